@@ -1,0 +1,1 @@
+"""Toolcrib: tools for agents, issued by one gate."""

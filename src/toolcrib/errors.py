@@ -1,0 +1,133 @@
+"""The failures Toolcrib reports on purpose.
+
+The class says who acts, `code` says what happened, `hint` says what to do next. Nothing branches on the message.
+
+    ToolcribError
+    ├── ConfigError      the owner mends a file or a setting
+    ├── InvalidRequest   the caller sends something else
+    ├── Unauthenticated  the caller shows a credential
+    ├── NotFound         the caller names something that exists
+    ├── Denied           a person changes a rule, or the caller does without
+    ├── Conflict         the caller reads again, then retries
+    └── Unavailable      somebody starts, frees or repairs something
+
+Every edge translates these once: `server.problems` (problem+json), `server.mcp` (JSON-RPC errors and error results),
+`cli.output` (exit codes). `CODES` is the list of all codes; the reference page is generated from it and a test holds
+code, table and page together.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+class ToolcribError(Exception):
+    """A failure with a stable code, a message for people and, where there is one, the next step."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, code: str, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self._hint = hint
+
+    @property
+    def hint(self) -> str | None:
+        """The hint given, else the one of the table."""
+        return self._hint or CODES[self.code].hint
+
+    @property
+    def status(self) -> int:
+        """The HTTP status of this code."""
+        return CODES[self.code].status
+
+
+class ConfigError(ToolcribError):
+    """A file or setting of the owner is wrong."""
+
+
+class InvalidRequest(ToolcribError):
+    """The request itself is wrong."""
+
+    exit_code = 2
+
+
+class Unauthenticated(ToolcribError):
+    """No credential, or a wrong one."""
+
+    exit_code = 4
+
+
+class NotFound(ToolcribError):
+    """What was named does not exist, or not for this asker."""
+
+    exit_code = 3
+
+
+class Denied(ToolcribError):
+    """A rule, a mode or a person refused."""
+
+    exit_code = 4
+
+
+class Conflict(ToolcribError):
+    """Somebody else was first."""
+
+
+class Unavailable(ToolcribError):
+    """Something needed is not there right now."""
+
+    exit_code = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """One row of the table: the class that carries the code, its HTTP status, its meaning and the usual next step."""
+
+    raised_as: type[ToolcribError]
+    status: int
+    meaning: str
+    hint: str | None = None
+
+
+CODES: dict[str, Code] = {
+    "settings.invalid": Code(ConfigError, 422, "A setting has a value of the wrong kind.", "Run `toolcrib settings` to see each value and where it comes from."),
+    "settings.unknown": Code(ConfigError, 422, "A key in `toolcrib.toml` is not a setting.", "Run `toolcrib settings` to see all settings."),
+    "home.unsafe": Code(ConfigError, 503, "The home belongs to somebody else or is not a directory.", "Choose another home with `--home` or `TOOLCRIB_HOME`."),
+    "home.busy": Code(Unavailable, 503, "Another process holds this home and cannot be joined.", "Stop that process, or choose another home with `--home`."),
+    "bind.refused": Code(ConfigError, 503, "The address may not be listened on without authentication.", "Use 127.0.0.1."),
+    "bind.occupied": Code(Unavailable, 503, "The port is in use by another program.", "Choose another port with `--port` or `TOOLCRIB_PORT`."),
+    "crib.running": Code(Unavailable, 503, "A crib already runs on this home.", "Use the running one, or stop it first."),
+    "crib.unreachable": Code(Unavailable, 503, "The running crib does not answer.", "Start it again with `toolcrib serve`."),
+    "crib.closed": Code(Unavailable, 503, "The crib is stopping.", "Start it again with `toolcrib serve`."),
+    "database.unavailable": Code(Unavailable, 503, "The database cannot be opened or written.", "Check the path or address, its permissions and free space."),
+    "database.newer": Code(ConfigError, 503, "The database was written by a newer Toolcrib.", "Upgrade Toolcrib, or choose another home."),
+    "request.malformed": Code(InvalidRequest, 400, "The request is not what this route reads.", "Send UTF-8 JSON with `Content-Type: application/json`."),
+    "request.invalid": Code(InvalidRequest, 422, "A field of the request has a wrong value.", "See `errors` for each field."),
+    "request.too_large": Code(InvalidRequest, 413, "The request is larger than the limit.", "Send less, or raise the limit in the settings."),
+    "request.too_slow": Code(InvalidRequest, 408, "The request did not arrive in time.", "Send it again."),
+    "request.media_type": Code(InvalidRequest, 415, "The body is not JSON.", "Send `Content-Type: application/json`."),
+    "auth.required": Code(Unauthenticated, 401, "A token is needed.", "Send `Authorization: Bearer …` with the token from the home's `token` file."),
+    "auth.invalid": Code(Unauthenticated, 401, "The token is not valid.", "Read the token from the home's `token` file again."),
+    "auth.throttled": Code(Unavailable, 429, "Too many wrong tokens.", "Wait a minute."),
+    "auth.login_used": Code(Unauthenticated, 401, "The login link was used or is too old.", "Run `toolcrib serve` again: it prints a new link."),
+    "host.refused": Code(Denied, 403, "The Host header does not name this crib.", "Use the address that `toolcrib serve` printed."),
+    "origin.refused": Code(Denied, 403, "The request comes from another web origin.", "Open the console at the address that `toolcrib serve` printed."),
+    "route.unknown": Code(NotFound, 404, "There is no such route.", "See `/api/openapi.json`."),
+    "route.method": Code(InvalidRequest, 405, "The route does not take this method.", "See `/api/openapi.json`."),
+    "internal": Code(Unavailable, 500, "Something unexpected failed; it was logged.", "Look into the log in the home's `logs` folder."),
+    "feed.gone": Code(NotFound, 410, "The events asked for are no longer kept.", "Read the state again, then follow from its number."),
+    "tool.unknown": Code(NotFound, 404, "There is no such tool, or not for this asker.", "Run `toolcrib tools list`."),
+    "tool.definition": Code(ConfigError, 422, "A Python tool is defined wrongly.", "Mend the function that the message names."),
+    "tool.server_exists": Code(Conflict, 409, "A server of this name is registered already.", "Choose another name."),
+    "tool.module": Code(ConfigError, 422, "A module with tools could not be loaded.", "Mend the module; the others work."),
+    "tool.requires": Code(Unavailable, 503, "A service that the tool requires is not there.", "Provide the service, then register the tools again."),
+    "tool.arguments_invalid": Code(InvalidRequest, 422, "The arguments do not fit the tool's schema.", "Correct the named fields and call again."),
+    "tool.timeout": Code(Unavailable, 504, "The tool did not answer in time.", "Call again with less to do, or raise the tool's time-out."),
+    "tool.failed": Code(Unavailable, 502, "The tool raised an exception.", "Read the message; the full trace is in the log."),
+    "tool.result_invalid": Code(Unavailable, 502, "The tool returned something that is not JSON or too large.", "Return JSON, and less of it."),
+    "policy.denied": Code(Denied, 403, "A rule, the mode or the schedule refuses this call.", "Ask the owner; `toolcrib why` explains it."),
+    "approval.required": Code(Denied, 403, "A person has to approve this call, and nobody can be asked.", "Call it by hand, or in a mode that does not ask."),
+    "audit.unavailable": Code(Unavailable, 503, "The call could not be recorded, so it was not made.", "Free disk space or repair the database, then call again."),
+    "audit.broken": Code(Conflict, 409, "The audit chain was changed, cut or reordered.", "Compare with a backup; the first bad record is named."),
+}  # fmt: skip

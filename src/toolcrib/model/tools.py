@@ -1,0 +1,123 @@
+"""Tools: who they are (`ToolRef`), what they promise (`Tool`), what a call gives back (`CallResult`).
+
+A tool is identified by the pair (server, tool name). The names shown to models are made from it in `catalog.naming`
+and looked up there; nothing parses them back.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+from toolcrib.model.json import Json, JsonObject, digest
+from toolcrib.model.problems import Problem
+
+ServerKind = Literal["builtin", "plugin", "upstream"]
+
+
+class ToolRef(NamedTuple):
+    """Identity of a tool. Sorts by server, then by name."""
+
+    server: str
+    tool: str
+
+    def __str__(self) -> str:
+        return f"{self.server}/{self.tool}"
+
+    @classmethod
+    def parse(cls, text: str) -> "ToolRef | None":
+        """Read what a person wrote as `server/tool`; servers have no slash in their names, tools may."""
+        server, slash, tool = text.partition("/")
+        return cls(server, tool) if slash and server and tool else None
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What the owner of a tool says about it; policy reads these."""
+
+    read_only: bool = False
+    destructive: bool = False
+    privileged: bool = False
+    scheduler_blocked: bool = False
+    open_world: bool = False
+    always_load: bool = False
+
+    def to_json(self) -> JsonObject:
+        """The public shape (`marks` of a tool)."""
+        return {
+            "readOnly": self.read_only,
+            "destructive": self.destructive,
+            "privileged": self.privileged,
+            "schedulerBlocked": self.scheduler_blocked,
+        }
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One tool as its server defines it.
+
+    `annotations` and `extra` keep what the server said in the protocol's own words (hints, icons, `_meta`), so that it
+    can be passed on unchanged. `requires` names services that must exist, else the tool is not offered. `timeout` is in
+    seconds; the gate applies it, and the crib's default where it is None.
+    """
+
+    ref: ToolRef
+    description: str
+    input_schema: JsonObject
+    kind: ServerKind = "plugin"
+    title: str | None = None
+    output_schema: JsonObject | None = None
+    annotations: JsonObject | None = None
+    marks: Marks = Marks()
+    requires: tuple[str, ...] = ()
+    timeout: float | None = None
+    problems: tuple[Problem, ...] = ()
+    extra: Mapping[str, Json] = field(default_factory=dict[str, Json])
+
+    @cached_property
+    def definition(self) -> JsonObject:
+        """What a client is told of the tool, but for its name: the object that is hashed, pinned and listed."""
+        wire: JsonObject = {"description": self.description, "inputSchema": self.input_schema}
+        if self.title is not None:
+            wire["title"] = self.title
+        if self.output_schema is not None:
+            wire["outputSchema"] = self.output_schema
+        if self.annotations is not None:
+            wire["annotations"] = self.annotations
+        return {**self.extra, **wire}
+
+    @cached_property
+    def definition_hash(self) -> str:
+        """Changes whenever anything a model or a person was told about the tool changes."""
+        return digest([self.ref.server, self.ref.tool, self.definition])
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """What a call gave back, every part kept: content blocks as they came, structured content, `_meta`, the rest.
+
+    `structured_content` is absent when `has_structured` is false; `None` is a value of its own.
+    """
+
+    content: Sequence[JsonObject] = ()
+    is_error: bool = False
+    structured_content: Json = None
+    has_structured: bool = False
+    extra: Mapping[str, Json] = field(default_factory=dict[str, Json])
+
+    @classmethod
+    def text(cls, text: str, *, is_error: bool = False) -> "CallResult":
+        """A result of one text block."""
+        return cls(content=({"type": "text", "text": text},), is_error=is_error)
+
+    @classmethod
+    def error(cls, text: str) -> "CallResult":
+        """A failure told to the model, which can read it and act."""
+        return cls.text(text, is_error=True)
+
+    def to_json(self) -> JsonObject:
+        """The protocol's own shape (`CallToolResult`)."""
+        wire: JsonObject = {**self.extra, "content": list(self.content), "isError": self.is_error}
+        if self.has_structured:
+            wire["structuredContent"] = self.structured_content
+        return wire
