@@ -4,7 +4,8 @@ Values of tools and results are passed through untouched, so they are typed as w
 """
 
 import hashlib
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import Any, TypeAlias, TypeGuard
 
 import orjson
 
@@ -13,6 +14,16 @@ Json: TypeAlias = Any
 
 JsonObject: TypeAlias = dict[str, Any]
 """A JSON object."""
+
+
+def is_object(value: Json) -> TypeGuard[JsonObject]:
+    """Whether this JSON value is an object."""
+    return isinstance(value, dict)
+
+
+def is_array(value: Json) -> TypeGuard[Sequence[Json]]:
+    """Whether this JSON value is an array; Python programs may also give a tuple for one."""
+    return isinstance(value, (list, tuple))
 
 
 def canonical(value: Json) -> bytes:

@@ -12,10 +12,7 @@ from toolcrib.model.tools import ToolRef
 Verdict = Literal["allow", "ask", "deny", "hidden", "unknown"]
 """What happens on a call: it runs, a person is asked, it is refused, or the tool does not exist for this asker."""
 
-StepName = Literal[
-    "registered", "requires", "source", "permissions", "scheduler", "deny", "managed_ask", "remembered", "ask",
-    "allow", "mode", "by_hand",
-]  # fmt: skip
+StepName = Literal["registered", "source", "permissions", "scheduler", "deny", "ask", "allow", "mode", "by_hand"]
 Effect = Literal["include", "exclude", "allow", "ask", "deny", "none"]
 RuleEffect = Literal["allow", "ask", "deny"]
 

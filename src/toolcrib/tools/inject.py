@@ -1,0 +1,156 @@
+"""What fills injected parameters: providers, the scopes their values live in, and the check that all of it fits.
+
+A scope is how long a value lives: crib ⊃ session ⊃ call. A provider may use values of its own or a wider scope. The
+whole graph is checked when a server is registered; `scopes` then makes the values.
+
+Above: `define`, `scopes`, `source`. Below: `signature`. It must never call a factory.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias, get_args
+
+from toolcrib.model.principals import Principal
+from toolcrib.model.sources import CallContext, ReportProgress
+from toolcrib.tools.signature import EMPTY, Key, Parameter, definition_error, read_parameters, type_name
+
+ScopeName = Literal["crib", "session", "call"]
+_WIDTH: Mapping[ScopeName, int] = {"crib": 3, "session": 2, "call": 1}
+
+Factory: TypeAlias = Callable[..., Any]
+"""Makes a value: a function, async function, generator or async generator (closed after its `yield`), or a class."""
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """Where a value comes from and how long it lives. The factory may have `Annotated[X, Inject]` parameters itself.
+
+    Async factories run on the event loop; all others run in a worker thread, since they may block. An exception of the
+    call is raised at the `yield` of a call's generator, so that it can roll back; the call fails all the same.
+    """
+
+    factory: Factory
+    scope: ScopeName = "crib"
+
+    def __post_init__(self) -> None:
+        if not callable(self.factory):
+            hint = "Give a function that returns the value, as in `lambda: value`."
+            raise definition_error(str(self), "it cannot be called.", hint)
+        if self.scope not in get_args(ScopeName):
+            hint = "Use `crib`, `session` or `call`."
+            raise definition_error(str(self), f"there is no scope `{self.scope}`.", hint)
+
+    def __str__(self) -> str:
+        return f"Provider `{getattr(self.factory, '__qualname__', type(self.factory).__qualname__)}`"
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a tool may know of the call it runs in; injected like anything else: `Annotated[Context, Inject]`."""
+
+    principal: Principal
+    call_id: str
+    report_progress: ReportProgress | None = None
+
+    @classmethod
+    def of(cls, call: CallContext) -> "Context":
+        """The context of a call."""
+        return cls(call.principal, call.call_id, call.report_progress)
+
+    @property
+    def session(self) -> str | None:
+        """The session the call belongs to."""
+        return self.principal.session
+
+    @property
+    def agent(self) -> str | None:
+        """The agent that calls."""
+        return self.principal.agent
+
+    async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
+        """Tell the caller how far this call has come; nothing happens if it did not ask."""
+        if self.report_progress is not None:
+            await self.report_progress(done, total, message)
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A provider with what its factory needs: parameter → key."""
+
+    key: Key
+    provider: Provider
+    needs: Mapping[str, Key]
+
+    def __str__(self) -> str:
+        return f"{self.provider} of {type_name(self.key)}"
+
+
+def as_providers(given: Mapping[Key, Provider | Factory]) -> Mapping[Key, Provider]:
+    """Providers as written: a bare factory stands for one whose value lives as long as the crib."""
+    return MappingProxyType(
+        {key: made if isinstance(made, Provider) else Provider(made) for key, made in given.items()}
+    )
+
+
+def injected(parameters: tuple[Parameter, ...]) -> Mapping[str, Key]:
+    """The injected parameters: name → key."""
+    return {parameter.name: parameter.key for parameter in parameters if parameter.injected}
+
+
+class Graph:
+    """All providers of a server, checked: nothing missing, no cycle, nothing that lives shorter than its user."""
+
+    def __init__(self, providers: Mapping[Key, Provider]) -> None:
+        self._recipes = {key: _read(key, provider) for key, provider in providers.items()}
+        for recipe in self._recipes.values():
+            self.check(str(recipe), recipe.needs, recipe.provider.scope)
+        for key in self._recipes:
+            self._check_cycles(key, ())
+        self.uses_sessions = any(provider.scope == "session" for provider in providers.values())
+        """Whether any value lives as long as a session."""
+
+    def __getitem__(self, key: Key) -> Recipe:
+        return self._recipes[key]
+
+    def check(self, subject: str, needs: Mapping[str, Key], scope: ScopeName = "call") -> None:
+        """Raise `ConfigError` unless every need is provided and lives at least as long as its user."""
+        for parameter, key in needs.items():
+            found = "call" if key is Context else self._scope(key)
+            if found is None:
+                hint = f"Add `providers={{{type_name(key)}: …}}` to the server or module."
+                raise definition_error(subject, f"nothing provides {type_name(key)}.", hint, parameter)
+            if _WIDTH[found] < _WIDTH[scope]:
+                message = f"{type_name(key)} lives for a {found}, shorter than the {scope} of its user."
+                hint = f'Use `Provider(…, scope="{found}")` for the user, or a wider scope for {type_name(key)}.'
+                raise definition_error(subject, message, hint, parameter)
+
+    def _scope(self, key: Key) -> ScopeName | None:
+        recipe = self._recipes.get(key)
+        return recipe.provider.scope if recipe else None
+
+    def _check_cycles(self, key: Key, users: tuple[tuple[Key, str], ...]) -> None:
+        """Follow the needs of `key`; `users` is the way so far, each with the parameter that led on."""
+        if key is Context:
+            return
+        recipe = self._recipes[key]
+        way = [user for user, _ in users]
+        if key in way:
+            circle = " → ".join(type_name(part) for part in (*way[way.index(key) :], key))
+            user, parameter = users[-1]
+            hint = "Let one of them do without the other."
+            raise definition_error(str(self._recipes[user]), f"it needs itself: {circle}.", hint, parameter)
+        for parameter, needed in recipe.needs.items():
+            self._check_cycles(needed, (*users, (key, parameter)))
+
+
+def _read(key: Key, provider: Provider) -> Recipe:
+    subject = f"{provider} of {type_name(key)}"
+    if key is Context:
+        raise definition_error(subject, "the crib itself provides it.", "Remove this provider.")
+    parameters = read_parameters(provider.factory, subject)
+    for parameter in parameters:
+        if not parameter.injected and parameter.default is EMPTY:
+            hint = "Mark it `Annotated[T, Inject]`, or give it a default."
+            raise definition_error(subject, "nothing fills it.", hint, parameter.name)
+    return Recipe(key, provider, injected(parameters))

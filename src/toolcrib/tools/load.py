@@ -1,0 +1,210 @@
+"""Finds the tools in a folder of Python modules: each `name.py` and each package is one server, named by its stem.
+
+Whatever is wrong with a module is one problem with its file and line; the other modules work.
+
+Above: `host` loads the home's `tools/` folder. Below: `access`, `define`. It must never raise for what an author wrote,
+never run what others may have written, and never leave a half-loaded module behind.
+"""
+
+import hashlib
+import importlib
+import importlib.util
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stdout, suppress
+from dataclasses import dataclass, field
+from importlib.machinery import SourceFileLoader
+from inspect import cleandoc
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any, cast
+
+from toolcrib.errors import CODES, ConfigError, ToolcribError
+from toolcrib.model.problems import Problem
+from toolcrib.tools.access import check_module
+from toolcrib.tools.define import ToolServer, check_server_name, definition_of
+from toolcrib.tools.failures import carriable, explain
+
+_LONGEST = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModule:
+    """One module as it was when it was loaded: its server, or what is wrong with it."""
+
+    version: str
+    outcome: ToolServer | Problem
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedFolder:
+    """What a folder holds: servers, what could not be loaded, and the module of each server and problem by its path."""
+
+    servers: tuple[ToolServer, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    modules: Mapping[Path, LoadedModule] = field(default_factory=dict[Path, LoadedModule], compare=False)
+
+
+def load_folder(folder: Path, before: LoadedFolder | None = None) -> LoadedFolder:
+    """Load every module of a folder; servers that are as they were `before` are kept. No folder is an empty one.
+
+    What could not be loaded is tried again each time: the reason may lie outside the module.
+    """
+    importlib.invalidate_caches()
+    folder = folder.absolute()
+    known = (before or LoadedFolder()).modules
+    modules: dict[Path, LoadedModule] = {}
+    try:
+        paths = _modules(folder)
+    except OSError as error:
+        return LoadedFolder(problems=(_problem(folder, error),))
+    for path in paths:
+        version, kept = _version(path), known.get(path)
+        taken = next((other for other in modules if _server_name(other) == _server_name(path)), None)
+        if kept is None or kept.version != version or isinstance(kept.outcome, Problem) or taken is not None:
+            kept = LoadedModule(version, _load(path) if taken is None else _taken(path, taken))
+        modules[path] = kept
+    outcomes = [module.outcome for module in modules.values()]
+    return LoadedFolder(
+        servers=tuple(outcome for outcome in outcomes if isinstance(outcome, ToolServer)),
+        problems=tuple(outcome for outcome in outcomes if isinstance(outcome, Problem)),
+        modules=modules,
+    )
+
+
+def _modules(folder: Path) -> list[Path]:
+    """The entries that are meant as modules, whatever they turn out to be."""
+    if not folder.exists():
+        return []
+    paths = sorted(path for path in folder.iterdir() if not path.name.startswith(("_", ".")))
+    return [path for path in paths if path.name.endswith(".py") or os.path.lexists(path / "__init__.py")]
+
+
+def _server_name(path: Path) -> str:
+    return path.name.removesuffix(".py")
+
+
+def _version(path: Path) -> str:
+    """Another text whenever the module, or any file of a package, is another one; reads no file."""
+    marks: list[tuple[str, int, int, int]] = []
+    for part in [path, *(sorted(path.rglob("*.py")) if path.is_dir() else ())]:
+        with suppress(OSError):
+            status = part.stat()
+            marks.append((str(part), status.st_mtime_ns, status.st_size, status.st_ino))
+    return repr(marks)
+
+
+def _taken(path: Path, other: Path) -> Problem:
+    message = f"`{other.name}` is server `{_server_name(path)}` already."
+    return _problem(path, ConfigError("tool.module", message, "Rename one of them."))
+
+
+def _load(path: Path) -> ToolServer | Problem:
+    try:
+        return _load_server(_server_name(path), path)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 boundary: modules are code of others
+        return _problem(path, error)
+
+
+def _load_server(name: str, path: Path) -> ToolServer:
+    check_server_name(name)
+    file = check_module(path)
+    module_name = _module_name(path)
+    _forget(module_name)
+    try:
+        module = _run(module_name, file)
+        return ToolServer(
+            name,
+            tools=_tools(module),
+            providers=_providers(module),
+            instructions=cleandoc(module.__doc__) if module.__doc__ else None,
+        )
+    except BaseException:
+        _forget(module_name)
+        raise
+
+
+class _FreshLoader(SourceFileLoader):
+    """Compiles from source each time: cached bytecode is told apart by the second, edits may be closer together."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
+def _run(module_name: str, file: Path) -> ModuleType:
+    places = [str(file.parent)] if file.name == "__init__.py" else None
+    loader = _FreshLoader(module_name, str(file))
+    spec = importlib.util.spec_from_file_location(module_name, file, loader=loader, submodule_search_locations=places)
+    if spec is None:
+        raise ImportError(f"{file.name} cannot be imported")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module
+    with redirect_stdout(sys.stderr):  # stdout may be a protocol's or a pipe's
+        loader.exec_module(module)
+    return module
+
+
+def _module_name(path: Path) -> str:
+    """A name no other module has, the same at each load: schemas may mention it."""
+    place = hashlib.sha256(os.fsencode(path.absolute())).hexdigest()[:12]
+    return f"toolcrib_tools_{place}_{re.sub(r'[^A-Za-z0-9_]', '_', path.name.removesuffix('.py'))}"
+
+
+def _forget(module_name: str) -> None:
+    for name in [name for name in sys.modules if name == module_name or name.startswith(f"{module_name}.")]:
+        del sys.modules[name]
+
+
+def _tools(module: ModuleType) -> Sequence[Callable[..., Any]]:
+    """The module's `tools`, else all functions with `@tool` that are its own."""
+    listed = vars(module).get("tools")
+    if listed is not None and definition_of(listed) is None:
+        if not isinstance(listed, list | tuple):
+            raise ConfigError(
+                "tool.module", "`tools` is not a list.", "List the functions, as in `tools = [forecast]`."
+            )
+        return cast("Sequence[Callable[..., Any]]", listed)
+    own = (module.__name__, f"{module.__name__}.")
+    found = {
+        id(value): value
+        for value in vars(module).values()
+        if definition_of(value) is not None and (value.__module__ == own[0] or value.__module__.startswith(own[1]))
+    }
+    if not found:
+        raise ConfigError(
+            "tool.module", "There is no tool in it.", "Put `@tool` on a function, or `_` before its name."
+        )
+    return list(found.values())
+
+
+def _providers(module: ModuleType) -> Mapping[Any, Any]:
+    found = vars(module).get("providers", {})
+    if not isinstance(found, Mapping):
+        raise ConfigError("tool.module", "`providers` is not a dict.", "Write `providers = {Weather: open_weather}`.")
+    return cast("Mapping[Any, Any]", found)
+
+
+def _problem(path: Path, error: BaseException) -> Problem:
+    message = f"`{path.name}` could not be loaded: {explain(error)[:_LONGEST]}"
+    file, line = _place(path, error)
+    return Problem("tool.module", carriable(message), _hint(error), carriable(str(file)), line)
+
+
+def _hint(error: BaseException) -> str | None:
+    if isinstance(error, ToolcribError):
+        return error.hint
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return f"Install what has `{error.name}` into the environment that Toolcrib runs in."
+    return CODES["tool.module"].hint
+
+
+def _place(path: Path, error: BaseException) -> tuple[Path, int | None]:
+    """The last line of the module's own that the error came through."""
+    frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    if isinstance(error, SyntaxError) and error.filename is not None:
+        frames.append((error.filename, error.lineno))
+    own = [(Path(name), line) for name, line in frames if Path(name).is_relative_to(path)]
+    return own[-1] if own else (path, None)

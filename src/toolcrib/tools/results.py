@@ -1,0 +1,169 @@
+"""What a function returned, as the result of a call.
+
+Text stays text; everything else becomes JSON: an object as structured content with the same as one text block, any
+other value as `{"result": value}` with the value as text. What comes out is plain JSON and detached from the tool's
+own objects.
+
+Above: `define` and `source`. It must never let through what the protocol cannot carry: not a number, cycles, objects
+of other kinds, more than the limit.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, is_dataclass, replace
+from enum import Enum
+from typing import Annotated, Any, cast, get_args, get_origin
+
+import orjson
+from pydantic import BaseModel, TypeAdapter
+from pydantic_core import PydanticSerializationError, ValidationError, to_jsonable_python
+from typing_extensions import is_typeddict
+
+from toolcrib.errors import Unavailable
+from toolcrib.model.json import Json, JsonObject
+from toolcrib.model.tools import CallResult
+from toolcrib.tools.schema import describe, object_schema
+from toolcrib.tools.signature import EMPTY, definition_error, type_name
+
+LARGEST = 16 * 1024 * 1024
+"""The most bytes a result may have as JSON."""
+
+ToResult = Callable[[object], CallResult]
+"""Makes a result of what a function returned; raises `Unavailable` (`tool.result_invalid`) where that cannot be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """How a tool's return values become results; `schema` only where the function declares an object type."""
+
+    schema: JsonObject | None
+    convert: ToResult
+
+
+def read_results(annotation: Any, subject: str) -> Results:
+    """Make the conversion from a function's return annotation."""
+    declared = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+    if declared is EMPTY or not _is_record(declared):
+        return Results(None, to_result)
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(annotation)
+        schema = object_schema(adapter, "serialization")
+    except Exception as error:  # boundary: pydantic runs hooks of the author's types
+        hint = "Return a type that JSON can carry, or annotate `dict`."
+        raise definition_error(subject, f"its return type has no JSON Schema ({error}).", hint) from error
+    if schema.get("type") != "object":
+        return Results(None, to_result)
+    return Results(schema, _conform(adapter, type_name(declared)))
+
+
+def to_result(value: object) -> CallResult:
+    """Make a result of any value."""
+    if type(value) is dict:  # by far the most common
+        return _structured(cast("object", value))
+    if isinstance(value, str) and not isinstance(value, Enum):
+        return _text(value)
+    if value is None:
+        return CallResult()
+    if isinstance(value, CallResult):
+        return _made(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        raise _invalid("bytes, which JSON cannot carry", "Return text, or encode the bytes, for example as base64.")
+    if isinstance(value, Iterator):  # it may have no end
+        raise _invalid("an iterator", "Return a list.")
+    return _structured(value)
+
+
+def _made(result: CallResult) -> CallResult:
+    """A result the tool made itself: as it is, but for parts that had to be turned into JSON."""
+    wire = result.to_json()
+    plain, _ = _plain(wire)
+    if plain == wire:
+        return result
+    extra = {name: plain[name] for name in result.extra}
+    structured = plain.get("structuredContent")
+    return replace(result, content=plain["content"], structured_content=structured, extra=extra)
+
+
+def _structured(value: object) -> CallResult:
+    plain, encoded = _plain(value)
+    structured = plain if encoded.startswith(b"{") else {"result": plain}
+    text = plain if isinstance(plain, str) else encoded.decode()
+    return CallResult(({"type": "text", "text": text},), structured_content=structured, has_structured=True)
+
+
+def _is_record(declared: Any) -> bool:
+    origin: Any = get_origin(declared) or declared
+    return is_typeddict(origin) or is_dataclass(origin) or _is_model(origin)
+
+
+def _is_model(origin: Any) -> bool:
+    return inspect.isclass(origin) and issubclass(origin, BaseModel)
+
+
+def _conform(adapter: TypeAdapter[Any], name: str) -> ToResult:
+    """Results that fit the declared type: clients hold them against the output schema.
+
+    What the type does not name is not passed on.
+    """
+    validate, serialize = adapter.validator.validate_python, adapter.serializer.to_python
+
+    def convert(value: object) -> CallResult:
+        if isinstance(value, CallResult):
+            return to_result(value)
+        try:
+            fitting = serialize(validate(value), mode="json", by_alias=True, warnings="error")
+        except ValidationError as error:
+            raise _invalid(f"what is not a {name}: {describe(error)}", f"Return a {name}.") from error
+        except PydanticSerializationError as error:
+            raise _invalid(f"a {name} with wrong fields", f"Give the fields of {name} their types.") from error
+        return to_result(fitting)
+
+    return convert
+
+
+def _text(text: str) -> CallResult:
+    try:
+        size = len(text) if text.isascii() else len(text.encode())
+    except UnicodeEncodeError as error:
+        raise _invalid("text with lone surrogates", "Decode the text with `errors='replace'`.") from error
+    _check_size(size)
+    return CallResult.text(text)
+
+
+def _plain(value: object) -> tuple[Json, bytes]:
+    """The value as plain JSON, and its bytes.
+
+    The common case is plain already: then what is read back equals what was written. Everything else takes the long
+    way once, and what is unequal after that is a float that JSON writes as null.
+    """
+    try:
+        encoded = orjson.dumps(value)
+    except TypeError:  # an object, a key or a number that takes the long way, or cannot go at all
+        pass
+    else:
+        _check_size(len(encoded))
+        plain = orjson.loads(encoded)
+        if plain == value:
+            return plain, encoded
+    try:
+        value = to_jsonable_python(value)
+        encoded = orjson.dumps(value)
+    except (TypeError, ValueError) as error:
+        raise _invalid(
+            f"what is not JSON ({error})", "Return text, numbers, lists, dicts or pydantic models."
+        ) from error
+    _check_size(len(encoded))
+    plain = orjson.loads(encoded)
+    if plain != value:
+        raise _invalid("a number that is not finite (NaN or Infinity)", "Return None or text in its place.")
+    return plain, encoded
+
+
+def _check_size(size: int) -> None:
+    if size > LARGEST:
+        limit = LARGEST // (1024 * 1024)
+        raise _invalid(f"{size:,} bytes, more than {limit} MiB", "Return less: a page, a summary or a file's path.")
+
+
+def _invalid(what: str, hint: str) -> Unavailable:
+    return Unavailable("tool.result_invalid", f"The tool returned {what}.", hint)

@@ -1,0 +1,199 @@
+"""The arguments of a tool: their JSON Schema, and the check of what a caller sends.
+
+Both come from one pydantic type made of the function's parameters, so they cannot disagree. The check is strict (a
+string is never taken for a number) and returns only what was given: the function's own defaults fill in the rest.
+
+Above: `define`. Below: `signature`. It must never echo what a caller sent beyond a field's name: it may be secret.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, NotRequired, Required, cast, get_args, get_origin
+
+import orjson
+from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
+from pydantic_core import ErrorDetails, ValidationError, to_jsonable_python
+from typing_extensions import TypedDict
+
+from toolcrib.errors import InvalidRequest
+from toolcrib.model.json import Json, JsonObject
+from toolcrib.tools.signature import EMPTY, Parameter, definition_error
+
+logger = logging.getLogger(__name__)
+
+Check = Callable[[bytes], dict[str, Any]]
+"""Turns the JSON of arguments into keyword arguments; raises `InvalidRequest` (`tool.arguments_invalid`)."""
+
+_LISTED = 10
+"""How many wrong fields one message names."""
+_LONGEST_NAME = 80
+_LONGEST_REASON = 200
+
+_REASONS = {
+    "missing": "is required",
+    "extra_forbidden": "is not a parameter",
+    "unexpected_keyword_argument": "is not a parameter",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """What a caller is told, and what is done with what it sends."""
+
+    schema: JsonObject
+    check: Check
+
+
+class _PlainSchema(GenerateJsonSchema):
+    """JSON Schema without the titles pydantic makes up from field names."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # the schema is right without
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+
+def read_arguments(parameters: Sequence[Parameter], docs: Mapping[str, str], subject: str) -> Arguments:
+    """Make schema and check from the parameters that are not injected."""
+    fields = {parameter.name: _field(parameter, docs.get(parameter.name), subject) for parameter in parameters}
+    adapter, schema = _adapter(fields, subject)
+    for parameter in parameters:
+        _tell_default(schema["properties"], parameter, adapter)
+    return Arguments(schema, _check(adapter, subject))
+
+
+def object_schema(adapter: TypeAdapter[Any], mode: JsonSchemaMode) -> JsonObject:
+    """The JSON Schema of an object type, standing at the root even where the type refers to itself."""
+    schema = adapter.json_schema(mode=mode, schema_generator=_PlainSchema)
+    definitions: dict[str, JsonObject] = schema.get("$defs", {})
+    target = str(schema.get("$ref", "")).removeprefix("#/$defs/")
+    if target in definitions:
+        schema = {**definitions[target], "$defs": definitions}
+    schema.pop("title", None)
+    return schema
+
+
+def describe(error: ValidationError) -> str:
+    """One clause per wrong field: its path and the reason, without what was sent."""
+    details = error.errors(include_url=False, include_context=False, include_input=False)
+    clauses = [f"{_path(detail)}: {_reason(detail)}" for detail in details[:_LISTED]]
+    if len(details) > _LISTED:
+        clauses.append(f"and {len(details) - _LISTED} more")
+    return "; ".join(clauses)
+
+
+def _field(parameter: Parameter, doc: str | None, subject: str) -> Any:
+    """The parameter as a field: its type, described, required or not."""
+    annotation = parameter.annotation
+    if annotation is EMPTY:
+        raise definition_error(subject, "it has no type.", "Annotate it, as in `days: int`.", parameter.name)
+    extras = _extras(annotation)
+    stated = [extra for extra in extras if isinstance(extra, FieldInfo)]
+    if isinstance(parameter.default, FieldInfo) or not all(info.is_required() for info in stated):
+        hint = "Write `days: Annotated[int, Field(ge=1)] = 3`, so that a plain call has the default too."
+        raise definition_error(subject, "its default stands in `Field`.", hint, parameter.name)
+    text = next((extra for extra in extras if isinstance(extra, str)), None)
+    if text is None and not any(info.description for info in stated):
+        text = doc
+    if text:
+        annotation = Annotated[annotation, Field(description=text)]
+    return Required[annotation] if parameter.default is EMPTY else NotRequired[annotation]
+
+
+def _extras(annotation: Any) -> tuple[Any, ...]:
+    return get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
+
+
+def _adapter(fields: Mapping[str, Any], subject: str) -> tuple[TypeAdapter[Any], JsonObject]:
+    try:
+        return _build(fields)
+    except Exception as error:  # boundary: pydantic runs hooks of the author's types
+        for name, annotation in fields.items():
+            reason = _refusal({name: annotation})
+            if reason is not None:
+                hint = "Use a type that JSON can carry; mark what a provider fills as `Annotated[T, Inject]`."
+                raise definition_error(subject, f"its type has no JSON Schema ({reason})", hint, name) from error
+        raise definition_error(subject, f"no JSON Schema can be made ({error}).", "Use simpler types.") from error
+
+
+def _refusal(fields: Mapping[str, Any]) -> str | None:
+    try:
+        _build(fields)
+    except Exception as error:  # noqa: BLE001 boundary: pydantic runs hooks of the author's types
+        return next(iter(str(error).splitlines()), type(error).__name__)
+    return None
+
+
+def _build(fields: Mapping[str, Any]) -> tuple[TypeAdapter[Any], JsonObject]:
+    make = cast("Callable[[str, Mapping[str, Any]], Any]", TypedDict)  # type checkers take literal fields only
+    arguments = make("Arguments", fields)
+    arguments.__pydantic_config__ = ConfigDict(extra="forbid", strict=True)
+    adapter: TypeAdapter[Any] = TypeAdapter(arguments)
+    schema = object_schema(adapter, "validation")
+    schema.setdefault("properties", {})
+    return adapter, schema
+
+
+def _check(adapter: TypeAdapter[Any], subject: str) -> Check:
+    validate = adapter.validator.validate_json
+
+    def check(encoded: bytes) -> dict[str, Any]:
+        try:
+            return validate(encoded, strict=True)
+        except ValidationError as error:
+            raise InvalidRequest("tool.arguments_invalid", f"Invalid arguments: {describe(error)}.") from None
+        except Exception as error:  # boundary: validators of the author's types run here
+            logger.exception("%s: a validator failed", subject)
+            message = f"The arguments could not be checked: {type(error).__name__} in a validator."
+            raise InvalidRequest("tool.arguments_invalid", message) from error
+
+    return check
+
+
+def _tell_default(properties: dict[str, JsonObject], parameter: Parameter, adapter: TypeAdapter[Any]) -> None:
+    """Put a default into the schema if it is JSON and the schema itself would take it (`x: str = None` would not)."""
+    name = _wire_name(parameter)
+    if parameter.default is EMPTY or name not in properties:
+        return
+    try:
+        plain = to_jsonable_python(parameter.default)
+        default = orjson.loads(orjson.dumps(plain))
+    except (TypeError, ValueError):  # what is not JSON stays the function's own affair
+        return
+    if default == plain and _takes(adapter, name, default):
+        properties[name]["default"] = default
+
+
+def _takes(adapter: TypeAdapter[Any], name: str, value: Json) -> bool:
+    try:
+        adapter.validator.validate_json(orjson.dumps({name: value}), strict=True)
+    except ValidationError as error:  # other parameters are missing here, which says nothing about this one
+        return all(detail["loc"][:1] != (name,) for detail in error.errors(include_url=False, include_input=False))
+    except Exception:  # noqa: BLE001 boundary: validators of the author's types run here
+        return False
+    return True
+
+
+def _wire_name(parameter: Parameter) -> str:
+    aliases = (extra.alias for extra in _extras(parameter.annotation) if isinstance(extra, FieldInfo))
+    return next((alias for alias in aliases if alias), parameter.name)
+
+
+def _path(detail: ErrorDetails) -> str:
+    path = ".".join(str(part) for part in detail["loc"]) or "arguments"
+    return _legible(path, _LONGEST_NAME)
+
+
+def _reason(detail: ErrorDetails) -> str:
+    return _legible(_REASONS.get(detail["type"], detail["msg"]), _LONGEST_REASON).rstrip(".")
+
+
+def _legible(text: str, longest: int) -> str:
+    """Short, on one line: names and messages may carry anything a caller sent."""
+    shown = "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text[:longest])
+    return shown if len(text) <= longest else shown + "…"

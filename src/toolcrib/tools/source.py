@@ -1,0 +1,200 @@
+"""Python tools as a source of the catalog: checks arguments, fills in what is injected, runs the function.
+
+A call without injected parameters takes the short way: no scope, no task. A failure of a tool or provider is an error
+result of that call; cancellation stays cancellation. The time-out is the gate's.
+
+Above: `host` builds and closes sources, the gate calls them. Below: `define`, `scopes`, `threads`. It must never let a
+tool take down more than its own call.
+"""
+
+import asyncio
+import inspect
+import logging
+import math
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType, TracebackType
+from typing import Any, Self
+
+import anyio
+
+from toolcrib.errors import NotFound
+from toolcrib.model.json import JsonObject
+from toolcrib.model.problems import Problem
+from toolcrib.model.sources import CallContext, RunCall
+from toolcrib.model.tools import CallResult, ServerKind, Tool
+from toolcrib.tools.define import ToolDefinition, ToolServer
+from toolcrib.tools.failures import failure
+from toolcrib.tools.inject import Context, Graph, Provider, ScopeName
+from toolcrib.tools.scopes import CLOSE_SECONDS, Scope
+from toolcrib.tools.signature import Key
+from toolcrib.tools.threads import Threads
+
+logger = logging.getLogger(__name__)
+
+_Values = dict[str, Any]
+_Way = Callable[[ToolDefinition, _Values, CallContext], Awaitable[CallResult]]
+
+
+class PythonSource:
+    """One `ToolServer`, ready to be called. Close it (`async with`, or `aclose`) to close what providers opened.
+
+    `shared` are providers of the host that the server's own may shadow; `services` are what tools may `require`.
+    Raises `ConfigError` (`tool.definition`) if what is injected does not fit together.
+    """
+
+    def __init__(
+        self, server: ToolServer, shared: Mapping[Key, Provider] | None = None, services: Collection[str] = ()
+    ) -> None:
+        self.server = server
+        missing = {
+            name: tuple(service for service in definition.requires if service not in services)
+            for name, definition in server.definitions.items()
+        }
+        self.unmet: Mapping[str, tuple[str, ...]] = MappingProxyType({name: m for name, m in missing.items() if m})
+        """Tools that are not offered: name → the services they lack."""
+        offered = [definition for name, definition in server.definitions.items() if name not in self.unmet]
+        self._graph = Graph({**(shared or {}), **server.provided})
+        for definition in offered:
+            self._graph.check(str(definition), definition.injected)
+        self._tools = tuple(definition.tool(server.name, server.kind) for definition in offered)
+        self._ways = {definition.name: (definition, self._way(definition)) for definition in offered}
+        self._threads = Threads()
+        self._crib = self._scope("crib")
+        self._sessions: dict[str, Scope] = {}
+        self._calls = 0
+        self._idle = anyio.Event()
+
+    @property
+    def name(self) -> str:
+        """The server's name."""
+        return self.server.name
+
+    @property
+    def kind(self) -> ServerKind:
+        """Built-in or plugin."""
+        return self.server.kind
+
+    def tools(self) -> Sequence[Tool]:
+        """The tools whose required services are there."""
+        return self._tools
+
+    def problems(self) -> Sequence[Problem]:
+        """None: a server with problems of its own does not get this far."""
+        return ()
+
+    def prepare(self, tool: str, arguments: JsonObject, canonical: bytes) -> RunCall:
+        """Check the arguments and bind them."""
+        found = self._ways.get(tool)
+        if found is None:
+            raise NotFound("tool.unknown", f"Server `{self.name}` has no tool `{tool}`.")
+        definition, way = found
+        return partial(self._run, definition, way, definition.check(canonical))
+
+    async def end_session(self, session: str) -> None:
+        """Close what lives as long as this session."""
+        scope = self._sessions.pop(session, None)
+        if scope is not None:
+            await _close(scope)
+
+    async def retire(self, patience: float) -> None:
+        """Close once the calls under way have ended, or when this many seconds have passed."""
+        self._idle = anyio.Event()
+        if self._calls:
+            with anyio.move_on_after(patience):
+                await self._idle.wait()
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close all that providers opened, sessions first, within a bound."""
+        deadline = anyio.current_time() + CLOSE_SECONDS
+        while self._sessions:
+            await _close(self._sessions.popitem()[1], deadline=deadline)
+        await _close(self._crib, deadline=deadline)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def _way(self, definition: ToolDefinition) -> _Way:
+        """How calls of this tool go, chosen once."""
+        way = self._on_loop if inspect.iscoroutinefunction(definition.function) else self._in_thread
+        if not definition.injected:
+            return way
+        if all(key is Context for key in definition.injected.values()):
+            return partial(self._with_context, way)
+        return partial(self._with_values, way)
+
+    async def _run(self, definition: ToolDefinition, way: _Way, values: _Values, call: CallContext) -> CallResult:
+        self._calls += 1
+        try:
+            return await way(definition, values, call)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            return self._failure(definition, error)  # something the tool waited for was cancelled, not the call
+        except (Exception, SystemExit) as error:  # noqa: BLE001 boundary: a tool may raise anything
+            return self._failure(definition, error)
+        finally:
+            self._calls -= 1
+            if not self._calls:
+                self._idle.set()
+
+    def _failure(self, definition: ToolDefinition, error: BaseException) -> CallResult:
+        return failure(f"{self.name}/{definition.name}", error)
+
+    async def _on_loop(self, definition: ToolDefinition, values: _Values, call: CallContext) -> CallResult:
+        return definition.to_result(await definition.function(**values))
+
+    async def _in_thread(self, definition: ToolDefinition, values: _Values, call: CallContext) -> CallResult:
+        done = await self._threads.run(_call, definition, values)
+        return done if isinstance(done, CallResult) else definition.to_result(await done)
+
+    async def _with_context(
+        self, way: _Way, definition: ToolDefinition, values: _Values, call: CallContext
+    ) -> CallResult:
+        context = Context.of(call)
+        return await way(definition, {**values, **dict.fromkeys(definition.injected, context)}, call)
+
+    async def _with_values(
+        self, way: _Way, definition: ToolDefinition, values: _Values, call: CallContext
+    ) -> CallResult:
+        scope = self._call_scope(call)
+        try:
+            filled = {name: await scope.get(key) for name, key in definition.injected.items()}
+            result = await way(definition, {**values, **filled}, call)
+        except BaseException as error:
+            await _close(scope, error if isinstance(error, Exception) else asyncio.CancelledError())
+            raise
+        failed = await scope.close()
+        if failed is not None:
+            raise failed
+        return result
+
+    def _call_scope(self, call: CallContext) -> Scope:
+        session = call.principal.session
+        if session is None or not self._graph.uses_sessions:
+            return self._scope("call", "session", outer=self._crib, context=Context.of(call))
+        if session not in self._sessions:
+            self._sessions[session] = self._scope("session", outer=self._crib)
+        return self._scope("call", outer=self._sessions[session], context=Context.of(call))
+
+    def _scope(self, *covers: ScopeName, outer: Scope | None = None, context: Context | None = None) -> Scope:
+        return Scope(covers, self._graph, self._threads, outer=outer, context=context)
+
+
+def _call(definition: ToolDefinition, values: _Values) -> CallResult | Awaitable[object]:
+    """Call a plain function in its thread; a large result is converted there too."""
+    value = definition.function(**values)
+    return value if inspect.isawaitable(value) else definition.to_result(value)
+
+
+async def _close(scope: Scope, reason: BaseException | None = None, deadline: float = math.inf) -> None:
+    failed = await scope.close(reason, deadline)
+    if failed is not None:
+        logger.error("%s", failed, exc_info=failed)

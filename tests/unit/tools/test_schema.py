@@ -1,0 +1,290 @@
+"""Arguments: the schema a caller is told, and the check of what it sends."""
+
+import dataclasses
+import datetime
+import json
+import uuid
+from collections.abc import Callable
+from decimal import Decimal
+from enum import Enum
+from typing import Annotated, Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import AfterValidator, BaseModel, Field
+
+from toolcrib.errors import ConfigError, InvalidRequest
+from toolcrib.model.json import Json, JsonObject, canonical
+from toolcrib.tools import tool
+from toolcrib.tools.define import definition_of
+
+
+class Unit(Enum):
+    """Of temperature."""
+
+    CELSIUS = "c"
+    FAHRENHEIT = "f"
+
+
+class Place(BaseModel):
+    """A place on a map."""
+
+    name: str
+    inside: "Place | None" = None
+
+
+@dataclasses.dataclass
+class Range:
+    low: int
+    high: int = 10
+
+
+def schema_of(function: Callable[..., Any]) -> JsonObject:
+    definition = definition_of(tool(function))
+    assert definition is not None
+    return definition.input_schema
+
+
+def check(function: Callable[..., Any], arguments: Json) -> dict[str, Any]:
+    definition = definition_of(tool(function))
+    assert definition is not None
+    return definition.check(canonical(arguments))
+
+
+def refusal(function: Callable[..., Any], arguments: Json) -> str:
+    with pytest.raises(InvalidRequest) as caught:
+        check(function, arguments)
+    assert caught.value.code == "tool.arguments_invalid"
+    return caught.value.message
+
+
+def test_a_schema_has_types_descriptions_and_defaults_and_nothing_made_up() -> None:
+    async def forecast(city: str, days: Annotated[int, "1 to 7"] = 3, *, unit: Unit = Unit.CELSIUS) -> None: ...
+
+    assert schema_of(forecast) == {
+        "type": "object",
+        "properties": {
+            "city": {"type": "string"},
+            "days": {"type": "integer", "description": "1 to 7", "default": 3},
+            "unit": {"$ref": "#/$defs/Unit", "default": "c"},
+        },
+        "required": ["city"],
+        "additionalProperties": False,
+        "$defs": {"Unit": {"type": "string", "enum": ["c", "f"], "title": "Unit", "description": "Of temperature."}},
+    }
+
+
+def test_a_tool_without_parameters_takes_an_empty_object() -> None:
+    def ping() -> None: ...
+
+    assert schema_of(ping) == {"type": "object", "properties": {}, "additionalProperties": False}
+    assert check(ping, {}) == {}
+    assert "x: is not a parameter" in refusal(ping, {"x": 1})
+
+
+def test_any_name_of_a_parameter_can_be_used() -> None:
+    def odd(schema: int, _x: int, json: int, self: int, model_config: int, copy: int) -> None: ...
+
+    names = ["schema", "_x", "json", "self", "model_config", "copy"]
+    assert list(schema_of(odd)["properties"]) == names
+    given = dict.fromkeys(names, 1)
+    assert check(odd, given) == given
+
+
+def test_a_description_comes_from_the_annotation_then_from_field_then_from_the_docstring() -> None:
+    def act(a: Annotated[int, "annotated"], b: Annotated[int, Field(description="field", ge=1)], c: int) -> None:
+        """Act.
+
+        Args:
+            a: doc a
+            b: doc b
+            c: doc c
+        """
+
+    properties = schema_of(act)["properties"]
+    assert [properties[name]["description"] for name in "abc"] == ["annotated", "field", "doc c"]
+    assert properties["b"]["minimum"] == 1
+
+
+def test_an_alias_is_the_name_callers_use() -> None:
+    def move(to: str, from_: Annotated[str, Field(alias="from")] = "here") -> None: ...
+
+    assert schema_of(move)["properties"]["from"] == {"type": "string", "default": "here"}
+    assert check(move, {"to": "a", "from": "b"}) == {"to": "a", "from_": "b"}
+
+
+def test_a_default_the_schema_would_refuse_is_not_told() -> None:
+    nothing: Any = None
+    opaque: Any = Opaque()
+
+    def act(a: str = nothing, b: str | None = None, c: float = float("nan"), d: Any = opaque) -> None: ...
+
+    properties = schema_of(act)["properties"]
+    assert {name for name, shape in properties.items() if "default" in shape} == {"b"}
+
+
+def test_only_what_was_given_comes_back() -> None:
+    def act(a: int, b: int = 2, c: int | None = None) -> None: ...
+
+    assert check(act, {"a": 1}) == {"a": 1}
+    assert check(act, {"a": 1, "c": None}) == {"a": 1, "c": None}
+
+
+def test_values_become_what_the_function_asked_for() -> None:
+    def act(
+        unit: Unit, place: Place, span: Range, day: datetime.date, key: uuid.UUID, kind: Literal["a", 1],
+        price: Decimal, tags: set[str], pair: tuple[int, str], table: dict[str, list[int]], ratio: float,
+        maybe: int | None,
+    ) -> None: ...  # fmt: skip
+
+    key = uuid.uuid4()
+    assert check(
+        act,
+        {
+            "unit": "f", "place": {"name": "Ulm", "inside": {"name": "Earth"}}, "span": {"low": 1}, "day": "2026-08-01",
+            "key": str(key), "kind": 1, "price": "1.50", "tags": ["x"], "pair": [1, "a"], "table": {"a": [1]},
+            "ratio": 1, "maybe": None,
+        },
+    ) == {
+        "unit": Unit.FAHRENHEIT, "place": Place(name="Ulm", inside=Place(name="Earth")), "span": Range(1),
+        "day": datetime.date(2026, 8, 1), "key": key, "kind": 1, "price": Decimal("1.50"), "tags": {"x"},
+        "pair": (1, "a"), "table": {"a": [1]}, "ratio": 1.0, "maybe": None,
+    }  # fmt: skip
+
+
+def test_each_wrong_field_is_named_with_its_reason() -> None:
+    def act(city: str, place: Place, days: Annotated[int, Field(ge=1, le=7)] = 3) -> None: ...
+
+    message = refusal(act, {"place": {"name": 5, "inside": {}}, "days": 9, "dayz": 1})
+    assert message == (
+        "Invalid arguments: city: is required; place.name: Input should be a valid string; "
+        "place.inside.name: is required; days: Input should be less than or equal to 7; dayz: is not a parameter."
+    )
+
+
+@pytest.mark.parametrize("sent", ["3", 3.5, True, None, [3], {"n": 3}])
+def test_nothing_is_taken_for_a_number_that_is_none(sent: Json) -> None:
+    def act(n: int) -> None: ...
+
+    assert "n: " in refusal(act, {"n": sent})
+
+
+def test_strictness_reaches_into_nested_types() -> None:
+    class Step(BaseModel):
+        count: int
+
+    def act(span: Range, step: Step, many: list[int]) -> None: ...
+
+    message = refusal(act, {"span": {"low": "1"}, "step": {"count": "1"}, "many": [1, "2"]})
+    assert [clause.split(":")[0] for clause in message.removeprefix("Invalid arguments: ").split("; ")] == [
+        "span.low",
+        "step.count",
+        "many.1",
+    ]
+
+
+def test_arguments_that_are_no_object_are_refused() -> None:
+    def act() -> None: ...
+
+    assert refusal(act, [1]) == "Invalid arguments: arguments: Input should be an object."
+
+
+def test_what_was_sent_is_not_repeated() -> None:
+    def act(password: int, kind: Literal["a"]) -> None: ...
+
+    assert "hunter2" not in refusal(act, {"password": "hunter2", "kind": "hunter2"})
+
+
+def test_a_message_stays_short_and_on_one_line_whatever_was_sent() -> None:
+    def act() -> None: ...
+
+    message = refusal(act, {f"x{number}\n\x1b[31m" + "y" * 10_000: number for number in range(50)})
+    assert message.endswith("and 40 more.")
+    assert len(message) < 2_000
+    assert message.isprintable()
+
+
+def test_a_validator_that_breaks_refuses_the_arguments(caplog: pytest.LogCaptureFixture) -> None:
+    def broken(value: int) -> int:
+        raise KeyError(value)
+
+    def act(n: Annotated[int, AfterValidator(broken)] = 4) -> None: ...
+
+    assert "default" not in schema_of(act)["properties"]["n"]
+    message = refusal(act, {"n": 1234})
+    assert message == "The arguments could not be checked: KeyError in a validator."
+    assert "a validator failed" in caplog.text
+
+
+def test_the_same_function_gives_the_same_schema() -> None:
+    def act(place: Place, unit: Unit, kind: Literal["b", "a"]) -> None: ...
+
+    assert json.dumps(schema_of(act)) == json.dumps(schema_of(act))
+
+
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | FINITE | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(JSON | st.fixed_dictionaries({}, optional={"text": JSON, "count": JSON, "place": JSON, "other": JSON}))
+def test_whatever_is_sent_fits_or_is_refused_with_a_reason(sent: Json) -> None:
+    def act(text: str, count: int = 1, place: Place | None = None) -> None: ...
+
+    try:
+        values = check(act, sent)
+    except InvalidRequest as error:
+        assert error.code == "tool.arguments_invalid"
+        assert error.message.isprintable()
+    else:
+        assert isinstance(values["text"], str)
+        assert type(values.get("count", 1)) is int
+        assert isinstance(values.get("place"), Place | None)
+        assert values.keys() <= sent.keys()
+
+
+@given(st.text(), st.integers(-(2**63), 2**63 - 1), st.lists(FINITE))
+def test_what_fits_arrives_unchanged(text: str, count: int, many: list[float]) -> None:
+    def act(text: str, count: int, many: list[float]) -> None: ...
+
+    sent: JsonObject = {"text": text, "count": count, "many": many}
+    assert check(act, sent) == sent
+
+
+class Opaque:
+    pass
+
+
+def bad_star(*names: str) -> None: ...
+def bad_stars(**names: str) -> None: ...
+def bad_positional(name: str, /) -> None: ...
+def bad_untyped(name: str) -> None: ...
+def bad_opaque(ok: int, name: Opaque) -> None: ...
+def bad_callable(name: Callable[[], int]) -> None: ...
+def bad_forward(name: str) -> None: ...
+def bad_default(name: int = Field(default=3)) -> None: ...
+def bad_inner_default(name: Annotated[int, Field(default=3)]) -> None: ...
+
+
+del bad_untyped.__annotations__["name"]
+bad_forward.__annotations__["name"] = "Nowhere"
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        bad_star, bad_stars, bad_positional, bad_untyped, bad_opaque, bad_callable, bad_forward, bad_default,
+        bad_inner_default,
+    ],
+)  # fmt: skip
+def test_a_wrong_parameter_fails_at_its_definition_with_function_name_and_hint(function: Callable[..., Any]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        tool(function)
+    assert caught.value.code == "tool.definition"
+    assert function.__name__ in caught.value.message
+    assert "`name" in caught.value.message or "`*name" in caught.value.message
+    assert caught.value.hint
