@@ -1,0 +1,155 @@
+"""The composition root: settings in, a running crib out. Nothing else constructs the parts.
+
+A crib holds the lock of its home, so there is one per home. What it opens it closes in reverse order, whatever happens.
+Above: `server` puts it on the network, programs of others embed it. It must never decide anything itself: what it gives
+to a part is a value, or a small function of another part.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Self
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskGroup
+
+from toolcrib.audit import Audit
+from toolcrib.builtin.toolcrib import CribFacts, SessionCounter, toolcrib_server
+from toolcrib.catalog.catalog import Catalog
+from toolcrib.catalog.naming import NameRow, NameTable
+from toolcrib.catalog.snapshot import CatalogChange
+from toolcrib.errors import InvalidRequest, Unavailable
+from toolcrib.feed import Feed, fresh_start
+from toolcrib.gate import Called, Gate
+from toolcrib.home import HomeLock, owner_token, prepare_home, read_run
+from toolcrib.model.json import JsonObject
+from toolcrib.model.principals import Mode, Principal, Source
+from toolcrib.model.tools import ToolRef
+from toolcrib.plugins import ToolFolder
+from toolcrib.principals import Principals
+from toolcrib.sessions.transcripts import count_transcripts
+from toolcrib.settings import Environment, Settings
+from toolcrib.store import ConstraintError, Store, load_names, open_store, save_names
+from toolcrib.tools import PythonSource, ToolServer
+
+logger = logging.getLogger(__name__)
+
+LOCK_TRIES = 10
+"""How often to try for the lock: whoever only looks whether it is free holds it for a moment."""
+
+
+class Crib:
+    """One crib: `async with Crib(Settings(home=path)) as crib`.
+
+    `services` names what tools may require; a tool that requires anything else is not offered.
+    """
+
+    def __init__(
+        self, settings: Settings, *, environment: Environment | None = None, services: Collection[str] = ()
+    ) -> None:
+        self.settings = settings
+        self.port = 0
+        """Where the crib listens; 0 while it does not."""
+        self.feed = Feed(start=fresh_start())
+        self._environment = environment or Environment.current()
+        self._services = frozenset(services)
+        self._stack = AsyncExitStack()
+        self._tasks: TaskGroup
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            await self._open(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    async def _open(self, stack: AsyncExitStack) -> None:
+        self.started_at = datetime.now(UTC)
+        self.home = prepare_home(self.settings.home)
+        await self._lock(stack)
+        self.principals = Principals(owner_token(self.home))
+        self.store: Store = await stack.enter_async_context(
+            open_store(self.settings.database, durability=self.settings.durability)
+        )
+        self.audit = await stack.enter_async_context(Audit(self.store, self.home.audit_head))
+        self._tasks = await stack.enter_async_context(anyio.create_task_group())
+        stack.callback(self._tasks.cancel_scope.cancel)
+        stack.callback(self.feed.close)
+        self.catalog = Catalog(
+            NameTable.of(await load_names(self.store)), keep_names=self._keep_names, on_change=self._on_change
+        )
+        self.gate = Gate(self.catalog, self.audit, default_timeout=self.settings.tool_timeout)
+        self._sources = await stack.enter_async_context(AsyncExitStack())
+        self.register(toolcrib_server(self._facts, SessionCounter(self._count_sessions)))
+        folder = ToolFolder(
+            self.home.tools, self.catalog.exchange, services=self._services, taken=self.catalog.has_server
+        )
+        self._sources.push_async_callback(_shielded, folder.aclose)
+        await folder.load()
+        self._tasks.start_soon(folder.follow)
+        stack.callback(folder.stop)
+
+    async def _lock(self, stack: AsyncExitStack) -> None:
+        lock = HomeLock(self.home)
+        for _ in range(LOCK_TRIES):
+            if lock.try_acquire():
+                break
+            await anyio.sleep(0.05)
+        else:
+            info = read_run(self.home)
+            who = f"at {info.url} (process {info.pid}, {info.kind})" if info else "but does not say where it listens"
+            raise Unavailable("crib.running", f"A crib already runs on {self.home.root}, {who}.")
+        stack.callback(lock.release)
+
+    def register(self, server: ToolServer) -> None:
+        """Take Python tools in. Wrong definitions, missing providers and a name that is taken are refused here."""
+        source = PythonSource(server, services=self._services)
+        self.catalog.add(source)
+        self._sources.push_async_callback(_shielded, source.aclose)
+
+    async def call(self, ref: str | ToolRef, arguments: JsonObject | None = None, *, principal: Principal) -> Called:
+        """Call a tool through the gate."""
+        named = ToolRef.parse(ref) if isinstance(ref, str) else ref
+        if named is None:
+            raise InvalidRequest("request.malformed", f"{ref!r} is not a tool.", "Write `server/tool`.")
+        return await self.gate.call(principal, named, arguments or {}, door="library")
+
+    def owner(self, source: Source = "api", *, mode: Mode | None = None, cwd: str | None = None) -> Principal:
+        """The owner, asking from this source."""
+        return self.principals.owner(source, mode=mode, cwd=cwd)
+
+    def as_agent(self, agent: str, source: Source = "api", *, mode: Mode | None = None) -> Principal:
+        """The owner, asking in the name of an agent."""
+        return self.principals.owner(source, agent=agent, mode=mode)
+
+    def _facts(self) -> CribFacts:
+        cwd = self.settings.default_cwd or Path.cwd()
+        return CribFacts(self.port, self.started_at, str(cwd))
+
+    async def _count_sessions(self, cwd: str) -> int:
+        config = self._environment.get("CLAUDE_CONFIG_DIR")
+        folder = Path(config) if config else Path.home() / ".claude"
+        return await anyio.to_thread.run_sync(count_transcripts, folder, cwd)
+
+    def _keep_names(self, rows: Sequence[NameRow]) -> None:
+        self._tasks.start_soon(self._save_names, rows)
+
+    async def _save_names(self, rows: Sequence[NameRow]) -> None:
+        try:
+            await save_names(self.store, rows)
+        except (ConstraintError, Unavailable) as error:
+            logger.warning("Names of tools could not be kept and may be others after a restart: %s", error)
+
+    def _on_change(self, change: CatalogChange) -> None:
+        self.feed.publish("catalog_changed", change.to_json())
+
+
+async def _shielded(close: Callable[[], Awaitable[None]]) -> None:
+    # What providers opened has to be closed even while the crib itself is being cancelled.
+    with anyio.CancelScope(shield=True):
+        await close()
