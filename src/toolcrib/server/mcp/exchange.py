@@ -1,0 +1,106 @@
+"""One answer in the making: plain JSON if nothing comes before it, else a stream of events that ends with it.
+
+Most calls are done within milliseconds and cost nothing here. Only one that lasts gets an attendant, which notices
+when the client has gone (and cancels the call) and keeps the connection alive.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
+
+import anyio
+import orjson
+from starlette.types import Receive, Send
+
+from toolcrib.model.json import JsonObject
+
+ATTEND_AFTER = 0.05
+"""Seconds after which a call gets its attendant; a client that leaves earlier is noticed then."""
+PING_EVERY = 15.0
+
+_JSON = (b"content-type", b"application/json")
+_STREAM = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+]
+
+
+class Exchange:
+    """`async with` around the work for one request; then `finish` exactly once."""
+
+    def __init__(self, receive: Receive, send: Send, headers: Mapping[bytes, bytes]) -> None:
+        self._receive = receive
+        self._send = send
+        self._may_stream = b"text/event-stream" in headers.get(b"accept", b"")
+        self._streaming = False
+        self.scope = anyio.CancelScope()
+        self._timer: asyncio.TimerHandle | None = None
+        self._attendant: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self.scope.__enter__()
+        # A timer costs a microsecond, a task twenty: hardly any call lasts long enough to need the task.
+        self._timer = asyncio.get_running_loop().call_later(ATTEND_AFTER, self._start_attendant)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._attendant is not None:
+            self._attendant.cancel()
+        return bool(self.scope.__exit__(kind, error, trace))
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the client went away or took the request back."""
+        return self.scope.cancel_called
+
+    async def notify(self, method: str, params: JsonObject) -> None:
+        """Send a notification ahead of the answer; a client that takes no stream gets none."""
+        if self._may_stream:
+            await self._stream(orjson.dumps({"jsonrpc": "2.0", "method": method, "params": params}))
+
+    async def end(self) -> None:
+        """End without an answer: a client that took its request back is not sent one."""
+        await self._start_stream()
+        await self._send({"type": "http.response.body", "body": b""})
+
+    async def finish(self, body: bytes, status: int = 200) -> None:
+        """Send the answer and end the exchange."""
+        if self._streaming:
+            await self._send({"type": "http.response.body", "body": _event(body)})
+            return
+        headers = [_JSON, (b"content-length", b"%d" % len(body))]
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": body})
+
+    async def _stream(self, data: bytes | None) -> None:
+        await self._start_stream()
+        frame = b": ping\n\n" if data is None else _event(data)
+        await self._send({"type": "http.response.body", "body": frame, "more_body": True})
+
+    async def _start_stream(self) -> None:
+        if not self._streaming:
+            self._streaming = True
+            await self._send({"type": "http.response.start", "status": 200, "headers": _STREAM})
+
+    def _start_attendant(self) -> None:
+        self._attendant = asyncio.get_running_loop().create_task(self._attend())
+
+    async def _attend(self) -> None:
+        while True:
+            with anyio.move_on_after(PING_EVERY):
+                while (await self._receive())["type"] != "http.disconnect":
+                    pass
+                self.scope.cancel()
+                return
+            if self._may_stream:
+                await self._stream(None)
+
+
+def _event(data: bytes) -> bytes:
+    return b"event: message\ndata: " + data + b"\n\n"

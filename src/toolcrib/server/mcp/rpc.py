@@ -1,0 +1,180 @@
+"""JSON-RPC and the header rules of both protocol eras, as far as the endpoint answers by itself.
+
+Pure functions on bytes and headers; no SDK, since importing it costs more than starting the crib. What a message may
+look like is decided here once: one object, known members, an id that is a string or an integer, no look-alike keys.
+"""
+
+import base64
+import binascii
+import re
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import orjson
+
+from toolcrib.model.json import Json, JsonObject, is_object
+from toolcrib.server.strict import MalformedJson, parse_json
+
+LEGACY_VERSIONS = frozenset({"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"})
+MODERN_VERSION = "2026-07-28"
+Era = Literal["legacy", "modern"]
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+HEADER_MISMATCH = -32020
+UNSUPPORTED_VERSION = -32022
+
+META = "_meta"
+_KEY = "io.modelcontextprotocol/"
+SERVER_INFO_KEY = _KEY + "serverInfo"
+VERSION_KEY = _KEY + "protocolVersion"
+CAPABILITIES_KEY = _KEY + "clientCapabilities"
+
+_MODERN_STATUS = {INTERNAL_ERROR: 200, METHOD_NOT_FOUND: 404}
+_REQUEST_MEMBERS = frozenset({"jsonrpc", "id", "method", "params"})
+_RESPONSE_MEMBERS = frozenset({"jsonrpc", "id", "result", "error"})
+_KNOWN_PARAMS = frozenset({"name", "arguments", META, "cursor", "inputResponses", "requestState"})
+_BASE64 = re.compile(r"=\?base64\?(.*)\?=")
+
+
+class RpcError(Exception):
+    """A protocol fault, answered as a JSON-RPC error."""
+
+    def __init__(self, code: int, message: str, data: Json = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.data = data
+
+    def status(self, era: Era) -> int:
+        """The HTTP status: the modern era has one per code, the legacy one only tells unreadable bodies by it."""
+        if era == "modern" or self.code in (PARSE_ERROR, INVALID_REQUEST):
+            return _MODERN_STATUS.get(self.code, 400)
+        return 200
+
+    def body(self, request_id: "RequestId | None") -> bytes:
+        """The whole message."""
+        error: JsonObject = {"code": self.code, "message": self.message}
+        if self.data is not None:
+            error["data"] = self.data
+        return orjson.dumps({"jsonrpc": "2.0", "id": request_id, "error": error})
+
+
+RequestId = str | int
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a client. `id` is None for a notification; `method` is empty for a response."""
+
+    method: str
+    id: RequestId | None
+    params: JsonObject
+
+    @property
+    def meta(self) -> JsonObject:
+        """The request's `_meta`, empty if it has none."""
+        meta: Json = self.params.get(META)
+        return meta if is_object(meta) else {}
+
+    @property
+    def progress_token(self) -> RequestId | None:
+        """The token to report progress under, if the client asked for reports."""
+        token: Any = self.meta.get("progressToken")
+        return token if _is_id(token) else None
+
+
+def read_message(body: bytes) -> Message:
+    """Read a body that must be exactly one JSON-RPC message."""
+    try:
+        message = parse_json(body)
+    except MalformedJson as error:
+        raise RpcError(PARSE_ERROR, f"Parse error: {error}") from error
+    if not is_object(message) or message.get("jsonrpc") != "2.0":
+        raise RpcError(INVALID_REQUEST, "The body must be one JSON-RPC 2.0 message object.")
+    if "method" not in message:
+        return _read_response(message)
+    method, params = message["method"], message.get("params", {})
+    if not isinstance(method, str) or not method or not message.keys() <= _REQUEST_MEMBERS:
+        raise RpcError(INVALID_REQUEST, "A request has the members jsonrpc, id, method and params, and no others.")
+    if "id" in message and not _is_id(message["id"]):
+        raise RpcError(INVALID_REQUEST, "A request's id must be a string or an integer.")
+    if not is_object(params):
+        raise RpcError(INVALID_REQUEST, "params must be an object.")
+    _refuse_lookalikes(params)
+    return Message(method, message.get("id"), params)
+
+
+def _read_response(message: JsonObject) -> Message:
+    if not message.keys() <= _RESPONSE_MEMBERS or ("result" in message) == ("error" in message):
+        raise RpcError(INVALID_REQUEST, "The body must be one JSON-RPC request, notification or response.")
+    return Message("", message.get("id"), {})
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, str | int) and not isinstance(value, bool)
+
+
+def _refuse_lookalikes(params: Mapping[str, Json]) -> None:
+    """Refuse a key that another reader could take for one we know: other case, other form, a NUL at its end."""
+    if params.keys() <= _KNOWN_PARAMS:
+        return
+    for key in params.keys() - _KNOWN_PARAMS:
+        plain = unicodedata.normalize("NFKC", key.replace("\0", "")).casefold().strip()
+        if plain in {known.casefold() for known in _KNOWN_PARAMS}:
+            raise RpcError(INVALID_REQUEST, f"params has a key that looks like {plain!r} but is not.")
+
+
+def era_of(version: str | None) -> Era:
+    """The era that the protocol-version header selects; an unknown version is told so by the modern rules."""
+    return "legacy" if version is None or version in LEGACY_VERSIONS else "modern"
+
+
+def check_modern(message: Message, headers: Mapping[bytes, bytes]) -> None:
+    """Raise unless the envelope is complete and the routing headers say what the body says."""
+    meta = message.meta
+    if missing := [key for key in (VERSION_KEY, CAPABILITIES_KEY) if key not in meta]:
+        raise RpcError(INVALID_PARAMS, f"params._meta lacks {' and '.join(missing)}.")
+    version = meta[VERSION_KEY]
+    if _text(headers.get(b"mcp-protocol-version")) != version:
+        raise RpcError(HEADER_MISMATCH, "The header MCP-Protocol-Version does not match the body.")
+    if _text(headers.get(b"mcp-method")) != message.method:
+        raise RpcError(HEADER_MISMATCH, "The header Mcp-Method does not match the body.")
+    if message.method == "tools/call":
+        name: Any = message.params.get("name")
+        if name is not None and _decoded(headers.get(b"mcp-name")) != name:
+            raise RpcError(HEADER_MISMATCH, "The header Mcp-Name does not match the body.")
+    if version != MODERN_VERSION:
+        data = {"supported": [MODERN_VERSION], "requested": version}
+        raise RpcError(UNSUPPORTED_VERSION, "Unsupported protocol version", data)
+    if not isinstance(meta[CAPABILITIES_KEY], dict):
+        raise RpcError(INVALID_PARAMS, f"params._meta: {CAPABILITIES_KEY} must be an object.")
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode("latin-1")
+
+
+def _decoded(value: bytes | None) -> str | None:
+    """A header value that may be wrapped as `=?base64?…?=`; a wrong wrapping equals nothing."""
+    text = _text(value)
+    wrapped = _BASE64.fullmatch(text) if text is not None else None
+    if wrapped is None:
+        return text
+    try:
+        raw = base64.b64decode(wrapped[1], validate=True)
+        return raw.decode() if base64.b64encode(raw).decode() == wrapped[1] else None
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+
+
+def encode_header(value: str) -> str:
+    """A value as a header may carry it; the inverse of what the server reads."""
+    if re.fullmatch(r"[\x20-\x7e]*", value) and value == value.strip() and not _BASE64.fullmatch(value):
+        return value
+    return f"=?base64?{base64.b64encode(value.encode()).decode()}?="
