@@ -97,7 +97,8 @@ class Gate:
         self._rules = rules
         self._grants = grants
         self._views: OrderedDict[Principal, _View] = OrderedDict()
-        self._call_ids = (f"{secrets.token_hex(6)}-{number}" for number in itertools.count(1))
+        run = secrets.token_hex(6)
+        self._call_ids = (f"{run}-{number}" for number in itertools.count(1))
 
     def listing(self, principal: Principal) -> Listing:
         """The tools this asker sees now."""

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import anyio
 import httpx2
 import pytest
 
@@ -137,3 +138,18 @@ async def test_without_the_right_token_nothing_is_answered(lab: Lab, authorizati
 async def test_a_foreign_origin_or_host_is_refused_even_with_the_token(lab: Lab) -> None:
     assert (await post(lab, call(), origin="http://evil.example")).status_code == 403
     assert (await post(lab, call(), host="evil.example")).status_code == 403
+
+
+async def test_a_call_whose_body_never_arrives_whole_is_not_made(lab: Lab) -> None:
+    body = call(arguments={"text": "never"})
+    assert lab.url is not None
+    host = lab.url.removeprefix("http://")
+    head = {**HEADERS, "host": host, "authorization": f"Bearer {lab.token}", "content-length": str(len(body) + 10)}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in head.items())
+    async with await anyio.connect_tcp("127.0.0.1", int(host.rpartition(":")[2])) as wire:
+        await wire.send(f"POST /mcp HTTP/1.1\r\n{lines}\r\n".encode() + body)
+    await still_works(lab)
+    async with lab.http() as http:
+        records = (await http.get("/api/audit")).json()
+    assert "never" not in str(records)
+    assert len(records) == 2

@@ -1,13 +1,16 @@
 """The official client, in both eras, over HTTP and over stdio: the same tools, the same answers."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from anyio.abc import TaskStatus
 from mcp import MCPError
 
-from lab import Door, Lab, ModeName, eventually
+from lab import Door, Lab, ModeName, eventually, make_lab
+from toolcrib.server.run import hold
 
 pytestmark = pytest.mark.anyio
 
@@ -167,3 +170,21 @@ async def test_auto_negotiation_finds_the_modern_era(lab: Lab) -> None:
         assert client.protocol_version == "2026-07-28"
         assert client.server_info is not None
         assert client.server_info.name == "toolcrib"
+
+
+async def test_a_crib_stops_at_once_while_clients_listen(tmp_path: Path) -> None:
+    stopped, stop, ended = make_lab(tmp_path), anyio.Event(), anyio.Event()
+
+    async def run(*, task_status: TaskStatus[str]) -> None:
+        async with hold(stopped.settings, kind="serve") as holding:
+            task_status.started(holding.info.url)
+            await stop.wait()
+        ended.set()
+
+    async with anyio.create_task_group() as tasks:
+        lab = replace(stopped, url=await tasks.start(run))
+        async with lab.client("http", "2026-07-28") as client, client.listen(tools_list_changed=True) as changes:
+            stop.set()
+            with anyio.fail_after(3):
+                await ended.wait()
+                assert [change async for change in changes] == []

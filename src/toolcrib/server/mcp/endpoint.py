@@ -36,6 +36,7 @@ from toolcrib.server.mcp.rpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     META,
+    PARSE_ERROR,
     SERVER_INFO_KEY,
     Era,
     Message,
@@ -239,11 +240,13 @@ def _in_directory(principal: Principal, query: bytes) -> Principal:
 
 
 async def _read_body(receive: Receive) -> bytes:
-    part = await receive()
-    body: bytes = part.get("body", b"")
-    while part.get("more_body"):
+    body, more = b"", True
+    while more:
         part = await receive()
+        if part["type"] == "http.disconnect":  # half a body must never be taken for a whole one
+            raise RpcError(PARSE_ERROR, "The request ended before its body did.")
         body += part.get("body", b"")
+        more = part.get("more_body", False)
     return body
 
 

@@ -81,9 +81,13 @@ class SdkServer:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Own the sessions while the block runs."""
+        """Own the sessions while the block runs; streams that are open at its end are ended in good order."""
         async with self._manager.run():
-            yield
+            try:
+                yield
+            finally:
+                for audience in self._audiences.values():
+                    audience.listen.close()
 
     async def handle(self, scope: Scope, receive: Receive, send: Send, principal: Principal) -> None:
         """Serve one HTTP request for this asker; a session belongs to the asker who opened it."""

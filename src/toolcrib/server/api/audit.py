@@ -1,0 +1,62 @@
+"""`/api/audit`: what was called and who allowed it, and whether the record is whole."""
+
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query
+
+from toolcrib.audit import Filters
+from toolcrib.host import Crib
+from toolcrib.model.json import JsonObject
+from toolcrib.model.policy import Verdict
+from toolcrib.principals import Door
+from toolcrib.server.api.shapes import AuditPhase, AuditRecordShape, VerificationShape
+
+_Text = Annotated[str | None, Query(max_length=500)]
+
+
+def routes(crib: Crib) -> APIRouter:
+    """The routes, on this crib."""
+    router = APIRouter(prefix="/api/audit", tags=["audit"])
+
+    @router.get("", response_model=list[AuditRecordShape], response_model_exclude_unset=True)
+    async def list_audit(filters: Annotated[Filters, Depends(_filters)]) -> list[JsonObject]:
+        """The records that fit all filters, newest first."""
+        return await crib.audit.find(filters)
+
+    @router.get("/verify", response_model=VerificationShape, response_model_exclude_unset=True)
+    async def verify_audit() -> JsonObject:
+        """Check every record and every link; what was edited, moved, missing or cut off is in `findings`."""
+        return (await crib.audit.verify()).to_json()
+
+    return router
+
+
+def _filters(
+    server: _Text = None,
+    tool: _Text = None,
+    agent: _Text = None,
+    principal: _Text = None,
+    session: _Text = None,
+    door: Door | None = None,
+    phase: AuditPhase | None = None,
+    decision: Verdict | None = None,
+    since: Annotated[datetime | None, Query(description="From this time on.")] = None,
+    until: Annotated[datetime | None, Query(description="Before this time.")] = None,
+    after: Annotated[int | None, Query(ge=0, description="Go on after this record, with older ones.")] = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> Filters:
+    return Filters(
+        server,
+        tool,
+        agent,
+        decision,
+        phase,
+        door,
+        principal,
+        session,
+        since=since,
+        until=until,
+        after=after,
+        limit=limit,
+    )

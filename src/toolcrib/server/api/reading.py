@@ -1,0 +1,107 @@
+"""Reading requests: bodies strictly, askers from what the guard found out, and work that ends with its client.
+
+Above: the routes. Below: `strict`, `principals`. It must never let anybody but the owner ask in another name.
+"""
+
+from collections.abc import Awaitable, Callable, Coroutine
+from email.message import Message
+from typing import Annotated, Any, TypeVar
+
+import anyio
+from fastapi import Query, Request
+from fastapi.routing import APIRoute
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+from starlette.types import Receive
+
+from toolcrib.errors import Denied, InvalidRequest
+from toolcrib.model.json import Json
+from toolcrib.model.principals import Mode, Principal, Source
+from toolcrib.principals import Principals
+from toolcrib.server.guard import PRINCIPAL
+from toolcrib.server.strict import MalformedJson, parse_json
+
+Answer = TypeVar("Answer")
+
+
+class _StrictRequest(Request):
+    """A request whose JSON was read before, strictly."""
+
+    parsed: Json = None
+
+    async def json(self) -> Json:
+        return self.parsed
+
+
+class StrictRoute(APIRoute):
+    """A route whose body, if it takes one, is JSON with exactly one meaning."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Read the body before FastAPI would, which is less strict and hides why it refuses."""
+        handle = super().get_route_handler()
+        if self.body_field is None:
+            return handle
+
+        async def handle_strictly(request: Request) -> Response:
+            strict = _StrictRequest(request.scope, request.receive)
+            _check_media_type(strict.headers.get("content-type"))
+            try:
+                strict.parsed = parse_json(await strict.body())
+            except MalformedJson as error:
+                raise InvalidRequest("request.malformed", f"The body is not JSON: {error}.") from error
+            return await handle(strict)
+
+        return handle_strictly
+
+
+def _check_media_type(content_type: str | None) -> None:
+    message = Message()
+    message["content-type"] = content_type or ""
+    charset = message.get_content_charset("utf-8")
+    if message.get_content_type() != "application/json" or charset != "utf-8":
+        raise InvalidRequest("request.media_type", f"The body is {content_type or 'of no named type'}, not JSON.")
+
+
+def asker(principals: Principals) -> Callable[..., Principal]:
+    """A dependency: who asks, after the names that the owner may ask in."""
+
+    def who(
+        request: Request,
+        source: Annotated[Source | None, Query(description="Ask as if from there.")] = None,
+        agent: Annotated[str | None, Query(description="Ask as this agent.", min_length=1, max_length=200)] = None,
+        mode: Annotated[Mode | None, Query(description="Ask in this mode.")] = None,
+        session: Annotated[str | None, Query(description="Ask as this session.", min_length=1, max_length=200)] = None,
+        cwd: Annotated[str | None, Query(description="The working directory.", min_length=1, max_length=4096)] = None,
+    ) -> Principal:
+        asking: Principal = request.scope[PRINCIPAL]
+        if asking.is_owner:
+            return principals.owner(source or asking.source, mode=mode, agent=agent, session=session, cwd=cwd)
+        if any((source, agent, mode, session)):
+            raise Denied("policy.denied", "Only the owner may ask in another name.")
+        return asking
+
+    return who
+
+
+async def while_connected(receive: Receive, work: Callable[[], Awaitable[Answer]]) -> Answer:
+    """Do some work for a client; when the client leaves, the work is cancelled."""
+    done: list[Answer] = []
+    failed: list[Exception] = []
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_cancel_when_gone, receive, tasks.cancel_scope)
+        try:
+            done.append(await work())
+        except Exception as error:  # noqa: BLE001 boundary: passed on below, outside the group that would wrap it
+            failed.append(error)
+        tasks.cancel_scope.cancel()
+    if failed:
+        raise failed[0]
+    if not done:
+        raise ClientDisconnect
+    return done[0]
+
+
+async def _cancel_when_gone(receive: Receive, scope: anyio.CancelScope) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    scope.cancel()

@@ -1,0 +1,19 @@
+"""`/api/settings`: the settings the crib runs with, and where each comes from."""
+
+from fastapi import APIRouter
+
+from toolcrib.host import Crib
+from toolcrib.model.json import JsonObject
+from toolcrib.server.api.shapes import SettingShape
+
+
+def routes(crib: Crib) -> APIRouter:
+    """The routes, on this crib."""
+    router = APIRouter(prefix="/api/settings", tags=["settings"])
+
+    @router.get("", response_model=list[SettingShape])
+    async def list_settings() -> list[JsonObject]:
+        """Every setting with its value and origin; secrets are masked."""
+        return crib.settings.describe()
+
+    return router

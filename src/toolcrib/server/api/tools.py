@@ -1,0 +1,79 @@
+"""`/api/tools`: the catalog as a principal sees it, and a call through the gate."""
+
+from typing import Annotated
+
+import orjson
+from fastapi import APIRouter, Depends, Query, Request, Response
+
+from toolcrib.catalog.search import search
+from toolcrib.host import Crib
+from toolcrib.model.json import JsonObject
+from toolcrib.model.principals import Principal
+from toolcrib.model.tools import Tool, ToolRef
+from toolcrib.principals import Door
+from toolcrib.server.api.reading import StrictRoute, asker, while_connected
+from toolcrib.server.api.shapes import CallAnswer, CallRequest, ProblemShape, ToolShape
+from toolcrib.server.guard import PRINCIPAL
+
+
+def routes(crib: Crib) -> APIRouter:
+    """The routes, on this crib."""
+    router = APIRouter(prefix="/api/tools", tags=["tools"], route_class=StrictRoute)
+    who = Depends(asker(crib.principals))
+
+    @router.get("", response_model=list[ToolShape], response_model_exclude_unset=True)
+    async def list_tools(
+        principal: Annotated[Principal, who],
+        server: Annotated[str | None, Query(description="Only this server's.")] = None,
+        q: Annotated[str | None, Query(description="Only those with all these words, best first.")] = None,
+    ) -> Response:
+        """The tools that the asker sees, in order of their identity, or best first with `q`."""
+        tools = [tool for tool in crib.gate.listing(principal).tools if server in (None, tool.ref.server)]
+        found = tools if q is None else search(tools, q)
+        # Written out here, since checking thousands of tools against their model takes longer than making them.
+        return Response(orjson.dumps([_shape(crib, tool) for tool in found]), media_type="application/json")
+
+    @router.get("/problems", response_model=list[ProblemShape], response_model_exclude_unset=True)
+    async def list_tool_problems() -> list[JsonObject]:
+        """What is wrong with servers as a whole, and with tools that could not be offered."""
+        return [problem.to_json() for problem in crib.catalog.snapshot.problems]
+
+    @router.get("/{server}/{tool:path}", response_model=ToolShape, response_model_exclude_unset=True)
+    async def show_tool(principal: Annotated[Principal, who], server: str, tool: str) -> JsonObject:
+        """One tool that the asker sees."""
+        return _shape(crib, crib.gate.find(principal, ToolRef(server, tool)))
+
+    @router.post("/{server}/{tool:path}/call", response_model=CallAnswer, response_model_exclude_unset=True)
+    async def call_tool(
+        request: Request, principal: Annotated[Principal, who], server: str, tool: str, body: CallRequest
+    ) -> JsonObject:
+        """Call a tool through the gate. It ends when it is done, at its time-out, or when the client leaves."""
+        called = await while_connected(
+            request.receive,
+            lambda: crib.gate.call(principal, ToolRef(server, tool), body.arguments, door=_door(request, principal)),
+        )
+        answer = called.result.to_json()
+        shape = {key: answer[key] for key in ("isError", "content", "structuredContent") if key in answer}
+        return shape | {"durationMs": called.duration_ms, "auditId": called.audit_id}
+
+    return router
+
+
+def _shape(crib: Crib, tool: Tool) -> JsonObject:
+    shape: JsonObject = {
+        "ref": str(tool.ref),
+        "server": tool.ref.server,
+        "name": tool.ref.tool,
+        "exposedName": crib.gate.name("endpoint", tool.ref),
+        "description": tool.description,
+        "inputSchema": tool.input_schema,
+        "marks": tool.marks.to_json(),
+        "problems": [problem.to_json() for problem in tool.problems],
+    }
+    return shape if tool.title is None else shape | {"title": tool.title}
+
+
+def _door(request: Request, principal: Principal) -> Door:
+    if request.scope[PRINCIPAL].source == "web":
+        return "console"
+    return "cli" if principal.source == "cli" else "api"

@@ -1,0 +1,263 @@
+"""HTTP/1.1 on the wire: uvicorn's fast protocol, with clocks and sizes it does not have.
+
+A request has to be there in time (head, then body), and its target, headers and head as a whole stay below a size;
+what does not is answered with a problem, and the connection ends. Trailers are dropped, so that nothing can be added
+to a request after the guard has judged it. A client that pipelines is answered in order, and every request of it learns
+when it has gone.
+
+The clock costs a request two numbers: one timer per connection looks at them now and then, nobody sets and cancels one
+per request. Above: uvicorn's server drives it. Below: `limits`, `problems`. It must never decide who may do what.
+"""
+
+import asyncio
+from typing import Literal, NoReturn, TypeAlias
+
+import httptools
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from toolcrib.errors import CODES
+from toolcrib.server.cork import Cork
+from toolcrib.server.limits import Limits
+from toolcrib.server.problems import on_the_wire
+
+LINGER = 1.0
+"""Seconds for which a refused client's bytes are read and dropped: closing at once could cost it the answer."""
+
+Phase = Literal["head", "body", "idle"]
+Data: TypeAlias = bytes | memoryview
+
+
+class _Refusal(Exception):
+    """Stops the parser from inside one of its callbacks."""
+
+
+class BoundedHttp(HttpToolsProtocol):
+    """One connection, bounded by `limits`."""
+
+    limits = Limits()
+    url = b""
+
+    _phase: Phase = "head"
+    _since = 0.0
+    _head_bytes = 0
+    _to_be_measured = False
+    _trailer_bytes = 0
+    _bare_body = 0
+    _drained = 0
+    _stuck_since: float | None = None
+    _refusal: tuple[str, str] | None = None
+    _refused = False
+    _running: RequestResponseCycle | None = None
+    _clock: asyncio.TimerHandle | None = None
+    _cork: Cork
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride] as in uvicorn
+        """Start the clock, unless there are too many connections."""
+        self._cork = Cork(transport, self.loop)
+        super().connection_made(self._cork)
+        self._since = self.loop.time()
+        if len(self.connections) > self.limits.connections:
+            self._refuse("crib.busy", "Too many connections are open.")
+        else:
+            self._clock = self.loop.call_later(self.limits.head_seconds, self._look_at_clock)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the clock and tell every request that its client has gone."""
+        if self._clock is not None:
+            self._clock.cancel()
+        self.pipeline.clear()
+        if self._running is not None:
+            _tell_gone(self._running)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what came; refuse what cannot become a request."""
+        if self._refused:
+            return
+        self._unset_keepalive_if_required()
+        if self._phase == "idle" and (self._running is None or self._running.response_complete):
+            self._begin()
+        rest: Data | None = data
+        try:
+            while rest is not None:
+                rest = self._feed(rest)
+        except httptools.HttpParserError:
+            self._refuse(*(self._refusal or ("request.malformed", "This is not an HTTP/1.1 request.")))
+
+    def _feed(self, data: Data) -> Data | None:
+        """Parse some bytes; gives back what stands after an offer to upgrade, where the parser stops."""
+        if self._bare_body:
+            data = self._take_bare_body(data)
+        # Most heads come in one small piece, which needs no measuring.
+        self._to_be_measured = self._head_bytes + len(data) > self.limits.head_bytes
+        try:
+            if self.parser is not None:
+                self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as offer:
+            # An offer (h2c, websocket) that is not taken: the request is answered as it is, and what follows it is
+            # its body, or the next request, and not the other protocol.
+            return memoryview(data)[offer.args[0] :]
+        if self._phase == "head":
+            self._head_bytes += len(data)
+            if self._head_bytes > self.limits.head_bytes:
+                self._refuse(*_too_large(self.limits))
+        return None
+
+    def on_message_begin(self) -> None:
+        """A request begins: forget the one before."""
+        self._begin()
+        self._drained = self._trailer_bytes = 0
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        """Take a piece of the target."""
+        self.url += url
+        if len(self.url) > self.limits.target_bytes:
+            self._stop("request.target_too_long", f"The target is longer than {self.limits.target_bytes} bytes.")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header; one that comes after the head is a trailer and is dropped."""
+        if self._phase != "head":
+            self._trailer_bytes += len(name) + len(value)
+            if self._trailer_bytes > self.limits.head_bytes:
+                self._stop(*_too_large(self.limits))
+            return
+        if len(self.headers) >= self.limits.header_count:
+            self._stop(*_too_large(self.limits))
+        # As the base does it: the call would cost more than the work, for every header of every request.
+        name = name.lower()
+        if name == b"expect" and value.lower() == b"100-continue":
+            self.expect_100_continue = True
+        self.headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        """Hand the request on; only the form `/path` is one that a server like this is asked."""
+        self._phase = "body"
+        if self._to_be_measured and _size(self.headers) > self.limits.head_bytes:
+            self._stop(*_too_large(self.limits))
+        if not self.url.startswith(b"/"):
+            self._stop("request.malformed", "The target has to begin with a slash.")
+        if self.parser is not None and self.parser.should_upgrade():
+            self._expect_bare_body()
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Take a piece of the body; after the answer it is dropped, up to a limit."""
+        if self.cycle.response_complete:
+            self._drained += len(body)
+            if self._drained > self.limits.drained_bytes:
+                self.transport.abort()
+            return
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The request is there, but for a body that the parser takes for another protocol."""
+        if self._bare_body:
+            return
+        self._phase = "idle"
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """The answer is whole: send it in one piece, at once."""
+        self._cork.flush()
+        super().on_response_complete()
+
+    def pause_writing(self) -> None:
+        """The client does not read: note since when."""
+        self._stuck_since = self.loop.time()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """The client reads again."""
+        self._stuck_since = None
+        super().resume_writing()
+
+    def _begin(self) -> None:
+        self._phase = "head"
+        self._since = self.loop.time()
+        self._head_bytes = 0
+
+    def _expect_bare_body(self) -> None:
+        """After an offer to upgrade the parser reads no body; we do, where its length is known."""
+        for name, value in self.headers:
+            if name == b"transfer-encoding":
+                self._stop("request.malformed", "A request that offers an upgrade needs a Content-Length.")
+            if name == b"content-length":
+                self._bare_body = int(value)
+
+    def _take_bare_body(self, data: Data) -> Data:
+        piece, rest = data[: self._bare_body], data[self._bare_body :]
+        self._bare_body -= len(piece)
+        self.on_body(bytes(piece))
+        if not self._bare_body:
+            self.on_message_complete()
+        return rest
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Nothing to warn of: no upgrade is ever taken."""
+
+    def _look_at_clock(self) -> None:
+        now = self.loop.time()
+        limits = self.limits
+        if self._stuck_since is not None and self._stuck_since + limits.stuck_seconds <= now:
+            self.transport.abort()
+            return
+        if self.flow.read_paused:
+            self._since = now  # it is we who do not read
+        limit = limits.head_seconds if self._phase == "head" else limits.request_seconds
+        if self._phase != "idle" and self._since + limit <= now:
+            self._refuse("request.too_slow", f"The request was not complete after {limit:g} s.")
+            return
+        # Whatever begins after this look gets its full time: the next one comes no later than the shortest limit.
+        soonest = now + min(limits.head_seconds, limits.stuck_seconds)
+        due = soonest if self._phase == "idle" else min(soonest, self._since + limit)
+        self._clock = self.loop.call_at(due, self._look_at_clock)
+
+    def _stop(self, code: str, message: str) -> NoReturn:
+        self._refusal = (code, message)
+        raise _Refusal
+
+    def _refuse(self, code: str, message: str) -> None:
+        """Answer what never became a request, then end the connection; an answer under way is cut instead."""
+        self._refused = True
+        if self._clock is not None:
+            self._clock.cancel()
+        if self._running is not None and not self._running.response_complete:
+            under_way = self._running.response_started
+            _tell_gone(self._running)
+            if under_way:
+                self.transport.abort()
+                return
+        silent = self._phase == "head" and not self._head_bytes
+        if not (silent and code == "request.too_slow"):  # who never said a word is not answered
+            self.transport.write(on_the_wire(CODES[code].raised_as(code, message)))
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.loop.call_later(LINGER, self.transport.close)
+
+
+def bounded_http(limits: Limits) -> type[BoundedHttp]:
+    """The protocol with these limits; uvicorn makes one object of it per connection."""
+    return type("BoundedHttp", (BoundedHttp,), {"limits": limits})
+
+
+def _tell_gone(cycle: RequestResponseCycle) -> None:
+    if not cycle.response_complete:
+        cycle.disconnected = True
+    cycle.message_event.set()
+
+
+def _size(headers: list[tuple[bytes, bytes]]) -> int:
+    return sum(len(name) + len(value) for name, value in headers)
+
+
+def _too_large(limits: Limits) -> tuple[str, str]:
+    return (
+        "request.headers_too_large",
+        f"At most {limits.header_count} headers and {limits.head_bytes} bytes are read.",
+    )

@@ -1,0 +1,148 @@
+"""Failures as RFC 9457 `application/problem+json`: the one translation from `errors` to HTTP.
+
+Above: the guard, the wire protocol and the routes answer with these. Below: `errors`. It must never show what an
+unexpected exception says: that goes into the log under a number, and only the number goes out.
+"""
+
+import logging
+import secrets
+from collections.abc import Sequence
+from http import HTTPStatus
+
+import orjson
+from fastapi.exceptions import RequestValidationError
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, Response
+from starlette.types import Send
+
+from toolcrib.console.page import refusal_page
+from toolcrib.errors import CODES, InvalidRequest, NotFound, ToolcribError, Unavailable
+from toolcrib.model.json import JsonObject
+
+MEDIA_TYPE = "application/problem+json"
+
+Header = tuple[bytes, bytes]
+SAFE_HEADERS: tuple[Header, ...] = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+)
+"""On every answer, whoever gives it."""
+
+_NOTE = "logged as "
+
+logger = logging.getLogger(__name__)
+
+
+def problem(error: ToolcribError, errors: Sequence[JsonObject] = ()) -> JsonObject:
+    """The public shape of a failure; `errors` says which fields were wrong."""
+    shape: JsonObject = {
+        "type": f"urn:toolcrib:problem:{error.code}",
+        "title": CODES[error.code].meaning,
+        "status": error.status,
+        "code": error.code,
+        "detail": error.message,
+    }
+    if error.hint:
+        shape["hint"] = error.hint
+    if errors:
+        shape["errors"] = list(errors)
+    return shape
+
+
+def response(error: ToolcribError, errors: Sequence[JsonObject] = ()) -> Response:
+    """The failure as a response."""
+    body = orjson.dumps(problem(error, errors))
+    return Response(body, error.status, headers=_extra_headers(error), media_type=MEDIA_TYPE)
+
+
+def page(error: ToolcribError) -> Response:
+    """The failure as a page, for a person at a browser."""
+    shown = refusal_page(CODES[error.code].meaning, error.message, error.hint)
+    return HTMLResponse(shown, error.status, headers=_extra_headers(error))
+
+
+async def answer(send: Send, error: ToolcribError, *, as_page: bool = False) -> None:
+    """Send the failure as the whole answer to a request."""
+    whole = page(error) if as_page else response(error)
+    await send({"type": "http.response.start", "status": whole.status_code, "headers": whole.raw_headers})
+    await send({"type": "http.response.body", "body": bytes(whole.body)})
+
+
+def on_the_wire(error: ToolcribError) -> bytes:
+    """The failure as bytes of HTTP/1.1, for requests that never become one; the connection ends after it."""
+    whole = response(error)
+    lines = [f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}".encode()]
+    lines += [name + b": " + value for name, value in (*whole.raw_headers, *SAFE_HEADERS, (b"connection", b"close"))]
+    return b"\r\n".join(lines) + b"\r\n\r\n" + bytes(whole.body)
+
+
+def unexpected(error: BaseException) -> ToolcribError:
+    """Log what nobody foresaw, once and under a number; what is returned carries the number and nothing else.
+
+    The number is noted on the exception, which may pass several boundaries on its way out.
+    """
+    notes: list[str] = getattr(error, "__notes__", [])
+    number = next((note.removeprefix(_NOTE) for note in notes if note.startswith(_NOTE)), None)
+    if number is None:
+        number = secrets.token_hex(4)
+        error.add_note(_NOTE + number)
+        logger.error("Unexpected failure %s", number, exc_info=error)
+    return Unavailable("internal", f"Something unexpected failed; it is logged as {number}.")
+
+
+def install(app: Starlette) -> None:
+    """Let every failure of the routes leave as a problem."""
+    app.add_exception_handler(ToolcribError, _on_deliberate)
+    app.add_exception_handler(RequestValidationError, _on_invalid)
+    app.add_exception_handler(HTTPException, _on_routing)
+    app.add_exception_handler(ClientDisconnect, _on_disconnect)
+    app.add_exception_handler(Exception, _on_unexpected)
+
+
+def _extra_headers(error: ToolcribError) -> dict[str, str]:
+    if error.status == HTTPStatus.UNAUTHORIZED:
+        return {"www-authenticate": 'Bearer realm="toolcrib"'}
+    if error.status == HTTPStatus.TOO_MANY_REQUESTS:
+        return {"retry-after": "60"}
+    return {}
+
+
+def _on_deliberate(_: Request, error: Exception) -> Response:
+    assert isinstance(error, ToolcribError)
+    return response(error)
+
+
+def _on_invalid(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    errors = [{"path": _path(each["loc"]), "message": str(each["msg"])} for each in error.errors()]
+    summary = "; ".join(f"{each['path']}: {each['message']}" for each in errors)
+    return response(InvalidRequest("request.invalid", summary), errors)
+
+
+def _path(location: Sequence[str | int]) -> str:
+    """`body.arguments.city`, `query.source`: where the wrong value stands."""
+    return ".".join(str(part) for part in location)
+
+
+def _on_routing(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.status_code == HTTPStatus.NOT_FOUND:
+        return response(NotFound("route.unknown", f"There is nothing at {request.scope['path']}."))
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        refused = response(InvalidRequest("route.method", f"{request.scope['path']} does not take {request.method}."))
+        refused.headers.update(error.headers or {})
+        return refused
+    if error.status_code == HTTPStatus.BAD_REQUEST:
+        return response(InvalidRequest("request.malformed", "The body could not be read."))
+    return response(unexpected(error))
+
+
+def _on_disconnect(_: Request, __: Exception) -> Response:
+    return Response(status_code=499)  # nobody is there to read it
+
+
+def _on_unexpected(_: Request, error: Exception) -> Response:
+    return response(unexpected(error))

@@ -1,0 +1,95 @@
+"""Every route there is: none is open but the two that should be, and none can be added without being named here."""
+
+from collections.abc import Iterable, Iterator
+
+import pytest
+from starlette.routing import BaseRoute, Route
+
+from integration.server.crib import Running
+from integration.server.wire import status_of, talk
+from toolcrib.server.app import create_routes
+from toolcrib.server.guard import OPEN_PATHS
+from toolcrib.server.limits import Throttle
+from toolcrib.server.login import Logins
+
+pytestmark = pytest.mark.anyio
+
+INVENTORY = {
+    ("GET", "/"),
+    ("GET", "/api/audit"),
+    ("GET", "/api/audit/verify"),
+    ("GET", "/api/events"),
+    ("GET", "/api/openapi.json"),
+    ("GET", "/api/settings"),
+    ("GET", "/api/tools"),
+    ("GET", "/api/tools/problems"),
+    ("GET", "/api/tools/{server}/{tool:path}"),
+    ("GET", "/healthz"),
+    ("GET", "/login"),
+    ("GET", "/static/console.css"),
+    ("POST", "/api/login"),
+    ("POST", "/api/tools/{server}/{tool:path}/call"),
+}
+ENDPOINT = {
+    (method, path) for method in ("GET", "POST", "DELETE") for path in ("/mcp", "/mcp/servers/x", "/mcp/agents/x")
+}
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND")
+
+
+def all_routes(routes: Iterable[BaseRoute]) -> Iterator[Route]:
+    """The routes, also of included routers; a kind of route that is not known here fails."""
+    for route in routes:
+        included = getattr(route, "original_router", None)
+        if included is not None:
+            yield from all_routes(included.routes)
+        else:
+            assert isinstance(route, Route), route
+            yield route
+
+
+async def test_the_inventory_names_every_route(running: Running) -> None:
+    address = f"127.0.0.1:{running.port}"
+    app = create_routes(running.holding.crib, Logins(address), Throttle(), address=address)
+    found = {
+        (method, route.path) for route in all_routes(app.routes) for method in (route.methods or ()) if method != "HEAD"
+    }
+    assert found == INVENTORY
+
+
+async def test_nothing_but_the_open_paths_answers_without_a_credential(running: Running) -> None:
+    assert {"/healthz", "/login"} == OPEN_PATHS
+    async with running.client(token=False) as client:
+        for path in sorted({path for _, path in INVENTORY | ENDPOINT}):
+            for method in METHODS:
+                answer = await client.request(method, path)
+                if path in OPEN_PATHS:
+                    assert answer.status_code in (200, 401, 405), (method, path)
+                else:
+                    assert answer.status_code == 401, (method, path)
+                assert not [name for name in answer.headers if name.startswith("access-control")]
+                assert answer.headers["x-content-type-options"] == "nosniff"
+                assert answer.headers["referrer-policy"] == "no-referrer"
+                assert "no-store" in answer.headers["cache-control"]
+
+
+async def test_no_spelling_of_a_path_gets_around_the_guard(running: Running) -> None:
+    spellings = [
+        "/healthz/../api/tools", "/healthz/%2e%2e/api/tools", "/healthz%2f..%2fapi/tools", "//api/tools", "/api//tools",
+        "/%61pi/tools", "/API/tools", "/api/tools/", "/api/tools%00", "/healthz;/api/tools", "/login/../mcp", "/mcp/",
+        "/%6dcp", "/mcp%2f", "/./mcp", "/healthz%2f..%2fmcp", "/healthz?/api/tools&x=/healthz/../", "/login%3Fcode=x",
+    ]  # fmt: skip
+    head = f"HTTP/1.1\r\nhost: 127.0.0.1:{running.port}\r\nconnection: close\r\n\r\n"
+    for spelling in spellings:
+        answer = await talk(running.port, f"GET {spelling} {head}".encode())
+        assert status_of(answer) == (200 if spelling.startswith("/healthz?") else 401), spelling
+        assert b"inputSchema" not in answer
+
+
+async def test_health_tells_nothing(running: Running) -> None:
+    async with running.client(token=False) as client:
+        answer = await client.get("/healthz")
+    assert answer.json() == {"status": "ok"}
+    assert set(answer.headers) == {
+        "date", "content-length", "content-type", "x-content-type-options", "referrer-policy", "cache-control",
+        "content-security-policy",
+    }  # fmt: skip
