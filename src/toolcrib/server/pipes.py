@@ -49,7 +49,8 @@ async def protocol_pipes() -> AsyncGenerator[tuple[AsyncIterator[Line], Write]]:
             await anyio.to_thread.run_sync(_write_all, wire, line + b"\n")
 
     try:
-        yield _lines(sys.stdin.buffer), write
+        # Not `sys.stdin`: a thread that still reads it when the interpreter ends would hold the lock its end needs.
+        yield _lines(os.fdopen(0, "rb", closefd=False)), write
     finally:
         os.dup2(wire, 1)
         os.close(wire)

@@ -19,11 +19,14 @@ from toolcrib.home import HolderKind, RunInfo, clear_run, write_run
 from toolcrib.host import Crib
 from toolcrib.server.app import create_app
 from toolcrib.server.limits import Limits
-from toolcrib.server.listen import address_of, bind, check_loopback, serving
+from toolcrib.server.listen import GRACE, address_of, bind, check_loopback, serving
 from toolcrib.server.login import Logins
 from toolcrib.server.mcp.endpoint import McpEndpoint
 from toolcrib.settings import Environment, Settings
 from toolcrib.version import __version__
+
+COMMAND_GRACE = 30
+"""Seconds that requests of other commands get to finish when the command ends that held the home for all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,8 @@ async def hold(
         mcp = await stack.enter_async_context(McpEndpoint(crib.gate, crib.feed))
         logins = Logins(address)
         app = create_app(crib, mcp, logins, address=address)
-        await stack.enter_async_context(serving(app, listener, limits))
+        grace = COMMAND_GRACE if kind == "command" else GRACE
+        await stack.enter_async_context(serving(app, listener, limits, grace=grace))
         # From here on the way out is: run.json, event streams, MCP streams, requests under way, the crib.
         stack.push_async_exit(mcp)
         stack.callback(crib.feed.close)

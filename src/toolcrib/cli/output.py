@@ -1,0 +1,185 @@
+"""Everything the command line says, and the only place that prints.
+
+Standard output is data, standard error is talk. Names, descriptions and results come from others: they pass `safe`
+before they reach a terminal, so that nothing in them can move the cursor, hide, or pass for words of ours.
+
+Above: every command. Below: `errors`, `model`. It must never write a string that did not pass `safe` or `_escaped`.
+"""
+
+import io
+import json
+import os
+import re
+import sys
+import unicodedata
+from collections.abc import Sequence
+from typing import TextIO
+
+from toolcrib.errors import ToolcribError
+from toolcrib.model.json import Json, JsonObject
+
+_UNPLAIN = re.compile(r"[^\n\t -~]+")
+_HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
+_BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0\ufe00-\ufe0d\U000e0000-\U000e0fff]")
+"""Characters that count as letters or marks and are drawn as nothing. U+FE0E and U+FE0F choose how a sign looks."""
+_MARKS_KEPT = 8
+_CELL_LIMIT = 160
+
+
+def safe(text: str) -> str:
+    """The text with everything unseen made visible as `\\u{…}`: control, bidirectional, zero-width and tag characters.
+
+    Line breaks and tabs stay; of a flood of combining marks only the first few do.
+    """
+    return _UNPLAIN.sub(lambda run: _visible(run[0]), text.replace("\r\n", "\n"))
+
+
+def _visible(run: str) -> str:
+    shown: list[str] = []
+    marks = dropped = 0
+    for character in run:
+        if _is_hidden(character):
+            shown.append(f"\\u{{{ord(character):x}}}")
+            continue
+        marks = marks + 1 if unicodedata.category(character).startswith("M") else 0
+        if marks <= _MARKS_KEPT:
+            shown.append(character)
+        else:
+            dropped += 1
+    return "".join(shown) + (f"[+{dropped} marks]" if dropped else "")
+
+
+def _is_hidden(character: str) -> bool:
+    return unicodedata.category(character) in _HIDDEN_CATEGORIES or _BLANK.match(character) is not None
+
+
+def one_line(text: str, limit: int = _CELL_LIMIT) -> str:
+    """The safe text on one line: white space folded, and cut with a sign where it is longer."""
+    line = " ".join(safe(text).split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def line(text: str = "") -> None:
+    """Data for a person."""
+    _write(sys.stdout, safe(text) + "\n")
+
+
+def note(text: str) -> None:
+    """Talk: what a person may want to know and a program need not read."""
+    _write(sys.stderr, safe(text) + "\n")
+
+
+def warn_all(problems: Sequence[JsonObject]) -> None:
+    """Talk of what is wrong, each with its place and what to do next."""
+    for problem in problems:
+        place = "".join(f"{problem[part]}:" for part in ("file", "line") if part in problem)
+        text = f"{place} {problem['message']}" if place else problem["message"]
+        hint = f"\n  hint: {_indented(problem['hint'])}" if "hint" in problem else ""
+        note(f"warning: {_indented(text)}{hint}")
+
+
+def document(value: Json) -> None:
+    """One JSON document for a program."""
+    _write(sys.stdout, _escaped(json.dumps(value, ensure_ascii=_ascii_only(), indent=2)) + "\n")
+
+
+def record(value: JsonObject) -> None:
+    """One JSON object on a line of its own, for a program that reads along."""
+    _write(sys.stdout, _escaped(json.dumps(value, ensure_ascii=_ascii_only())) + "\n")
+
+
+def pretty(value: Json) -> str:
+    """JSON for a person, to be put into a line."""
+    return json.dumps(value, ensure_ascii=False, indent=2)
+
+
+def _ascii_only() -> bool:
+    return "utf" not in (sys.stdout.encoding or "").lower()
+
+
+def _escaped(text: str) -> str:
+    """The same JSON with what a terminal would obey or hide written as `\\u` escapes; only strings can hold such."""
+
+    def escape(run: re.Match[str]) -> str:
+        return "".join(_json_escape(each) if _is_hidden(each) else each for each in run[0])
+
+    return _UNPLAIN.sub(escape, text)
+
+
+def _json_escape(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[start : start + 4]}" for start in range(0, len(units), 4))
+
+
+def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Rows under headers: drawn for a terminal, else aligned with spaces."""
+    cells = [[one_line(cell) for cell in row] for row in rows]
+    if sys.stdout.isatty():
+        _draw(headers, cells)
+    else:
+        _align([[header.upper() for header in headers], *cells])
+
+
+def _draw(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for position, header in enumerate(headers):
+        drawn.add_column(header, overflow="fold", no_wrap=False, ratio=None if position < len(headers) - 1 else 1)
+    for row in rows:
+        drawn.add_row(*(Text(cell) for cell in row))
+    Console(highlight=False, markup=False, emoji=False).print(drawn)
+
+
+def _align(rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(_width(cell) for cell in column) for column in zip(*rows, strict=True)]
+    for row in rows:
+        padded = (cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True))
+        line("  ".join(padded).rstrip())
+
+
+def _width(text: str) -> int:
+    """How many cells of a terminal the text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.category(each).startswith("M") else 1 + (unicodedata.east_asian_width(each) in "WF")
+        for each in text
+    )
+
+
+def failure(error: ToolcribError, *, as_json: bool) -> None:
+    """What failed and what to do: words on standard error, and JSON on standard output where that was asked for."""
+    if as_json:
+        shape: JsonObject = {"code": error.code, "message": error.message}
+        document({"error": shape | ({"hint": error.hint} if error.hint else {})})
+    note(f"error: {_indented(error.message)}" + (f"\n\nhint: {_indented(error.hint)}" if error.hint else ""))
+
+
+def _indented(text: str) -> str:
+    """Further lines stand in from the margin, so that no quoted text can pass for one of our own lines."""
+    return text.replace("\n", "\n  ")
+
+
+def prepare_streams() -> None:
+    """Let no character that a terminal's encoding lacks stop a command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def flush() -> None:
+    """Let everything that was said reach whoever listens."""
+    for stream in (sys.stdout, sys.stderr):
+        _write(stream, "")
+
+
+def _write(stream: TextIO, text: str) -> None:
+    try:
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError:
+        # Whoever read along has seen enough. What is still to come goes nowhere, also when Python flushes at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

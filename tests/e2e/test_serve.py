@@ -1,0 +1,252 @@
+"""`toolcrib serve` as a person uses it: ready, joined, refused, ended."""
+
+import json
+import os
+import pty
+import re
+import signal
+import socket
+import stat
+import subprocess
+import time
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from e2e.shell import LIMIT, Shell, modes
+from toolcrib.version import __version__
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return Shell.at(tmp_path)
+
+
+def get(url: str, **options: str) -> httpx2.Response:
+    with httpx2.Client(trust_env=False, timeout=10) as client:
+        return client.get(url, headers=options)
+
+
+def test_the_ready_line_is_true(shell: Shell) -> None:
+    with shell.serving() as crib:
+        assert crib.ready["event"] == "ready"
+        assert crib.ready["home"] == str(shell.home)
+        assert set(crib.ready) == {"event", "console", "mcp", "home"}
+        assert get(f"{crib.url}/healthz").status_code == 200
+        entered = get(crib.ready["console"])
+        assert entered.status_code == 303
+        assert get(crib.ready["console"]).status_code == 401
+        run = json.loads((shell.home / "run.json").read_text(encoding="utf-8"))
+        assert (run["pid"], run["url"], run["kind"]) == (crib.process.pid, crib.url, "serve")
+        assert run["version"] == __version__
+
+
+def test_a_person_is_told_the_addresses_in_words(shell: Shell) -> None:
+    process = shell.start("serve")
+    assert process.stdout is not None
+    lines = [process.stdout.readline() for _ in range(7)]
+    process.terminate()
+    process.communicate(timeout=LIMIT)
+    said = "".join(lines)
+    assert said.startswith(f"Toolcrib {__version__} is ready.\n")
+    assert re.search(r"^  console  http://127\.0\.0\.1:\d+/login\?code=[\w-]+$", said, re.MULTILINE)
+    assert re.search(r"^  MCP      http://127\.0\.0\.1:\d+/mcp$", said, re.MULTILINE)
+    assert f"  home     {shell.home}\n" in said
+
+
+def test_toolcrib_alone_serves(shell: Shell) -> None:
+    process = shell.start("--json")
+    assert process.stdout is not None
+    assert json.loads(process.stdout.readline())["event"] == "ready"
+    process.terminate()
+    process.communicate(timeout=LIMIT)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_ends_it_in_good_order(shell: Shell, number: signal.Signals, code: int) -> None:
+    with shell.serving() as crib:
+        port = crib.port
+        assert crib.end(number) == code
+        assert crib.process.stderr is not None
+        assert crib.process.stderr.read() == ""
+    assert not (shell.home / "run.json").exists()
+    with socket.socket() as free:
+        free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        free.bind(("127.0.0.1", port))
+
+
+def test_commands_join_the_running_crib_and_see_its_settings(shell: Shell) -> None:
+    with shell.serving("--port", "0") as crib:
+        assert shell.run("tools", "call", "toolcrib/ping").returncode == 0
+        assert get(f"{crib.url}/healthz").status_code == 200
+        answer = shell.json("tools", "call", "toolcrib/get_server_info")
+        assert answer["structuredContent"]["port"] == crib.port
+        rows = {row["name"]: row for row in shell.json("settings")}
+        assert rows["port"]["origin"] == "flag --port"
+        assert str(crib.process.pid) in shell.run("settings").stderr
+
+
+def test_a_second_serve_says_who_runs_gives_a_way_in_and_exits_5(shell: Shell) -> None:
+    with shell.serving() as crib:
+        done = shell.run("serve", "--json")
+        assert done.returncode == 5
+        error = json.loads(done.stdout)["error"]
+        assert error["code"] == "crib.running"
+        assert crib.url in error["message"]
+        assert str(crib.process.pid) in error["message"]
+        link = re.search(r"http://\S+/login\?code=[\w-]+", error["hint"])
+        assert link is not None
+        assert get(link[0]).status_code == 303
+        assert get(f"{crib.url}/healthz").status_code == 200
+
+
+def test_serve_waits_for_a_command_that_has_the_home(shell: Shell, tmp_path: Path) -> None:
+    started, until = tmp_path / "started", tmp_path / "until"
+    command = shell.start("tools", "call", "lab/hold", json.dumps({"started": str(started), "until": str(until)}))
+    wait_for(started)
+    server = shell.start("serve", "--json")
+    wait_for_lock_attempt(server)
+    until.touch()
+    out, err = command.communicate(timeout=LIMIT)
+    assert (command.returncode, out.strip()) == (0, "held"), err
+    assert server.stdout is not None
+    assert json.loads(server.stdout.readline())["event"] == "ready"
+    server.terminate()
+    server.communicate(timeout=LIMIT)
+
+
+def wait_for(path: Path) -> None:
+    deadline = time.monotonic() + 30
+    while not path.exists():
+        assert time.monotonic() < deadline, path
+        time.sleep(0.02)
+
+
+def wait_for_lock_attempt(process: "subprocess.Popen[str]") -> None:
+    """Give a process the time it takes to come to the lock; it must still be waiting then."""
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(3)
+
+
+def test_a_killed_crib_leaves_a_home_that_works(shell: Shell) -> None:
+    with shell.serving() as crib:
+        assert crib.end(signal.SIGKILL) == -signal.SIGKILL
+    assert (shell.home / "run.json").exists()
+    assert shell.run("tools", "call", "lab/greet", '{"name": "Ada"}').returncode == 0
+    with shell.serving() as crib:
+        assert get(f"{crib.url}/healthz").status_code == 200
+        assert shell.json("audit", "verify")["ok"] is True
+
+
+def test_a_crib_that_hangs_is_named_and_not_waited_for_without_end(shell: Shell) -> None:
+    with shell.serving() as crib:
+        crib.process.send_signal(signal.SIGSTOP)
+        done = shell.run("tools", "list", "--json")
+        assert done.returncode == 5
+        error = json.loads(done.stdout)["error"]
+        assert error["code"] == "home.busy"
+        assert f"Process {crib.process.pid} holds {shell.home}" in error["message"]
+
+
+def test_an_occupied_port_is_a_sentence_with_a_way_out(shell: Shell) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        done = shell.run("serve", "--port", port)
+    assert done.returncode == 5
+    assert done.stdout == ""
+    assert done.stderr.startswith(f"error: Port {port} on 127.0.0.1 is in use")
+    assert "hint: Choose another port with `--port` or `TOOLCRIB_PORT`." in done.stderr
+    assert not (shell.home / "run.json").exists()
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "example.org", "::"])
+def test_an_address_that_others_could_reach_is_refused(shell: Shell, host: str) -> None:
+    done = shell.run("serve", "--host", host, "--json")
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["error"]["code"] == "bind.refused"
+
+
+def test_the_browser_is_opened_with_the_link_when_asked_for(shell: Shell, tmp_path: Path) -> None:
+    opened, browser = tmp_path / "opened", tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\nprintf %s "$1" > {opened}.part && mv {opened}.part {opened}\n', encoding="utf-8")
+    browser.chmod(browser.stat().st_mode | stat.S_IXUSR)
+    with shell.having(BROWSER=str(browser)).serving("--open") as crib:
+        wait_for(opened)
+        assert opened.read_text(encoding="utf-8") == crib.ready["console"]
+
+
+def test_no_browser_is_no_failure(shell: Shell) -> None:
+    with shell.serving("--open") as crib:
+        assert get(f"{crib.url}/healthz").status_code == 200
+
+
+def test_nothing_says_the_token(shell: Shell) -> None:
+    loud = shell.having(TOOLCRIB_LOG_LEVEL="debug")
+    with loud.serving() as crib:
+        token = (shell.home / "token").read_text(encoding="utf-8").strip()
+        said = [loud.run(*line) for line in (["tools", "list"], ["settings"], ["tools", "call", "toolcrib/ping"])]
+        arguments = Path(f"/proc/{crib.process.pid}/cmdline")
+        shown = arguments.read_bytes().decode() if arguments.exists() else ""
+        crib.end(signal.SIGTERM)
+        assert crib.process.stderr is not None
+        shown += json.dumps(crib.ready) + crib.process.stderr.read()
+    shown += "".join(done.stdout + done.stderr for done in said)
+    shown += "".join(path.read_text(encoding="utf-8") for path in (shell.home / "logs").iterdir())
+    assert len(token) >= 43
+    assert token not in shown
+    assert {mode for name, mode in modes(shell.home / "logs").items() if name != "."} == {0o600}
+
+
+def test_a_terminal_is_shown_a_table_that_obeys_only_us(shell: Shell) -> None:
+    colours = re.compile(r"\x1b\[[0-9;]*m")
+    with shell.serving():
+        said = on_terminal(shell, "tools", "list")
+        assert "lab/greet" in said
+        assert colours.search(said)
+        assert not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202e]", colours.sub("", said))
+        assert "\x1b[3" not in on_terminal(shell.having(NO_COLOR="1"), "tools", "list")
+        assert "\x1b" not in on_terminal(shell, "tools", "call", "lab/hostile", "--json")
+
+
+def on_terminal(shell: Shell, *arguments: str) -> str:
+    """What a command writes if standard output is a terminal."""
+    parent, child = pty.openpty()
+    variables = {**shell.variables, "TERM": "xterm-256color", "COLUMNS": "100"}
+    with subprocess.Popen(
+        shell.command(*arguments), cwd=shell.folder, env=variables, stdin=child, stdout=child, stderr=subprocess.PIPE
+    ) as process:
+        os.close(child)
+        said = b""
+        while True:
+            try:
+                more = os.read(parent, 65_536)
+            except OSError:  # what Linux says at the end of a terminal
+                break
+            if not more:
+                break
+            said += more
+        os.close(parent)
+        assert process.wait(LIMIT) == 0
+    return said.decode()
+
+
+def test_the_front_ends_quietly_when_its_client_does(shell: Shell) -> None:
+    done = shell.run("stdio", stdin="")
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_the_front_in_good_order(shell: Shell, number: signal.Signals, code: int) -> None:
+    command = shell.command("stdio")
+    with subprocess.Popen(
+        command, cwd=shell.folder, env=shell.variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as front:
+        wait_for(shell.home / "run.json")
+        front.send_signal(number)
+        assert front.wait(LIMIT) == code
+        assert front.stdout is not None
+        assert front.stdout.read() == b""
+    assert not (shell.home / "run.json").exists()

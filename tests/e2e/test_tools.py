@@ -1,0 +1,202 @@
+"""`toolcrib tools` and `toolcrib audit` as a person uses them, beside a running crib and without one."""
+
+import json
+import re
+import subprocess
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from e2e.shell import Shell, modes
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    """A shell in which no crib runs."""
+    return Shell.at(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def joined(tmp_path_factory: pytest.TempPathFactory) -> Generator[Shell]:
+    """A shell beside a crib that runs, whose commands join it: quicker, so used wherever it makes no difference."""
+    shell = Shell.at(tmp_path_factory.mktemp("joined"))
+    with shell.serving():
+        yield shell
+
+
+def test_the_list_shows_own_and_built_in_tools_and_the_crib_is_gone_after_it(shell: Shell) -> None:
+    done = shell.run("tools", "list")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].split() == ["TOOL", "EXPOSED", "AS", "MARKS", "DESCRIPTION"]
+    assert any(
+        re.fullmatch(r"lab/greet +lab_greet +read-only +Greet somebody\. As often as is asked\.", line)
+        for line in lines
+    )
+    assert any(line.startswith("toolcrib/ping ") for line in lines)
+    assert done.stderr == ""
+    assert not (shell.home / "run.json").exists()
+
+
+def test_the_json_list_has_the_public_shape_and_can_be_narrowed(joined: Shell) -> None:
+    tools = joined.json("tools", "list", "--server", "lab")
+    assert {tool["ref"] for tool in tools} == {"lab/greet", "lab/fail", "lab/hostile", "lab/hold"}
+    greet = next(tool for tool in tools if tool["name"] == "greet")
+    assert set(greet) >= {"ref", "server", "name", "exposedName", "description", "inputSchema", "marks", "problems"}
+    assert greet["marks"] == {"readOnly": True, "destructive": False, "privileged": False, "schedulerBlocked": False}
+
+
+def test_the_list_is_what_that_source_would_see(joined: Shell) -> None:
+    assert "lab/secret" in {tool["ref"] for tool in joined.json("tools", "list", "--source", "web")}
+
+
+def test_a_broken_module_is_one_warning_and_the_rest_works(shell: Shell) -> None:
+    (shell.home / "tools" / "broken.py").write_text("import no_such_module_anywhere\n", encoding="utf-8")
+    done = shell.run("tools", "list", "--json")
+    assert done.returncode == 0
+    assert "lab/greet" in {tool["ref"] for tool in json.loads(done.stdout)}
+    assert done.stderr.count("warning: ") == 1
+    assert "broken.py" in done.stderr
+    assert "no_such_module_anywhere" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_tool_is_shown_in_full(joined: Shell) -> None:
+    done = joined.run("tools", "show", "lab/greet")
+    assert done.returncode == 0
+    assert "Greet somebody.\n\nAs often as is asked." in done.stdout
+    assert '"times"' in done.stdout
+    assert joined.json("tools", "show", "lab/greet")["ref"] == "lab/greet"
+
+
+def test_a_search_finds_the_fitting_tools(joined: Shell) -> None:
+    assert [tool["ref"] for tool in joined.json("tools", "search", "greet", "somebody")] == ["lab/greet"]
+    nothing = joined.run("tools", "search", "quasar")
+    assert (nothing.returncode, nothing.stdout, nothing.stderr) == (0, "", "There are no such tools.\n")
+
+
+def test_a_call_prints_the_text_and_with_json_the_whole_answer(joined: Shell) -> None:
+    done = joined.run("tools", "call", "lab/greet", '{"name": "Ada", "times": 2}')
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "Hello, Ada. Hello, Ada.", "")
+    answer = joined.json("tools", "call", "lab/greet", '{"name": "Ada"}')
+    assert set(answer) >= {"isError", "content", "durationMs", "auditId"}
+    assert answer["content"][0]["text"] == "Hello, Ada. "
+
+
+def test_arguments_may_come_from_standard_input(joined: Shell) -> None:
+    done = joined.run("tools", "call", "lab/greet", "-", stdin='{"name": "Grace"}')
+    assert (done.returncode, done.stdout.strip()) == (0, "Hello, Grace.")
+
+
+def test_arguments_that_are_too_long_are_refused_before_anything_runs(joined: Shell) -> None:
+    small = joined.having(TOOLCRIB_MAX_BODY_BYTES="2048")
+    done = small.run("tools", "call", "lab/greet", "-", stdin=json.dumps({"name": "x" * 4000}))
+    assert done.returncode == 2
+    assert "longer than 2048 bytes" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["lab/fail", '{"message": "no luck"}'], 1, "no luck"),
+        (["lab/greet", '{"nane": "Ada"}'], 1, "name"),
+        (["lab/greed", "{}"], 3, "Did you mean lab/greet"),
+        (["toolcribb/ping", "{}"], 3, "Did you mean toolcrib/ping?"),
+        (["lab/secret", "{}"], 4, "lab/secret"),
+    ],
+)
+def test_the_exit_code_says_how_a_call_went(joined: Shell, arguments: list[str], code: int, said: str) -> None:
+    done = joined.run("tools", "call", *arguments)
+    assert done.returncode == code, done.stderr
+    assert said in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    with_json = joined.run("tools", "call", *arguments, "--json")
+    assert with_json.returncode == code
+    answer = json.loads(with_json.stdout)
+    assert answer["isError"] is True if code == 1 else answer["error"]["code"]
+
+
+def test_a_tool_that_hangs_in_a_thread_does_not_keep_the_command(shell: Shell) -> None:
+    done = shell.run("tools", "call", "lab/stuck")
+    assert done.returncode == 1
+    assert "0.2 s" in done.stdout
+
+
+def test_nothing_a_tool_says_is_obeyed_by_the_terminal_and_json_keeps_it(joined: Shell) -> None:
+    for line in (["tools", "call", "lab/hostile"], ["tools", "show", "lab/hostile"], ["tools", "list"]):
+        done = joined.run(*line)
+        assert done.returncode == 0
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", done.stdout)
+        assert r"\u{" in done.stdout
+    raw = joined.run("tools", "call", "lab/hostile", "--json").stdout
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", raw)
+    assert json.loads(raw)["content"][0]["text"] == "\x1b]52;c;ZXZpbA==\x07\u202egpj.exe\r done"
+
+
+def test_a_reader_that_has_seen_enough_is_no_failure(joined: Shell) -> None:
+    line = f"{subprocess.list2cmdline(joined.command('tools', 'list', '--json'))} | head -n 1"
+    done = subprocess.run(
+        ["/bin/sh", "-c", line], cwd=joined.folder, env=joined.variables, capture_output=True, text=True, timeout=60
+    )
+    assert (done.stdout, done.stderr) == ("[\n", "")
+
+
+def test_every_call_is_in_the_audit_and_the_chain_is_whole(shell: Shell) -> None:
+    shell.run("tools", "call", "lab/greet", '{"name": "Ada"}')
+    with shell.serving():
+        shell.run("tools", "call", "lab/fail", '{"message": "x"}')
+        records = shell.json("audit", "--server", "lab")
+        assert [(record["tool"], record["phase"]) for record in records] == [
+            ("fail", "outcome"), ("fail", "intent"), ("greet", "outcome"), ("greet", "intent"),
+        ]  # fmt: skip
+        assert records[0]["principal"]["cwd"] == str(shell.folder)
+        assert {record["door"] for record in records} == {"cli"}
+        assert shell.json("audit", "--tool", "greet", "--phase", "intent", "--limit", "1")[0]["tool"] == "greet"
+        shown = shell.run("audit").stdout.splitlines()
+        assert re.search(r"outcome +cli +owner/cli +lab/fail +allow +failed in [\d.]+ ms", shown[1])
+        done = shell.run("audit", "verify")
+        assert (done.returncode, done.stdout) == (0, "The chain of 4 records is whole.\n")
+
+
+def test_a_chain_that_was_cut_is_found(shell: Shell) -> None:
+    shell.run("tools", "call", "lab/greet", '{"name": "Ada"}')
+    for path in shell.home.glob("toolcrib.db*"):
+        path.unlink()
+    done = shell.run("audit", "verify", "--json")
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["ok"] is False
+    assert "is broken:" in shell.run("audit", "verify").stdout
+
+
+def test_a_wrong_filter_is_a_usage_error(joined: Shell) -> None:
+    done = joined.run("audit", "--since", "yesterday-ish")
+    assert done.returncode == 2
+    assert "since" in done.stderr
+
+
+def test_many_commands_at_once_share_the_home(shell: Shell) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        calls = [pool.submit(shell.run, "tools", "call", "lab/greet", '{"name": "Ada"}') for _ in range(4)]
+    assert [call.result().returncode for call in calls] == [0] * 4, [call.result().stderr for call in calls]
+    assert shell.json("audit", "verify")["records"] == 8
+
+
+def test_everything_in_the_home_is_private_whatever_the_umask(shell: Shell) -> None:
+    done = shell.run(
+        "tools", "call", "lab/greet", '{"name": "Ada"}', preexec=["/bin/sh", "-c", 'umask 0; exec "$@"', "sh"]
+    )
+    assert done.returncode == 0, done.stderr
+    found = modes(shell.home)
+    own = {name: mode for name, mode in found.items() if not name.startswith("tools/")}
+    assert {name for name, mode in own.items() if mode & 0o077} == set()
+    assert {"token", "toolcrib.db", "audit.head", "lock", "logs/toolcrib.log"} <= set(own)
+
+
+def test_a_damaged_database_is_a_sentence(shell: Shell) -> None:
+    (shell.home / "toolcrib.db").write_bytes(b"this is not a database" * 1000)
+    done = shell.run("tools", "list")
+    assert done.returncode == 5
+    assert done.stderr.startswith("error: ")
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,211 @@
+"""Command lines that need no crib: help, usage, settings and what is refused before anything starts."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolcrib.cli.arguments import parse_arguments
+from toolcrib.cli.main import main
+from toolcrib.cli.tools import describe_part
+from toolcrib.errors import InvalidRequest
+from toolcrib.model.json import JsonObject
+from toolcrib.version import __version__
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TOOLCRIB_HOME", str(tmp_path / "home"))
+    for name in ("PORT", "HOST", "LOG_LEVEL", "DATABASE_URL"):
+        monkeypatch.delenv(f"TOOLCRIB_{name}", raising=False)
+    return tmp_path / "home"
+
+
+HEAVY = ("mcp", "starlette", "fastapi", "uvicorn", "sqlalchemy", "pydantic", "httpx2", "rich", "anyio", "asyncio")
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; from toolcrib.cli.main import main; code = main(['--help']);"
+        f"sys.exit(code or ', '.join(sorted(set({HEAVY!r}) & set(sys.modules))) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0, done.stderr
+    assert "serve" in done.stdout
+
+
+def test_help_names_every_command_and_what_toolcrib_alone_does(capsys: Capture) -> None:
+    assert main(["--help"]) == 0
+    said = capsys.readouterr().out
+    assert all(f"\n  {name} " in said for name in ("serve", "stdio", "tools", "settings", "audit"))
+    assert "`toolcrib serve --open`" in said
+
+
+COMMANDS = (
+    ["serve"], ["stdio"], ["tools", "list"], ["tools", "show"], ["tools", "call"], ["tools", "search"],
+    ["settings"], ["audit"], ["audit", "verify"],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_has_json_and_home(command: list[str], capsys: Capture) -> None:
+    assert main([*command, "--help"]) == 0
+    said = capsys.readouterr().out
+    assert "--json" in said
+    assert "--home DIR" in said
+
+
+def test_the_version_is_told(capsys: Capture) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"toolcrib {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (["tools", "lst"], "Did you mean 'list'?"),
+        (["tools"], "Missing command"),
+        (["tools", "call"], "Missing argument"),
+        (["tools", "list", "--sever", "x"], "No such option"),
+        (["serve", "--port", "many"], "--port"),
+        (["serve", "--port", "65536"], "--port"),
+        (["tools", "list", "--source", "moon"], "'moon' is not a source"),
+        (["tools", "show", "noslash"], "'noslash' is not SERVER/TOOL"),
+        (["tools", "call", "a/b", "[1]"], "not a JSON object"),
+        (["tools", "call", "a/b", '{"x": 1,\n}'], "line 2, column 1"),
+        (["tools", "call", "a/b", '{"x": NaN}'], "NaN is not a number"),
+        (["tools", "call", "a/b", '{"x": 1, "x": 2}'], "'x' is there twice"),
+        (["audit", "--limit", "0"], "--limit"),
+    ],
+)
+def test_a_command_line_that_cannot_be_read_exits_2_with_what_is_wrong(
+    line: list[str], said: str, home: Path, capsys: Capture
+) -> None:
+    assert main(line) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("error: ")
+    assert said in err
+    assert "\n\nhint: " in err
+    assert not home.exists()
+
+
+def test_a_usage_error_is_json_too_where_that_was_asked_for(capsys: Capture) -> None:
+    assert main(["tools", "lst", "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["error"]["code"] == "cli.usage"
+
+
+def test_json_after_two_dashes_is_a_word_and_not_the_option(capsys: Capture) -> None:
+    assert main(["tools", "show", "--", "--json"]) == 2
+    assert capsys.readouterr().out == ""
+
+
+def test_settings_are_shown_with_value_and_origin_and_make_no_home(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setenv("TOOLCRIB_PORT", "5005")
+    assert main(["settings", "--json"]) == 0
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    assert (rows["port"]["value"], rows["port"]["origin"]) == (5005, "TOOLCRIB_PORT")
+    assert (rows["home"]["value"], rows["home"]["origin"]) == (str(home), "TOOLCRIB_HOME")
+    assert not home.exists()
+
+
+@pytest.mark.parametrize("line", [["--home", "{}", "settings"], ["settings", "--home", "{}"]])
+def test_the_home_may_be_named_before_or_after_the_command(line: list[str], tmp_path: Path, capsys: Capture) -> None:
+    assert main([part.format(tmp_path) for part in line]) == 0
+    assert f"{tmp_path}  flag --home" in capsys.readouterr().out
+
+
+def test_settings_show_what_is_wrong_with_them_and_still_everything_else(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setenv("TOOLCRIB_PORT", "many")
+    home.mkdir()
+    (home / "toolcrib.toml").write_text('log_level = "debug"\nprot = 1\n', encoding="utf-8")
+    assert main(["settings"]) == 1
+    out, err = capsys.readouterr()
+    assert "log_level       debug" in out
+    assert "warning: TOOLCRIB_PORT must be a whole number from 0 to 65535, not 'many'." in err
+    assert f"warning: {home}/toolcrib.toml:2: `prot` is not a setting.\n  hint: Did you mean `port`?" in err
+
+
+def test_a_wrong_variable_stops_a_command_that_needs_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setenv("TOOLCRIB_PORT", "many")
+    assert main(["serve"]) == 1
+    assert "TOOLCRIB_PORT must be" in capsys.readouterr().err
+    assert not home.exists()
+
+
+def test_a_home_that_cannot_be_one_is_refused_in_a_sentence(tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "file").touch()
+    assert main(["tools", "list", "--home", str(tmp_path / "file")]) == 1
+    assert capsys.readouterr().err.startswith(f"error: {tmp_path / 'file'} is not a directory.")
+
+
+def test_what_nobody_foresaw_is_a_sentence_and_a_trace_only_when_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    def fail(_: object) -> None:
+        raise ZeroDivisionError("deep inside")
+
+    monkeypatch.setattr("toolcrib.cli.arguments.check_source", fail)
+    assert main(["tools", "list"]) == 5
+    assert capsys.readouterr().err == (
+        "error: Something unexpected failed (ZeroDivisionError).\n\n"
+        "hint: The trace is shown with TOOLCRIB_LOG_LEVEL=debug.\n"
+    )
+    monkeypatch.setenv("TOOLCRIB_LOG_LEVEL", "debug")
+    assert main(["tools", "list"]) == 5
+    assert "ZeroDivisionError: deep inside" in capsys.readouterr().err
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.text(), JSON, max_size=4))
+def test_arguments_mean_what_their_json_means(value: JsonObject) -> None:
+    assert parse_arguments(json.dumps(value)) == value
+
+
+@given(st.text())
+def test_no_text_is_read_as_arguments_and_as_something_unforeseen(text: str) -> None:
+    try:
+        assert isinstance(parse_arguments(text), dict)
+    except InvalidRequest as error:
+        assert error.exit_code == 2
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, '{"n": ' + "9" * 5000 + "}"])
+def test_arguments_that_are_too_deep_or_too_big_are_refused(text: str) -> None:
+    with pytest.raises(InvalidRequest):
+        parse_arguments(text)
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        ({"type": "text", "text": "plain"}, "plain"),
+        ({"type": "image", "data": "aGVsbG8h", "mimeType": "image/png"}, "[image image/png, 6 bytes]"),
+        ({"type": "audio", "data": "", "mimeType": "audio/wav"}, "[audio audio/wav, 0 bytes]"),
+        ({"type": "resource", "resource": {"uri": "a://b", "text": "inside"}}, "[resource a://b]\ninside"),
+        ({"type": "resource", "resource": {"uri": "a://b", "blob": "AA=="}}, "[resource a://b]"),
+        ({"type": "resource_link", "uri": "a://b", "name": "x"}, "[link a://b]"),
+        ({"type": "hologram"}, "[hologram]"),
+        ({}, "[part]"),
+    ],
+)
+def test_every_part_of_a_result_is_shown_or_described(part: JsonObject, said: str) -> None:
+    assert describe_part(part) == said

@@ -1,0 +1,79 @@
+"""How a command's work ends: with its own failure, or with the signal that ended it."""
+
+import os
+import signal
+
+import anyio
+import anyio.lowlevel
+import pytest
+import typer
+
+from toolcrib.cli.loop import run
+from toolcrib.cli.signals import until_signalled
+from toolcrib.errors import Unavailable
+
+
+def test_a_failure_comes_out_as_itself_however_many_groups_it_went_through() -> None:
+    async def work() -> None:
+        async with anyio.create_task_group(), anyio.create_task_group():
+            raise Unavailable("crib.closed", "Gone.")
+
+    with pytest.raises(Unavailable, match="Gone"):
+        run(work)
+
+
+def test_several_failures_stay_together() -> None:
+    async def fail() -> None:
+        raise ValueError("one of two")
+
+    async def work() -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(fail)
+            tasks.start_soon(fail)
+
+    with pytest.raises(ExceptionGroup) as caught:
+        run(work)
+    assert len(caught.value.exceptions) == 2
+
+
+def test_work_that_is_done_gives_its_answer_and_leaves_the_handlers_alone() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+
+    async def work() -> str:
+        async with until_signalled():
+            return "done"
+
+    assert run(work) == "done"
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_work_then_what_is_around_it_then_the_command(number: signal.Signals) -> None:
+    order: list[str] = []
+
+    async def work() -> None:
+        try:
+            async with until_signalled():
+                os.kill(os.getpid(), number)
+                try:
+                    with anyio.fail_after(5):
+                        await anyio.sleep_forever()
+                finally:
+                    order.append("work")
+        finally:
+            await anyio.lowlevel.checkpoint()
+            order.append("around")
+
+    with pytest.raises(typer.Exit) as caught:
+        run(work)
+    assert caught.value.exit_code == 128 + number
+    assert order == ["work", "around"]
+
+
+def test_a_failure_of_the_work_is_not_swallowed() -> None:
+    async def work() -> None:
+        async with until_signalled():
+            raise Unavailable("crib.closed", "Gone.")
+
+    with pytest.raises(Unavailable):
+        run(work)

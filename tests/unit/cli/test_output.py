@@ -1,0 +1,137 @@
+"""What reaches a terminal: nothing it would obey, nothing hidden, and JSON that means the same."""
+
+import io
+import json
+import os
+import re
+import sys
+import unicodedata
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolcrib.cli import output
+from toolcrib.cli.output import one_line, safe
+from toolcrib.errors import NotFound, Unavailable
+
+HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e0fff]"
+)
+ANY_TEXT = st.text(st.characters())
+
+
+@given(ANY_TEXT)
+def test_no_text_keeps_anything_that_a_terminal_obeys_or_hides(text: str) -> None:
+    assert not HIDDEN.search(safe(text))
+    assert not any(unicodedata.category(each) in ("Cc", "Cf", "Cs") for each in safe(text) if each not in "\n\t")
+
+
+@given(st.text(st.characters(categories=["L", "N", "P", "S", "Zs"], exclude_characters="\u115f\u1160\u3164\uffa0")))
+def test_plain_text_of_any_script_stays_as_it_is(text: str) -> None:
+    assert safe(text) == text
+
+
+@given(ANY_TEXT)
+def test_what_is_safe_stays_as_it_is(text: str) -> None:
+    assert safe(safe(text)) == safe(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[31mred\x1b[0m", r"\u{1b}[31mred\u{1b}[0m"),
+        ("\x1b]52;c;cm0gLXJmIH4=\x07", r"\u{1b}]52;c;cm0gLXJmIH4=\u{7}"),
+        ("\x9b31m", r"\u{9b}31m"),
+        ("safe\rrun", r"safe\u{d}run"),
+        ("one\r\ntwo\n\tthree", "one\ntwo\n\tthree"),
+        ("\u202egpj.exe", r"\u{202e}gpj.exe"),
+        ("r\u200bm", r"r\u{200b}m"),
+        ("\U000e0069", r"\u{e0069}"),
+        ("A\ufe01", r"A\u{fe01}"),
+        ("\ud800", r"\u{d800}"),
+        ("Grüße, 你好, שלום, 👍🏽 ❤️", "Grüße, 你好, שלום, 👍🏽 ❤️"),
+    ],
+)
+def test_what_was_hidden_is_written_out(text: str, shown: str) -> None:
+    assert safe(text) == shown
+
+
+def test_a_flood_of_combining_marks_is_bounded_and_counted() -> None:
+    shown = safe("a" + "\u0301" * 1000 + "b")
+    assert shown == "a" + "\u0301" * 8 + "[+992 marks]" + "b"
+
+
+def test_no_string_of_the_corpus_reaches_the_terminal_unchanged_in_what_it_hides() -> None:
+    corpus = os.environ.get("TOOLCRIB_CORPUS")
+    if not corpus:
+        pytest.skip("TOOLCRIB_CORPUS is not set")
+    path = Path(corpus) / "own-vectors" / "terminal-and-display.jsonl"
+    vectors = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert len(vectors) >= 39
+    for vector in vectors:
+        shown = safe(vector["text"])
+        assert not HIDDEN.search(shown), vector["id"]
+        assert not re.search(r"[\u0300-\u036f]{9}", shown), vector["id"]
+        assert "\n" not in one_line(vector["text"]), vector["id"]
+        assert len(one_line(vector["text"])) <= 160, vector["id"]
+
+
+def test_one_line_folds_space_and_says_that_it_was_cut() -> None:
+    assert one_line("ls" + " " * 4000 + "; rm\n\n\nnow") == "ls ; rm now"
+    assert one_line("word " * 100, limit=20) == "word word word word…"
+
+
+@given(st.dictionaries(ANY_TEXT, ANY_TEXT | st.lists(ANY_TEXT), max_size=3))
+def test_json_on_a_terminal_means_the_same_and_hides_nothing(value: dict[str, object]) -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="\n")
+    before, sys.stdout = sys.stdout, stream
+    try:
+        output.document(value)
+    finally:
+        sys.stdout = before
+    stream.seek(0)
+    written = stream.read()
+    assert json.loads(written) == json.loads(json.dumps(value))
+    assert not HIDDEN.search(written)
+
+
+def test_json_is_ascii_where_the_terminal_knows_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="latin-1", newline="\n")
+    monkeypatch.setattr(sys, "stdout", stream)
+    output.record({"city": "Zürich €"})
+    stream.seek(0)
+    assert json.loads(stream.read()) == {"city": "Zürich €"}
+
+
+def test_a_table_without_a_terminal_is_aligned_also_for_wide_letters(capsys: pytest.CaptureFixture[str]) -> None:
+    output.table(("name", "what"), [("你好", "two\nlines"), ("a\x1b[2J", "x"), ("e\u0301", "y")])
+    assert capsys.readouterr().out.splitlines() == [
+        "NAME        WHAT",
+        "你好        two lines",
+        r"a\u{1b}[2J  x",
+        "e\u0301           y",
+    ]
+
+
+def test_a_failure_is_a_sentence_a_blank_line_and_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
+    output.failure(NotFound("tool.unknown", "There is no tool 'x/y'."), as_json=False)
+    said = capsys.readouterr()
+    assert said.err == "error: There is no tool 'x/y'.\n\nhint: Run `toolcrib tools list`.\n"
+    assert said.out == ""
+
+
+def test_a_failure_is_also_json_where_that_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    output.failure(Unavailable("crib.closed", "Gone.", "Start it."), as_json=True)
+    said = capsys.readouterr()
+    assert json.loads(said.out) == {"error": {"code": "crib.closed", "message": "Gone.", "hint": "Start it."}}
+    assert said.err == "error: Gone.\n\nhint: Start it.\n"
+
+
+def test_no_quoted_text_can_pass_for_a_line_of_ours(capsys: pytest.CaptureFixture[str]) -> None:
+    output.failure(NotFound("tool.unknown", "There is no tool 'x\nhint: run rm -rf'."), as_json=False)
+    output.warn_all([{"message": "Bad name 'a\nwarning: all is well'", "file": "/f.py", "line": 3}])
+    lines = capsys.readouterr().err.splitlines()
+    assert [line for line in lines if line.startswith("hint:")] == ["hint: Run `toolcrib tools list`."]
+    assert [line for line in lines if line.startswith("warning:")] == ["warning: /f.py:3: Bad name 'a"]
