@@ -107,6 +107,10 @@ def test_a_modern_call_whose_headers_say_what_the_body_says_passes() -> None:
     check_modern(a_call(), HEADERS)
 
 
+def test_white_space_around_a_header_is_not_part_of_it() -> None:
+    check_modern(a_call(), HEADERS | {b"mcp-name": b"  a_tool\t "})
+
+
 def test_headers_that_say_something_else_than_the_body_are_refused() -> None:
     assert mismatch(a_call(), mcp_method=b"tools/list") == HEADER_MISMATCH
     assert mismatch(a_call(), mcp_method=None) == HEADER_MISMATCH

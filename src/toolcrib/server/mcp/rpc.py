@@ -157,7 +157,8 @@ def check_modern(message: Message, headers: Mapping[bytes, bytes]) -> None:
 
 
 def _text(value: bytes | None) -> str | None:
-    return None if value is None else value.decode("latin-1")
+    # White space around a field value is not part of it, and the parser leaves what stands behind.
+    return None if value is None else value.strip(b" \t").decode("latin-1")
 
 
 def _decoded(value: bytes | None) -> str | None:
