@@ -19,7 +19,6 @@ if TYPE_CHECKING:
         Unauthenticated,
         Unavailable,
     )
-    from toolcrib.gate import Called
     from toolcrib.host import Crib
     from toolcrib.model.principals import Principal
     from toolcrib.model.problems import Problem
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
 _WHERE = {
     "CallResult": "model.tools",
-    "Called": "gate",
     "ConfigError": "errors",
     "Conflict": "errors",
     "Context": "tools",
@@ -53,7 +51,6 @@ _WHERE = {
 
 __all__ = [
     "CallResult",
-    "Called",
     "ConfigError",
     "Conflict",
     "Context",

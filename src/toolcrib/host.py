@@ -23,13 +23,14 @@ from toolcrib.catalog.naming import NameRow, NameTable
 from toolcrib.catalog.snapshot import CatalogChange
 from toolcrib.errors import InvalidRequest, Unavailable
 from toolcrib.feed import Feed, fresh_start
-from toolcrib.gate import Called, Gate
+from toolcrib.gate import Gate
 from toolcrib.home import HomeLock, owner_token, prepare_home, read_run
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Mode, Principal, Source
-from toolcrib.model.tools import ToolRef
+from toolcrib.model.tools import CallResult, ToolRef
 from toolcrib.plugins import ToolFolder
 from toolcrib.principals import Principals
+from toolcrib.servers import Servers
 from toolcrib.sessions.transcripts import count_transcripts
 from toolcrib.settings import Environment, Settings
 from toolcrib.store import ConstraintError, Store, load_names, open_store, save_names
@@ -93,6 +94,8 @@ class Crib:
         await folder.load()
         self._tasks.start_soon(folder.follow)
         stack.callback(folder.stop)
+        self.servers = Servers(self.home, self._environment, self._user_home(), self.feed.publish)
+        self._tasks.start_soon(self.servers.follow)
 
     async def _lock(self, stack: AsyncExitStack) -> None:
         lock = HomeLock(self.home)
@@ -112,12 +115,14 @@ class Crib:
         self.catalog.add(source)
         self._sources.push_async_callback(_shielded, source.aclose)
 
-    async def call(self, ref: str | ToolRef, arguments: JsonObject | None = None, *, principal: Principal) -> Called:
-        """Call a tool through the gate."""
+    async def call(
+        self, ref: str | ToolRef, arguments: JsonObject | None = None, *, principal: Principal
+    ) -> CallResult:
+        """Call a tool through the gate; see `Gate.call` for what is raised."""
         named = ToolRef.parse(ref) if isinstance(ref, str) else ref
         if named is None:
             raise InvalidRequest("request.malformed", f"{ref!r} is not a tool.", "Write `server/tool`.")
-        return await self.gate.call(principal, named, arguments or {}, door="library")
+        return (await self.gate.call(principal, named, arguments or {}, door="library")).result
 
     def owner(self, source: Source = "api", *, mode: Mode | None = None, cwd: str | None = None) -> Principal:
         """The owner, asking from this source."""
@@ -133,8 +138,12 @@ class Crib:
 
     async def _count_sessions(self, cwd: str) -> int:
         config = self._environment.get("CLAUDE_CONFIG_DIR")
-        folder = Path(config) if config else Path.home() / ".claude"
+        folder = Path(config) if config else self._user_home() / ".claude"
         return await anyio.to_thread.run_sync(count_transcripts, folder, cwd)
+
+    def _user_home(self) -> Path:
+        home = self._environment.get("HOME")
+        return Path(home) if home else Path.home()
 
     def _keep_names(self, rows: Sequence[NameRow]) -> None:
         self._tasks.start_soon(self._save_names, rows)

@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 
 DEBOUNCE_MS = 200
 """An editor writes a file in several steps; the module is loaded when it has been quiet for this long."""
+QUIET_MS = 1000
+"""How long watching goes on before it says that nothing has happened."""
 LOAD_SECONDS = 30.0
 CALLS_MAY_END = 30.0
 """Seconds that calls of a module that is swapped out may still take."""
@@ -47,6 +49,8 @@ class ToolFolder:
     async def load(self) -> list[PythonSource]:
         """Bring the catalog in step with the folder; gives the sources that were taken out, still to be retired."""
         loaded = await self._read()
+        if loaded == self._loaded:
+            return []
         kept = {name: source for name, source in self._sources.items() if source.server in loaded.servers}
         new, problems = self._open(loaded, kept)
         gone = [source for name, source in self._sources.items() if name not in kept]
@@ -63,16 +67,30 @@ class ToolFolder:
                 for source in await self.load():
                     retiring.start_soon(source.retire, CALLS_MAY_END)
 
-    async def _changes(self) -> AsyncIterator[object]:
+    async def _changes(self) -> AsyncIterator[None]:
+        """One step for each change, and one when watching has begun: something may have changed just before."""
         try:
-            async for change in awatch(self._folder, debounce=DEBOUNCE_MS, stop_event=self._stopped):
-                yield change
+            async for _ in self._watched(polling=False):
+                yield
         except OSError as error:  # the system gives no more watches
             logger.warning("%s is looked at now and then instead of being watched: %s", self._folder, error)
-            async for change in awatch(
-                self._folder, debounce=DEBOUNCE_MS, stop_event=self._stopped, force_polling=True
-            ):
-                yield change
+            async for _ in self._watched(polling=True):
+                yield
+
+    async def _watched(self, *, polling: bool) -> AsyncIterator[None]:
+        begun = False
+        watching = awatch(
+            self._folder,
+            debounce=DEBOUNCE_MS,
+            rust_timeout=QUIET_MS,
+            yield_on_timeout=True,
+            stop_event=self._stopped,
+            force_polling=polling,
+        )
+        async for changes in watching:
+            if changes or not begun:
+                yield
+            begun = True
 
     def stop(self) -> None:
         """End `follow` soon; cancelling it would wait for the watching thread, which looks up every few seconds."""

@@ -88,9 +88,9 @@ async def records(crib: Crib) -> list[JsonObject]:
 
 
 async def test_a_registered_tool_is_called_with_its_dependency_injected(crib: Crib) -> None:
-    called = await crib.call("weather/forecast", {"city": "Ulm", "days": 1}, principal=crib.owner(source="cli"))
-    assert called.result.structured_content == {"city": "Ulm", "days": ["sunny in Ulm"]}
-    assert not called.result.is_error
+    result = await crib.call("weather/forecast", {"city": "Ulm", "days": 1}, principal=crib.owner(source="cli"))
+    assert result.structured_content == {"city": "Ulm", "days": ["sunny in Ulm"]}
+    assert not result.is_error
 
 
 async def test_providers_are_closed_with_the_crib(tmp_path: Path) -> None:
@@ -102,9 +102,9 @@ async def test_providers_are_closed_with_the_crib(tmp_path: Path) -> None:
 
 
 async def test_a_call_leaves_an_intent_and_an_outcome_with_who_what_and_how(crib: Crib) -> None:
-    called = await crib.call("weather/forecast", {"city": "Ulm"}, principal=crib.owner(source="cli"))
+    await crib.call("weather/forecast", {"city": "Ulm"}, principal=crib.owner(source="cli"))
     intent, outcome = await records(crib)
-    assert (intent["phase"], outcome["phase"], intent["id"]) == ("intent", "outcome", called.audit_id)
+    assert (intent["phase"], outcome["phase"], intent["id"]) == ("intent", "outcome", 1)
     assert (intent["server"], intent["tool"], intent["arguments"]) == ("weather", "forecast", {"city": "Ulm"})
     assert (intent["principal"]["source"], intent["decision"], outcome["isError"]) == ("cli", "allow", False)
     assert outcome["prev"] == intent["hash"]
@@ -135,10 +135,10 @@ async def test_what_would_have_to_be_asked_is_refused_with_the_reason(crib: Crib
 
 
 async def test_wrong_arguments_are_an_error_result_and_the_tool_does_not_run(crib: Crib) -> None:
-    called = await crib.call("weather/forecast", {"town": "Ulm"}, principal=crib.owner())
-    assert called.result.is_error
-    assert "city" in str(called.result.content)
-    assert "town" in str(called.result.content)
+    result = await crib.call("weather/forecast", {"town": "Ulm"}, principal=crib.owner())
+    assert result.is_error
+    assert "city" in str(result.content)
+    assert "town" in str(result.content)
 
 
 async def test_a_cancelled_call_ends_at_once_and_leaves_its_outcome(crib: Crib) -> None:
@@ -152,9 +152,9 @@ async def test_a_cancelled_call_ends_at_once_and_leaves_its_outcome(crib: Crib) 
 async def test_a_call_ends_at_the_cribs_time_out(tmp_path: Path) -> None:
     async with Crib(Settings(home=tmp_path / "home", tool_timeout=0.05)) as crib:
         crib.register(weather_server())
-        called = await crib.call("weather/sleep", principal=crib.owner())
-    assert called.result.is_error
-    assert "0.05 s" in str(called.result.content)
+        result = await crib.call("weather/sleep", principal=crib.owner())
+    assert result.is_error
+    assert "0.05 s" in str(result.content)
 
 
 async def test_when_nothing_can_be_recorded_nothing_runs(crib: Crib) -> None:
@@ -164,7 +164,7 @@ async def test_when_nothing_can_be_recorded_nothing_runs(crib: Crib) -> None:
         with pytest.raises(Unavailable) as caught:
             await crib.call("weather/forecast", {"city": "Ulm"}, principal=crib.owner())
     assert (caught.value.code, WEATHER.asked) == ("audit.unavailable", [])
-    assert (await crib.call("weather/forecast", {"city": "Ulm"}, principal=crib.owner())).audit_id
+    assert (await crib.call("weather/forecast", {"city": "Ulm"}, principal=crib.owner())).content
 
 
 @pytest.mark.parametrize("ref", ["weather", "", "/", "weather/", "/forecast"])
@@ -216,8 +216,8 @@ async def test_a_module_in_the_folder_is_a_server_and_a_broken_one_is_a_problem(
     (folder / "good.py").write_text(good)
     (folder / "bad.py").write_text("import nothing_like_this\n")
     async with Crib(Settings(home=tmp_path / "home")) as crib:
-        called = await crib.call("good/hi", principal=crib.owner())
-        assert not called.result.is_error
+        result = await crib.call("good/hi", principal=crib.owner())
+        assert not result.is_error
         (problem,) = crib.catalog.snapshot.problems
         assert (problem.code, problem.line) == ("tool.module", 1)
         assert problem.file is not None

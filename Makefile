@@ -1,0 +1,54 @@
+# All that is done with a clone. Needs Python 3.11 or newer, git and make; everything else is fetched into .tools and .venv.
+# ARGS are passed on:  make run ARGS="--port 4300"   make test ARGS="-k feed"   make lock ARGS=--upgrade
+
+BIN := .venv/bin
+WORKERS ?= logical
+# A clone that was once set up for development stays so: `make run` then keeps the larger set in step.
+LOCKED := $(if $(wildcard .venv/dev.stamp),dev,base)
+COMPILE := sh scripts/uv.sh pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --custom-compile-command "make lock" $(ARGS)
+
+.PHONY: help run test check bench test-all lock docs fmt clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-9s %s\n", $$1, $$2}' Makefile
+
+run: .venv/$(LOCKED).stamp ## install, then run the crib and open the console
+	@$(BIN)/toolcrib serve --open $(ARGS)
+
+test: .venv/dev.stamp ## install everything, then run all tests
+	@$(BIN)/pytest --numprocesses $(WORKERS) $(ARGS)
+
+check: .venv/dev.stamp ## lint, format, types, import contract, sizes, changelog
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/basedpyright
+	@$(BIN)/lint-imports --no-logo --no-cache
+	@$(BIN)/python scripts/check_sizes.py
+	@$(BIN)/python scripts/check_changelog.py
+
+bench: .venv/dev.stamp ## measure against the MCP SDK's own server; table, and JSON in bench/results
+	@$(BIN)/python -m bench $(ARGS)
+
+test-all: check test ## also what takes longer: both commands of the README in a fresh clone
+	@scripts/fresh_clone.sh
+
+docs: .venv/dev.stamp ## write docs/reference anew from the code
+	@$(BIN)/python scripts/reference.py
+
+lock: ## pin all dependencies anew into requirements/ (ARGS=--upgrade for newer ones)
+	@$(COMPILE) --group tools --output-file requirements/tools.txt
+	@$(COMPILE) pyproject.toml --group build --output-file requirements/base.txt
+	@$(COMPILE) pyproject.toml --group build --extra dev --extra postgres \
+		--constraints requirements/base.txt --output-file requirements/dev.txt
+
+fmt: .venv/dev.stamp ## format, and mend what the linter can
+	@$(BIN)/ruff check --fix
+	@$(BIN)/ruff format
+
+clean: ## remove everything that make created
+	@rm -rf .tools .venv build dist bench/results .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	@find src tests bench scripts -type d -name __pycache__ -prune -exec rm -rf {} +
+
+.venv/%.stamp: requirements/%.txt requirements/tools.txt pyproject.toml
+	@sh scripts/install.sh $*

@@ -1,0 +1,128 @@
+"""What is measured, each a process of its own: how it starts, where it listens, what it has used.
+
+A subject prints one JSON line with `event: ready` and `mcp`; the time until then is its start. Each has a home of its
+own in a folder that is thrown away. Bytecode is written, as it is for everybody, so starts are those of an installed
+program.
+"""
+
+import contextlib
+import json
+import os
+import selectors
+import subprocess
+import sys
+import time
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from bench.client import Address
+
+ROOT = Path(__file__).resolve().parent.parent
+TOOLCRIB = Path(sys.executable).with_name("toolcrib")
+READY_SECONDS = 60
+
+
+Started = tuple[psutil.Process, str, float]
+"""The process, the address of its endpoint, the seconds until it was ready."""
+
+
+class DidNotStart(Exception):
+    """A subject ended or stayed silent instead of getting ready."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A running server."""
+
+    name: str
+    tool: str
+    address: Address
+    process: psutil.Process
+    ready_seconds: float
+
+    def cpu_seconds(self) -> float:
+        """User and system time of the process so far."""
+        times = self.process.cpu_times()
+        return times.user + times.system
+
+    def rss_mb(self) -> float:
+        """Resident memory now."""
+        return self.process.memory_info().rss / 1e6
+
+
+def environment(extra: Mapping[str, str]) -> dict[str, str]:
+    """This process's environment without settings of a crib or of bytecode."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("TOOLCRIB_") and name != "PYTHONDONTWRITEBYTECODE"
+    }
+    return {**kept, **extra}
+
+
+def _ready_line(process: subprocess.Popen[bytes]) -> dict[str, str]:
+    assert process.stdout is not None
+    deadline = time.monotonic() + READY_SECONDS
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while selector.select(deadline - time.monotonic()):
+            line = process.stdout.readline()
+            if not line:
+                raise DidNotStart(f"It ended with {process.wait(5)}.")
+            message = json.loads(line)
+            if message.get("event") == "ready":
+                return message
+    raise DidNotStart(f"It was not ready within {READY_SECONDS} s.")
+
+
+@contextlib.contextmanager
+def _running(command: Sequence[str], extra: Mapping[str, str], log: Path) -> Generator[Started]:
+    with log.open("ab") as stderr:
+        started = time.perf_counter()
+        process = subprocess.Popen(
+            command, bufsize=0, cwd=ROOT, env=environment(extra), stdout=subprocess.PIPE, stderr=stderr
+        )
+    try:
+        try:
+            url = _ready_line(process)["mcp"]
+        except DidNotStart as error:
+            talk = log.read_text(encoding="utf-8", errors="replace")[-2000:]
+            raise DidNotStart(f"{' '.join(command)}: {error}\n{talk}") from error
+        yield psutil.Process(process.pid), url, time.perf_counter() - started
+    finally:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(10)
+        if process.stdout:
+            process.stdout.close()
+
+
+@contextlib.contextmanager
+def other(kind: str, folder: Path, tools: int = 0) -> Generator[Subject]:
+    """One of `bench.servers`: `sdk` or `floor`."""
+    command = [sys.executable, "-m", "bench.servers", kind, str(tools)]
+    with _running(command, {}, folder / f"{kind}.log") as (process, url, seconds):
+        yield Subject(kind, "echo", Address(url), process, seconds)
+
+
+@contextlib.contextmanager
+def crib(name: str, home: Path, extra: Mapping[str, str] | None = None) -> Generator[Subject]:
+    """`toolcrib serve` on this home, with the tools that lie in it."""
+    command = [str(TOOLCRIB), "serve", "--no-open", "--json", "--port", "0"]
+    variables = {"TOOLCRIB_HOME": str(home), **(extra or {})}
+    with _running(command, variables, home.with_suffix(".log")) as (process, url, seconds):
+        token = (home / "token").read_text(encoding="utf-8").strip()
+        yield Subject(name, "bench_echo", Address(url, token), process, seconds)
+
+
+def help_seconds() -> float:
+    """Wall time of `toolcrib --help`."""
+    started = time.perf_counter()
+    subprocess.run([TOOLCRIB, "--help"], check=True, env=environment({}), stdout=subprocess.DEVNULL, timeout=30)
+    return time.perf_counter() - started

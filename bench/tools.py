@@ -1,0 +1,60 @@
+"""The tools of the bench, the same for every subject: one echo, and many of a usual size for lists."""
+
+from pathlib import Path
+from typing import Any
+
+ECHO_SCHEMA: dict[str, Any] = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+ECHO_MODULE = '''"""The tool that is measured."""
+
+from toolcrib import tool
+
+
+@tool(read_only=True)
+async def echo(text: str) -> str:
+    """Echo the text."""
+    return text
+'''
+
+DESCRIPTION = (
+    "Looks up records of the given customer and returns the newest first. Use it when somebody asks for the state of "
+    "an order, an invoice or a delivery; do not use it to change anything. Each entry has an id, a date and a status."
+)
+PARAMETERS = {
+    "customer": "The customer's number as it stands on every letter.",
+    "status": "Only records with this status; leave it out for all.",
+    "limit": "How many records at most, the newest first.",
+}
+MANY_PER_MODULE = 100
+
+
+def many_schema() -> dict[str, Any]:
+    """What a client sees of one of the many tools."""
+    customer, status, limit = (
+        {"type": kind, "description": text}
+        for kind, text in zip(("string", "string", "integer"), PARAMETERS.values(), strict=True)
+    )
+    properties = {"customer": customer, "status": {**status, "default": ""}, "limit": {**limit, "default": 10}}
+    return {"type": "object", "properties": properties, "required": ["customer"]}
+
+
+def write_echo(folder: Path) -> None:
+    """The echo as a module of the crib's own tools folder: server `bench`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "bench.py").write_text(ECHO_MODULE, encoding="utf-8")
+
+
+def write_many(folder: Path, count: int) -> None:
+    """So many tools, a hundred to a module: servers `many00`, `many01`, …"""
+    folder.mkdir(parents=True, exist_ok=True)
+    customer, status, limit = PARAMETERS.values()
+    for start in range(0, count, MANY_PER_MODULE):
+        lines = ["from typing import Annotated", "from toolcrib import tool"]
+        for index in range(start, min(start + MANY_PER_MODULE, count)):
+            lines += [
+                "@tool(read_only=True)",
+                f"async def tool_{index:04}(customer: Annotated[str, {customer!r}],"
+                f" status: Annotated[str, {status!r}] = '', limit: Annotated[int, {limit!r}] = 10) -> str:",
+                f'    """{DESCRIPTION}"""',
+                "    return customer",
+            ]
+        (folder / f"many{start // MANY_PER_MODULE:02}.py").write_text("\n".join(lines) + "\n", encoding="utf-8")

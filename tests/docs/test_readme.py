@@ -1,0 +1,156 @@
+"""Every example of the README, run as a reader would: in an empty HOME, with the installed program."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from anyio.streams.text import TextReceiveStream
+from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import TextContent
+
+ROOT = Path(__file__).resolve().parents[2]
+BIN = Path(sys.executable).parent
+BLOCKS: list[tuple[str, str]] = re.findall(
+    r"^```(\w*)\n(.*?)^```$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+)
+
+
+def blocks(language: str) -> list[str]:
+    return [text for found, text in BLOCKS if found == language]
+
+
+def client_settings() -> dict[str, dict[str, Any]]:
+    """What the README tells MCP clients, by transport."""
+    written = [json.loads(text)["mcpServers"]["toolcrib"] for text in blocks("json")]
+    return {each.get("type", "stdio"): each for each in written}
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Somebody with an empty HOME who follows the README."""
+
+    folder: Path
+    environment: dict[str, str]
+
+    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=60, check=False
+        )
+
+    @property
+    def home(self) -> Path:
+        """The home as `toolcrib settings` tells it."""
+        shown = json.loads(self.run("toolcrib", "settings", "--json").stdout)
+        return next(Path(each["value"]) for each in shown if each["name"] == "home")
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Reader:
+    """The reader, after having written the tool file."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("TOOLCRIB_", "XDG_")) and name != "PYTHONPATH"
+    }
+    environment = {**kept, "HOME": str(tmp_path), "PATH": f"{BIN}{os.pathsep}{kept.get('PATH', '')}"}
+    reader = Reader(tmp_path, environment)
+    for text in blocks("python"):
+        if name := re.match(r"# (tools/\w+\.py)\n", text):
+            path = reader.home / name[1]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    return reader
+
+
+@asynccontextmanager
+async def serving(reader: Reader) -> AsyncGenerator[str]:
+    """`toolcrib serve` on any free port; the address of its endpoint."""
+    command = ["toolcrib", "serve", "--no-open", "--port", "0", "--json"]
+    async with await anyio.open_process(command, cwd=reader.folder, env=reader.environment, stderr=None) as process:
+        assert process.stdout is not None
+        try:
+            with anyio.fail_after(30):
+                line = ""
+                while not line.endswith("\n"):
+                    line += await TextReceiveStream(process.stdout).receive()
+            yield json.loads(line)["mcp"]
+        finally:
+            process.terminate()
+            with anyio.fail_after(10, shield=True):
+                await process.wait()
+
+
+async def assert_the_client_can_use_the_tool(client: Client) -> None:
+    with anyio.fail_after(30):
+        names = [tool.name for tool in (await client.list_tools()).tools]
+        assert "weather_forecast" in names
+        result = await client.call_tool("weather_forecast", {"city": "Ulm", "days": 1})
+    assert not result.is_error
+    assert any(isinstance(part, TextContent) and "Ulm, day 1: sunny" in part.text for part in result.content)
+
+
+def test_every_block_is_of_a_kind_that_is_tried_here_or_in_a_fresh_clone() -> None:
+    assert {language for language, _ in BLOCKS} == {"", "bash", "json", "python"}
+    assert [text.split("#")[0].strip() for text in "".join(blocks("")).splitlines()] == ["make run", "make test"]
+    tried = (ROOT / "scripts" / "fresh_clone.sh").read_text(encoding="utf-8")
+    assert re.search(r"^make run ", tried, re.MULTILINE)
+    assert re.search(r"^make test$", tried, re.MULTILINE)
+
+
+def test_the_commands_show_call_and_record_the_tool(reader: Reader) -> None:
+    shown: dict[str, str] = {}
+    for line in "".join(blocks("bash")).splitlines():
+        done = reader.run(*shlex.split(line))
+        assert done.returncode == 0, f"{line}: {done.stderr}"
+        shown[" ".join(shlex.split(line)[:3])] = done.stdout
+    assert "weather/forecast" in shown["toolcrib tools list"]
+    assert "1 to 7" in shown["toolcrib tools show"]
+    assert "Ulm, day 2: sunny" in shown["toolcrib tools call"]
+    assert "weather/forecast" in shown["toolcrib audit"]
+
+
+@pytest.mark.anyio
+async def test_a_client_that_starts_a_process_can_use_the_tool(reader: Reader) -> None:
+    written = client_settings()["stdio"]
+    parameters = StdioServerParameters(
+        command=str(BIN / written["command"]), args=written["args"], env=reader.environment, cwd=reader.folder
+    )
+    with anyio.fail_after(60):
+        async with Client(parameters) as client:
+            await assert_the_client_can_use_the_tool(client)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_a_client_over_http_can_use_the_tool_with_the_token(reader: Reader, mode: str) -> None:
+    written = client_settings()["http"]
+    with anyio.fail_after(60):
+        async with serving(reader) as address:
+            assert re.sub(r":\d+/", "/", written["url"]) == re.sub(r":\d+/", "/", address)
+            token = (reader.home / "token").read_text(encoding="utf-8").strip()
+            headers = {name: value.replace("TOKEN", token) for name, value in written["headers"].items()}
+            async with (
+                httpx2.AsyncClient(headers=headers, trust_env=False) as http,
+                Client(streamable_http_client(address, http_client=http), mode=mode) as client,
+            ):
+                await assert_the_client_can_use_the_tool(client)
+
+
+def test_the_embedded_crib_answers(reader: Reader) -> None:
+    for text in blocks("python"):
+        if not text.startswith("# tools/"):
+            done = reader.run(sys.executable, "-c", text)
+            assert done.returncode == 0, done.stderr
+            assert "Hello, Ada." in done.stdout

@@ -1,0 +1,46 @@
+"""The bench judges and writes requests rightly; what it measures is never asserted."""
+
+import ast
+import json
+from pathlib import Path
+
+from bench.client import FIRST_ID, Address, prepare
+from bench.report import Row, table, write
+from bench.tools import many_schema, write_echo, write_many
+
+
+def test_a_row_is_judged_by_its_ratio_to_the_reference_or_by_its_value() -> None:
+    assert Row("cpu", "ms", 0.3, 0.5, limit=0.7, judged_by_ratio=True).verdict == "OK"
+    assert Row("cpu", "ms", 0.4, 0.5, limit=0.7, judged_by_ratio=True).verdict == "MISS"
+    assert Row("memory", "MB", 90, 70, limit=110).verdict == "OK"
+    assert Row("memory", "MB", 111, limit=110).verdict == "MISS"
+    assert Row("calls", "1/s", 3000, 2000).verdict == ""
+
+
+def test_the_table_shows_target_and_verdict_of_each_row(tmp_path: Path) -> None:
+    rows = [Row("cpu", "ms", 0.3, 0.5, limit=0.7, judged_by_ratio=True), Row("start", "s", 1.6, limit=1.5)]
+    lines = table(rows).splitlines()
+    assert lines[2].split() == ["cpu", "ms", "0.300", "0.500", "0.60", "≤", "0.7", "×", "SDK", "OK"]
+    assert lines[3].split() == ["start", "s", "1.600", "≤", "1.5", "s", "MISS"]
+    write(tmp_path / "results" / "latest.json", rows, 1.0)
+    written = json.loads((tmp_path / "results" / "latest.json").read_text(encoding="utf-8"))
+    assert [row["verdict"] for row in written["rows"]] == ["OK", "MISS"]
+
+
+def test_a_prepared_request_declares_the_length_of_its_body_for_every_id() -> None:
+    make = prepare(Address("http://127.0.0.1:4242/mcp", "secret"), "tools/call", {"name": "echo"}, "echo")
+    for request_id in (FIRST_ID, FIRST_ID + 12_345):
+        head, _, body = make(request_id).partition(b"\r\n\r\n")
+        assert f"Content-Length: {len(body)}".encode() in head.split(b"\r\n")
+        assert {b"Mcp-Method: tools/call", b"Mcp-Name: echo", b"Authorization: Bearer secret"} <= {*head.split(b"\r\n")}
+        assert json.loads(body)["id"] == request_id
+
+
+def test_the_tool_modules_that_are_written_are_python_with_as_many_tools_as_asked_for(tmp_path: Path) -> None:
+    write_echo(tmp_path)
+    write_many(tmp_path, 250)
+    trees = {path.name: ast.parse(path.read_text(encoding="utf-8")) for path in tmp_path.glob("*.py")}
+    assert sorted(trees) == ["bench.py", "many00.py", "many01.py", "many02.py"]
+    tools = [node for tree in trees.values() for node in tree.body if isinstance(node, ast.AsyncFunctionDef)]
+    assert len(tools) == 251
+    assert many_schema()["required"] == ["customer"]

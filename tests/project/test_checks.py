@@ -1,0 +1,49 @@
+"""The checks of `make check` that are our own: sizes and changelog."""
+
+from pathlib import Path
+
+from scripts import check_changelog, check_sizes
+
+CHANGELOG = "# Changelog\n\n## [Unreleased]\n\n- New.\n\n## [0.2.0] - 2026-02-01\n\n- Old.\n"
+
+
+def write_module(root: Path, text: str) -> None:
+    (root / "src").mkdir()
+    (root / "src" / "module.py").write_text(text, encoding="utf-8")
+
+
+def test_a_module_above_the_limit_is_named_with_its_size(tmp_path: Path) -> None:
+    write_module(tmp_path, "value = 1\n" * (check_sizes.MODULE_LINES + 1))
+    assert check_sizes.too_large(tmp_path) == {"src/module.py": "601 lines, at most 600"}
+
+
+def test_a_long_method_is_found_inside_its_class_and_a_short_one_is_not(tmp_path: Path) -> None:
+    long = "    def long(self):\n" + "        self.x = 1\n" * check_sizes.FUNCTION_LINES
+    short = "    def short(self):\n" + "        self.x = 1\n" * (check_sizes.FUNCTION_LINES - 1)
+    write_module(tmp_path, f"class Thing:\n{short}{long}")
+    assert list(check_sizes.too_large(tmp_path)) == ["src/module.py::Thing.long"]
+
+
+def test_an_exception_silences_what_it_names_and_fails_when_it_is_not_needed_or_has_no_reason() -> None:
+    found = {"src/a.py": "700 lines", "src/b.py": "700 lines"}
+    assert check_sizes.complaints(found, {"src/a.py": "A table.", "src/b.py": "A table."}) == []
+    assert check_sizes.complaints(found, {"src/a.py": "A table."}) == ["src/b.py: 700 lines"]
+    assert check_sizes.complaints({}, {"src/a.py": "A table."}) == ["src/a.py: an exception that is not needed"]
+    assert check_sizes.complaints(found, {"src/a.py": " ", "src/b.py": "x"}) == [
+        "src/a.py: an exception without a reason"
+    ]
+
+
+def test_a_changelog_in_order_has_no_complaints_for_a_released_or_coming_version() -> None:
+    assert check_changelog.complaints(CHANGELOG, "0.2.0") == []
+    assert check_changelog.complaints(CHANGELOG, "0.10.0") == []
+
+
+def test_a_changelog_that_disagrees_with_the_version_or_with_itself_is_told() -> None:
+    empty = CHANGELOG.replace("- New.", "")
+    assert "Unreleased is empty" in check_changelog.complaints(empty, "0.3.0")[0]
+    assert "a newer release" in check_changelog.complaints(CHANGELOG, "0.1.0")[0]
+    assert "must be `## [Unreleased]`" in check_changelog.complaints("## [0.1.0] - 2026-01-01\n", "0.1.0")[0]
+    assert "neither" in check_changelog.complaints(CHANGELOG + "\n## Old things\n", "0.2.0")[0]
+    assert "newest first" in check_changelog.complaints(CHANGELOG + "\n## [0.3.0] - 2026-03-01\n", "0.3.0")[0]
+    assert "no date" in check_changelog.complaints(CHANGELOG + "\n## [0.1.0]\n", "0.2.0")[0]

@@ -1,0 +1,64 @@
+"""The locked requirements: complete, hashed, in step with pyproject.toml, and free of addresses."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+EXTRAS: dict[str, list[str]] = PROJECT["project"]["optional-dependencies"]
+GROUPS: dict[str, list[str]] = PROJECT["dependency-groups"]
+BASE: list[str] = [*PROJECT["project"]["dependencies"], *GROUPS["build"]]
+SETS = {"base": BASE, "dev": [*BASE, *EXTRAS["dev"], *EXTRAS["postgres"]], "tools": GROUPS["tools"]}
+PIN = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)(?:\[[^\]]*\])?==(?P<version>[^\s;\\]+)(?P<rest>.*)$", re.MULTILINE)
+
+
+def text_of(name: str) -> str:
+    return (ROOT / "requirements" / f"{name}.txt").read_text(encoding="utf-8")
+
+
+def pins(name: str) -> dict[str, Version]:
+    return {canonicalize_name(found["name"]): Version(found["version"]) for found in PIN.finditer(text_of(name))}
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_every_direct_dependency_is_pinned_within_its_range(name: str) -> None:
+    pinned = pins(name)
+    for written in SETS[name]:
+        requirement = Requirement(written)
+        version = pinned.get(canonicalize_name(requirement.name))
+        assert version is not None, f"{written} is not in requirements/{name}.txt: run `make lock`"
+        assert requirement.specifier.contains(version), f"{version} is outside {written}: run `make lock`"
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_no_address_and_no_path_is_in_a_locked_file(name: str) -> None:
+    for line in text_of(name).splitlines():
+        assert "://" not in line, line
+        assert not re.search(r"(^|\s)(-i|-f|--(extra-)?index-url|--find-links|--trusted-host)\b", line), line
+        assert not re.search(r"(^|\s)(/|~|[A-Za-z]:\\)", line), line
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_every_pin_has_a_hash_and_nothing_is_unpinned(name: str) -> None:
+    joined = text_of(name).replace("\\\n", " ")
+    requirements = [line for line in joined.splitlines() if line and not line.lstrip().startswith("#")]
+    assert requirements
+    for line in requirements:
+        assert PIN.match(line), line
+        assert "--hash=sha256:" in line, line
+
+
+def test_the_development_set_contains_the_base_set_at_the_same_versions() -> None:
+    development = pins("dev")
+    assert {name: development.get(name) for name in pins("base")} == pins("base")
+
+
+def test_a_lock_file_that_records_download_addresses_is_not_kept() -> None:
+    assert not (ROOT / "uv.lock").exists()
+    assert "uv.lock" in (ROOT / ".gitignore").read_text(encoding="utf-8").split()
