@@ -1,0 +1,210 @@
+"""Records of calls: taken in, found again.
+
+A call leaves two records with the same `call`: its intent before it starts, its outcome before it is answered; what was
+refused leaves an outcome only. What both have in common is encoded once. It must never hold a secret that `redact` can
+see, nor let a value that is not JSON keep a call from being recorded.
+"""
+
+import asyncio
+import logging
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Literal, Self
+
+import orjson
+
+from toolcrib.audit.chain import Chain, Entry, columns_of, stored
+from toolcrib.audit.head import Head, HeadContent, HeadFile, read_head
+from toolcrib.audit.redact import CUT, shown
+from toolcrib.audit.verify import Verification, verify
+from toolcrib.errors import Unavailable
+from toolcrib.model.json import Json, JsonObject, is_array, is_object
+from toolcrib.model.policy import Decision
+from toolcrib.model.principals import Principal
+from toolcrib.model.tools import Tool, ToolRef
+from toolcrib.store.audit import Filters, find, moment
+from toolcrib.store.engine import Store
+
+logger = logging.getLogger(__name__)
+
+Phase = Literal["intent", "outcome"]
+_LONGEST_NAME = 256
+
+
+class Audit:
+    """One chain of records: `async with Audit(store, head_file) as audit`."""
+
+    def __init__(self, store: Store, head_file: Path) -> None:
+        self._store = store
+        self._path = head_file
+        self._file: HeadFile
+        self._chain: Chain
+
+    async def __aenter__(self) -> Self:
+        self._file = HeadFile(self._path)
+        try:
+            self._chain = await self._resumed(read_head(self._path))
+        except BaseException:
+            self._file.close()
+            raise
+        return self
+
+    async def _resumed(self, known: HeadContent | None) -> Chain:
+        """The chain as the database has it, compared with what the head file says."""
+        head = known.head if known is not None else None
+        chain = Chain(self._file, head or Head())
+        rows = await self._store.read(lambda connection: connection.execute(chain.tail()).all())
+        chain.resume(rows)
+        chain.committed()
+        joins = known is None and self._store.shared  # a new crib comes to a database that others use
+        if rows and head is None and not joins:
+            state = "missing" if known is None else "unreadable"
+            self._file.note(f"This file was {state} at record {chain.head.number}: a tail cut off before is not found.")
+        return chain
+
+    async def __aexit__(self, *_: object) -> None:
+        self._file.close()
+
+    def record(self, body: JsonObject) -> "asyncio.Future[int]":
+        """Record something: any JSON with at least `phase`. The future gives its number once it is durable."""
+        members, body = _encoded({"at": _now(), **body})
+        return self._store.append(self._chain, Entry(members, stored(columns_of(body))))
+
+    def call(
+        self,
+        call: str,
+        door: str,
+        principal: Principal,
+        ref: ToolRef,
+        tool: Tool | None,
+        arguments: JsonObject,
+        canonical: bytes,
+        decision: Decision,
+        *,
+        approval: str | None = None,
+    ) -> "CallRecord":
+        """What the records of one call have in common; `tool` is None where there is none of that name."""
+        body: JsonObject = {
+            "call": call,
+            "door": door,
+            "principal": principal.to_json(),
+            "server": ref.server if tool else _bounded(ref.server),
+            "tool": ref.tool if tool else _bounded(ref.tool),
+            "definitionHash": tool.definition_hash if tool else None,
+            "argumentsDigest": sha256(canonical).hexdigest(),
+            "arguments": orjson.Fragment(shown(arguments, canonical)),
+            "decision": decision.verdict,
+            "rules": decision.rules,
+        }
+        if approval is not None:
+            body["approvalId"] = approval
+        members, body = _encoded(body)
+        return CallRecord(self._store, self._chain, members, stored(columns_of(body))[2:])
+
+    async def find(self, filters: Filters) -> list[JsonObject]:
+        """The records that fit, newest first."""
+        rows = await self._store.read(lambda connection: find(connection, filters))
+        return [_public(*row) for row in rows]
+
+    async def verify(self) -> Verification:
+        """Check every record, every link and both ends of the chain."""
+        return await verify(self._store, self._path, self._chain.durable)
+
+
+class CallRecord:
+    """The records of one call."""
+
+    __slots__ = ("_chain", "_columns", "_members", "_store")
+
+    def __init__(self, store: Store, chain: Chain, members: bytes, columns: tuple[str | None, ...]) -> None:
+        self._store = store
+        self._chain = chain
+        self._members = members
+        self._columns = columns
+
+    async def intent(self) -> int:
+        """Record that the call is about to be made; gives the number of the record once it is durable.
+
+        Raises `Unavailable` (`audit.unavailable`) if it could not be recorded: then the call must not be made.
+        """
+        try:
+            return await self._append("intent")
+        except Unavailable as error:
+            raise Unavailable("audit.unavailable", f"The call was not made. {error.message}") from error
+        except asyncio.CancelledError:
+            self.abandoned(0.0)
+            raise
+
+    async def outcome(self, *, is_error: bool, duration_ms: float) -> int:
+        """Record how the call ended; gives the number of the record once it is durable."""
+        try:
+            return await self._append("outcome", {"isError": is_error, "durationMs": duration_ms})
+        except Unavailable as error:
+            message = f"The call was made, but how it ended could not be recorded. {error.message}"
+            raise Unavailable("audit.unavailable", message) from error
+
+    async def refused(self) -> int:
+        """Record that the call was not allowed."""
+        try:
+            return await self._append("outcome", {"isError": True, "durationMs": 0.0})
+        except Unavailable as error:
+            raise Unavailable("audit.unavailable", f"The call was not made. {error.message}") from error
+
+    def abandoned(self, duration_ms: float) -> None:
+        """Record that the call was cancelled or broke off, without waiting: there may be no time left to wait in."""
+        ended = self._append("outcome", {"isError": True, "abandoned": True, "durationMs": duration_ms})
+        ended.add_done_callback(_log_failure)
+
+    def _append(self, phase: Phase, ending: JsonObject | None = None) -> "asyncio.Future[int]":
+        at = _now()
+        members = b'"at":"%b","phase":"%b",%b' % (at.encode(), phase.encode(), self._members)
+        if ending is not None:
+            members += b"," + orjson.dumps(ending)[1:-1]
+        return self._store.append(self._chain, Entry(members, (at, phase, *self._columns)))
+
+
+def _log_failure(ended: "asyncio.Future[int]") -> None:
+    if not ended.cancelled() and (error := ended.exception()) is not None:
+        logger.error("The end of an abandoned call could not be recorded: %s", error)
+
+
+def _now() -> str:
+    return moment(datetime.now(UTC))
+
+
+def _bounded(name: str) -> str:
+    """A name from outside that no tool has may be of any length."""
+    return name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + CUT
+
+
+def _encoded(body: JsonObject) -> tuple[bytes, JsonObject]:
+    """The members of an object as JSON, and the object they stand for: what JSON cannot say is replaced."""
+    try:
+        return orjson.dumps(body)[1:-1], body
+    except TypeError:
+        body = _storable(body)
+        return orjson.dumps(body)[1:-1], body
+
+
+def _storable(value: Json) -> Json:
+    """The value with lone surrogates, as paths may have them, written out, and with anything foreign as text."""
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    if is_object(value):
+        return {_storable(name): _storable(item) for name, item in value.items()}
+    if is_array(value):
+        return [_storable(item) for item in value]
+    try:
+        orjson.dumps(value)
+    except TypeError:
+        return _storable(str(value))
+    return value
+
+
+def _public(number: int, digest: str, body: bytes) -> JsonObject:
+    """The shape of a record outside; of one that was damaged, what can still be told."""
+    try:
+        return {**orjson.loads(body), "hash": digest}
+    except (orjson.JSONDecodeError, TypeError):
+        return {"id": number, "hash": digest, "damaged": True}

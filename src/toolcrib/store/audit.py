@@ -1,0 +1,73 @@
+"""Questions to the audit chain. What a record is and how records hang together is for `toolcrib.audit` to say."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Select, func, literal_column, select
+
+from toolcrib.store.schema import audit
+
+LARGEST_PAGE = 1000
+_LARGEST_ID = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Which records: those that fit all that is set. `after` goes on after that record, with older ones."""
+
+    server: str | None = None
+    tool: str | None = None
+    agent: str | None = None
+    decision: str | None = None
+    phase: str | None = None
+    door: str | None = None
+    principal: str | None = None
+    session: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    after: int | None = None
+    limit: int = 100
+
+
+def find(connection: Connection, filters: Filters) -> Sequence[tuple[Any, ...]]:
+    """Number, hash and body of the records that fit, newest first, at most `limit` of them."""
+    query = _raw("id", "hash", "body").where(*_conditions(filters)).order_by(audit.c.id.desc())
+    return connection.execute(query.limit(min(max(filters.limit, 1), LARGEST_PAGE))).all()
+
+
+def _conditions(filters: Filters) -> list[ColumnElement[bool]]:
+    plain = ("server", "tool", "agent", "decision", "phase", "door", "principal", "session")
+    asked = [(audit.c[name], getattr(filters, name)) for name in plain]
+    conditions = [column == value for column, value in asked if value is not None]
+    if filters.since is not None:
+        conditions.append(audit.c.at >= moment(filters.since))
+    if filters.until is not None:
+        conditions.append(audit.c.at < moment(filters.until))
+    if filters.after is not None:
+        conditions.append(audit.c.id < min(max(filters.after, 0), _LARGEST_ID))
+    return conditions
+
+
+def page(connection: Connection, after: int, size: int) -> Sequence[tuple[Any, ...]]:
+    """The next whole rows in order of their numbers, as they are stored."""
+    query = _raw(*audit.columns.keys()).where(audit.c.id > after).order_by(audit.c.id).limit(size)
+    return connection.execute(query).all()
+
+
+def _raw(*names: str) -> Select[*tuple[Any, ...]]:
+    """Columns without their types: whoever tampered with a row may have put anything into it."""
+    columns: list[ColumnElement[Any]] = [literal_column(name) for name in names]
+    return select(*columns).select_from(audit)
+
+
+def tail(known: int) -> Select[int, str]:
+    """Number and hash of this record, if it is there, and of the newest one."""
+    newest = select(func.max(audit.c.id)).scalar_subquery()
+    return select(audit.c.id, audit.c.hash).where(audit.c.id.in_((known, newest))).order_by(audit.c.id)
+
+
+def moment(at: datetime) -> str:
+    """A time as records hold it: ISO 8601 in UTC with milliseconds, so that text order is time order."""
+    return at.astimezone(UTC).isoformat(timespec="milliseconds")

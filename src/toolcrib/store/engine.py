@@ -1,0 +1,95 @@
+"""The one way into the database: read in threads, write through the queue of the one writer.
+
+Above: whoever keeps something. Below: `sqlite` and `postgres`. It must never let two connections write: the order in
+which things were asked for is the order in which they are kept.
+"""
+
+import asyncio
+import importlib
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+import anyio.to_thread
+from sqlalchemy import Connection, Engine, make_url
+from sqlalchemy.exc import ArgumentError
+
+from toolcrib.errors import ConfigError, Unavailable
+from toolcrib.settings import Durability
+from toolcrib.store.batch import Item, Log, Queue, Statement
+from toolcrib.store.failures import translated
+from toolcrib.store.sqlite import open_sqlite
+
+T = TypeVar("T")
+_READS_AT_ONCE = 4
+
+
+class Store:
+    """An open database. Everything is called on the event loop that opened it."""
+
+    def __init__(self, engine: Engine, writer: Queue) -> None:
+        self._engine = engine
+        self._writer = writer
+        self._limit = anyio.CapacityLimiter(_READS_AT_ONCE)
+
+    @property
+    def shared(self) -> bool:
+        """Whether other cribs may use this database too."""
+        return self._writer.shared
+
+    async def read(self, work: Callable[[Connection], T]) -> T:
+        """Run `work` in a thread, with a connection that cannot write."""
+        return await anyio.to_thread.run_sync(self._read, work, limiter=self._limit)
+
+    def _read(self, work: Callable[[Connection], T]) -> T:
+        with translated(), self._engine.connect() as connection:
+            return work(connection)
+
+    async def write(self, *statements: Statement) -> tuple[int, ...]:
+        """Run statements in one transaction; gives the number of rows each touched, once that is durable.
+
+        Raises `ConstraintError` where one breaks a constraint and `Unavailable` where the database cannot be written;
+        then nothing of them was kept.
+        """
+        return await self._writer.write(statements)
+
+    def append(self, log: Log[Item], item: Item) -> "asyncio.Future[int]":
+        """Add an item to a log; the future gives the number of its row once that is durable.
+
+        The item is added even if nobody waits for the future.
+        """
+        return self._writer.append(log, item)
+
+
+@asynccontextmanager
+async def open_store(url: str, *, durability: Durability = "process") -> AsyncGenerator[Store]:
+    """Open the database at `sqlite:///relative`, `sqlite:////absolute` or `postgresql://…`.
+
+    What is durable survives a crash of this process, and of the whole machine with `power`.
+    """
+    async with _open(url, durability) as (engine, writer):
+        yield Store(engine, writer)
+
+
+def _open(url: str, durability: Durability) -> AbstractAsyncContextManager[tuple[Engine, Queue]]:
+    try:
+        parts = make_url(url)
+    except ArgumentError as error:
+        raise ConfigError("settings.invalid", "The database address cannot be read.") from error
+    kind = parts.drivername.partition("+")[0]
+    if kind == "sqlite" and parts.database:
+        return open_sqlite(Path(parts.database).absolute(), durability)
+    if kind in ("postgresql", "postgres"):
+        return _open_postgres(url, durability)
+    raise ConfigError("settings.invalid", f"A database of the kind {parts.drivername!r} is not supported.")
+
+
+def _open_postgres(url: str, durability: Durability) -> AbstractAsyncContextManager[tuple[Engine, Queue]]:
+    try:
+        module = importlib.import_module("toolcrib.store.postgres")
+    except ModuleNotFoundError as error:
+        message = "PostgreSQL needs a part of Toolcrib that is not installed."
+        raise Unavailable("database.unavailable", message, "pip install 'toolcrib[postgres]'") from error
+    return module.open_postgres(url, durability)

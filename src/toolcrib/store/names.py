@@ -1,0 +1,29 @@
+"""The names tools are shown under, kept for ever: `catalog.naming` makes them, here they are stored."""
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from sqlalchemy import insert, select
+
+from toolcrib.store.batch import Many
+from toolcrib.store.engine import Store
+from toolcrib.store.schema import names
+
+NameRow: TypeAlias = tuple[str, str, str, str]
+"""One taken name: form, name, server, tool."""
+
+
+async def load_names(store: Store) -> list[NameRow]:
+    """All names ever given."""
+    rows = await store.read(lambda connection: connection.execute(select(names)).all())
+    return [(row.form, row.name, row.server, row.tool) for row in rows]
+
+
+async def save_names(store: Store, rows: Iterable[NameRow]) -> None:
+    """Add new names, all or none.
+
+    Raises `ConstraintError` if a name or a tool has its row already: another crib on the same database was first.
+    """
+    given = [dict(zip(names.columns.keys(), row, strict=True)) for row in rows]
+    if given:
+        await store.write(Many(insert(names), given))

