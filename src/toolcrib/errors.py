@@ -170,7 +170,6 @@ CODES: dict[str, Code] = {
     "server.helper": Code(ConfigError, 422, "A program that prints headers is never run.", "Write the headers, or use a variable."),
     "server.variable_missing": Code(ConfigError, 422, "A variable that a definition needs is not set.", "Set it and start Toolcrib again."),
     "server.secret_missing": Code(ConfigError, 422, "A value that a definition needs could not be had.", "Mend the command or file that is named."),
-    "server.override_only": Code(ConfigError, 422, "An entry changes another one that is not there.", "Remove it, or add the server."),
     "server.own_crib": Code(ConfigError, 422, "A server is this crib itself, so it is not connected to."),
     "server.not_exportable": Code(ConfigError, 422, "Something of a definition has no place in the other tool's format.", "Add it there by hand."),
     "server.untrusted": Code(Denied, 403, "Nobody agreed to start this server yet.", "Look at it, then run `toolcrib mcp trust`."),

@@ -1,0 +1,188 @@
+"""What a person should know before a definition is run: patterns that make a command line do more than it shows.
+
+Pure judgement of a definition as written; the trust question and the list of problems show the outcome.
+"""
+
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath, PureWindowsPath
+from urllib.parse import urlsplit
+
+from toolcrib.config.resolve import LOOKED_UP
+from toolcrib.model.servers import ServerSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Danger:
+    """One warning. `grave` ones let a definition do anything whatever else it says, so trust must name them."""
+
+    code: str
+    message: str
+    grave: bool = False
+
+
+_SHELLS = frozenset({"sh", "bash", "zsh", "dash", "fish", "ksh", "cmd", "powershell", "pwsh"})
+_INLINE: dict[str, frozenset[str]] = {
+    **dict.fromkeys(_SHELLS, frozenset({"-c", "-lc", "-ic", "-ec", "/c", "/k", "-command", "-encodedcommand", "-enc"})),
+    "node": frozenset({"-e", "--eval", "-p", "--print", "-pe", "-r", "--require", "--import"}),
+    "bun": frozenset({"-e", "--eval", "-p", "--print", "exec"}),
+    "deno": frozenset({"eval", "repl"}),
+    "python": frozenset({"-c"}),
+    "perl": frozenset({"-e", "-E"}),
+    "ruby": frozenset({"-e"}),
+    "php": frozenset({"-r"}),
+    "npx": frozenset({"-c", "--call"}),
+    "npm": frozenset({"-c", "--call"}),
+    "osascript": frozenset({"-e"}),
+}
+_WRAPPERS = frozenset({"env", "nohup", "nice", "time", "timeout", "stdbuf", "xargs", "sudo", "doas"})
+_CONTAINERS = frozenset({"docker", "podman", "nerdctl"})
+_RUNNERS = frozenset({"npx", "bunx", "pnpx", "uvx", "pipx", "dnx", "pnpm", "yarn"})
+_PRELOAD = re.compile(
+    r"^(?:LD_\w+|DYLD_\w+|NODE_OPTIONS|NODE_PATH|PYTHON(?:PATH|STARTUP|HOME)|PERL5(?:LIB|OPT)|RUBY(?:OPT|LIB)|PATH"
+    r"|BASH_ENV|ENV|SHELLOPTS|GIT_SSH_COMMAND|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|ELECTRON_RUN_AS_NODE|UV_INDEX_URL"
+    r"|UV_DEFAULT_INDEX|PIP_INDEX_URL|NPM_CONFIG_\w+|NODE_TLS_REJECT_UNAUTHORIZED|HTTPS?_PROXY|ALL_PROXY)$",
+    re.IGNORECASE,
+)
+_INVISIBLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]"
+)
+_GRAVE_MOUNT = re.compile(
+    r"^(?:/|[A-Za-z]:[/\\]?|/(?:etc|root|home|Users|var/run/docker\.sock|run/docker\.sock)/?)(?::|$)"
+)
+
+
+def dangers(spec: ServerSpec) -> tuple[Danger, ...]:
+    """Everything worth a warning, in a stable order."""
+    found = [*_of_command(spec), *_of_environment(spec), *_of_address(spec), *_of_text(spec)]
+    return tuple(dict.fromkeys(found))
+
+
+def visible(text: str) -> str:
+    """The text with every character that a screen would hide or obey written out."""
+    return _INVISIBLE.sub(lambda match: f"\\u{{{ord(match[0]):x}}}", text)
+
+
+def program(command: str) -> str:
+    """The bare name of a program: no directory, no suffix of Windows, no version number."""
+    name = PureWindowsPath(command).name if "\\" in command else PurePosixPath(command).name
+    name = re.sub(r"\.(?:exe|cmd|bat|ps1)$", "", name, flags=re.IGNORECASE).lower()
+    return re.sub(r"(?<=^python)[0-9.]+$", "", name)
+
+
+def unwrapped(words: Sequence[str]) -> tuple[str, ...]:
+    """The command line behind `env`, `sudo` and the like, and behind assignments before it."""
+    rest = list(words)
+    while rest:
+        if re.match(r"^[A-Za-z_]\w*=", rest[0]):
+            rest.pop(0)
+        elif program(rest[0]) in _WRAPPERS:
+            rest.pop(0)
+            while rest and (rest[0].startswith("-") or re.match(r"^(?:\d+[smhd]?|[A-Za-z_]\w*=.*)$", rest[0])):
+                rest.pop(0)
+        else:
+            break
+    return tuple(rest)
+
+
+def _of_command(spec: ServerSpec) -> Iterator[Danger]:
+    if spec.command is None:
+        return
+    words = (spec.command, *spec.args)
+    if any(program(word) in ("sudo", "doas") for word in words[:2]):
+        yield Danger("administrator", "It runs with an administrator's rights.", grave=True)
+    rest = unwrapped(words)
+    if not rest:
+        return
+    name, arguments = program(rest[0]), rest[1:]
+    flags = {argument.lower() for argument in arguments}
+    if flags & _INLINE.get(name, frozenset()) or (name in _SHELLS and any(f.startswith("-c") for f in flags)):
+        yield Danger("inline_code", f"It gives {name} code to run in its arguments.", grave=True)
+    elif name in _SHELLS:
+        yield Danger("shell", f"It runs a shell ({name}).", grave=True)
+    if name in _CONTAINERS:
+        yield from _of_container(arguments)
+    if name in _RUNNERS:
+        yield from _of_runner(name, arguments)
+    if spec.source.project is not None and _is_relative(rest[0]):
+        yield Danger("project_program", "The program comes from the project itself.")
+    if name in ("curl", "wget"):
+        yield Danger("download", f"It runs {name}, which loads something from the network.")
+
+
+def _of_container(arguments: Sequence[str]) -> Iterator[Danger]:
+    joined = [*arguments, *(f"{a}={b}" for a, b in itertools.pairwise(arguments))]
+    for argument in joined:
+        flag, _, value = argument.partition("=")
+        if flag == "--privileged" and value not in ("false",):
+            yield Danger("privileged_container", "The container runs privileged.", grave=True)
+        elif flag in ("--pid", "--net", "--network", "--ipc", "--userns", "--uts") and value == "host":
+            yield Danger("privileged_container", f"The container shares the host's {flag[2:]}.", grave=True)
+        elif flag in ("--cap-add", "--device", "--security-opt") and value:
+            yield Danger("privileged_container", f"The container gets {flag} {value}.", grave=True)
+        elif flag in ("-v", "--volume", "--mount") and _GRAVE_MOUNT.match(_mount_source(value)):
+            yield Danger("privileged_container", f"The container sees {visible(value)} of this machine.", grave=True)
+    image = next(
+        (a for a in arguments[1:] if "/" in a and not a.startswith("-") and "=" not in a and a[0] != "/"), None
+    )
+    if image is not None and "@sha256:" not in image:
+        tag = image.rpartition("/")[2].partition(":")[2]
+        if tag in ("", "latest"):
+            yield Danger("floating_version", f"The image {visible(image)} has no fixed version.")
+
+
+def _mount_source(value: str) -> str:
+    source = re.search(r"(?:^|,)(?:source|src)=([^,]*)", value)
+    return source[1] if source else value
+
+
+def _of_runner(name: str, arguments: Sequence[str]) -> Iterator[Danger]:
+    if any(a in ("--with", "--from", "--index-url", "--extra-index-url", "--registry") for a in arguments):
+        yield Danger("other_packages", f"{name} is told to take packages from elsewhere or to add others.")
+    package = next((a for a in arguments if not a.startswith("-") and a not in ("run", "dlx", "exec", "x")), None)
+    if package is None or _is_relative(package) or package.startswith(("$", "{")):
+        return
+    version = re.search(r"(?<!^)(?:@|==)([^/]+)$", package)
+    if version is None or version[1] in ("latest", "next", "beta", "canary", "*"):
+        yield Danger("floating_version", f"{visible(package)} has no fixed version: what runs may change at any time.")
+
+
+def _of_environment(spec: ServerSpec) -> Iterator[Danger]:
+    for name in (*spec.env, *spec.env_pass):
+        if _PRELOAD.match(name):
+            yield Danger("preload", f"It sets {visible(name)}, which changes what programs load or reach.", grave=True)
+    if spec.env_file is not None:
+        yield Danger("env_file", f"It takes variables from the file {visible(spec.env_file)}.")
+    if spec.variables in LOOKED_UP:
+        for name, value in (*spec.env.items(), *spec.headers.items()):
+            if value.startswith("!"):
+                yield Danger("secret_command", f"It runs `{visible(value[1:])}` to get {visible(name)}.", grave=True)
+
+
+def _of_address(spec: ServerSpec) -> Iterator[Danger]:
+    if spec.url is None:
+        return
+    try:
+        parts = urlsplit(spec.url)
+        host = parts.hostname or ""
+    except ValueError:
+        yield Danger("address", "Its address cannot be taken apart.", grave=True)
+        return
+    local = host in ("localhost", "::1") or host.startswith("127.")
+    if parts.scheme == "http" and not local:
+        yield Danger("not_encrypted", f"It talks to {visible(host)} without encryption.")
+    if "xn--" in host or not host.isascii():
+        yield Danger("look_alike", f"The name {visible(host)} may look like another one.")
+
+
+def _of_text(spec: ServerSpec) -> Iterator[Danger]:
+    texts = (spec.name, spec.command or "", *spec.args, spec.cwd or "", spec.url or "", *spec.env, *spec.headers)
+    if any(_INVISIBLE.search(text) for text in texts):
+        yield Danger("hidden_characters", "It holds characters that a screen would hide.", grave=True)
+
+
+def _is_relative(command: str) -> bool:
+    return command.startswith((".", "..")) or ("/" in command and not command.startswith(("/", "~", "@", "$", "{")))

@@ -1,0 +1,92 @@
+"""Old versions of changed files, kept in the crib's home so that a change can be taken back byte for byte.
+
+One file per change: a line of JSON that says what it is, then the old bytes. It is on disk before the change is.
+"""
+
+import contextlib
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+from toolcrib.config.files import content_digest, create_private, read_bytes
+from toolcrib.config.values import as_object
+from toolcrib.model.json import JsonObject
+
+KEPT = 20
+"""Changes remembered per file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """One remembered change: the old bytes (None: there was no file) and the version that replaced them."""
+
+    record: Path
+    content: bytes | None
+    before: str | None
+    after: str | None
+    mode: int
+
+
+def remember(backups: Path, target: Path, before: bytes | None, after: bytes | None, mode: int) -> None:
+    """Save the bytes that are about to be replaced."""
+    folder = _folder(backups, target)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    known = _records(folder)
+    number = int(known[-1].stem) + 1 if known else 1
+    head: JsonObject = {
+        "file": str(target),
+        "before": content_digest(before) if before is not None else None,
+        "after": content_digest(after) if after is not None else None,
+        "mode": mode,
+    }
+    record = folder / f"{number:08d}.undo"
+    create_private(record, orjson.dumps(head) + b"\n" + (before or b""))
+    for old in known[: max(0, len(known) + 1 - KEPT)]:
+        old.unlink(missing_ok=True)
+
+
+def last(backups: Path, target: Path, now: str | None) -> Saved | None:
+    """The last change that happened. A record of one that did not (the process died before) is dropped."""
+    for record in reversed(_records(_folder(backups, target))):
+        saved = _load(record)
+        if saved is not None and (saved.after == now or saved.before != now):
+            return saved
+        forget_record(record)
+    return None
+
+
+def forget(saved: Saved) -> None:
+    """Drop a change that was taken back."""
+    forget_record(saved.record)
+
+
+def forget_record(record: Path) -> None:
+    """Remove one record; its folder too when it was the last."""
+    record.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        record.parent.rmdir()
+
+
+def _folder(backups: Path, target: Path) -> Path:
+    return backups / hashlib.sha256(str(target).encode("utf-8", "surrogateescape")).hexdigest()[:24]
+
+
+def _records(folder: Path) -> list[Path]:
+    return sorted(record for record in folder.glob("*.undo") if record.stem.isdecimal())
+
+
+def _load(record: Path) -> Saved | None:
+    content = read_bytes(record)
+    line, _, old = content.partition(b"\n") if isinstance(content, bytes) else (b"", b"", b"")
+    try:
+        head = as_object(orjson.loads(line))
+    except orjson.JSONDecodeError:
+        return None
+    if head is None:
+        return None
+    before = head.get("before")
+    if before is not None and content_digest(old) != before:
+        return None
+    return Saved(record, old if before is not None else None, before, head.get("after"), int(head.get("mode", 0o600)))

@@ -1,0 +1,266 @@
+"""Files on disk: whole or not at all, never over another's change, always with a way back."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from toolcrib.config import Place, Writing, add_server, apply_change, remove_server, undo_change
+from toolcrib.config.edit.lock import locked
+from toolcrib.config.files import content_digest
+from toolcrib.errors import ConfigError, Conflict, Denied, NotFound, Unavailable
+
+ROUNDS = 1000 if os.environ.get("TOOLCRIB_TEST_ALL") else 60
+KILLS = 300 if os.environ.get("TOOLCRIB_TEST_ALL") else 8
+CALLS = ("write", "fsync", "rename", "unlink", "fchmod") if os.environ.get("TOOLCRIB_TEST_ALL") else ("rename",)
+
+needs_user = pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+
+
+@pytest.fixture
+def writing(tmp_path: Path) -> Writing:
+    """A person's home and the place of old versions."""
+    (tmp_path / "home").mkdir()
+    return Writing(tmp_path / "home", tmp_path / "crib" / "backups", tmp_path / "crib")
+
+
+@pytest.fixture
+def place(writing: Writing) -> Place:
+    """A file of Cursor with one server, a comment and a byte order mark."""
+    file = writing.home / "mcp.json"
+    file.write_bytes(b'\xef\xbb\xbf{\r\n  // mine\r\n  "mcpServers": {"a": {"command": "x"}}\r\n}\r\n')
+    file.chmod(0o640)
+    return Place("cursor", "user", file)
+
+
+def test_a_change_keeps_mark_line_ends_and_mode_and_can_be_undone_to_the_byte(place: Place, writing: Writing) -> None:
+    """Two changes, two steps back."""
+    before = place.file.read_bytes()
+    change = apply_change(place, add_server(place, "b", {"command": "y"}), writing)
+    middle = place.file.read_bytes()
+    assert change.changed
+    assert middle.startswith(b"\xef\xbb\xbf{\r\n  // mine\r\n")
+    assert stat.S_IMODE(place.file.stat().st_mode) == 0o640
+    apply_change(place, remove_server(place, "a"), writing)
+    undo_change(place.file, writing)
+    assert place.file.read_bytes() == middle
+    undo_change(place.file, writing)
+    assert place.file.read_bytes() == before
+    with pytest.raises(NotFound):
+        undo_change(place.file, writing)
+
+
+def test_a_new_file_is_private_and_undoing_removes_it(writing: Writing) -> None:
+    """Made with mode 0600 in directories that did not exist."""
+    place = Place("cursor", "project", writing.home / "project" / ".cursor" / "mcp.json")
+    apply_change(place, add_server(place, "a", {"command": "x"}), writing)
+    assert stat.S_IMODE(place.file.stat().st_mode) == 0o600
+    undo_change(place.file, writing)
+    assert not place.file.exists()
+
+
+def test_our_own_file_is_always_private(writing: Writing) -> None:
+    """Whatever a backup made of its mode."""
+    place = Place("toolcrib", "user", writing.home.parent / "crib" / "mcp.json")
+    apply_change(place, add_server(place, "a", {"command": "x"}), writing)
+    place.file.chmod(0o644)
+    apply_change(place, add_server(place, "b", {"command": "x"}), writing)
+    assert stat.S_IMODE(place.file.stat().st_mode) == 0o600
+
+
+def test_nothing_to_change_writes_nothing(place: Place, writing: Writing) -> None:
+    """The same content is not written again and leaves no step to undo."""
+    before = place.file.stat()
+    change = apply_change(place, lambda text: text, writing)
+    assert not change.changed
+    assert place.file.stat().st_mtime_ns == before.st_mtime_ns
+    with pytest.raises(NotFound):
+        undo_change(place.file, writing)
+
+
+def test_a_version_that_is_no_longer_there_is_a_conflict(place: Place, writing: Writing) -> None:
+    """Compare and swap: what the person looked at is what is changed."""
+    seen = content_digest(place.file.read_bytes())
+    apply_change(place, add_server(place, "b", {"command": "y"}), writing, expected=seen)
+    with pytest.raises(Conflict) as caught:
+        apply_change(place, remove_server(place, "a"), writing, expected=seen)
+    assert caught.value.code == "config.changed"
+
+
+def test_an_editor_that_saves_in_the_middle_is_not_overwritten(place: Place, writing: Writing) -> None:
+    """The file is looked at again right before it is replaced."""
+
+    def meddle(text: str) -> str:
+        place.file.write_text('{"mcpServers": {}}', "utf-8")
+        return add_server(place, "b", {"command": "y"})(text)
+
+    with pytest.raises(Conflict):
+        apply_change(place, meddle, writing)
+    assert place.file.read_text("utf-8") == '{"mcpServers": {}}'
+    assert [path.name for path in writing.home.iterdir()] == ["mcp.json"]
+
+
+def test_undo_refuses_when_others_changed_the_file_since(place: Place, writing: Writing) -> None:
+    """Their change would be lost."""
+    apply_change(place, add_server(place, "b", {"command": "y"}), writing)
+    place.file.write_text('{"mcpServers": {"mine": {"command": "z"}}}', "utf-8")
+    with pytest.raises(Conflict):
+        undo_change(place.file, writing)
+
+
+def test_a_link_is_followed_to_the_persons_own_file_and_stays_a_link(place: Place, writing: Writing) -> None:
+    """Dotfile repositories keep the real file elsewhere in the home."""
+    link = writing.home / ".cursor" / "mcp.json"
+    link.parent.mkdir()
+    link.symlink_to(place.file)
+    linked = Place("cursor", "user", link)
+    apply_change(linked, add_server(linked, "b", {"command": "y"}), writing)
+    assert link.is_symlink()
+    assert b'"b"' in place.file.read_bytes()
+
+
+def test_a_link_out_of_the_home_or_to_nowhere_is_refused(writing: Writing, tmp_path: Path) -> None:
+    """The message names both ends."""
+    outside = tmp_path / "outside.json"
+    outside.write_text("{}", "utf-8")
+    link = writing.home / "mcp.json"
+    link.symlink_to(outside)
+    place = Place("cursor", "user", link)
+    with pytest.raises(Denied) as caught:
+        apply_change(place, add_server(place, "a", {"command": "x"}), writing)
+    assert caught.value.code == "config.link"
+    assert outside.read_text("utf-8") == "{}"
+    outside.unlink()
+    with pytest.raises(Denied):
+        apply_change(place, add_server(place, "a", {"command": "x"}), writing)
+
+
+def test_a_read_only_file_is_refused_before_anything_happens(place: Place, writing: Writing) -> None:
+    """Also for root, who could."""
+    place.file.chmod(0o444)
+    with pytest.raises(ConfigError) as caught:
+        apply_change(place, add_server(place, "b", {"command": "y"}), writing)
+    assert caught.value.code == "config.not_writable"
+    assert str(place.file) in caught.value.message
+    assert not writing.backups.exists()
+
+
+@needs_user
+def test_a_read_only_directory_is_refused_before_anything_happens(place: Place, writing: Writing) -> None:
+    """Nothing could be put beside the file."""
+    writing.home.chmod(0o555)
+    try:
+        with pytest.raises(ConfigError) as caught:
+            apply_change(place, add_server(place, "b", {"command": "y"}), writing)
+        assert caught.value.code == "config.not_writable"
+    finally:
+        writing.home.chmod(0o755)
+
+
+def test_a_lock_that_is_held_too_long_is_an_error_not_a_hang(place: Place, writing: Writing) -> None:
+    """The wait is bounded."""
+    hurried = Writing(writing.home, writing.backups, writing.crib, lock_seconds=0.05)
+    with locked(writing.home), pytest.raises(Unavailable) as caught:
+        apply_change(place, add_server(place, "b", {"command": "y"}), hurried)
+    assert caught.value.code == "config.locked"
+
+
+def test_what_an_interrupted_write_left_is_swept_by_the_next(place: Place, writing: Writing) -> None:
+    """Only leftovers of this file, nothing else."""
+    left = writing.home / ".mcp.json.0123456789abcdef.toolcrib.tmp"
+    other = writing.home / ".mcp.json.mine.tmp"
+    left.write_text("half", "utf-8")
+    other.write_text("keep", "utf-8")
+    apply_change(place, add_server(place, "b", {"command": "y"}), writing)
+    assert not left.exists()
+    assert other.exists()
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from toolcrib.config import Place, Writing, apply_change, put_server
+home, who, rounds = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+place = Place("cursor", "user", home / "mcp.json")
+writing = Writing(home, home / "backups", lock_seconds=60)
+for number in range(rounds):
+    print(number, flush=True)
+    apply_change(place, put_server(place, f"{who}-{number}", {"command": "x", "args": [who] * 20}), writing)
+"""
+
+
+def _writer(home: Path, who: str, rounds: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", WRITER, str(home), who, str(rounds)], stdout=subprocess.PIPE)
+
+
+def test_two_processes_editing_one_file_lose_nothing(tmp_path: Path) -> None:
+    """Every entry of both is there in the end."""
+    file = tmp_path / "mcp.json"
+    file.write_text('{"mcpServers": {}}', "utf-8")
+    writers = [_writer(tmp_path, who, ROUNDS) for who in ("one", "two")]
+    for writer in writers:
+        writer.communicate(timeout=900)
+        assert writer.returncode == 0
+    names = set(json.loads(file.read_text("utf-8"))["mcpServers"])
+    assert names == {f"{who}-{number}" for who in ("one", "two") for number in range(ROUNDS)}
+
+
+def test_a_writer_killed_at_any_moment_leaves_a_whole_file_and_the_next_one_goes_on(tmp_path: Path) -> None:
+    """The file is always the outcome of some number of finished changes."""
+    file = tmp_path / "mcp.json"
+    file.write_text('{"mcpServers": {}}', "utf-8")
+    place, writing = Place("cursor", "user", file), Writing(tmp_path, tmp_path / "backups")
+    for number in range(KILLS):
+        writer = _writer(tmp_path, f"k{number}", 10_000)
+        assert writer.stdout is not None
+        # The writer says when it begins a change; it is killed somewhere in the one it announced last.
+        for _ in range(number % 5 + 1):
+            assert writer.stdout.readline()
+        writer.send_signal(signal.SIGKILL)
+        writer.communicate(timeout=10)
+        servers = json.loads(file.read_text("utf-8"))["mcpServers"]
+        assert all(entry["command"] == "x" for entry in servers.values())
+        apply_change(place, lambda _: '{"mcpServers": {}}', writing)
+        assert not list(tmp_path.glob(".mcp.json.*"))
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs strace")
+def test_a_writer_killed_at_each_of_its_system_calls_leaves_the_old_or_the_new_file(tmp_path: Path) -> None:
+    """SIGKILL at the n-th write, flush, rename or removal, for every n there is."""
+    if subprocess.run(["sh", "-c", "command -v strace"], stdout=subprocess.DEVNULL, check=False).returncode:
+        pytest.skip("strace is not installed")
+    old = '{"mcpServers": {}}'
+    seen: set[str] = set()
+    for call in CALLS:
+        for nth in range(1, 40):
+            home = tmp_path / f"{call}-{nth}"
+            home.mkdir()
+            file = home / "mcp.json"
+            file.write_text(old, "utf-8")
+            trace = [
+                "strace",
+                "-f",
+                "-o",
+                "/dev/null",
+                "-e",
+                f"trace={call}",
+                "-e",
+                f"inject={call}:signal=SIGKILL:when={nth}",
+            ]
+            done = subprocess.run(
+                [*trace, sys.executable, "-c", WRITER, str(home), "w", "1"],
+                check=False,
+                capture_output=True,
+                timeout=60,
+            )
+            content = file.read_text("utf-8")
+            assert content == old or set(json.loads(content)["mcpServers"]) == {"w-0"}
+            seen.add("old" if content == old else "new")
+            if done.returncode == 0:
+                break
+    assert seen == {"old", "new"}

@@ -1,0 +1,104 @@
+"""Our own file: adding, words about other files, taking over."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolcrib.config import Writing, apply_change, discover
+from toolcrib.config.own import add_own, check_entry, check_name, forget, own_place, remove, switch, takeovers
+from toolcrib.errors import InvalidRequest, ToolcribError
+from toolcrib.model.servers import Discovery
+
+
+class Person:
+    """A home with a file of Cursor and our own."""
+
+    def __init__(self, root: Path, **servers: Any) -> None:
+        self.root = root
+        self.own = own_place(root / "crib")
+        self.writing = Writing(root, root / "crib" / "backups", root / "crib")
+        (root / ".cursor").mkdir()
+        (root / ".cursor" / "mcp.json").write_text(json.dumps({"mcpServers": servers}), "utf-8")
+        (root / "cwd").mkdir()
+
+    def discover(self) -> Discovery:
+        """The list."""
+        return discover(
+            {"SET": "1"},
+            self.root / "cwd",
+            home=self.root,
+            crib=self.root / "crib",
+            trusted=lambda _: True,
+            platform="linux",
+        )
+
+    def states(self) -> dict[str, str]:
+        """The state of each server by name."""
+        return {entry.name: entry.state for entry in self.discover().servers}
+
+    def change(self, change: Any) -> None:
+        """Write it to our file."""
+        apply_change(self.own, change, self.writing)
+
+
+def test_switching_and_removing_a_server_of_another_tool_leaves_its_file_alone(tmp_path: Path) -> None:
+    """A word in our own file does it, and can be taken back."""
+    person = Person(tmp_path, a={"command": "a"}, b={"command": "b"})
+    before = (tmp_path / ".cursor" / "mcp.json").read_bytes()
+    a, b = person.discover().servers
+    person.change(switch(person.own, a, False))
+    person.change(remove(person.own, b))
+    assert person.states() == {"a": "disabled"}
+    person.change(switch(person.own, a, True))
+    person.change(forget(person.own, b))
+    assert person.states() == {"a": "not_checked", "b": "not_checked"}
+    assert (tmp_path / ".cursor" / "mcp.json").read_bytes() == before
+
+
+def test_our_own_servers_are_switched_and_removed_in_place(tmp_path: Path) -> None:
+    """No word about itself."""
+    person = Person(tmp_path)
+    person.change(add_own(person.own, "s", {"command": "x"}))
+    (server,) = person.discover().servers
+    person.change(switch(person.own, server, False))
+    assert json.loads(person.own.file.read_text("utf-8")) == {"mcpServers": {"s": {"command": "x", "enabled": False}}}
+    person.change(remove(person.own, server))
+    assert person.states() == {}
+
+
+@pytest.mark.parametrize("name", ["", "  ", "a b", "a/b", "x" * 101, "ü", "..", "a\n"])
+def test_names_given_here_are_safe(name: str) -> None:
+    """Non-empty, at most 100, letters, digits and three signs."""
+    with pytest.raises(InvalidRequest) as caught:
+        check_name(name)
+    assert caught.value.code == "server.name_invalid"
+    check_name("Good_name-1.2")
+
+
+def test_an_entry_that_cannot_be_used_is_refused_before_it_is_written() -> None:
+    """With the message people may search for."""
+    with pytest.raises(ToolcribError, match="Invalid server config: "):
+        check_entry("s", {"command": "x", "url": "https://x"})
+
+
+def test_taking_over_reports_what_is_taken_and_what_is_not_and_why(tmp_path: Path) -> None:
+    """Unusable ones, our own, values that would change their meaning here, fields without a place."""
+    person = Person(
+        tmp_path,
+        good={"command": "npx", "args": ["${env:X}"], "autoApprove": ["t"]},
+        broken={"command": "x", "url": "https://x"},
+        looked_up={"command": "x", "env": {"K": "SET"}},
+        **{"odd name": {"url": "https://x"}},
+    )
+    person.change(add_own(person.own, "mine", {"type": "stdio", "command": "m"}))
+    plan = {takeover.server.name: takeover for takeover in takeovers(person.discover(), {"SET": "1"})}
+    assert plan["good"].entry == {"type": "stdio", "command": "npx", "args": ["${X}"]}
+    assert ["autoApprove" in problem.message for problem in plan["good"].problems] == [True]
+    assert (plan["odd name"].name, plan["odd name"].entry) == ("odd_name", {"type": "http", "url": "https://x"})
+    assert all(plan[name].entry is None and plan[name].reason for name in ("broken", "looked_up", "mine"))
+    for takeover in plan.values():
+        if takeover.entry is not None:
+            person.change(add_own(person.own, takeover.name, takeover.entry))
+    assert set(json.loads(person.own.file.read_text("utf-8"))["mcpServers"]) == {"mine", "good", "odd_name"}

@@ -1,0 +1,135 @@
+"""What a consent is bound to, what the question shows, and what it warns of."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolcrib.config import TrustBook, change_trust, load_trust, trust_question
+from toolcrib.config.dangers import dangers
+from toolcrib.errors import ConfigError
+from toolcrib.model.servers import ServerSpec, Source
+
+PROJECT = Source("claude-code", "project", "/r/.mcp.json", 3, "/r", "/r")
+PERSONAL = Source("cursor", "user", "/h/.cursor/mcp.json", 2)
+SPEC = ServerSpec("s", "stdio", PROJECT, command="npx", args=("-y", "p@1.0.0"), env={"K": "v"}, variables="claude")
+
+
+def test_consent_holds_for_exactly_one_definition_of_one_project() -> None:
+    """Any change of what runs asks again; switching, time-outs and tool lists do not."""
+    book = TrustBook().with_definitions([SPEC])
+    assert book.covers(SPEC)
+    assert book.covers(replace(SPEC, enabled=False, timeout_ms=5, source=replace(PROJECT, line=9)))
+    changes: list[dict[str, Any]] = [
+        {"name": "t"},
+        {"command": "node"},
+        {"args": ("-y", "p@1.0.1")},
+        {"env": {"K": "other"}},
+        {"env": {"K": "v", "L": "1"}},
+        {"cwd": "/elsewhere"},
+        {"type": "http", "url": "https://x"},
+        {"headers": {"A": "b"}},
+        {"env_file": ".env"},
+        {"env_pass": ("HOME",)},
+        {"source": replace(PROJECT, project="/r/nested")},
+        {"source": replace(PROJECT, project="/moved")},
+        {"source": replace(PROJECT, directory="/r/packages")},
+        {"source": replace(PROJECT, client="cursor")},
+    ]
+    for change in changes:
+        assert not book.covers(replace(SPEC, **change)), change
+
+
+def test_a_file_of_the_person_is_trusted_once_and_our_own_always() -> None:
+    """And never a project's file as a whole."""
+    spec = replace(SPEC, source=PERSONAL)
+    book = TrustBook()
+    assert not book.covers(spec)
+    assert book.with_file(PERSONAL.file).covers(replace(spec, command="anything"))
+    assert not book.with_file(PROJECT.file).covers(SPEC)
+    assert book.covers(replace(SPEC, source=Source("toolcrib", "user", "/h/.crib/mcp.json")))
+    assert not book.covers(replace(SPEC, source=replace(PROJECT, client="toolcrib")))
+
+
+def test_consent_can_be_taken_back() -> None:
+    """For one server, a whole file or a whole project."""
+    spec = replace(SPEC, source=PERSONAL)
+    assert not TrustBook().with_file(PERSONAL.file).without_definitions([spec]).covers(spec)
+    assert not TrustBook().with_definitions([SPEC]).without_definitions([SPEC]).covers(SPEC)
+    assert not TrustBook().with_definitions([SPEC]).without_place("/r").covers(SPEC)
+
+
+def test_records_survive_in_a_private_file_and_a_damaged_one_is_not_taken_for_empty(tmp_path: Path) -> None:
+    """What was agreed is never lost by reading it wrongly."""
+    file = tmp_path / "trust.json"
+    assert load_trust(file) == TrustBook()
+    written = change_trust(file, lambda book: book.with_definitions([SPEC]).with_file(PERSONAL.file))
+    assert load_trust(file) == written
+    assert file.stat().st_mode & 0o777 == 0o600
+    for damaged in ("{", "[]", '{"records": 5}', '{"records": [5]}'):
+        file.write_text(damaged, "utf-8")
+        with pytest.raises(ConfigError) as caught:
+            load_trust(file)
+        assert caught.value.code == "trust.unreadable"
+
+
+def test_the_question_shows_the_whole_command_and_no_values() -> None:
+    """Names of variables and headers, the directory, the program; hidden characters are written out."""
+    long = "x" * 5000
+    spec = replace(
+        SPEC,
+        args=("-y", "a b", long, "zero\u200bwidth"),
+        env={"TOKEN": "top-secret-value"},
+        env_pass=("HOME",),
+        cwd="sub",
+    )
+    question = trust_question(spec, {"PATH": "/nowhere"})
+    assert question.command_line == f"npx -y 'a b' {long} 'zero\\u{{200b}}width'"
+    assert (question.env, question.cwd, question.program) == (("TOKEN", "HOME"), "sub", None)
+    assert "top-secret-value" not in str(question.to_json())
+    assert "hidden_characters" in {danger.code for danger in question.dangers}
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["sh", "-c", "id"], "inline_code"),
+        (["/bin/bash", "-lc", "id"], "inline_code"),
+        (["bash", "run.sh"], "shell"),
+        (["node", "-e", "1"], "inline_code"),
+        (["python3.12", "-c", "1"], "inline_code"),
+        (["npx", "-c", "id"], "inline_code"),
+        (["deno", "eval", "1"], "inline_code"),
+        (["env", "X=1", "sh", "-c", "id"], "inline_code"),
+        (["C:\\Windows\\cmd.exe", "/c", "dir"], "inline_code"),
+        (["powershell", "-EncodedCommand", "AAAA"], "inline_code"),
+        (["sudo", "server"], "administrator"),
+        (["docker", "run", "--privileged", "i/x:1"], "privileged_container"),
+        (["docker", "run", "-v", "/:/host", "i/x:1"], "privileged_container"),
+        (["docker", "run", "-v", "/var/run/docker.sock:/s", "i/x:1"], "privileged_container"),
+        (["podman", "run", "--pid=host", "i/x:1"], "privileged_container"),
+        (["docker", "run", "--mount", "type=bind,source=/etc,target=/e", "i/x:1"], "privileged_container"),
+        (["docker", "run", "ghcr.io/i/x"], "floating_version"),
+        (["npx", "-y", "pkg"], "floating_version"),
+        (["npx", "-y", "@s/pkg@latest"], "floating_version"),
+        (["uvx", "pkg"], "floating_version"),
+        (["uvx", "--with", "evil", "pkg==1.0"], "other_packages"),
+        (["./server"], "project_program"),
+    ],
+)
+def test_command_lines_that_do_more_than_they_show_are_warned_of(words: list[str], code: str) -> None:
+    """Inline code, shells, privileged containers, floating versions, wrappers around them."""
+    spec = replace(SPEC, command=words[0], args=tuple(words[1:]), env={})
+    assert code in {danger.code for danger in dangers(spec)}
+
+
+def test_preload_variables_and_secret_commands_are_warned_of_and_plain_servers_are_not() -> None:
+    """A pinned package with an ordinary key needs no warning."""
+    assert dangers(SPEC) == ()
+    for name in ("LD_PRELOAD", "NODE_OPTIONS", "PYTHONPATH", "PATH", "DYLD_INSERT_LIBRARIES"):
+        assert {danger.code for danger in dangers(replace(SPEC, env={name: "x"}))} == {"preload"}
+    own = replace(SPEC, variables="toolcrib", env={"K": "!pass show k"})
+    assert [danger.code for danger in dangers(own)] == ["secret_command"]
+    plain = replace(SPEC, type="http", command=None, args=(), url="http://example.com/mcp")
+    assert [danger.code for danger in dangers(plain)] == ["not_encrypted"]
