@@ -189,7 +189,7 @@ class McpEndpoint:
         exchange = self._running.get((session, request_id)) if isinstance(request_id, str | int) else None
         if exchange is None:
             return False
-        exchange.scope.cancel()
+        exchange.withdraw()
         await send({"type": "http.response.start", "status": 202, "headers": [(b"content-length", b"0")]})
         await send({"type": "http.response.body", "body": b""})
         return True

@@ -28,19 +28,20 @@ _STREAM = [
 
 
 class Exchange:
-    """`async with` around the work for one request; then `finish` exactly once."""
+    """`async with` around the work for one request; then `finish` or `end`, exactly once."""
 
     def __init__(self, receive: Receive, send: Send, headers: Mapping[bytes, bytes]) -> None:
         self._receive = receive
         self._send = send
         self._may_stream = b"text/event-stream" in headers.get(b"accept", b"")
         self._streaming = False
-        self.scope = anyio.CancelScope()
+        self._withdrawn = False
+        self._work: asyncio.Task[object] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._attendant: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        self.scope.__enter__()
+        self._work = asyncio.current_task()
         # A timer costs a microsecond, a task twenty: hardly any call lasts long enough to need the task.
         self._timer = asyncio.get_running_loop().call_later(ATTEND_AFTER, self._start_attendant)
         return self
@@ -52,12 +53,15 @@ class Exchange:
             self._timer.cancel()
         if self._attendant is not None:
             self._attendant.cancel()
-        return bool(self.scope.__exit__(kind, error, trace))
+        work, self._work = self._work, None
+        # A plain cancellation of the task, since a scope of its own would cost every call what few of them need.
+        return self._withdrawn and kind is asyncio.CancelledError and work is not None and work.uncancel() == 0
 
-    @property
-    def cancelled(self) -> bool:
-        """Whether the client went away or took the request back."""
-        return self.scope.cancel_called
+    def withdraw(self) -> None:
+        """The client went away or took its request back: end the work, if it still goes on."""
+        if self._work is not None and not self._withdrawn:
+            self._withdrawn = True
+            self._work.cancel()
 
     async def notify(self, method: str, params: JsonObject) -> None:
         """Send a notification ahead of the answer; a client that takes no stream gets none."""
@@ -96,7 +100,7 @@ class Exchange:
             with anyio.move_on_after(PING_EVERY):
                 while (await self._receive())["type"] != "http.disconnect":
                     pass
-                self.scope.cancel()
+                self.withdraw()
                 return
             if self._may_stream:
                 await self._stream(None)
