@@ -9,7 +9,7 @@ was given: no redirects, no proxies, nothing from the environment.
 
 import json
 import ssl
-from collections.abc import AsyncIterator, Generator, Mapping
+from collections.abc import AsyncIterator, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import NoReturn, Self
@@ -23,6 +23,8 @@ from toolcrib.model.events import Event
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.principals import Source
 from toolcrib.model.tools import ToolRef
+
+Param = str | int | list[str] | None
 
 _CONNECT_SECONDS = 5.0
 _ANSWER_SECONDS = 30.0
@@ -80,6 +82,71 @@ class Client:
         """Call a tool through the gate. The wait has no bound of its own: the gate's and the tool's count."""
         return await self._ask("POST", f"{_tool_path(ref)}/call", body={"arguments": arguments}, patient=True)
 
+    async def servers(self, *, cwd: str | None = None) -> list[JsonObject]:
+        """Every server that is defined somewhere, as seen from a directory."""
+        return await self._ask("GET", "/api/servers", {"cwd": cwd})
+
+    async def server_problems(self) -> list[JsonObject]:
+        """What is wrong with whole files."""
+        return await self._ask("GET", "/api/servers/problems")
+
+    async def server(self, name: str, *, cwd: str | None = None) -> JsonObject:
+        """One server in full."""
+        return await self._ask("GET", _server_path(name), {"cwd": cwd})
+
+    async def add_server(self, body: JsonObject) -> JsonObject:
+        """Add a server."""
+        return await self._ask("POST", "/api/servers", body=body)
+
+    async def remove_server(self, name: str, *, in_client: bool = False, dry_run: bool = False) -> JsonObject:
+        """Take a server off the list."""
+        return await self._ask("DELETE", _server_path(name), {"inClient": in_client, "dryRun": dry_run})
+
+    async def switch_server(
+        self, name: str, enabled: bool, *, in_client: bool = False, dry_run: bool = False
+    ) -> JsonObject:
+        """Turn a server on or off."""
+        path = f"{_server_path(name)}/{'enable' if enabled else 'disable'}"
+        return await self._ask("POST", path, {"inClient": in_client, "dryRun": dry_run})
+
+    async def trust_server(self, name: str, digest: str | None = None) -> JsonObject:
+        """Agree to a server as it was shown."""
+        return await self._ask("POST", f"{_server_path(name)}/trust", {"digest": digest})
+
+    async def untrust_server(self, name: str) -> JsonObject:
+        """Take the agreement back."""
+        return await self._ask("POST", f"{_server_path(name)}/untrust")
+
+    async def trust_path(self, path: str, digests: Sequence[str] | None = None) -> list[JsonObject]:
+        """Agree to the servers of a project or a file as they were shown; without digests, only see them."""
+        asked = {"dryRun": True} if digests is None else {"digests": list(digests)}
+        return await self._ask("POST", "/api/servers/trust", body={"path": path, **asked})
+
+    async def untrust_path(self, path: str) -> list[JsonObject]:
+        """Take back everything that was agreed to of a project or a file."""
+        return await self._ask("POST", "/api/servers/untrust", body={"path": path})
+
+    async def import_servers(self, names: Sequence[str], *, dry_run: bool) -> JsonObject:
+        """Take servers of other tools over."""
+        return await self._ask("POST", "/api/servers/import", body={"names": list(names), "dryRun": dry_run})
+
+    async def export_servers(self, client: str, names: Sequence[str]) -> JsonObject:
+        """Servers as a file of that client."""
+        return await self._ask("GET", "/api/servers/export", {"client": client, "name": list(names)})
+
+    async def write_export(self, client: str, names: Sequence[str], *, scope: str, dry_run: bool) -> JsonObject:
+        """Write servers into that client's own file."""
+        body = {"client": client, "names": list(names), "scope": scope, "dryRun": dry_run}
+        return await self._ask("POST", "/api/servers/export", body=body)
+
+    async def undo_change(self) -> JsonObject:
+        """Take back the last change of a file."""
+        return await self._ask("POST", "/api/servers/undo", body={})
+
+    async def recognise_servers(self, text: str) -> JsonObject:
+        """The servers in a pasted text."""
+        return await self._ask("POST", "/api/servers/recognise", body={"text": text})
+
     async def settings(self) -> list[JsonObject]:
         """The settings the crib runs with."""
         return await self._ask("GET", "/api/settings")
@@ -113,7 +180,7 @@ class Client:
         self,
         method: str,
         path: str,
-        params: Mapping[str, str | int | None] | None = None,
+        params: Mapping[str, Param] | None = None,
         *,
         body: Json = None,
         patient: bool = False,
@@ -136,7 +203,11 @@ def _tool_path(ref: ToolRef) -> str:
     return f"/api/tools/{quote(ref.server, safe='')}/{quote(ref.tool, safe='')}"
 
 
-def _given(params: Mapping[str, str | int | None]) -> dict[str, str | int]:
+def _server_path(name: str) -> str:
+    return f"/api/servers/{quote(name, safe='')}"
+
+
+def _given(params: Mapping[str, Param]) -> dict[str, str | int | list[str]]:
     return {name: value for name, value in params.items() if value is not None}
 
 

@@ -173,6 +173,12 @@ CODES: dict[str, Code] = {
     "server.own_crib": Code(ConfigError, 422, "A server is this crib itself, so it is not connected to."),
     "server.not_exportable": Code(ConfigError, 422, "Something of a definition has no place in the other tool's format.", "Add it there by hand."),
     "server.untrusted": Code(Denied, 403, "Nobody agreed to start this server yet.", "Look at it, then run `toolcrib mcp trust`."),
+    "url.refused": Code(InvalidRequest, 422, "An address is not one that may be used: its scheme, its form or its host.", "Use an https address; plain http is for servers on this machine."),
+    "address.refused": Code(Denied, 403, "A name leads into this machine or network, where it may not be followed.", "Name the server in a definition of your own if it is meant."),
+    "oauth.required": Code(Unavailable, 503, "A server wants its owner to sign in.", "Run `toolcrib mcp auth` with the server's name."),
+    "oauth.timeout": Code(Unavailable, 504, "Nobody finished the sign-in in time.", "Start it again, then follow the address to its end."),
+    "oauth.failed": Code(Unavailable, 502, "A sign-in was refused or went wrong.", "Read the reason, then start it again."),
+    "oauth.storage": Code(ConfigError, 503, "The stored sign-ins cannot be read or written.", "Mend or remove the file that is named; servers then ask for a new sign-in."),
     "secret.command_failed": Code(Unavailable, 503, "A command that prints a secret failed.", "Run it by hand to see why."),
     "trust.unreadable": Code(ConfigError, 503, "The records of trust cannot be read, so nothing is trusted.", "Mend or remove the file that is named."),
 }  # fmt: skip

@@ -69,6 +69,11 @@ def note(text: str) -> None:
     _write(sys.stderr, safe(text) + "\n")
 
 
+def prompt(text: str) -> None:
+    """A question to a person, who answers on the same line."""
+    _write(sys.stderr, f"{safe(text)} ")
+
+
 def warn_all(problems: Sequence[JsonObject]) -> None:
     """Talk of what is wrong, each with its place and what to do next."""
     for problem in problems:

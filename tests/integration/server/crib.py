@@ -78,7 +78,8 @@ class Running:
 async def running_crib(home: Path, limits: Limits | None = None) -> AsyncGenerator[Running]:
     """A crib on a free port while the block runs."""
     settings = Settings(home=home)
-    async with hold(settings, kind="serve", port=0, environment=Environment(), limits=limits) as holding:
+    environment = Environment({"HOME": str(home.parent)})
+    async with hold(settings, kind="serve", port=0, environment=environment, limits=limits) as holding:
         bench = Workbench()
         holding.crib.register(bench.server())
         yield Running(holding, bench, owner_token(holding.crib.home))

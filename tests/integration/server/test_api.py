@@ -340,6 +340,8 @@ async def test_the_description_is_true(running: Running) -> None:
         assert described["openapi"].startswith("3.1")
         values = {"{server}": "bench", "{tool}": "echo"}
         for template, operations in described["paths"].items():
+            if template.startswith("/api/servers"):
+                continue  # each needs a server of its own: integration/servers has them
             path = template
             for name, value in values.items():
                 path = path.replace(name, value)

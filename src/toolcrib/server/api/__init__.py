@@ -12,7 +12,7 @@ from fastapi.telemetry import TelemetryConfig
 
 from toolcrib.host import Crib
 from toolcrib.server import problems
-from toolcrib.server.api import audit, events, login, settings, tools
+from toolcrib.server.api import audit, events, login, servers, settings, tools
 from toolcrib.server.api.shapes import ProblemDetails
 from toolcrib.server.login import Logins
 from toolcrib.version import __version__
@@ -51,6 +51,7 @@ def create_api(crib: Crib, logins: Logins) -> FastAPI:
         generate_unique_id_function=lambda route: route.name,
     )
     for router in (
+        servers.routes(crib),
         tools.routes(crib),
         events.routes(crib),
         settings.routes(crib),

@@ -1,0 +1,138 @@
+"""Servers, trust questions and changes as words and tables for a person.
+
+Above: the `mcp` commands. Below: `output`. What it is given is masked already; it must never look at a file itself.
+"""
+
+from typing import TYPE_CHECKING
+
+from toolcrib.cli import output
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from toolcrib.model.json import JsonObject
+
+_STATES = {"not_checked": "not checked", "untrusted": "not trusted", "needs_auth": "needs sign-in"}
+
+
+def show_servers(servers: "Sequence[JsonObject]", problems: "Sequence[JsonObject]") -> None:
+    """The list: a row per place, then everything that is wrong, each with what to do."""
+    if servers:
+        rows = [row for server in servers for row in _rows(server)]
+        output.table(("name", "type", "state", "client", "defined in"), rows)
+    else:
+        output.note("No tool on this machine has a server.")
+    wrong = [*problems, *(problem for server in servers for problem in server["problems"])]
+    if wrong:
+        output.line("\nproblems:")
+    for problem in wrong:
+        output.line(f"  {describe_problem(problem)}")
+
+
+def describe_problem(problem: "JsonObject") -> str:
+    """One problem with its place and its hint, indented for a list."""
+    place = _place(problem) if "file" in problem else ""
+    text = f"{place}: {problem['message']}" if place else str(problem["message"])
+    hint = f"\n    hint: {output.one_line(problem['hint'], 1000)}" if "hint" in problem else ""
+    return output.one_line(text, 1000) + hint
+
+
+def describe_state(server: "JsonObject") -> str:
+    """The state in words."""
+    state = str(server["state"])
+    words = f"shadowed by {server['shadowedBy']}" if state == "shadowed" else _STATES.get(state, state)
+    same = f" (same as {', '.join(server['sameAs'])})" if server["sameAs"] else ""
+    return words + same
+
+
+def show_server(server: "JsonObject") -> None:
+    """One server in full."""
+    facts = [("server", server["name"]), ("alias", server["alias"] if server["alias"] != server["name"] else None)]
+    facts += [("type", server["type"]), ("state", describe_state(server))]
+    facts += [("defined in", _source(source)) for source in server["sources"]]
+    _facts(facts)
+    output.line(f"\ndefinition: {output.pretty(server['definition'])}")
+    if server["origins"]:
+        output.line()
+        output.table(
+            ("key", "value", "from"), [(each["key"], each["value"], each["origin"]) for each in server["origins"]]
+        )
+    question = server["question"]
+    if question is not None and not server["trusted"]:
+        output.line("\nTrusting it would mean:")
+        for line in question_lines(question):
+            output.line(line)
+    if server["problems"]:
+        output.line("\nproblems:")
+    for problem in server["problems"]:
+        output.line(f"  {describe_problem(problem)}")
+
+
+def question_lines(question: "JsonObject") -> "list[str]":
+    """Everything that a person agrees to, nothing cut short."""
+    parts: list[tuple[str, str | None]] = [
+        ("server", question["name"]),
+        ("defined by", question["place"]),
+        ("runs", question["commandLine"]),
+        ("program", question["program"]),
+        ("in", question["cwd"]),
+        ("contacts", question["url"]),
+        ("variables", ", ".join(question["env"]) or None),
+        ("headers", ", ".join(question["headers"]) or None),
+    ]
+    # A line break in a value stays inside of it: no value can pass for a line of ours.
+    lines = [f"  {name + ':':<12} {value}".replace("\n", "\\n") for name, value in parts if value]
+    words = {True: "DANGER", False: "warning"}
+    return [*lines, *(f"  {words[warning['grave']]}: {warning['message']}" for warning in question["warnings"])]
+
+
+def show_change(change: "JsonObject") -> None:
+    """What a dry run would change."""
+    if change["changed"]:
+        output.line(str(change["diff"]))
+    else:
+        output.note(f"{change['file']} would not change.")
+
+
+def show_transfer(report: "JsonObject", verb: str) -> None:
+    """What was taken and what was not, and why."""
+    change = report["change"]
+    for each in report["taken"]:
+        output.line(f"{verb}  {_moved(each)}")
+        for problem in each["problems"]:
+            output.line(f"    {describe_problem(problem)}")
+    for each in report["skipped"]:
+        output.line(f"skipped  {_moved(each)}: {each['reason']}")
+    if change is None:
+        output.note("There is nothing to change.")
+    elif change["dryRun"]:
+        show_change(change)
+    else:
+        output.note(f"{change['file']} was changed. Take it back with `--undo`.")
+
+
+def _moved(each: "JsonObject") -> str:
+    origin = each["from"]
+    named = each["name"] if each["name"] == origin["name"] else f"{origin['name']} as {each['name']}"
+    return f"{named} ({_source(origin)})"
+
+
+def _rows(server: "JsonObject") -> "list[tuple[str, ...]]":
+    name = server["name"] if server["name"] == server["alias"] else f"{server['name']} ({server['alias']})"
+    head = (name, server["type"] or "-", describe_state(server))
+    places = [(source["client"], _place(source)) for source in server["sources"]]
+    return [(*head, *places[0]), *(("", "", "", *place) for place in places[1:])]
+
+
+def _source(source: "JsonObject") -> str:
+    return f"{source['client']}, {source['scope']}, {_place(source)}"
+
+
+def _place(where: "JsonObject") -> str:
+    return f"{where['file']}:{where['line']}" if where.get("line") else str(where["file"])
+
+
+def _facts(facts: "Sequence[tuple[str, str | None]]") -> None:
+    for name, value in facts:
+        if value:
+            output.line(f"{name + ':':<12} {output.one_line(value, 1000)}")

@@ -1,0 +1,26 @@
+"""Puts secrets back into a definition that was read masked, edited by a person and sent back."""
+
+from toolcrib.config.values import as_list, as_object
+from toolcrib.model.json import Json, JsonObject
+
+
+def unmasked(sent: JsonObject, shown: JsonObject, kept: JsonObject) -> JsonObject:
+    """The definition `sent`, where whatever is still as it was `shown` is what was `kept` in the file."""
+    return {key: _value(value, shown.get(key), kept.get(key)) for key, value in sent.items()}
+
+
+def _value(sent: Json, shown: Json, kept: Json) -> Json:
+    if sent == shown:
+        return kept if kept is not None else sent
+    members, shown_members, kept_members = as_object(sent), as_object(shown), as_object(kept)
+    if members is not None and shown_members is not None and kept_members is not None:
+        return unmasked(members, shown_members, kept_members)
+    listed, shown_list, kept_list = as_list(sent), as_list(shown), as_list(kept)
+    if listed is not None and shown_list is not None and kept_list is not None:
+        return [_item(item, shown_list, kept_list) for item in listed]
+    return sent
+
+
+def _item(sent: Json, shown: list[Json], kept: list[Json]) -> Json:
+    """Items may have moved; one that is equal to a shown one is the kept one beside it."""
+    return next((old for seen, old in zip(shown, kept, strict=False) if seen == sent), sent)

