@@ -1,4 +1,4 @@
-"""The one page of the console: which crib this is, how to connect a client, which tools there are, what is wrong.
+"""The one page of the console: which crib this is, how to connect, which tools and servers there are, what is wrong.
 
 Pure functions from values to HTML, without any script. Names and descriptions come from others: they are escaped, and
 characters that hide or reorder text are shown by their number.
@@ -13,10 +13,13 @@ from itertools import groupby
 from pathlib import Path
 
 from toolcrib.model.problems import Problem
+from toolcrib.model.servers import ServerEntry, Source
 from toolcrib.model.tools import Marks, Tool
 
 STYLE_PATH = "/static/console.css"
 TOOLS_SHOWN = 1000
+STATES = {"not_checked": "not checked", "untrusted": "not trusted"}
+"""States in words, where the word of the API is not one."""
 _STYLE_FILE = Path(__file__).parent / "static" / "console.css"
 
 
@@ -30,6 +33,7 @@ class CribView:
     mcp_url: str
     token_file: str
     tools: Sequence[Tool]
+    servers: Sequence[ServerEntry]
     problems: Sequence[Problem]
 
 
@@ -49,6 +53,7 @@ def crib_page(crib: CribView) -> str:
 {_connect(crib)}
 {_problems(crib.problems)}
 {_tools(crib.tools)}
+{_found(crib.servers)}
 </main>"""
     return _document("Toolcrib", body, styled=True)
 
@@ -153,6 +158,34 @@ def _tool(tool: Tool) -> str:
     badges = "".join(f' <span class="mark">{mark}</span>' for mark in _marks(tool.marks))
     problems = "".join(f'<p class="problem">{_problem(problem)}</p>' for problem in tool.problems)
     return f"<li><code>{text(tool.ref.tool)}</code>{badges}<p>{text(tool.description)}</p>{problems}</li>"
+
+
+def _found(servers: Sequence[ServerEntry]) -> str:
+    """The servers of other tools: what there is, in which state, where it stands."""
+    if not servers:
+        return """<section aria-labelledby="servers">
+<h2 id="servers">MCP servers on this machine <span class="count">0</span></h2>
+<p>No coding tool of yours is configured to use one; <code>toolcrib mcp add</code> adds one here.</p>
+</section>"""
+    rows = "\n".join(_found_server(server) for server in servers)
+    return f"""<section aria-labelledby="servers">
+<h2 id="servers">MCP servers on this machine <span class="count">{len(servers)}</span></h2>
+<p>As your coding tools are configured. Nothing was started or contacted.</p>
+<ul class="tools framed">
+{rows}
+</ul>
+</section>"""
+
+
+def _found_server(server: ServerEntry) -> str:
+    places = "".join(f"<p>{text(_place(source))}</p>" for source in server.sources or (server.source,))
+    problems = "".join(f'<p class="problem">{_problem(problem)}</p>' for problem in server.problems)
+    state = STATES.get(server.state, server.state)
+    return f'<li><code>{text(server.name)}</code> <span class="mark">{text(state)}</span>{places}{problems}</li>'
+
+
+def _place(source: Source) -> str:
+    return f"{source.client}: {source.file}{f':{source.line}' if source.line else ''}"
 
 
 def _marks(marks: Marks) -> Iterable[str]:

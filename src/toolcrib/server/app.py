@@ -72,6 +72,7 @@ class _Console:
 
     async def show(self, request: Request) -> Response:
         crib = self._crib
+        found = await crib.servers.list(crib.settings.default_cwd)
         view = CribView(
             version=__version__,
             home=str(crib.home.root),
@@ -79,6 +80,7 @@ class _Console:
             mcp_url=f"http://{self._address}/mcp",
             token_file=str(crib.home.token_file),
             tools=crib.gate.listing(request.scope[PRINCIPAL]).tools,
-            problems=crib.catalog.snapshot.problems,
+            servers=found.servers,
+            problems=(*crib.catalog.snapshot.problems, *found.problems),
         )
         return HTMLResponse(crib_page(view))

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from toolcrib.console.page import TOOLS_SHOWN, CribView, crib_page, refusal_page, style, text
 from toolcrib.model.problems import Problem
+from toolcrib.model.servers import ServerEntry, Source
 from toolcrib.model.tools import Marks, Tool, ToolRef
 
 
@@ -15,7 +16,12 @@ def tool(name: str = "echo", description: str = "Says it again.", server: str = 
     return Tool(ToolRef(server, name), description, {"type": "object"}, marks=Marks(read_only=True))
 
 
-def view(*tools: Tool, problems: tuple[Problem, ...] = (), home: str = "/home/me/crib") -> CribView:
+def view(
+    *tools: Tool,
+    servers: tuple[ServerEntry, ...] = (),
+    problems: tuple[Problem, ...] = (),
+    home: str = "/home/me/crib",
+) -> CribView:
     return CribView(
         version="1.2.3",
         home=home,
@@ -23,6 +29,7 @@ def view(*tools: Tool, problems: tuple[Problem, ...] = (), home: str = "/home/me
         mcp_url="http://127.0.0.1:4242/mcp",
         token_file=f"{home}/token",
         tools=tools,
+        servers=servers,
         problems=problems,
     )
 
@@ -51,6 +58,16 @@ def test_the_page_tells_which_crib_it_is_how_to_connect_and_what_there_is() -> N
         assert part in shown
     assert "Authorization: Bearer $(cat /home/me/crib/token)" in shown
     assert "Problems" not in shown
+
+
+def test_found_servers_are_shown_with_state_and_place_and_nothing_of_theirs_gets_through() -> None:
+    source = Source("cursor", "user", "/home/me/.cursor/mcp.json", 4)
+    page = crib_page(view(servers=(ServerEntry("<b>git</b>\u202e", "git", source, {}),)))
+    shown = Elements(page)
+    assert r"<b>git</b>\u{202e}" in shown.text
+    assert "cursor: /home/me/.cursor/mcp.json:4" in shown.text
+    assert "invalid" in shown.text
+    assert "b" not in shown.tags
 
 
 def test_problems_are_shown_with_place_and_hint() -> None:
