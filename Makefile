@@ -30,7 +30,8 @@ check: .venv/dev.stamp ## lint, format, types, import contract, sizes, changelog
 bench: .venv/dev.stamp ## measure against the MCP SDK's own server; table, and JSON in bench/results
 	@$(BIN)/python -m bench $(ARGS)
 
-test-all: check test ## also what takes longer: both commands of the README in a fresh clone
+test-all: check test ## also what takes longer: edits by the thousand, both commands of the README in a fresh clone
+	@TOOLCRIB_TEST_ALL=1 $(BIN)/pytest --numprocesses $(WORKERS) tests/integration/config
 	@scripts/fresh_clone.sh
 
 docs: .venv/dev.stamp ## write docs/reference anew from the code

@@ -18,6 +18,7 @@ import uvloop
 
 from bench import report, subjects
 from bench.client import Connection, list_all, load, prepare
+from bench.configs import FILES, discover_seconds
 from bench.report import Row
 from bench.subjects import Subject
 from bench.tools import write_echo, write_many
@@ -167,13 +168,19 @@ def measure_starts(folder: Path) -> list[Row]:
     ]
 
 
+def measure_configs(folder: Path) -> list[Row]:
+    """Reading what other tools are configured to use."""
+    return [Row(f"read {FILES} config files", "s", discover_seconds(folder / "configs"), limit=1)]
+
+
 def main() -> int:
     """Measure everything, print the table, write the JSON."""
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="toolcrib-bench-") as name:
         folder = Path(name)
         rows: list[Row] = []
-        for text, measure in (("starts", measure_starts), ("calls", measure_calls), ("lists", measure_lists)):
+        parts = {"starts": measure_starts, "calls": measure_calls, "lists": measure_lists, "configs": measure_configs}
+        for text, measure in parts.items():
             print(f"measuring {text}…", file=sys.stderr)
             rows += measure(folder)
     print(report.table(rows))

@@ -88,7 +88,7 @@ class Client:
 
     async def server_problems(self) -> list[JsonObject]:
         """What is wrong with whole files."""
-        return await self._ask("GET", "/api/servers/problems")
+        return await self._ask("GET", "/api/servers/-/problems")
 
     async def server(self, name: str, *, cwd: str | None = None) -> JsonObject:
         """One server in full."""
@@ -132,7 +132,7 @@ class Client:
 
     async def export_servers(self, client: str, names: Sequence[str]) -> JsonObject:
         """Servers as a file of that client."""
-        return await self._ask("GET", "/api/servers/export", {"client": client, "name": list(names)})
+        return await self._ask("GET", "/api/servers/-/export", {"client": client, "name": list(names)})
 
     async def write_export(self, client: str, names: Sequence[str], *, scope: str, dry_run: bool) -> JsonObject:
         """Write servers into that client's own file."""

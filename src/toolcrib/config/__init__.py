@@ -2,8 +2,9 @@
 
 The flow: `places` says where files may be, `readers` make definitions of them, `discover` merges these to one list,
 `trust` and `resolve` stand between a definition and its start, `edit` and `own` change files, `export` and `paste`
-speak all clients' formats, `watch` notices changes. Above it are `connect`, the CLI and the API; below it `model`,
-`errors` and files. It must never start, resolve or contact anything for a definition that nobody agreed to.
+speak all clients' formats, `memory` keeps what a file that broke last said. Above it are `connect`, the CLI and the
+API; below it `model`, `errors` and files. It must never start, resolve or contact anything for a definition that nobody
+agreed to.
 """
 
 from toolcrib.config.discover import discover, surroundings
@@ -12,6 +13,7 @@ from toolcrib.config.edit.write import Change, Writing, undo_change
 from toolcrib.config.export import Written, client_named, entry_for, snippet
 from toolcrib.config.identity import identity, is_safe_name
 from toolcrib.config.masking import mask_definition, mask_text, mask_url
+from toolcrib.config.memory import LastGood
 from toolcrib.config.paste import Pasted, recognise
 from toolcrib.config.places import Surroundings, all_places, project_directories
 from toolcrib.config.readers.clients import CLIENTS
@@ -27,7 +29,6 @@ from toolcrib.config.trust import (
     load_trust,
     trust_question,
 )
-from toolcrib.config.watch import LastGood, changes
 
 __all__ = [
     "CLIENTS",
@@ -48,7 +49,6 @@ __all__ = [
     "all_places",
     "apply_change",
     "change_trust",
-    "changes",
     "client_named",
     "definition_digest",
     "discover",

@@ -1,15 +1,16 @@
 """What a person should know before a definition is run: patterns that make a command line do more than it shows.
 
-Pure judgement of a definition as written; the trust question and the list of problems show the outcome.
+Pure judgement of a definition as written; the trust question shows the outcome. No message may hold a secret.
 """
 
 import itertools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath, PureWindowsPath
 from urllib.parse import urlsplit
 
+from toolcrib.config.commands import SHELLS, program, takes_code, unwrapped
+from toolcrib.config.masking import mask_code, mask_command, mask_text
 from toolcrib.config.resolve import LOOKED_UP
 from toolcrib.model.servers import ServerSpec
 
@@ -23,21 +24,6 @@ class Danger:
     grave: bool = False
 
 
-_SHELLS = frozenset({"sh", "bash", "zsh", "dash", "fish", "ksh", "cmd", "powershell", "pwsh"})
-_INLINE: dict[str, frozenset[str]] = {
-    **dict.fromkeys(_SHELLS, frozenset({"-c", "-lc", "-ic", "-ec", "/c", "/k", "-command", "-encodedcommand", "-enc"})),
-    "node": frozenset({"-e", "--eval", "-p", "--print", "-pe", "-r", "--require", "--import"}),
-    "bun": frozenset({"-e", "--eval", "-p", "--print", "exec"}),
-    "deno": frozenset({"eval", "repl"}),
-    "python": frozenset({"-c"}),
-    "perl": frozenset({"-e", "-E"}),
-    "ruby": frozenset({"-e"}),
-    "php": frozenset({"-r"}),
-    "npx": frozenset({"-c", "--call"}),
-    "npm": frozenset({"-c", "--call"}),
-    "osascript": frozenset({"-e"}),
-}
-_WRAPPERS = frozenset({"env", "nohup", "nice", "time", "timeout", "stdbuf", "xargs", "sudo", "doas"})
 _CONTAINERS = frozenset({"docker", "podman", "nerdctl"})
 _RUNNERS = frozenset({"npx", "bunx", "pnpx", "uvx", "pipx", "dnx", "pnpm", "yarn"})
 _PRELOAD = re.compile(
@@ -66,28 +52,6 @@ def visible(text: str) -> str:
     return _INVISIBLE.sub(lambda match: f"\\u{{{ord(match[0]):x}}}", text)
 
 
-def program(command: str) -> str:
-    """The bare name of a program: no directory, no suffix of Windows, no version number."""
-    name = PureWindowsPath(command).name if "\\" in command else PurePosixPath(command).name
-    name = re.sub(r"\.(?:exe|cmd|bat|ps1)$", "", name, flags=re.IGNORECASE).lower()
-    return re.sub(r"(?<=^python)[0-9.]+$", "", name)
-
-
-def unwrapped(words: Sequence[str]) -> tuple[str, ...]:
-    """The command line behind `env`, `sudo` and the like, and behind assignments before it."""
-    rest = list(words)
-    while rest:
-        if re.match(r"^[A-Za-z_]\w*=", rest[0]):
-            rest.pop(0)
-        elif program(rest[0]) in _WRAPPERS:
-            rest.pop(0)
-            while rest and (rest[0].startswith("-") or re.match(r"^(?:\d+[smhd]?|[A-Za-z_]\w*=.*)$", rest[0])):
-                rest.pop(0)
-        else:
-            break
-    return tuple(rest)
-
-
 def _of_command(spec: ServerSpec) -> Iterator[Danger]:
     if spec.command is None:
         return
@@ -98,22 +62,22 @@ def _of_command(spec: ServerSpec) -> Iterator[Danger]:
     if not rest:
         return
     name, arguments = program(rest[0]), rest[1:]
-    flags = {argument.lower() for argument in arguments}
-    if flags & _INLINE.get(name, frozenset()) or (name in _SHELLS and any(f.startswith("-c") for f in flags)):
+    shown = mask_command(words)[len(words) - len(arguments) :]
+    if any(takes_code(name, argument) for argument in arguments):
         yield Danger("inline_code", f"It gives {name} code to run in its arguments.", grave=True)
-    elif name in _SHELLS:
+    elif name in SHELLS:
         yield Danger("shell", f"It runs a shell ({name}).", grave=True)
     if name in _CONTAINERS:
-        yield from _of_container(arguments)
+        yield from _of_container(arguments, shown)
     if name in _RUNNERS:
-        yield from _of_runner(name, arguments)
+        yield from _of_runner(name, arguments, shown)
     if spec.source.project is not None and _is_relative(rest[0]):
         yield Danger("project_program", "The program comes from the project itself.")
     if name in ("curl", "wget"):
         yield Danger("download", f"It runs {name}, which loads something from the network.")
 
 
-def _of_container(arguments: Sequence[str]) -> Iterator[Danger]:
+def _of_container(arguments: Sequence[str], shown: Sequence[str]) -> Iterator[Danger]:
     joined = [*arguments, *(f"{a}={b}" for a, b in itertools.pairwise(arguments))]
     for argument in joined:
         flag, _, value = argument.partition("=")
@@ -122,16 +86,15 @@ def _of_container(arguments: Sequence[str]) -> Iterator[Danger]:
         elif flag in ("--pid", "--net", "--network", "--ipc", "--userns", "--uts") and value == "host":
             yield Danger("privileged_container", f"The container shares the host's {flag[2:]}.", grave=True)
         elif flag in ("--cap-add", "--device", "--security-opt") and value:
-            yield Danger("privileged_container", f"The container gets {flag} {value}.", grave=True)
+            yield Danger("privileged_container", f"The container gets {flag} {_shown(value)}.", grave=True)
         elif flag in ("-v", "--volume", "--mount") and _GRAVE_MOUNT.match(_mount_source(value)):
-            yield Danger("privileged_container", f"The container sees {visible(value)} of this machine.", grave=True)
-    image = next(
-        (a for a in arguments[1:] if "/" in a and not a.startswith("-") and "=" not in a and a[0] != "/"), None
-    )
-    if image is not None and "@sha256:" not in image:
-        tag = image.rpartition("/")[2].partition(":")[2]
+            yield Danger("privileged_container", f"The container sees {_shown(value)} of this machine.", grave=True)
+    named = (i for i, a in enumerate(arguments) if i and "/" in a and "=" not in a and not a.startswith(("-", "/")))
+    index = next(named, None)
+    if index is not None and "@sha256:" not in arguments[index]:
+        tag = arguments[index].rpartition("/")[2].partition(":")[2]
         if tag in ("", "latest"):
-            yield Danger("floating_version", f"The image {visible(image)} has no fixed version.")
+            yield Danger("floating_version", f"The image {visible(shown[index])} has no fixed version.")
 
 
 def _mount_source(value: str) -> str:
@@ -139,15 +102,17 @@ def _mount_source(value: str) -> str:
     return source[1] if source else value
 
 
-def _of_runner(name: str, arguments: Sequence[str]) -> Iterator[Danger]:
+def _of_runner(name: str, arguments: Sequence[str], shown: Sequence[str]) -> Iterator[Danger]:
     if any(a in ("--with", "--from", "--index-url", "--extra-index-url", "--registry") for a in arguments):
         yield Danger("other_packages", f"{name} is told to take packages from elsewhere or to add others.")
-    package = next((a for a in arguments if not a.startswith("-") and a not in ("run", "dlx", "exec", "x")), None)
-    if package is None or _is_relative(package) or package.startswith(("$", "{")):
+    named = (i for i, a in enumerate(arguments) if not a.startswith("-") and a not in ("run", "dlx", "exec", "x"))
+    index = next(named, None)
+    if index is None or _is_relative(arguments[index]) or arguments[index].startswith(("$", "{")):
         return
-    version = re.search(r"(?<!^)(?:@|==)([^/]+)$", package)
+    version = re.search(r"(?<!^)(?:@|==)([^/]+)$", arguments[index])
     if version is None or version[1] in ("latest", "next", "beta", "canary", "*"):
-        yield Danger("floating_version", f"{visible(package)} has no fixed version: what runs may change at any time.")
+        package = visible(shown[index])
+        yield Danger("floating_version", f"{package} has no fixed version: what runs may change at any time.")
 
 
 def _of_environment(spec: ServerSpec) -> Iterator[Danger]:
@@ -159,7 +124,9 @@ def _of_environment(spec: ServerSpec) -> Iterator[Danger]:
     if spec.variables in LOOKED_UP:
         for name, value in (*spec.env.items(), *spec.headers.items()):
             if value.startswith("!"):
-                yield Danger("secret_command", f"It runs `{visible(value[1:])}` to get {visible(name)}.", grave=True)
+                yield Danger(
+                    "secret_command", f"It runs `{visible(mask_code(value[1:]))}` to get {visible(name)}.", grave=True
+                )
 
 
 def _of_address(spec: ServerSpec) -> Iterator[Danger]:
@@ -176,6 +143,10 @@ def _of_address(spec: ServerSpec) -> Iterator[Danger]:
         yield Danger("not_encrypted", f"It talks to {visible(host)} without encryption.")
     if "xn--" in host or not host.isascii():
         yield Danger("look_alike", f"The name {visible(host)} may look like another one.")
+
+
+def _shown(value: str) -> str:
+    return visible(mask_text(value))
 
 
 def _of_text(spec: ServerSpec) -> Iterator[Danger]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from toolcrib.config.dangers import program
+from toolcrib.config.commands import program
 from toolcrib.config.identity import aliases, identity
 from toolcrib.config.masking import mask_definition
 from toolcrib.config.places import Surroundings, all_places, project_directories
@@ -83,8 +83,9 @@ def merge(
 
 
 def overlay_key(source: Source, name: str) -> str:
-    """The key under which our own file speaks about a server of another file."""
-    return f"{source.file}#{name}"
+    """The key under which our own file speaks about a server of another file, or of one project in it."""
+    part = f"#{source.directory}" if source.scope == "local" else ""
+    return f"{source.file}{part}#{name}"
 
 
 @dataclass(slots=True)

@@ -51,6 +51,11 @@ class Reference:
     text: str
     default: str | None = None
 
+    @property
+    def shown(self) -> str:
+        """The text for people; its default may be a secret."""
+        return f"${{{self.name}:-…}}" if self.default else self.text
+
 
 def _syntax(
     *patterns: str,

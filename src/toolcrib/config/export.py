@@ -242,7 +242,7 @@ class _Writer:
         if kind not in target.fields and said:
             written, lost = text, said
         for reference in lost:
-            self._cannot(f"{reference.text} in {kind} cannot be written there")
+            self._cannot(f"{reference.shown} in {kind} cannot be written there")
         read_back = references(written, self._dialect.variables) if kind in target.fields else ()
         if len(read_back) > len(said) - len(lost):
             self._cannot(f"a text of {kind} would be read as a variable there")
@@ -253,7 +253,8 @@ class _Writer:
         target = SYNTAXES[self._dialect.variables]
         written, lost = rewrite(text, "claude", self._dialect.variables)
         if lost or kind not in target.fields:
-            self._cannot(f"{text} in {kind} cannot be written there")
+            named = ", ".join(reference.shown for reference in references(text, "claude"))
+            self._cannot(f"{named} in {kind} cannot be written there")
             return None
         return written
 

@@ -1,4 +1,4 @@
-"""Our own file: servers added here, what it says about servers of other files, and taking others over.
+"""Our own file: servers added here, and taking others over.
 
 Every function gives a change of text for `edit.entries.apply_change`; none of them writes.
 """
@@ -7,8 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from toolcrib.config.discover import overlay_key
-from toolcrib.config.edit.entries import ChangeText, add_server, put_server, remove_server, set_value, switch_server
+from toolcrib.config.edit.entries import ChangeText, add_server, put_server
 from toolcrib.config.export import entry_for
 from toolcrib.config.identity import MAX_NAME, is_safe_name
 from toolcrib.config.readers.clients import CLIENTS
@@ -73,25 +72,6 @@ def replace_own(place: Place, name: str, entry: JsonObject) -> ChangeText:
     check_name(name)
     check_entry(name, entry)
     return put_server(place, name, entry)
-
-
-def switch(own: Place, server: ServerEntry, enabled: bool) -> ChangeText:
-    """Turn a server on or off: in our file if it stands there, else by a word about the other file."""
-    if server.source.file == str(own.file):
-        return switch_server(own, server.name, enabled)
-    return set_value(own, ("overlays", overlay_key(server.source, server.name), "enabled"), enabled)
-
-
-def remove(own: Place, server: ServerEntry) -> ChangeText:
-    """Remove a server from the list: from our file if it stands there, else by a word about the other file."""
-    if server.source.file == str(own.file):
-        return remove_server(own, server.name)
-    return set_value(own, ("overlays", overlay_key(server.source, server.name), "hidden"), True)
-
-
-def forget(own: Place, server: ServerEntry) -> ChangeText:
-    """Take back everything our file says about a server of another file."""
-    return set_value(own, ("overlays", overlay_key(server.source, server.name)), None)
 
 
 def takeovers(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from toolcrib.config.dangers import program, unwrapped
+from toolcrib.config.commands import program, unwrapped
 from toolcrib.config.files import FileText
 from toolcrib.config.readers.clients import FORMATS
 from toolcrib.config.readers.dialect import Context

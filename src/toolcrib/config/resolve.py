@@ -11,7 +11,7 @@ from pathlib import Path
 
 from toolcrib.config.expand import SYNTAXES, Field, Reference, fill, references, spec_references, texts
 from toolcrib.config.files import read_bytes
-from toolcrib.config.masking import mask_text, mask_url, mask_value
+from toolcrib.config.masking import mask_command, mask_text, mask_url, mask_value
 from toolcrib.config.secrets import SecretCommands
 from toolcrib.errors import Unavailable
 from toolcrib.model.problems import Problem
@@ -106,14 +106,22 @@ def _unresolved(spec: ServerSpec, key: str, reference: Reference, environment: M
 
 def _origins(spec: ServerSpec, environment: Mapping[str, str]) -> Iterator[Origin]:
     allowed = SYNTAXES[spec.variables].fields
+    command = iter(mask_command([spec.command, *spec.args] if spec.command is not None else spec.args))
     for kind, key, text in texts(spec):
-        shown = mask_value(key.partition(".")[2], text) if kind in ("env", "headers") else mask_text(text)
+        # The words of the command come in order: whether one is a secret depends on the one before.
+        shown = next(command) if kind in ("command", "args") else _shown(kind, key, text)
         found = references(text, spec.variables) if kind in allowed else ()
-        yield Origin(key, mask_url(text) if kind == "url" else shown, _origin(spec, kind, text, found, environment))
+        yield Origin(key, shown, _origin(spec, kind, text, found, environment))
     for header, text in spec.header_env.items():
         yield Origin(f"headers.{header}", text, _variables(references(text, "claude"), environment))
     for name in spec.env_pass:
         yield Origin(f"env.{name}", f"${{{name}}}", _variables((Reference("variable", name, name),), environment))
+
+
+def _shown(kind: Field, key: str, text: str) -> str:
+    if kind == "url":
+        return mask_url(text)
+    return mask_value(key.partition(".")[2], text) if kind in ("env", "headers") else mask_text(text)
 
 
 def _origin(

@@ -18,7 +18,7 @@ from toolcrib.config.dangers import Danger, dangers, visible
 from toolcrib.config.edit.lock import locked
 from toolcrib.config.edit.write import replace_file
 from toolcrib.config.files import FileText, read_bytes, read_text
-from toolcrib.config.masking import looks_secret, mask, mask_url
+from toolcrib.config.masking import mask_command, mask_text, mask_url
 from toolcrib.config.values import as_list, as_object, as_text, at
 from toolcrib.errors import ConfigError
 from toolcrib.model.json import JsonObject, digest
@@ -90,7 +90,8 @@ class TrustBook:
 class TrustQuestion:
     """What a person is shown before agreeing: everything that decides what runs, nothing cut short.
 
-    Values of variables and headers are not part of it, their names are. `program` is the file the command resolves to.
+    Secrets in arguments are masked; of variables and headers there are only the names. `program` is the file that the
+    command resolves to.
     """
 
     name: str
@@ -149,7 +150,7 @@ def trust_question(spec: ServerSpec, environment: Mapping[str, str]) -> TrustQue
     base = spec.source.directory or spec.source.project
     line = f"{spec.source.file}:{spec.source.line}" if spec.source.line else spec.source.file
     words = [spec.command, *spec.args] if spec.command is not None else []
-    shown = [mask(word) if looks_secret(word) else visible(word) for word in words]
+    shown = [visible(word) for word in mask_command(words)]
     return TrustQuestion(
         name=visible(spec.name),
         type=spec.type,
@@ -168,7 +169,7 @@ def trust_question(spec: ServerSpec, environment: Mapping[str, str]) -> TrustQue
 def _program(command: str, base: str | None, environment: Mapping[str, str]) -> str | None:
     path = Path(command)
     if len(path.parts) > 1:
-        return str(Path(base) / path if base is not None else path)
+        return visible(mask_text(str(Path(base) / path if base is not None else path)))
     return shutil.which(command, path=environment.get("PATH", ""))
 
 

@@ -5,6 +5,7 @@ is published. Blocking file work runs in threads, one piece at a time. Above: `h
 must never start, resolve or contact anything: a definition is a text here.
 """
 
+import logging
 import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ import anyio
 import anyio.to_thread
 
 from toolcrib.config.edit.entries import ChangeText
+from toolcrib.config.edit.undo import last_changed
 from toolcrib.config.edit.write import Writing
 from toolcrib.config.own import add_own, check_entry, own_place, own_project_place, replace_own
 from toolcrib.config.readers.read import Place
@@ -33,8 +35,15 @@ from toolcrib.servers.news import Publish, tell
 from toolcrib.servers.unmask import unmasked
 from toolcrib.servers.view import View, Views
 
+logger = logging.getLogger(__name__)
+
 LOOK_SECONDS = 2.0
-"""How often `follow` looks whether a file changed."""
+"""How often `follow` looks whether a file changed.
+
+A look costs a few milliseconds and sees everything: new files, targets of links, matches of patterns, directories that
+were not there. Listening to directories would need it beside all the same, and a new start whenever somebody asks from
+elsewhere.
+"""
 
 WriteScope = Literal["user", "project"]
 Answer = TypeVar("Answer")
@@ -93,11 +102,20 @@ class Servers:
         return await self._in_thread(lambda: self._details(view, server))
 
     async def follow(self) -> None:
-        """Notice what others change in files, and publish it, for as long as this runs."""
+        """Notice what others change in files, and publish it, for as long as this runs.
+
+        Every directory that somebody asked from is looked at; before anybody did, what belongs to no project.
+        """
+        told = set[Path | None]()
         while True:
             await anyio.sleep(LOOK_SECONDS)
-            for cwd in self._views.kept():
-                await self._view(cwd)
+            for cwd in self._views.kept() or (None,):
+                try:
+                    await self._view(cwd)
+                except Exception:  # boundary: one directory that cannot be looked at must not end the crib
+                    if cwd not in told:
+                        logger.exception("The servers of %s cannot be looked at.", cwd or "the person")
+                    told.add(cwd)
 
     async def add(
         self,
@@ -238,7 +256,7 @@ class Servers:
 
     async def undo(self, file: Path | None = None) -> Edit:
         """Take back the last change that was made here to this file, or to any."""
-        done = await self._in_thread(lambda: edits.undo(file or edits.last_changed(self._home.backups), self._writing))
+        done = await self._in_thread(lambda: edits.undo(file or last_changed(self._home.backups), self._writing))
         await self._look_again()
         return done
 

@@ -15,12 +15,12 @@ import orjson
 
 from toolcrib.config.edit.entries import ChangeText, apply_change
 from toolcrib.config.edit.write import Writing, undo_change
-from toolcrib.config.files import BOM, FileText, Unreadable, read_bytes, read_text
+from toolcrib.config.files import BOM, FileText, Unreadable, read_text
 from toolcrib.config.masking import mask_definition, mask_text
 from toolcrib.config.readers.read import PARSERS, Place, family_of
 from toolcrib.config.syntax.document import SyntaxProblem
-from toolcrib.config.values import as_list, as_object, at
-from toolcrib.errors import ConfigError, NotFound
+from toolcrib.config.values import as_list, as_object
+from toolcrib.errors import ConfigError
 from toolcrib.model.json import Json, JsonObject
 
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
@@ -60,7 +60,6 @@ def edit(place: Place, change: ChangeText, writing: Writing, *, dry_run: bool, e
         watched(_text(place.file))
         file = place.file
     else:
-        writing.backups.mkdir(mode=0o700, exist_ok=True)
         file = apply_change(place, watched, writing, expected).file
     before, after = seen[-1]
     return Edit(str(file), before != after, masked_diff(place, file, before, after), dry_run)
@@ -73,18 +72,6 @@ def undo(file: Path, writing: Writing) -> Edit:
     # Any client with files of that syntax will do: only what is shown depends on it.
     place = Place({".toml": "codex", ".yaml": "goose", ".yml": "goose"}.get(done.suffix, "toolcrib"), "user", done)
     return Edit(str(done), True, masked_diff(place, done, before, _text(done)))
-
-
-def last_changed(backups: Path) -> Path:
-    """The file that was changed last. Raises `config.nothing_to_undo`."""
-    records = sorted(backups.glob("*/*.undo"), key=lambda record: record.stat().st_mtime_ns, reverse=True)
-    for record in records:
-        content = read_bytes(record)
-        head, _, _ = content.partition(b"\n") if isinstance(content, bytes) else (b"null", b"", b"")
-        file = at(_loaded(head), "file")
-        if isinstance(file, str):
-            return Path(file)
-    raise NotFound("config.nothing_to_undo", "There is no change to undo.")
 
 
 def masked_diff(place: Place, file: Path, before: str, after: str) -> str:
@@ -141,8 +128,8 @@ def _differences(raw: Json, shown: Json) -> Iterator[tuple[str, str]]:
     elif listed is not None:
         for value, each in zip(listed, shown, strict=True):
             yield from _differences(value, each)
-    elif isinstance(raw, str) and raw != shown:
-        yield raw, str(shown)
+    elif raw != shown:
+        yield str(raw), str(shown)
 
 
 def _text(file: Path) -> str:

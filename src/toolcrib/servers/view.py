@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from toolcrib.config.discover import merge, surroundings
+from toolcrib.config.memory import LastGood
 from toolcrib.config.places import Surroundings, all_places
 from toolcrib.config.readers.read import FileReading, Place, ReadEntry
 from toolcrib.config.trust import TrustBook, load_trust
-from toolcrib.config.watch import LastGood
 from toolcrib.errors import CODES, ConfigError
 from toolcrib.home import Home
 from toolcrib.model.problems import Problem

@@ -7,17 +7,21 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from toolcrib.config import Place, Writing, add_server, apply_change, remove_server, undo_change
 from toolcrib.config.edit.lock import locked
+from toolcrib.config.edit.undo import last_changed
 from toolcrib.config.files import content_digest
 from toolcrib.errors import ConfigError, Conflict, Denied, NotFound, Unavailable
 
-ROUNDS = 1000 if os.environ.get("TOOLCRIB_TEST_ALL") else 60
-KILLS = 300 if os.environ.get("TOOLCRIB_TEST_ALL") else 8
-CALLS = ("write", "fsync", "rename", "unlink", "fchmod") if os.environ.get("TOOLCRIB_TEST_ALL") else ("rename",)
+ALL = bool(os.environ.get("TOOLCRIB_TEST_ALL"))
+"""Whether to take the minutes that `make test-all` has."""
+ROUNDS = 1000 if ALL else 60
+KILLS = 300 if ALL else 8
+CALLS = ("write", "fsync", "rename", "unlink", "fchmod") if ALL else ("rename",)
 
 needs_user = pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 
@@ -71,6 +75,38 @@ def test_our_own_file_is_always_private(writing: Writing) -> None:
     place.file.chmod(0o644)
     apply_change(place, add_server(place, "b", {"command": "x"}), writing)
     assert stat.S_IMODE(place.file.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o777])
+def test_old_versions_are_private_whatever_the_umask(place: Place, writing: Writing, umask: int) -> None:
+    """The directories too: names of files can tell something."""
+    writing.backups.parent.mkdir()
+    before = os.umask(umask)
+    try:
+        apply_change(place, add_server(place, "b", {"command": "y"}), writing)
+    finally:
+        os.umask(before)
+    kept = [writing.backups, *writing.backups.rglob("*")]
+    assert [stat.S_IMODE(path.stat().st_mode) for path in kept] == [0o700, 0o700, 0o600]
+
+
+def test_the_file_that_was_changed_last_is_known(place: Place, writing: Writing) -> None:
+    """Until its change was taken back; a record that cannot be read is passed over."""
+    with pytest.raises(NotFound) as caught:
+        last_changed(writing.backups)
+    assert caught.value.code == "config.nothing_to_undo"
+    other = Place("cursor", "user", writing.home / "other.json")
+    for number, each in enumerate((place, other)):
+        apply_change(each, add_server(each, "b", {"command": "y"}), writing)
+        for record in writing.backups.rglob("*.undo"):
+            if str(each.file).encode() in record.read_bytes():
+                os.utime(record, ns=(number, number))
+    damaged = writing.backups / "0" / "00000001.undo"
+    damaged.parent.mkdir()
+    damaged.write_bytes(b"not a record")
+    assert last_changed(writing.backups) == other.file
+    undo_change(other.file, writing)
+    assert last_changed(writing.backups) == place.file
 
 
 def test_nothing_to_change_writes_nothing(place: Place, writing: Writing) -> None:
@@ -194,20 +230,47 @@ for number in range(rounds):
 """
 
 
-def _writer(home: Path, who: str, rounds: int) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", WRITER, str(home), who, str(rounds)], stdout=subprocess.PIPE)
+COUNTER = """
+import json, sys
+from pathlib import Path
+from toolcrib.config import Place, Writing, apply_change, put_server
+home, who, rounds = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+place = Place("cursor", "user", home / "mcp.json")
+writing = Writing(home, home / "backups", lock_seconds=60)
+for number in range(rounds):
+    def count(text):
+        held = json.loads(text)["mcpServers"].get(who, {"args": ["0"]})
+        assert held["args"] == [str(number)], (who, number, held)
+        return put_server(place, who, {"command": "x", "args": [str(number + 1)]})(text)
+    apply_change(place, count, writing)
+"""
 
 
-def test_two_processes_editing_one_file_lose_nothing(tmp_path: Path) -> None:
-    """Every entry of both is there in the end."""
-    file = tmp_path / "mcp.json"
+def _writer(home: Path, who: str, rounds: int, program: str = WRITER) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", program, str(home), who, str(rounds)], stdout=subprocess.PIPE)
+
+
+def _run_both(home: Path, program: str, rounds: int) -> dict[str, Any]:
+    """The servers after two processes edited one file side by side."""
+    file = home / "mcp.json"
     file.write_text('{"mcpServers": {}}', "utf-8")
-    writers = [_writer(tmp_path, who, ROUNDS) for who in ("one", "two")]
+    writers = [_writer(home, who, rounds, program) for who in ("one", "two")]
     for writer in writers:
-        writer.communicate(timeout=900)
+        writer.communicate(timeout=300)
         assert writer.returncode == 0
-    names = set(json.loads(file.read_text("utf-8"))["mcpServers"])
-    assert names == {f"{who}-{number}" for who in ("one", "two") for number in range(ROUNDS)}
+    return json.loads(file.read_text("utf-8"))["mcpServers"]
+
+
+def test_two_processes_adding_to_one_file_lose_nothing(tmp_path: Path) -> None:
+    """Every entry of both is there in the end."""
+    names = _run_both(tmp_path, WRITER, 60)
+    assert set(names) == {f"{who}-{number}" for who in ("one", "two") for number in range(60)}
+
+
+def test_two_processes_changing_one_file_never_undo_each_others_changes(tmp_path: Path) -> None:
+    """Each counts in its own entry, and finds it at every step as it left it."""
+    servers = _run_both(tmp_path, COUNTER, ROUNDS)
+    assert {name: entry["args"] for name, entry in servers.items()} == {"one": [str(ROUNDS)], "two": [str(ROUNDS)]}
 
 
 def test_a_writer_killed_at_any_moment_leaves_a_whole_file_and_the_next_one_goes_on(tmp_path: Path) -> None:

@@ -281,6 +281,13 @@ async def test_settings_are_shown_with_their_origin(running: Running) -> None:
     assert port["origin"] == "default"
 
 
+async def test_the_audit_takes_a_tool_by_its_name_or_with_its_server(running: Running) -> None:
+    async with running.client() as client:
+        await client.post("/api/tools/toolcrib/ping/call", json={"arguments": {}})
+        for tool, found in {"ping": 2, "toolcrib/ping": 2, "other/ping": 0, "toolcrib/other": 0}.items():
+            assert len((await client.get("/api/audit", params={"tool": tool})).json()) == found
+
+
 async def test_the_audit_can_be_filtered_paged_and_verified(running: Running) -> None:
     async with running.client() as client:
         for _ in range(3):

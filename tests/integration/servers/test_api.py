@@ -32,7 +32,7 @@ async def test_servers_are_listed_with_exactly_the_agreed_fields(world: World) -
     async with world.serving() as crib:
         listed = (await crib.ask("GET", "")).json()
         anywhere = (await crib.client.get("/api/servers")).json()
-        problems = (await crib.ask("GET", "/problems")).json()
+        problems = (await crib.ask("GET", "/-/problems")).json()
     assert [server["name"] for server in listed] == ["build", "files", "github"]
     assert [server["name"] for server in anywhere] == ["files", "github"]
     assert problems == []
@@ -154,7 +154,7 @@ async def test_definitions_move_between_tools(world: World) -> None:
     snippet = json.dumps({"mcpServers": {"notes": {"command": "npx", "args": ["-y", "notes"]}}})
     async with world.serving() as crib:
         report = (await crib.ask("POST", "/import", body={})).json()
-        text = (await crib.ask("GET", "/export", client="zed", name="files")).json()
+        text = (await crib.ask("GET", "/-/export", client="zed", name="files")).json()
         written = (await crib.ask("POST", "/export", body={"client": "vscode", "dryRun": True})).json()
         recognised = (await crib.ask("POST", "/recognise", body={"text": snippet})).json()
         nothing = (await crib.ask("POST", "/recognise", body={"text": "{"})).json()
@@ -181,6 +181,16 @@ async def test_names_that_are_no_words_of_a_path_can_be_asked_for(world: World) 
         by_alias = (await crib.ask("GET", f"/{shown['alias']}")).json()
     assert shown["name"] == off["name"] == by_alias["name"] == "io.github/a b?"
     assert off["state"] == "disabled"
+
+
+@pytest.mark.parametrize("name", ["export", "problems", "import", "trust", "undo", "-", "enable"])
+async def test_a_server_may_have_the_name_of_anything_else_under_the_same_path(world: World, name: str) -> None:
+    async with world.serving() as crib:
+        assert (await crib.ask("POST", "", body={"name": name, "command": "x"})).status_code == 201
+        shown = await crib.ask("GET", f"/{name}")
+        off = await crib.ask("POST", f"/{name}/disable")
+        removed = await crib.ask("DELETE", f"/{name}")
+    assert (shown.json()["name"], off.json()["state"], removed.json()["name"]) == (name, "disabled", name)
 
 
 async def test_every_route_in_the_description_works(world: World) -> None:
@@ -225,7 +235,7 @@ def nobody_in_particular(source: Source, **names: object) -> Principal:
 async def test_only_the_owner_changes_anything(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     async with world.serving() as crib:
         monkeypatch.setattr(crib.holding.crib.principals, "owner", nobody_in_particular)
-        reads = [await crib.ask("GET", path) for path in ("", "/problems", "/files")]
+        reads = [await crib.ask("GET", path) for path in ("", "/-/problems", "/files")]
         changes = [
             await crib.ask("POST", "", body={"name": "mine", "command": "x"}),
             await crib.ask("PUT", "/files", body={"command": "x"}),
@@ -234,7 +244,7 @@ async def test_only_the_owner_changes_anything(world: World, monkeypatch: pytest
             await crib.ask("POST", "/files/trust"),
             await crib.ask("POST", "/trust", body={"path": str(world.project)}),
             await crib.ask("POST", "/import", body={}),
-            await crib.ask("GET", "/export", client="cursor"),
+            await crib.ask("GET", "/-/export", client="cursor"),
             await crib.ask("POST", "/undo", body={}),
         ]
     assert [answer.status_code for answer in reads] == [200, 200, 200]
@@ -254,3 +264,24 @@ async def test_a_change_is_an_event_that_followers_see(world: World) -> None:
                 if len(seen) == 2:
                     break
     assert seen == [("config_changed", ""), ("server_changed", "files")]
+
+
+async def test_a_file_that_others_break_is_an_event_and_a_problem_and_its_servers_stay(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolcrib.servers.desk.LOOK_SECONDS", 0.02)
+    async with world.serving() as crib:
+        before = (await crib.ask("GET", "")).json()
+        after = crib.holding.crib.feed.last
+        with anyio.fail_after(5):
+            async with crib.client.stream("GET", "/api/events", params={"after": str(after)}) as answer:
+                world.write(world.cursor, CURSOR + "}")
+                lines = answer.aiter_lines()
+                kind = await anext(line async for line in lines if line.startswith("event:"))
+                data = await anext(line async for line in lines if line.startswith("data:"))
+        problems = (await crib.ask("GET", "/-/problems")).json()
+        listed = (await crib.ask("GET", "")).json()
+    assert kind == "event: config_changed"
+    assert json.loads(data.removeprefix("data:"))["files"] == [str(world.cursor)]
+    assert [(problem["code"], problem["file"]) for problem in problems] == [("config.syntax", str(world.cursor))]
+    assert listed == before

@@ -1,5 +1,6 @@
 """The desk on real files: what is listed, and what every change does to which file."""
 
+import json
 import os
 import stat
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from integration.servers.world import CURSOR, PROJECT, SECRET, World
 from lab import eventually
+from toolcrib.config import Place, Surroundings, all_places
 from toolcrib.errors import Conflict, InvalidRequest, NotFound, ToolcribError
 from toolcrib.servers import Servers
 
@@ -389,6 +391,70 @@ async def test_following_notices_what_others_write(
             world.write(world.cursor, "{}")
             await eventually(lambda: bool(world.events))
             tasks.cancel_scope.cancel()
+
+
+async def test_following_begins_before_anybody_asked(
+    world: World, desk: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolcrib.servers.desk.LOOK_SECONDS", 0.01)
+
+    async def meddle() -> None:
+        for number in range(1000):
+            world.write(world.cursor, "{}" if number % 2 else CURSOR)
+            await anyio.sleep(0.02)
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(desk.follow)
+            tasks.start_soon(meddle)
+            await eventually(lambda: bool(world.events))
+            tasks.cancel_scope.cancel()
+
+
+async def test_a_directory_that_cannot_be_looked_at_does_not_end_the_following_of_others(
+    world: World, desk: Servers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("toolcrib.servers.desk.LOOK_SECONDS", 0.01)
+    await desk.list(world.inside)
+    await desk.list(None)
+    read = all_places
+
+    def broken_inside(around: Surroundings) -> tuple[Place, ...]:
+        if around.project is not None:
+            raise RuntimeError("no places")
+        return read(around)
+
+    monkeypatch.setattr("toolcrib.servers.view.all_places", broken_inside)
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(desk.follow)
+            world.write(world.cursor, "{}")
+            await eventually(lambda: bool(world.events))
+            tasks.cancel_scope.cancel()
+    assert [record.exc_text is not None and "no places" in record.exc_text for record in caplog.records] == [True]
+
+
+async def test_a_server_of_one_project_in_claudes_own_file_is_switched_and_removed_alone(
+    world: World, desk: Servers
+) -> None:
+    other = world.root / "other"
+    (other / ".git").mkdir(parents=True)
+    servers = {"mcpServers": {"near": {"command": "near"}}}
+    projects = {str(world.project): servers, str(other): servers}
+    state = {"projects": projects, "oauthAccount": {"name": "me"}}
+    file = world.write(world.user / ".claude.json", json.dumps(state, indent=2))
+    await desk.switch("near", False, world.inside)
+    assert (await states(desk, world.inside))["near"] == "disabled"
+    assert (await states(desk, other))["near"] == "untrusted"
+    with pytest.raises(InvalidRequest) as caught:
+        await desk.switch("near", False, world.inside, in_client=True)
+    assert "has no switch" in caught.value.message
+    done = await desk.remove("near", world.inside, in_client=True)
+    assert done.file == str(file)
+    projects[str(world.project)] = {"mcpServers": {}}
+    assert json.loads(file.read_text(encoding="utf-8")) == state
+    assert "near" not in await states(desk, world.inside)
+    assert "near" in await states(desk, other)
 
 
 async def test_many_changes_at_once_lose_nothing(world: World, desk: Servers) -> None:

@@ -61,10 +61,13 @@ async def test_a_retired_source_lets_its_calls_end_before_it_closes() -> None:
 async def test_a_retired_source_does_not_wait_for_ever() -> None:
     keeper = Gatekeeper()
     source = source_with(keeper)
-    call = source.prepare("pass_through", {}, b"{}")
+
+    async def call() -> None:
+        await source.prepare("pass_through", {}, b"{}")(CallContext(Principal("owner", "owner", "cli"), "1"))
+
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(call, CallContext(Principal("owner", "owner", "cli"), "1"))
+            tasks.start_soon(call)
             await keeper.entered.wait()
             await source.retire(0.01)
             assert keeper.closed

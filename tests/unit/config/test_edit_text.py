@@ -133,6 +133,26 @@ def test_switching_uses_the_clients_own_field_and_changes_nothing_else() -> None
     assert switch_server(kiro, "a", True)(text) == text.replace("true", "false")
 
 
+def test_one_projects_servers_in_a_file_of_several_are_edited_apart_from_all_others() -> None:
+    """Claude Code keeps the servers of the person and of each project under the same names in one file."""
+    servers = {"x": {"command": "a"}, "y": {"command": "b"}}
+    projects = {path: {"mcpServers": servers} for path in ("/p", "/q")}
+    whole = {"projects": projects, "mcpServers": servers}
+    text = json.dumps(whole, indent=2)
+    local = Place("claude-state", "local", Path(".claude.json"), directory=Path("/q"))
+    user = Place("claude-state", "user", Path(".claude.json"))
+    changed = json.loads(remove_server(local, "x")(text))
+    projects["/q"] = {"mcpServers": {"y": {"command": "b"}}}
+    assert changed == whole
+    assert json.loads(remove_server(user, "x")(text))["projects"] == json.loads(text)["projects"]
+    only_user = json.dumps({"mcpServers": servers})
+    with pytest.raises(NotFound):
+        remove_server(local, "x")(only_user)
+    with pytest.raises(InvalidRequest) as caught:
+        switch_server(local, "x", False)(text)
+    assert caught.value.code == "config.unsupported"
+
+
 def test_a_client_without_a_switch_says_so() -> None:
     """Claude Code would ignore the field, so it is not written."""
     claude = Place("claude-code", "project", Path(".mcp.json"))
@@ -179,6 +199,22 @@ def test_toml_tables_are_added_replaced_and_removed_where_they_stand() -> None:
     replaced = put_server(CODEX, "a", {"command": "q"})(TOML)
     assert tomllib.loads(replaced)["mcp_servers"]["a"] == {"command": "q"}
     assert replaced.endswith(TOML[TOML.index("\n# about b") :])
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ('[mcp_servers.x]\ncommand = "a"\n', ""),
+        ('[mcp_servers.x]\ncommand = "a"\n\n[mcp_servers.x.env]\nA = "b"\n', ""),
+        ('[mcp_servers.x.env]\nA = "b"\n[mcp_servers.x]\ncommand = "a"\n', ""),
+        ('mcp_servers.x.command = "a"\nmcp_servers.x.env.A = "b"\n', ""),
+        ('model = "m"\n\n[mcp_servers.x]\ncommand = "a"\n\n[mcp_servers.x.env]\nA = "b"\n', 'model = "m"\n'),
+        ('[mcp_servers]\n[mcp_servers.x]\ncommand = "a"\n[mcp_servers.x.env]\nA = "b"\n', "[mcp_servers]\n"),
+    ],
+)
+def test_the_last_server_of_a_toml_file_is_removed_with_all_its_tables(text: str, left: str) -> None:
+    """The table of servers goes too if nothing but them made it."""
+    assert remove_server(CODEX, "x")(text) == left
 
 
 def test_toml_inline_tables_are_refused_rather_than_rewritten() -> None:

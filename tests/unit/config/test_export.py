@@ -116,3 +116,15 @@ def test_formats_that_only_describe_servers_cannot_be_written() -> None:
             entry_for(ServerSpec("s", "stdio", SOURCE, command="x"), client)
         assert caught.value.code == "config.unsupported"
         assert "cursor" in caught.value.message
+
+
+def test_a_report_of_what_cannot_be_written_names_the_variable_and_not_its_default() -> None:
+    """The default may be the secret itself."""
+    args, headers = ("${API_TOKEN:-hunter2}",), {"X": "${KEY:-hunter2}"}
+    local = ServerSpec("s", "stdio", SOURCE, command="x", args=args)
+    remote = ServerSpec("s", "http", SOURCE, url="https://x", headers=headers, header_env={"Y": "${Z:-hunter2}"})
+    for spec in (local, remote):
+        for client in WRITABLE:
+            problems = entry_for(spec, client).problems
+            assert "hunter2" not in repr(problems)
+    assert "${API_TOKEN:-…} in args" in entry_for(local, "claude-desktop").problems[0].message

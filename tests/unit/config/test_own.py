@@ -1,4 +1,4 @@
-"""Our own file: adding, words about other files, taking over."""
+"""Our own file: adding, taking over."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from toolcrib.config import Writing, apply_change, discover
-from toolcrib.config.own import add_own, check_entry, check_name, forget, own_place, remove, switch, takeovers
+from toolcrib.config.own import add_own, check_entry, check_name, own_place, takeovers
 from toolcrib.errors import InvalidRequest, ToolcribError
 from toolcrib.model.servers import Discovery
 
@@ -34,38 +34,9 @@ class Person:
             platform="linux",
         )
 
-    def states(self) -> dict[str, str]:
-        """The state of each server by name."""
-        return {entry.name: entry.state for entry in self.discover().servers}
-
     def change(self, change: Any) -> None:
         """Write it to our file."""
         apply_change(self.own, change, self.writing)
-
-
-def test_switching_and_removing_a_server_of_another_tool_leaves_its_file_alone(tmp_path: Path) -> None:
-    """A word in our own file does it, and can be taken back."""
-    person = Person(tmp_path, a={"command": "a"}, b={"command": "b"})
-    before = (tmp_path / ".cursor" / "mcp.json").read_bytes()
-    a, b = person.discover().servers
-    person.change(switch(person.own, a, False))
-    person.change(remove(person.own, b))
-    assert person.states() == {"a": "disabled"}
-    person.change(switch(person.own, a, True))
-    person.change(forget(person.own, b))
-    assert person.states() == {"a": "not_checked", "b": "not_checked"}
-    assert (tmp_path / ".cursor" / "mcp.json").read_bytes() == before
-
-
-def test_our_own_servers_are_switched_and_removed_in_place(tmp_path: Path) -> None:
-    """No word about itself."""
-    person = Person(tmp_path)
-    person.change(add_own(person.own, "s", {"command": "x"}))
-    (server,) = person.discover().servers
-    person.change(switch(person.own, server, False))
-    assert json.loads(person.own.file.read_text("utf-8")) == {"mcpServers": {"s": {"command": "x", "enabled": False}}}
-    person.change(remove(person.own, server))
-    assert person.states() == {}
 
 
 @pytest.mark.parametrize("name", ["", "  ", "a b", "a/b", "x" * 101, "ü", "..", "a\n"])

@@ -1,12 +1,13 @@
 """What a consent is bound to, what the question shows, and what it warns of."""
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from toolcrib.config import TrustBook, change_trust, load_trust, trust_question
+from toolcrib.config import TrustBook, change_trust, load_trust, origins, trust_question
 from toolcrib.config.dangers import dangers
 from toolcrib.errors import ConfigError
 from toolcrib.model.servers import ServerSpec, Source
@@ -89,6 +90,29 @@ def test_the_question_shows_the_whole_command_and_no_values() -> None:
     assert (question.env, question.cwd, question.program) == (("TOKEN", "HOME"), "sub", None)
     assert "top-secret-value" not in str(question.to_json())
     assert "hidden_characters" in {danger.code for danger in question.dangers}
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["npx", "-y", "p@1", "--token", "hunter2hunter2"], "npx -y p@1 --token '****'"),
+        (["npx", "p@1", "--password=hunter2hunter2"], "npx p@1 '--password=****'"),
+        (["npx", "--api-key", "hunter2hunter2", "p"], "npx --api-key '****' p"),
+        (["docker", "run", "--secret", "hunter2/hunter2", "i/x"], "docker run --secret '****' i/x"),
+        (["sh", "-c", "TOKEN=hunter2hunter2 evil"], "sh -c 'TOKEN=**** evil'"),
+    ],
+)
+def test_a_secret_among_the_arguments_shows_neither_in_the_question_nor_in_the_origins(
+    words: list[str], shown: str
+) -> None:
+    """Nor in a warning about them."""
+    spec = replace(SPEC, command=words[0], args=tuple(words[1:]), variables="toolcrib", env={"K": "!get --key hunter2"})
+    question = trust_question(spec, {})
+    assert question.command_line == shown
+    told = origins(spec, {})
+    assert shlex.join(origin.shown for origin in told if not origin.key.startswith("env.")) == shown
+    assert "hunter2" not in repr(question) + repr(told)
+    assert "It runs `get --key ****` to get K." in {danger.message for danger in question.dangers}
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ def test_an_envelope_that_lacks_version_or_capabilities_is_refused() -> None:
 
 
 def test_an_unknown_version_is_told_which_ones_are_supported() -> None:
-    future = {VERSION_KEY: "2099-01-01", CAPABILITIES_KEY: {}}
+    future: JsonObject = {VERSION_KEY: "2099-01-01", CAPABILITIES_KEY: {}}
     with pytest.raises(RpcError) as caught:
         check_modern(a_call(_meta=future), HEADERS | {b"mcp-protocol-version": b"2099-01-01"})
     assert (caught.value.code, caught.value.data["supported"]) == (UNSUPPORTED_VERSION, [MODERN_VERSION])

@@ -88,3 +88,20 @@ def test_what_was_changed_is_what_was_sent() -> None:
         "args": ["first", "--key", "kkkkkkkkkkkkkkkkkkkk"],
         "cwd": "/x",
     }
+
+
+def test_secrets_that_look_alike_when_masked_are_told_apart_by_what_stands_around_them() -> None:
+    kept = {"args": ["--token", "first", "run", "--key", "second"]}
+    shown = mask_definition(kept)
+    assert shown["args"] == ["--token", "****", "run", "--key", "****"]
+    assert unmasked({"args": [*shown["args"], "-v"]}, shown, kept)["args"] == [*kept["args"], "-v"]
+    assert unmasked({"args": ["run", "--key", "****"]}, shown, kept)["args"] == ["run", "--key", "second"]
+
+
+@pytest.mark.parametrize("place", PLACES, ids=lambda place: place.format)
+def test_a_secret_among_arguments_is_hidden_in_a_difference(place: Place) -> None:
+    entry = {"command": "x", "cmd": "x", "type": "stdio", "args": ["--token", "hunter2hunter2", "--pin", 123456]}
+    shown = masked_diff(place, place.file, "", put_server(place, "first", entry)(""))
+    assert "--token" in shown
+    assert "hunter2hunter2" not in shown
+    assert "123456" not in shown

@@ -119,8 +119,10 @@ def _found(place: Place, text: str) -> tuple[Found, ...]:
     except SyntaxProblem as problem:
         line = f" in line {problem.line}" if problem.line else ""
         raise ConfigError("config.edit", f"{place.file} cannot be edited: {problem.reason}{line}.") from None
-    layout = place.dialect.find(value, place.dialect, Context(place.file))
-    return tuple(found for found in layout.entries if found.scope in (None, place.scope))
+    # A file that speaks for several projects is asked about the one that this place stands for.
+    directories = (place.directory,) if place.directory is not None else ()
+    layout = place.dialect.find(value, place.dialect, Context(place.file, directories))
+    return tuple(found for found in layout.entries if (found.scope == "local") == (place.scope == "local"))
 
 
 def _checked(place: Place, text: str, path: KeyPath, entry: JsonObject | None) -> str:
@@ -182,7 +184,8 @@ def _verified(place: Place, text: str, edit: Callable[[], str], path: KeyPath, v
     except (Unsupported, SyntaxProblem) as reason:
         detail = reason.reason if isinstance(reason, SyntaxProblem) else str(reason)
         raise ConfigError("config.edit", f"{place.file} cannot be edited: {detail}.") from None
-    if after != _expected(before, path, value, _is_listed(place)):
+    expected = _expected(before, path, value, _is_listed(place))
+    if after != expected and (value is not None or _without_empty(after, path) != _without_empty(expected, path)):
         raise ConfigError("config.edit", f"{place.file} cannot be edited without changing other parts of it.")
     return changed
 
@@ -203,6 +206,16 @@ def _expected(before: Json, path: KeyPath, value: Json, listed_entries: bool) ->
     else:
         mapping[str(key)] = value
     return mapping
+
+
+def _without_empty(value: Json, path: KeyPath) -> Json:
+    """The content without tables on the way to `path` that hold nothing: TOML has no need to write them."""
+    mapping = as_object(value)
+    if mapping is None or len(path) < 2 or str(path[0]) not in mapping:
+        return value
+    below = _without_empty(mapping[str(path[0])], path[1:])
+    kept = {key: item for key, item in mapping.items() if key != path[0]}
+    return kept if below == {} else {**kept, str(path[0]): below}
 
 
 def _expected_items(items: list[Any], key: Key, value: Json) -> list[Any]:

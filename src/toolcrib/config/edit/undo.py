@@ -11,7 +11,8 @@ from pathlib import Path
 import orjson
 
 from toolcrib.config.files import content_digest, create_private, read_bytes
-from toolcrib.config.values import as_object
+from toolcrib.config.values import as_object, as_text
+from toolcrib.errors import NotFound
 from toolcrib.model.json import JsonObject
 
 KEPT = 20
@@ -32,7 +33,8 @@ class Saved:
 def remember(backups: Path, target: Path, before: bytes | None, after: bytes | None, mode: int) -> None:
     """Save the bytes that are about to be replaced."""
     folder = _folder(backups, target)
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _make_private(backups)
+    _make_private(folder)
     known = _records(folder)
     number = int(known[-1].stem) + 1 if known else 1
     head: JsonObject = {
@@ -57,6 +59,17 @@ def last(backups: Path, target: Path, now: str | None) -> Saved | None:
     return None
 
 
+def last_changed(backups: Path) -> Path:
+    """The file that was changed last. Raises `config.nothing_to_undo`."""
+    records = [record for folder in backups.glob("*/") for record in _records(folder)]
+    for record in sorted(records, key=_written_at, reverse=True):
+        head, _ = _head(record)
+        file = as_text(head.get("file")) if head is not None else None
+        if file is not None:
+            return Path(file)
+    raise NotFound("config.nothing_to_undo", "There is no change to undo.")
+
+
 def forget(saved: Saved) -> None:
     """Drop a change that was taken back."""
     forget_record(saved.record)
@@ -77,13 +90,32 @@ def _records(folder: Path) -> list[Path]:
     return sorted(record for record in folder.glob("*.undo") if record.stem.isdecimal())
 
 
-def _load(record: Path) -> Saved | None:
+def _make_private(folder: Path) -> None:
+    """Make a directory that its owner, and nobody else, can use, whatever the umask."""
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700, parents=True)
+        folder.chmod(0o700)
+
+
+def _written_at(record: Path) -> int:
+    try:
+        return record.stat().st_mtime_ns
+    except FileNotFoundError:  # another process took the change back just now
+        return 0
+
+
+def _head(record: Path) -> tuple[JsonObject | None, bytes]:
+    """What a record says of itself, and the bytes after it."""
     content = read_bytes(record)
     line, _, old = content.partition(b"\n") if isinstance(content, bytes) else (b"", b"", b"")
     try:
-        head = as_object(orjson.loads(line))
+        return as_object(orjson.loads(line)), old
     except orjson.JSONDecodeError:
-        return None
+        return None, old
+
+
+def _load(record: Path) -> Saved | None:
+    head, old = _head(record)
     if head is None:
         return None
     before = head.get("before")

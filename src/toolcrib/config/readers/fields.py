@@ -220,8 +220,10 @@ class _Entry:
             else:
                 texts.append(text)
                 if not isinstance(value, str):
+                    # Never the value itself: a number can be a secret too.
+                    kind = "true or false" if isinstance(value, bool) else "a number"
                     self.notice(
-                        "server.value_type", f"{what} holds {text}, which is taken as text", "Put it in quotes."
+                        "server.value_type", f"{what} holds {kind}, which is taken as text", "Put it in quotes."
                     )
         return texts
 

@@ -9,6 +9,7 @@ from toolcrib.audit import Filters
 from toolcrib.host import Crib
 from toolcrib.model.json import JsonObject
 from toolcrib.model.policy import Verdict
+from toolcrib.model.tools import ToolRef
 from toolcrib.principals import Door
 from toolcrib.server.api.shapes import AuditPhase, AuditRecordShape, VerificationShape
 
@@ -34,7 +35,7 @@ def routes(crib: Crib) -> APIRouter:
 
 def _filters(
     server: _Text = None,
-    tool: _Text = None,
+    tool: Annotated[str | None, Query(max_length=500, description="A tool's name, or `server/tool`.")] = None,
     agent: _Text = None,
     principal: _Text = None,
     session: _Text = None,
@@ -46,6 +47,8 @@ def _filters(
     after: Annotated[int | None, Query(ge=0, description="Go on after this record, with older ones.")] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Filters:
+    if server is None and tool is not None and (ref := ToolRef.parse(tool)):
+        server, tool = ref
     return Filters(
         server,
         tool,

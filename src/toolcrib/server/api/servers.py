@@ -53,6 +53,7 @@ def routes(crib: Crib) -> APIRouter:
 
 
 def _add_reading(router: APIRouter, crib: Crib) -> None:
+    """What is read and is not a server stands under `-/`: no alias has a slash, so every server can be asked for."""
     who = Depends(asker(crib.principals))
 
     @router.get("", response_model=list[ServerShape], response_model_exclude_unset=True)
@@ -61,13 +62,13 @@ def _add_reading(router: APIRouter, crib: Crib) -> None:
         found = await crib.servers.list(_cwd(crib, principal))
         return [server.to_json() for server in found.servers]
 
-    @router.get("/problems", response_model=list[ProblemShape], response_model_exclude_unset=True)
+    @router.get("/-/problems", response_model=list[ProblemShape], response_model_exclude_unset=True)
     async def list_server_problems(principal: Annotated[Principal, who]) -> list[JsonObject]:
         """What is wrong with whole files."""
         found = await crib.servers.list(_cwd(crib, principal))
         return [problem.to_json() for problem in found.problems]
 
-    @router.get("/export", response_model=ExportShape, response_model_exclude_unset=True)
+    @router.get("/-/export", response_model=ExportShape, response_model_exclude_unset=True)
     async def export_servers(principal: Annotated[Principal, who], client: _Client, names: _Names = None) -> JsonObject:
         """Our servers, or the named ones, as a file of that client; values are as they were written."""
         _only_owner(principal)
