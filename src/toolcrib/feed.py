@@ -33,7 +33,7 @@ class Feed:
     """Events in order, the newest kept."""
 
     def __init__(self, *, start: int = 0, capacity: int = 10_000) -> None:
-        self._last = start
+        self._start = self._last = start
         self._kept: deque[Event] = deque(maxlen=capacity)
         self._listeners: dict[object, Listener] = {}
         self._news = anyio.Event()
@@ -68,14 +68,15 @@ class Feed:
 
     def check(self, after: int) -> None:
         """Raise `feed.gone` if events after this number are not all kept, or if it was never given."""
+        after = after or self._start
         oldest = self._kept[0].seq if self._kept else self._last + 1
         if after < oldest - 1 or after > self._last:
             message = f"Events after {after} are not kept; the oldest is {oldest}, the newest {self._last}."
             raise NotFound("feed.gone", message)
 
     async def follow(self, after: int | None = None) -> AsyncIterator[Event]:
-        """Every event after this number (from now on if None), until the feed closes."""
-        seen = self._last if after is None else after
+        """Every event after this number, until the feed closes: None means from now on, 0 from the beginning."""
+        seen = self._last if after is None else after or self._start
         while True:
             self.check(seen)
             news = self._news

@@ -14,6 +14,7 @@ import secrets
 import stat
 import sys
 import time
+from collections.abc import Generator
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -216,6 +217,33 @@ def owner_token(home: Home) -> str:
     return token
 
 
+_not_for_children: set[int] = set()
+
+
+def _close_in_child() -> None:
+    for descriptor in _not_for_children:
+        with contextlib.suppress(OSError):
+            os.close(descriptor)
+    _not_for_children.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_in_child)
+
+
+@contextlib.contextmanager
+def kept_from_children(descriptor: int) -> Generator[None]:
+    """Close this descriptor in every child that is forked meanwhile.
+
+    A tool may fork, and its children may outlive a process that is killed: what they hold, nobody else can take.
+    """
+    _not_for_children.add(descriptor)
+    try:
+        yield
+    finally:
+        _not_for_children.discard(descriptor)
+
+
 class HomeLock:
     """The lock of a home. The system frees it when its process ends, however that happens."""
 
@@ -247,6 +275,7 @@ class HomeLock:
             raise Unavailable("home.busy", message, "Choose a home on a file system that has locks.") from error
         os.truncate(descriptor, 0)
         os.write(descriptor, str(os.getpid()).encode())
+        _not_for_children.add(descriptor)
         self._descriptor = descriptor
         return True
 
@@ -262,6 +291,7 @@ class HomeLock:
         """Free the lock; nothing happens if it is not held. The file stays: removing it would let two hold it."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
+            _not_for_children.discard(descriptor)
             os.close(descriptor)
 
 

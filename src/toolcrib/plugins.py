@@ -9,6 +9,7 @@ on the event loop: a module may take its time to be imported, and nobody's calls
 
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from os.path import samestat
 from pathlib import Path
 
 import anyio
@@ -44,6 +45,7 @@ class ToolFolder:
         self._taken = taken
         self._loaded = LoadedFolder()
         self._sources: dict[str, PythonSource] = {}
+        self._problems: tuple[Problem, ...] = ()
         self._stopped = anyio.Event()
 
     async def load(self) -> list[PythonSource]:
@@ -56,8 +58,10 @@ class ToolFolder:
         gone = [source for name, source in self._sources.items() if name not in kept]
         self._exchange([source.name for source in gone], new, [*loaded.problems, *problems])
         self._loaded, self._sources = loaded, kept | {source.name: source for source in new}
-        for problem in (*loaded.problems, *problems):
-            logger.warning("%s", problem.message, extra={"code": problem.code})
+        known, self._problems = self._problems, (*loaded.problems, *problems)
+        for problem in self._problems:
+            if problem not in known:
+                logger.warning("%s", problem.message, extra={"code": problem.code})
         return gone
 
     async def follow(self) -> None:
@@ -69,16 +73,23 @@ class ToolFolder:
 
     async def _changes(self) -> AsyncIterator[None]:
         """One step for each change, and one when watching has begun: something may have changed just before."""
-        try:
-            async for _ in self._watched(polling=False):
-                yield
-        except OSError as error:  # the system gives no more watches
-            logger.warning("%s is looked at now and then instead of being watched: %s", self._folder, error)
-            async for _ in self._watched(polling=True):
-                yield
+        polling = False
+        while not self._stopped.is_set():
+            try:
+                async for _ in self._watched(polling=polling):
+                    yield
+            except OSError as error:
+                if polling or isinstance(error, FileNotFoundError):  # it is not there now, but may come back
+                    with anyio.move_on_after(QUIET_MS / 1000):
+                        await self._stopped.wait()
+                else:  # the system gives no more watches
+                    logger.warning("%s is looked at now and then instead of being watched: %s", self._folder, error)
+                    polling = True
 
     async def _watched(self, *, polling: bool) -> AsyncIterator[None]:
+        """Watch the folder until it is another one: what is put in its place is not told to who watches the old one."""
         begun = False
+        folder = self._folder.stat()
         watching = awatch(
             self._folder,
             debounce=DEBOUNCE_MS,
@@ -91,6 +102,8 @@ class ToolFolder:
             if changes or not begun:
                 yield
             begun = True
+            if not samestat(folder, self._folder.stat()):
+                return
 
     def stop(self) -> None:
         """End `follow` soon; cancelling it would wait for the watching thread, which looks up every few seconds."""

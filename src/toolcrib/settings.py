@@ -153,7 +153,7 @@ def _seconds(value: Json) -> float:
 
 def _one_of(*choices: str) -> Callable[[Json], str]:
     def parse(value: Json) -> str:
-        return value if isinstance(value, str) and value in choices else _refuse()
+        return value.lower() if isinstance(value, str) and value.lower() in choices else _refuse()
 
     return parse
 

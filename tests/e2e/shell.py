@@ -20,6 +20,8 @@ TOOLS = '''
 import time
 from pathlib import Path
 
+import anyio
+
 from toolcrib import tool
 
 
@@ -55,6 +57,16 @@ def stuck() -> str:
     """Hang where nothing can stop it."""
     time.sleep(300)
     return "never"
+
+
+@tool(timeout=0.2)
+async def stubborn() -> str:
+    """Hang, and take no notice of being cancelled."""
+    while True:
+        try:
+            await anyio.sleep(300)
+        except BaseException:
+            pass
 
 
 @tool

@@ -139,6 +139,37 @@ def test_a_killed_crib_leaves_a_home_that_works(shell: Shell) -> None:
         assert shell.json("audit", "verify")["ok"] is True
 
 
+FORKING = '''
+import os
+import time
+
+from toolcrib import tool
+
+
+@tool
+def leave_a_child() -> int:
+    """Fork a process that outlives this one."""
+    child = os.fork()
+    if not child:
+        os.closerange(0, 3)
+        time.sleep(60)
+        os._exit(0)
+    return child
+'''
+
+
+def test_the_children_of_a_killed_crib_keep_neither_its_home_nor_its_port(shell: Shell) -> None:
+    (shell.home / "tools" / "forking.py").write_text(FORKING, encoding="utf-8")
+    with shell.serving() as crib:
+        child = shell.json("tools", "call", "forking/leave_a_child")["structuredContent"]["result"]
+        crib.end(signal.SIGKILL)
+    try:
+        with shell.serving("--port", str(crib.port)) as again:
+            assert again.url == crib.url
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
 def test_a_crib_that_hangs_is_named_and_not_waited_for_without_end(shell: Shell) -> None:
     with shell.serving() as crib:
         crib.process.send_signal(signal.SIGSTOP)

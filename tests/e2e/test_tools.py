@@ -42,7 +42,14 @@ def test_the_list_shows_own_and_built_in_tools_and_the_crib_is_gone_after_it(she
 
 def test_the_json_list_has_the_public_shape_and_can_be_narrowed(joined: Shell) -> None:
     tools = joined.json("tools", "list", "--server", "lab")
-    assert {tool["ref"] for tool in tools} == {"lab/greet", "lab/fail", "lab/hostile", "lab/hold"}
+    assert {tool["ref"] for tool in tools} == {
+        "lab/greet",
+        "lab/fail",
+        "lab/hostile",
+        "lab/stuck",
+        "lab/stubborn",
+        "lab/hold",
+    }
     greet = next(tool for tool in tools if tool["name"] == "greet")
     assert set(greet) >= {"ref", "server", "name", "exposedName", "description", "inputSchema", "marks", "problems"}
     assert greet["marks"] == {"readOnly": True, "destructive": False, "privileged": False, "schedulerBlocked": False}
@@ -118,8 +125,9 @@ def test_the_exit_code_says_how_a_call_went(joined: Shell, arguments: list[str],
     assert answer["isError"] is True if code == 1 else answer["error"]["code"]
 
 
-def test_a_tool_that_hangs_in_a_thread_does_not_keep_the_command(shell: Shell) -> None:
-    done = shell.run("tools", "call", "lab/stuck")
+@pytest.mark.parametrize("tool", ["lab/stuck", "lab/stubborn"])
+def test_a_tool_that_nothing_can_end_does_not_keep_the_command(shell: Shell, tool: str) -> None:
+    done = shell.run("tools", "call", tool)
     assert done.returncode == 1
     assert "0.2 s" in done.stdout
 

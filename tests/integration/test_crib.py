@@ -24,6 +24,7 @@ from toolcrib import (
 )
 from toolcrib.audit import Filters
 from toolcrib.model.json import JsonObject
+from toolcrib.model.tools import ToolRef
 
 pytestmark = pytest.mark.anyio
 
@@ -208,12 +209,25 @@ async def test_names_survive_a_restart_and_whoever_comes_first_keeps_the_plain_o
         assert names.ref("endpoint", "a_b_c") == ("a_b", "c")
 
 
+GREETING = "from toolcrib import tool\n\n@tool\nasync def hi() -> str:\n    'Hi.'\n    return 'hi'\n"
+
+
+async def until_added(crib: Crib, ref: str) -> None:
+    """Wait for a tool that comes from the folder."""
+    with anyio.fail_after(10):
+        seen = crib.feed.last
+        if ToolRef.parse(ref) in crib.catalog.snapshot.tools:
+            return
+        async for event in crib.feed.follow(seen):
+            if ref in event.data.get("added", ()):
+                return
+
+
 async def test_a_module_in_the_folder_is_a_server_and_a_broken_one_is_a_problem(tmp_path: Path) -> None:
     folder = tmp_path / "home" / "tools"
     folder.mkdir(parents=True)
     tmp_path.joinpath("home").chmod(0o700)
-    good = "from toolcrib import tool\n\n@tool\nasync def hi() -> str:\n    'Hi.'\n    return 'hi'\n"
-    (folder / "good.py").write_text(good)
+    (folder / "good.py").write_text(GREETING)
     (folder / "bad.py").write_text("import nothing_like_this\n")
     async with Crib(Settings(home=tmp_path / "home")) as crib:
         result = await crib.call("good/hi", principal=crib.owner())
@@ -222,9 +236,31 @@ async def test_a_module_in_the_folder_is_a_server_and_a_broken_one_is_a_problem(
         assert (problem.code, problem.line) == ("tool.module", 1)
         assert problem.file is not None
         assert problem.file.endswith("bad.py")
-        (folder / "bad.py").write_text(good)
-        with anyio.fail_after(10):
-            async for event in crib.feed.follow(crib.feed.last):
-                if "bad/hi" in event.data.get("added", ()):
-                    break
+        (folder / "bad.py").write_text(GREETING)
+        await until_added(crib, "bad/hi")
         assert crib.catalog.snapshot.problems == ()
+
+
+async def test_a_folder_that_is_put_in_place_of_the_folder_is_followed(tmp_path: Path) -> None:
+    folder = tmp_path / "home" / "tools"
+    async with Crib(Settings(home=tmp_path / "home")) as crib:
+        (folder / "first.py").write_text(GREETING)
+        await until_added(crib, "first/hi")
+        folder.rename(tmp_path / "old")
+        folder.mkdir(mode=0o700)
+        (folder / "second.py").write_text(GREETING)
+        await until_added(crib, "second/hi")
+        (folder / "third.py").write_text(GREETING)
+        await until_added(crib, "third/hi")
+        assert not crib.catalog.has_server("first")
+
+
+async def test_a_problem_in_the_folder_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = tmp_path / "home" / "tools"
+    async with Crib(Settings(home=tmp_path / "home")) as crib:
+        (folder / "bad.py").write_text("import nothing_like_this\n")
+        for name in ("first", "second"):
+            (folder / f"{name}.py").write_text(GREETING)
+            await until_added(crib, f"{name}/hi")
+        assert len(crib.catalog.snapshot.problems) == 1
+    assert len([message for message in caplog.messages if "bad.py" in message]) == 1

@@ -67,6 +67,16 @@ def test_a_number_is_either_followed_exactly_or_told_to_be_gone(total: int, capa
             feed.check(after)
 
 
+async def test_zero_stands_for_the_beginning_whatever_number_that_has() -> None:
+    feed = Feed(start=1_000, capacity=2)
+    feed.publish("notice", {})
+    assert await take(feed, 1, after=0) == [1_001]
+    for _ in range(2):
+        feed.publish("notice", {})
+    with pytest.raises(NotFound):
+        feed.check(0)
+
+
 async def test_a_closed_feed_ends_its_followers_after_their_last_event() -> None:
     feed = Feed()
     feed.publish("notice", {})

@@ -22,7 +22,7 @@ _SHOWN = ("id", "at", "phase", "door", "principal", "tool", "decision", "outcome
 def find(
     ctx: typer.Context,
     server: Annotated[str | None, typer.Option("--server", metavar="S", help="Calls of this server's tools.")] = None,
-    tool: Annotated[str | None, typer.Option("--tool", metavar="T", help="Calls of tools of this name.")] = None,
+    tool: Annotated[str | None, typer.Option("--tool", metavar="T", help="Calls of this tool: T or S/T.")] = None,
     agent: Annotated[str | None, typer.Option("--agent", metavar="A", help="Calls of this agent.")] = None,
     principal: Annotated[str | None, typer.Option("--principal", metavar="P", help="Calls of this asker.")] = None,
     session: Annotated[str | None, typer.Option("--session", metavar="ID", help="Calls of this session.")] = None,

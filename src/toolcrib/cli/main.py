@@ -58,7 +58,7 @@ def run() -> None:
     output.prepare_streams()
     code = main(sys.argv[1:])
     if any(not thread.daemon and thread is not threading.main_thread() for thread in threading.enumerate()):
-        # Everything is closed by now. A tool that hangs in a thread of its own must not keep the process.
+        # Everything is closed by now. A tool that nothing can end must not keep the process.
         output.flush()
         os._exit(code)
     sys.exit(code)

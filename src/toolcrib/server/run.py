@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from toolcrib.errors import Unavailable
-from toolcrib.home import HolderKind, RunInfo, clear_run, write_run
+from toolcrib.home import HolderKind, RunInfo, clear_run, kept_from_children, write_run
 from toolcrib.host import Crib
 from toolcrib.server.app import create_app
 from toolcrib.server.limits import Limits
@@ -58,6 +58,7 @@ async def hold(
         crib = await stack.enter_async_context(Crib(settings, environment=environment))
         listener = _bind(settings, kind, port)
         stack.callback(listener.close)
+        stack.enter_context(kept_from_children(listener.fileno()))
         address = address_of(listener)
         crib.port = listener.getsockname()[1]
         mcp = await stack.enter_async_context(McpEndpoint(crib.gate, crib.feed))

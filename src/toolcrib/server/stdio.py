@@ -166,9 +166,12 @@ class Front:
         except RpcError as error:
             await self._write(error.body(None))
             return
-        if message.method == "notifications/cancelled" and not self._handshake:
+        if message.method == "notifications/cancelled":
+            # Closing the request takes it back, also one that has not left yet; a legacy crib is told as well.
             if scope := self._running.get(message.params.get("requestId", "")):
                 scope.cancel()
+            if self._handshake:
+                await self._request(message, line)
         elif message.id is not None and message.method not in ("", "initialize"):
             requests.start_soon(self._request, message, line)
         else:

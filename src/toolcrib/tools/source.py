@@ -1,6 +1,6 @@
 """Python tools as a source of the catalog: checks arguments, fills in what is injected, runs the function.
 
-A call without injected parameters takes the short way: no scope, no task. A failure of a tool or provider is an error
+A call without injected parameters takes the short way, without a scope. A failure of a tool or provider is an error
 result of that call; cancellation stays cancellation. The time-out is the gate's.
 
 Above: `host` builds and closes sources, the gate calls them. Below: `define`, `scopes`, `threads`. It must never let a
@@ -31,6 +31,9 @@ from toolcrib.tools.signature import Key
 from toolcrib.tools.threads import Threads
 
 logger = logging.getLogger(__name__)
+
+LAST_WORDS = 1.0
+"""Seconds that a cancelled call is waited for."""
 
 _Values = dict[str, Any]
 _Way = Callable[[ToolDefinition, _Values, CallContext], Awaitable[CallResult]]
@@ -130,20 +133,38 @@ class PythonSource:
         return partial(self._with_values, way)
 
     async def _run(self, definition: ToolDefinition, way: _Way, values: _Values, call: CallContext) -> CallResult:
+        """Run a call in a task of its own, which is left behind if it does not end when it is told to."""
         self._calls += 1
+        running = asyncio.create_task(self._outcome(definition, way, values, call))
+        running.add_done_callback(self._ended)
         try:
-            return await way(definition, values, call)
+            return await asyncio.shield(running)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or task.cancelling():
+                await self._stop(running, definition)
                 raise
             return self._failure(definition, error)  # something the tool waited for was cancelled, not the call
-        except (Exception, SystemExit) as error:  # noqa: BLE001 boundary: a tool may raise anything
+
+    async def _outcome(self, definition: ToolDefinition, way: _Way, values: _Values, call: CallContext) -> CallResult:
+        try:
+            return await way(definition, values, call)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001 boundary: a tool may raise anything, even what is no `Exception`
             return self._failure(definition, error)
-        finally:
-            self._calls -= 1
-            if not self._calls:
-                self._idle.set()
+
+    async def _stop(self, running: asyncio.Task[CallResult], definition: ToolDefinition) -> None:
+        running.cancel()
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait([running], timeout=LAST_WORDS)
+        if not running.done():
+            logger.error("Tool %s/%s was cancelled but does not end; it is left behind", self.name, definition.name)
+
+    def _ended(self, _: asyncio.Task[CallResult]) -> None:
+        self._calls -= 1
+        if not self._calls:
+            self._idle.set()
 
     def _failure(self, definition: ToolDefinition, error: BaseException) -> CallResult:
         return failure(f"{self.name}/{definition.name}", error)

@@ -68,6 +68,14 @@ async def test_a_malformed_message_gets_the_protocols_error(lab: Lab, body: byte
     await still_works(lab)
 
 
+@pytest.mark.parametrize("path", ["/mcp/agents/nobody", "/mcp/servers/none", "/mcp/agents/", "/mcp//", "/mcp/x"])
+async def test_an_address_below_that_is_not_served_is_never_taken_for_the_whole(lab: Lab, path: str) -> None:
+    async with lab.http() as http:
+        for method in ("POST", "GET", "DELETE"):
+            answer = await http.request(method, path, content=call(), headers=HEADERS)
+            assert (answer.status_code, answer.json()["code"]) == (404, "route.unknown")
+
+
 @pytest.mark.parametrize(
     "headers",
     [{"mcp_method": "tools/list"}, {"mcp_method": None}, {"mcp_name": "lab_fail"}, {"mcp_name": None}],

@@ -5,6 +5,7 @@ import functools
 import logging
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Annotated, Any
 
 import anyio
@@ -21,6 +22,10 @@ from toolcrib.tools import Context, Inject, PythonSource, ToolServer, tool
 pytestmark = pytest.mark.anyio
 
 OWNER = Principal("owner", "owner", "cli")
+
+
+class Panic(BaseException):
+    """What is no `Exception`."""
 
 
 async def call(
@@ -49,12 +54,12 @@ async def test_an_async_tool_runs_with_its_own_defaults() -> None:
     assert (await call(echo, {"text": "a", "times": 3})).structured_content == {"text": "aaa"}
 
 
-async def test_an_async_tool_runs_on_the_loop_in_the_callers_task() -> None:
+async def test_an_async_tool_runs_on_the_loop() -> None:
     @tool
     async def where() -> bool:
-        return asyncio.current_task() is outer
+        return asyncio.get_running_loop() is loop
 
-    outer = asyncio.current_task()
+    loop = asyncio.get_running_loop()
     assert (await call(where)).structured_content == {"result": True}
 
 
@@ -112,6 +117,7 @@ async def test_a_server_without_tools_is_a_source_without_tools() -> None:
         (ExceptionGroup("one", [Denied("policy.denied", "Not here.", "Elsewhere.")]), "Not here.\nHint: Elsewhere."),
         (ValueError("\ud800"), "ValueError: ?"),
         (TimeoutError("upstream"), "TimeoutError: upstream"),
+        (Panic("a Rust extension's"), "Panic: a Rust extension's"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
 )
@@ -130,6 +136,68 @@ async def test_whatever_a_tool_raises_is_an_error_result(
         raise raised
 
     assert error_of(await call(act if is_async else act_in_thread)).startswith(said)
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt(), GeneratorExit(), asyncio.CancelledError()])
+async def test_what_would_end_the_loop_ends_the_call_only(raised: BaseException) -> None:
+    @tool
+    async def act() -> None:
+        raise raised
+
+    assert error_of(await call(act)) == type(raised).__name__
+
+
+async def test_a_tool_that_cancels_its_own_task_has_failed() -> None:
+    @tool
+    async def act() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await anyio.sleep_forever()
+
+    assert error_of(await call(act)) == "CancelledError"
+
+
+async def test_a_tool_that_resists_its_cancellation_is_left_behind(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolcrib.tools.source.LAST_WORDS", 0.05)
+    cancelled, may_end, ended = anyio.Event(), anyio.Event(), anyio.Event()
+
+    @tool
+    async def act() -> None:
+        while not may_end.is_set():
+            with suppress(asyncio.CancelledError):
+                await may_end.wait()
+            cancelled.set()
+        ended.set()
+
+    try:
+        with anyio.fail_after(5), anyio.move_on_after(0.05) as limit:
+            await call(act)
+    finally:
+        may_end.set()  # else the loop could not end after a failure
+    assert limit.cancelled_caught
+    assert cancelled.is_set()
+    assert "Tool s/act was cancelled but does not end; it is left behind" in caplog.messages
+    with anyio.fail_after(5):
+        await ended.wait()
+
+
+async def test_a_cancelled_tool_has_a_moment_to_clean_up() -> None:
+    said: list[str] = []
+
+    @tool
+    async def act() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            await asyncio.sleep(0.01)
+            said.append("cleaned up")
+
+    with anyio.fail_after(5), anyio.move_on_after(0.05):
+        await call(act)
+    assert said == ["cleaned up"]
 
 
 @pytest.mark.parametrize("raised", [KeyboardInterrupt(), GeneratorExit(), asyncio.CancelledError()])

@@ -57,6 +57,8 @@ SERVER_INFO: JsonObject = {"name": "toolcrib", "title": "Toolcrib", "version": _
 ANNOUNCE_EVERY = 0.5
 """Seconds between two announcements of a changed list, so that a storm of changes becomes a few."""
 
+_PATHS = frozenset({"/mcp", "/mcp/"})
+"""An address below that names a narrower view must never be answered with the whole one."""
 _ROUTING_HEADERS = frozenset({b"mcp-protocol-version", b"mcp-method", b"mcp-name", b"mcp-session-id"})
 
 
@@ -85,6 +87,8 @@ class McpEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request; the guard has let it in and said who asks."""
+        if scope["path"] not in _PATHS:
+            raise NotFound("route.unknown", f"There is nothing at {scope['path']}.")
         principal: Principal = scope["toolcrib.principal"]
         if scope["query_string"]:
             principal = _in_directory(principal, scope["query_string"])
