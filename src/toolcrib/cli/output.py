@@ -17,40 +17,15 @@ from typing import TextIO
 
 from toolcrib.errors import ToolcribError
 from toolcrib.model.json import Json, JsonObject
+from toolcrib.model.text import is_hidden, visible
 
 _UNPLAIN = re.compile(r"[^\n\t -~]+")
-_HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
-_BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0\ufe00-\ufe0d\U000e0000-\U000e0fff]")
-"""Characters that count as letters or marks and are drawn as nothing. U+FE0E and U+FE0F choose how a sign looks."""
-_MARKS_KEPT = 8
 _CELL_LIMIT = 160
 
 
 def safe(text: str) -> str:
-    """The text with everything unseen made visible as `\\u{…}`: control, bidirectional, zero-width and tag characters.
-
-    Line breaks and tabs stay; of a flood of combining marks only the first few do.
-    """
-    return _UNPLAIN.sub(lambda run: _visible(run[0]), text.replace("\r\n", "\n"))
-
-
-def _visible(run: str) -> str:
-    shown: list[str] = []
-    marks = dropped = 0
-    for character in run:
-        if _is_hidden(character):
-            shown.append(f"\\u{{{ord(character):x}}}")
-            continue
-        marks = marks + 1 if unicodedata.category(character).startswith("M") else 0
-        if marks <= _MARKS_KEPT:
-            shown.append(character)
-        else:
-            dropped += 1
-    return "".join(shown) + (f"[+{dropped} marks]" if dropped else "")
-
-
-def _is_hidden(character: str) -> bool:
-    return unicodedata.category(character) in _HIDDEN_CATEGORIES or _BLANK.match(character) is not None
+    """The text as a terminal may have it: nothing in it moves the cursor, hides, or passes for words of ours."""
+    return visible(text.replace("\r\n", "\n"))
 
 
 def one_line(text: str, limit: int = _CELL_LIMIT) -> str:
@@ -106,7 +81,7 @@ def _escaped(text: str) -> str:
     """The same JSON with what a terminal would obey or hide written as `\\u` escapes; only strings can hold such."""
 
     def escape(run: re.Match[str]) -> str:
-        return "".join(_json_escape(each) if _is_hidden(each) else each for each in run[0])
+        return "".join(_json_escape(each) if is_hidden(each) else each for each in run[0])
 
     return _UNPLAIN.sub(escape, text)
 

@@ -13,6 +13,7 @@ from toolcrib.config.commands import SHELLS, program, takes_code, unwrapped
 from toolcrib.config.masking import mask_code, mask_command, mask_text
 from toolcrib.config.resolve import LOOKED_UP
 from toolcrib.model.servers import ServerSpec
+from toolcrib.model.text import visible
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +33,6 @@ _PRELOAD = re.compile(
     r"|UV_DEFAULT_INDEX|PIP_INDEX_URL|NPM_CONFIG_\w+|NODE_TLS_REJECT_UNAUTHORIZED|HTTPS?_PROXY|ALL_PROXY)$",
     re.IGNORECASE,
 )
-_INVISIBLE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
-    "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]"
-)
 _GRAVE_MOUNT = re.compile(
     r"^(?:/|[A-Za-z]:[/\\]?|/(?:etc|root|home|Users|var/run/docker\.sock|run/docker\.sock)/?)(?::|$)"
 )
@@ -45,11 +42,6 @@ def dangers(spec: ServerSpec) -> tuple[Danger, ...]:
     """Everything worth a warning, in a stable order."""
     found = [*_of_command(spec), *_of_environment(spec), *_of_address(spec), *_of_text(spec)]
     return tuple(dict.fromkeys(found))
-
-
-def visible(text: str) -> str:
-    """The text with every character that a screen would hide or obey written out."""
-    return _INVISIBLE.sub(lambda match: f"\\u{{{ord(match[0]):x}}}", text)
 
 
 def _of_command(spec: ServerSpec) -> Iterator[Danger]:
@@ -151,7 +143,7 @@ def _shown(value: str) -> str:
 
 def _of_text(spec: ServerSpec) -> Iterator[Danger]:
     texts = (spec.name, spec.command or "", *spec.args, spec.cwd or "", spec.url or "", *spec.env, *spec.headers)
-    if any(_INVISIBLE.search(text) for text in texts):
+    if any(visible(text) != text for text in texts):
         yield Danger("hidden_characters", "It holds characters that a screen would hide.", grave=True)
 
 

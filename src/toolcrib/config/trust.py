@@ -14,7 +14,7 @@ from pathlib import Path
 
 import orjson
 
-from toolcrib.config.dangers import Danger, dangers, visible
+from toolcrib.config.dangers import Danger, dangers
 from toolcrib.config.edit.lock import locked
 from toolcrib.config.edit.write import replace_file
 from toolcrib.config.files import FileText, read_bytes, read_text
@@ -23,6 +23,7 @@ from toolcrib.config.values import as_list, as_object, as_text, at
 from toolcrib.errors import ConfigError
 from toolcrib.model.json import JsonObject, digest
 from toolcrib.model.servers import ServerSpec
+from toolcrib.model.text import visible
 
 PERSONAL = "personal"
 """The place of definitions that belong to no project."""

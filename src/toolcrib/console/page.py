@@ -5,7 +5,6 @@ characters that hide or reorder text are shown by their number.
 """
 
 import shlex
-import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from toolcrib.model.problems import Problem
 from toolcrib.model.servers import ServerEntry, Source
+from toolcrib.model.text import visible
 from toolcrib.model.tools import Marks, Tool
 
 STYLE_PATH = "/static/console.css"
@@ -66,16 +66,7 @@ def refusal_page(title: str, detail: str, hint: str | None) -> str:
 
 def text(value: str) -> str:
     """Text of others as HTML: escaped, with nothing invisible in it."""
-    return escape("".join(character if _visible(character) else _number(character) for character in value))
-
-
-def _visible(character: str) -> bool:
-    # Control, format, surrogate, private and unassigned characters; line and paragraph separators.
-    return character in "\n\t" or not unicodedata.category(character).startswith(("C", "Zl", "Zp"))
-
-
-def _number(character: str) -> str:
-    return f"\\u{{{ord(character):x}}}"
+    return escape(visible(value))
 
 
 def _document(title: str, body: str, *, styled: bool) -> str:
