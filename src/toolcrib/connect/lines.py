@@ -1,0 +1,124 @@
+"""Lines of bytes out of what a pipe gives, bounded whatever the other side writes; and a tally of what is no message.
+
+Above: `stdio` feeds what it read. Below: nothing. It must never hold more of one line than the limit, nor look at a
+byte twice: a server that writes without end costs no more than reading it.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+LINE_LIMIT: Final = 16 * 1024 * 1024
+"""Longer lines are refused, each by itself."""
+FLOOD_LIMIT: Final = 4 * LINE_LIMIT
+"""A line that is still not over after this many bytes is no message."""
+GARBAGE_LINES: Final = 1_000
+GARBAGE_BYTES: Final = 1024 * 1024
+
+_EDGE = 512
+_SAMPLES = 5
+_SAMPLE_LENGTH = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Oversized:
+    """A line over the limit: told once when it passes it, and once more when it is over.
+
+    `head` and `tail` are its edges, where a reply says whose it is; `size` is how much of it has come.
+    """
+
+    size: int
+    head: bytes = field(repr=False)
+    tail: bytes = field(repr=False)
+    over: bool
+
+
+Line = bytes | Oversized
+
+
+class Lines:
+    """Splits chunks at line feeds and keeps what is not a whole line yet."""
+
+    def __init__(self, limit: int = LINE_LIMIT) -> None:
+        self._limit = limit
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._head = b""
+        self._tail = b""
+
+    @property
+    def pending(self) -> int:
+        """How many bytes of a line have come that is not over."""
+        return self._size
+
+    def feed(self, data: bytes) -> list[Line]:
+        """The lines that end in this chunk, without their line feeds; empty lines too."""
+        first, *others = data.split(b"\n")
+        if not others:
+            return self._keep(first)
+        lines: list[Line] = [self._finish(first)]
+        rest = others.pop()
+        lines += others if len(data) <= self._limit else map(self._check, others)
+        return lines + self._keep(rest)
+
+    def end(self) -> list[Line]:
+        """The line that was not ended, if there is one: the pipe is closed."""
+        return [self._finish(b"")] if self._size else []
+
+    def _keep(self, part: bytes) -> list[Line]:
+        before = self._size
+        self._size += len(part)
+        if before > self._limit:
+            self._tail = (self._tail + part)[-_EDGE:]
+        elif part:
+            self._parts.append(part)
+            if self._size > self._limit:
+                whole = b"".join(self._parts)
+                self._parts.clear()
+                self._head, self._tail = whole[:_EDGE], whole[-_EDGE:]
+                return [Oversized(self._size, self._head, self._tail, over=False)]
+        return []
+
+    def _finish(self, part: bytes) -> Line:
+        if not self._size:
+            return self._check(part)
+        size = self._size + len(part)
+        skipped = self._size > self._limit
+        self._size = 0
+        if skipped:
+            return Oversized(size, self._head, (self._tail + part)[-_EDGE:], over=True)
+        self._parts.append(part)
+        line = b"".join(self._parts)
+        self._parts.clear()
+        return self._check(line)
+
+    def _check(self, line: bytes) -> Line:
+        return line if len(line) <= self._limit else Oversized(len(line), line[:_EDGE], line[-_EDGE:], over=True)
+
+
+@dataclass(slots=True)
+class Garbage:
+    """What a server wrote to its output that is no message: how much, and the first of it to show."""
+
+    lines: int = 0
+    size: int = 0
+    samples: list[str] = field(default_factory=list[str])
+
+    def add(self, line: bytes) -> None:
+        """Count a line."""
+        self.lines += 1
+        self.size += len(line) + 1
+        if len(self.samples) < _SAMPLES:
+            self.samples.append(line[:_SAMPLE_LENGTH].decode("utf-8", "replace").strip())
+
+    def add_blank(self) -> None:
+        """Count an empty line by its size only: some servers end each message twice."""
+        self.size += 1
+
+    def add_refused(self) -> None:
+        """Count a line that was too long. Its size is no measure here: it may have been meant as a message."""
+        self.lines += 1
+
+    @property
+    def is_too_much(self) -> bool:
+        """Whether this is no server with a stray print any more."""
+        return self.lines > GARBAGE_LINES or self.size > GARBAGE_BYTES

@@ -1,0 +1,315 @@
+"""The processes of stdio servers: started, heard, watched, and ended with all they started themselves.
+
+`Processes` is one crib's: it sweeps what an earlier crib left, keeps the guard and the notes. `Child` is one process:
+its pipes, the last of its standard error, and the one end it comes to. Everything is bounded, also ending a child that
+is stopped, ignores signals, or whose grandchildren hold its pipes.
+
+Above: `stdio`. Below: `start`, `guard`, `orphans`, `pipes`, `stderr`. It must never reap a child before its group was
+signalled for the last time: until then its number cannot be anybody else's.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from io import FileIO
+from pathlib import Path
+from typing import Final, Protocol, Self, cast
+
+import anyio
+import anyio.to_thread
+
+from toolcrib.config.resolve import Resolved
+from toolcrib.connect.guard import Guard
+from toolcrib.connect.orphans import Records, Swept, sweep
+from toolcrib.connect.pipes import PipeReader, PipeWriter
+from toolcrib.connect.start import child_environment, start_server
+from toolcrib.connect.stderr import Mask, StderrRing
+from toolcrib.errors import ConfigError, Unavailable
+
+logger = logging.getLogger(__name__)
+
+KILL_WAIT: Final = 2.0
+"""Seconds for SIGKILL to be seen; only what cannot be killed takes longer."""
+
+_CODE_WAIT = 0.5
+_LAST_OUTPUT = 2 * 1024 * 1024
+_SHOWN_LINES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """Seconds of patience: `stop` after a server's input is closed and again after SIGTERM, `write` for taking nothing
+    of what is sent to it."""
+
+    stop: float = 2.0
+    write: float = 30.0
+
+
+class ServerFailed(Unavailable):
+    """A server's process ended or had to be given up, with what is known of why."""
+
+    def __init__(self, code: str, message: str, exited_with: int | None, stderr: tuple[str, ...]) -> None:
+        super().__init__(code, message)
+        self.exited_with = exited_with
+        self.stderr = stderr
+
+
+class Listener(Protocol):
+    """Who hears a child."""
+
+    def received(self, data: bytes) -> None:
+        """Bytes of its output."""
+        ...
+
+    def ended(self, failure: ServerFailed) -> None:
+        """It came to its end, told once: it exited, closed a pipe, or does not read any more."""
+        ...
+
+
+class Processes:
+    """All server processes of one crib. Entering ends what an earlier crib left; leaving ends what is left of ours.
+
+    `marker` names the crib: the same for every crib of one home, of which only one runs at a time, and for no other.
+    """
+
+    def __init__(self, environment: Mapping[str, str], marker: str, records: Path, waits: Waits | None = None) -> None:
+        self.swept = Swept()
+        self._environment = environment
+        self._marker = marker
+        self._waits = waits or Waits()
+        self._records_path = records
+        self._records = Records(records)
+        self._guard = Guard()
+        self._children: set[Child] = set()
+
+    async def __aenter__(self) -> Self:
+        self.swept = await anyio.to_thread.run_sync(sweep, self._records_path, self._marker)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        with anyio.CancelScope(shield=True):
+            async with anyio.create_task_group() as tasks:
+                for child in tuple(self._children):
+                    tasks.start_soon(child.stop)
+        self._guard.close()
+
+    @contextlib.asynccontextmanager
+    async def child(self, name: str, resolved: Resolved, mask: Mask) -> AsyncGenerator["Child"]:
+        """A server's process, stopped at the end of the block.
+
+        Raises `ConfigError` (`server.command_not_found`, …) or `Unavailable` (`server.no_room`) if it cannot start.
+        """
+        if os.name != "posix":
+            raise ConfigError("server.command_unusable", "Servers on standard input and output need Linux or macOS.")
+        if not resolved.command:
+            raise ConfigError("server.command_not_found", f'Server "{name}" has no command.')
+        environment = child_environment(self._environment, resolved.env, self._marker)
+        process = await self._start(name, (resolved.command, *resolved.args), environment, resolved.cwd)
+        child = Child(name, process, mask, self._waits, self._forget)
+        self._children.add(child)
+        self._records.add(child.pid, name)
+        self._guard.add(child.pid)
+        try:
+            yield child
+        finally:
+            await child.stop()
+            self._children.discard(child)
+
+    async def _start(
+        self, name: str, words: Sequence[str], environment: Mapping[str, str], cwd: str | None
+    ) -> subprocess.Popen[bytes]:
+        try:
+            # Shielded while it runs: a cancelled start would leave a process that nobody knows.
+            return await anyio.to_thread.run_sync(start_server, name, words, environment, cwd, abandon_on_cancel=False)
+        except RuntimeError as error:  # not even a thread can be had
+            raise Unavailable("server.no_room", f'Server "{name}" cannot be started: {error}.') from None
+
+    def _forget(self, pid: int) -> None:
+        self._guard.remove(pid)
+        self._records.remove(pid)
+
+
+class Child:
+    """One process. Made by `Processes.child`; its output is read from the moment somebody listens."""
+
+    def __init__(
+        self,
+        name: str,
+        process: subprocess.Popen[bytes],
+        mask: Mask,
+        waits: Waits,
+        on_gone: Callable[[int], None],
+    ) -> None:
+        self.name = name
+        self.pid = process.pid
+        self.exited_with: int | None = None
+        self.stderr = StderrRing(mask)
+        self._process = process
+        self._stop_wait = waits.stop
+        self._on_gone = on_gone
+        self._listener: Listener | None = None
+        self._failure: ServerFailed | None = None
+        self._has_exited = False
+        self._is_stopped = False
+        self._changed = asyncio.Event()
+        self._stopping = anyio.Lock()
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._input = PipeWriter(cast(FileIO, process.stdin), waits.write, self._stuck, self._closed_a_pipe)
+        self._output = PipeReader(cast(FileIO, process.stdout), self._received, self._closed_a_pipe)
+        self._errors = PipeReader(cast(FileIO, process.stderr), self.stderr.add, self._changed.set)
+        self._watch_exit = _ExitWatch(process, self._exited)
+
+    def listen(self, listener: Listener) -> None:
+        """Say who hears this child; before, nothing that it says counts."""
+        self._listener = listener
+
+    def write(self, data: bytes) -> None:
+        """Send bytes to its input; never waits."""
+        self._input.write(data)
+
+    def give_up(self, code: str, reason: str) -> ServerFailed:
+        """End the conversation for a reason of ours; whoever owns the child then stops it."""
+        self._output.pause()
+        return self._end(code, reason)
+
+    def failure(self, code: str, reason: str) -> ServerFailed:
+        """A failure of this server, with its exit code and the last it wrote to standard error."""
+        tail = self.stderr.tail()
+        message = f'Server "{self.name}" {reason}.'
+        if tail:
+            message += " Its last words on standard error:\n" + "\n".join(tail[-_SHOWN_LINES:])
+        return ServerFailed(code, message, self.exited_with, tail)
+
+    async def stop(self) -> None:
+        """End it and its whole group: close its input, wait, SIGTERM, wait, SIGKILL. Safe to call again and again."""
+        with anyio.CancelScope(shield=True):
+            async with self._stopping:
+                if not self._is_stopped:
+                    await self._stop()
+                    self._is_stopped = True
+
+    async def _stop(self) -> None:
+        self._end("server.ended", "was stopped")
+        self._input.close()
+        if not await self._is_gone_within(self._stop_wait):
+            self._signal_group(signal.SIGTERM)
+            self._signal_group(signal.SIGCONT)  # a stopped process acts on nothing but SIGKILL
+            await self._is_gone_within(self._stop_wait)
+        # Also after a willing end: a grandchild that has left the pipes is still in the group.
+        self._signal_group(signal.SIGKILL)
+        with anyio.move_on_after(KILL_WAIT):
+            await self._until(lambda: self._has_exited)
+        self._output.close()
+        self._errors.close()
+        self._watch_exit.close()
+        if not self._has_exited:
+            # It stays on the guard's list and in the notes.
+            logger.warning("Process %d of server %s does not end, not even by SIGKILL.", self.pid, self.name)
+            return
+        self._on_gone(self.pid)
+        self._process.poll()
+
+    async def _is_gone_within(self, seconds: float) -> bool:
+        """Wait for its end and that of everybody who holds its pipes."""
+        with anyio.move_on_after(seconds):
+            await self._until(lambda: self._has_exited and self._output.is_done and self._errors.is_done)
+            return True
+        return False
+
+    async def _until(self, holds: Callable[[], bool]) -> None:
+        while not holds():
+            self._changed.clear()
+            await self._changed.wait()
+
+    def _signal_group(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, number)
+
+    def _received(self, data: bytes) -> None:
+        if self._listener is not None and self._failure is None:
+            self._listener.received(data)
+
+    def _stuck(self) -> None:
+        self._end("server.stuck", "does not read what is sent to it")
+
+    def _closed_a_pipe(self) -> None:
+        """Its exit code tells more than a closed pipe, so it gets a moment to come."""
+        self._changed.set()
+        if self._failure is None and self._timer is None:
+            self._timer = self._loop.call_later(_CODE_WAIT, self._end, "server.ended", "closed the connection")
+
+    def _exited(self, exit_code: int | None) -> None:
+        self.exited_with = exit_code
+        # What it said before it ended may still be in the pipes.
+        self._output.drain(_LAST_OUTPUT)
+        self._errors.drain(_LAST_OUTPUT)
+        self._has_exited = True
+        self._changed.set()
+        self._end("server.ended", _exit_in_words(exit_code))
+
+    def _end(self, code: str, reason: str) -> ServerFailed:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._failure is None:
+            self._failure = self.failure(code, reason)
+            if self._listener is not None:
+                self._listener.ended(self._failure)
+        return self._failure
+
+
+class _ExitWatch:
+    """Tells once when a process has exited, without reaping it where the system allows that."""
+
+    def __init__(self, process: subprocess.Popen[bytes], on_exit: Callable[[int | None], None]) -> None:
+        self._process = process
+        self._on_exit = on_exit
+        self._loop = asyncio.get_running_loop()
+        self._handle: int | None = None
+        try:
+            self._handle = os.pidfd_open(process.pid)
+        except (AttributeError, OSError):
+            threading.Thread(target=self._wait, name=f"exit of {process.pid}", daemon=True).start()
+        else:
+            self._loop.add_reader(self._handle, self._ready)
+
+    def close(self) -> None:
+        if self._handle is not None:
+            self._loop.remove_reader(self._handle)
+            os.close(self._handle)
+            self._handle = None
+
+    def _ready(self) -> None:
+        self.close()
+        self._on_exit(_exit_code(self._process.pid, os.WNOHANG))
+
+    def _wait(self) -> None:
+        code = _exit_code(self._process.pid, 0) if hasattr(os, "waitid") else self._process.wait()
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody wants to know
+            self._loop.call_soon_threadsafe(self._on_exit, code)
+
+
+def _exit_code(pid: int, options: int) -> int | None:
+    try:
+        status = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | options)
+    except ChildProcessError:  # somebody else took it
+        return None
+    if status is None:
+        return None
+    return status.si_status if status.si_code == os.CLD_EXITED else -status.si_status
+
+
+def _exit_in_words(exit_code: int | None) -> str:
+    if exit_code is None:
+        return "ended"
+    if exit_code >= 0:
+        return f"ended with exit code {exit_code}"
+    with contextlib.suppress(ValueError):
+        return f"was ended by {signal.Signals(-exit_code).name}"
+    return f"was ended by signal {-exit_code}"

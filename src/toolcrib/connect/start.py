@@ -1,0 +1,127 @@
+"""The only place that starts a process: a list of words, no shell, nothing of ours but three pipes.
+
+Every road to a server's command (connect, test, reload, import) ends here, so that what holds here holds everywhere:
+its own session and process group, only the descriptors of its pipes, only the environment it is given, a checked
+working directory, and files that are nobody else's business (umask 077).
+
+Above: `process` and `guard`. Below: subprocess. It must never put a word through a shell, and never let a failure of
+the system out as anything but a sentence with the next step.
+"""
+
+import errno
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from toolcrib.config.secrets import BASE_NAMES
+from toolcrib.errors import ConfigError, ToolcribError, Unavailable
+
+MARKER = "TOOLCRIB_CHILD_OF"
+"""The variable that tells which crib started a process."""
+
+_INSTALL = {
+    "npx": "Install Node.js, which brings `npx`.",
+    "node": "Install Node.js.",
+    "uvx": "Install uv, which brings `uvx`.",
+    "uv": "Install uv.",
+    "docker": "Install Docker.",
+    "bunx": "Install Bun, which brings `bunx`.",
+    "deno": "Install Deno.",
+}
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
+
+
+def child_environment(base: Mapping[str, str], declared: Mapping[str, str], marker: str) -> dict[str, str]:
+    """The base names, what the definition declares, and the marker: nothing else of ours reaches a server."""
+    inherited = {name: base[name] for name in BASE_NAMES if name in base}
+    return {**inherited, **declared, MARKER: marker}
+
+
+def start(
+    words: Sequence[str], environment: Mapping[str, str], cwd: str | None, *, is_heard: bool = True
+) -> subprocess.Popen[bytes]:
+    """Start a program. `is_heard` False: only its input is ours. Raises `OSError` and `ValueError` as the system does.
+
+    Blocks until the program runs or could not be run, so it is for a worker thread.
+    """
+    output = subprocess.PIPE if is_heard else subprocess.DEVNULL
+    return subprocess.Popen(
+        list(words),
+        bufsize=0,
+        stdin=subprocess.PIPE,
+        stdout=output,
+        stderr=output,
+        close_fds=True,
+        shell=False,
+        cwd=cwd,
+        env=dict(environment),
+        start_new_session=True,
+        umask=0o077,
+    )
+
+
+def start_server(
+    name: str, words: Sequence[str], environment: Mapping[str, str], cwd: str | None
+) -> subprocess.Popen[bytes]:
+    """Start a server's command. Raises `ConfigError` or `Unavailable` with what is wrong and what to do."""
+    if cwd is not None and not Path(cwd).is_dir():
+        raise _bad_cwd(name, cwd)
+    try:
+        return start(words, environment, cwd)
+    except OSError as error:
+        raise _explained(name, words[0], environment, cwd, error) from None
+    except ValueError as error:  # a NUL in a word, a variable or the directory
+        raise ConfigError("server.command_unusable", f'Server "{name}" cannot be started: {error}.') from None
+
+
+def _bad_cwd(name: str, cwd: str) -> ToolcribError:
+    what = "is not a directory" if Path(cwd).exists() else "does not exist"
+    return ConfigError("server.cwd_unusable", f'Server "{name}" cannot be started: its working directory {cwd} {what}.')
+
+
+def _explained(
+    name: str, command: str, environment: Mapping[str, str], cwd: str | None, error: OSError
+) -> ToolcribError:
+    reason = error.strerror or str(error)
+    said = f'Server "{name}" cannot be started: {command}: {reason} (errno {error.errno}).'
+    if error.errno in _EXHAUSTED:
+        return Unavailable("server.no_room", said)
+    if cwd is not None and error.filename == cwd:
+        return ConfigError("server.cwd_unusable", said)
+    if error.errno == errno.ENOENT:
+        return ConfigError("server.command_not_found", said, _where_to_look(command, environment, cwd))
+    return ConfigError("server.command_unusable", said, _how_to_mend(error.errno))
+
+
+def _where_to_look(command: str, environment: Mapping[str, str], cwd: str | None) -> str:
+    if command.startswith("~"):
+        return "There is no shell that would expand `~`: write the full path."
+    if os.sep not in command:
+        return _what_to_install(command, environment.get("PATH"))
+    if (Path(cwd) / command if cwd else Path(command)).exists():
+        return f"{command} is there; the program that its first line names is not: install that."
+    return "Install it, or correct the path in the definition."
+
+
+def _what_to_install(command: str, path: str | None) -> str:
+    if not path:
+        return "There is no PATH to look on: write the command's full path."
+    if shutil.which(command, path=path):
+        return f"{command} is there; the program that its first line names is not: install that."
+    return _INSTALL.get(command, f"{command} is not on the PATH ({path}): install it, or write its full path.")
+
+
+def _how_to_mend(number: int | None) -> str | None:
+    match number:
+        case errno.EACCES | errno.EPERM:
+            return "Make the file executable (`chmod +x`) and its directories searchable for you."
+        case errno.ENOEXEC:
+            return (
+                "It is for another kind of machine, or a script whose first line names no program (`#!/usr/bin/env …`)."
+            )
+        case errno.E2BIG:
+            return "Its arguments and variables are too long together: put the long ones into a file."
+        case _:
+            return None

@@ -1,0 +1,273 @@
+"""The one HTTP client for everything that is not this crib: upstream servers, and what signing in to them needs.
+
+Every connection is made in one order: resolve the name, judge each address, dial exactly one that was judged. The name
+is not resolved again, so an answer that changes in between changes nothing. Nothing is taken from the environment (no
+proxy, no certificates), no redirect is followed but by `get`, and answers are bounded, unpacked ones too.
+
+Above: the links to upstreams, and `oauth`. Below: `urls`. It must never open a connection to an address that was not
+judged, nor carry a header given for one origin to another.
+"""
+
+import socket
+import ssl
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+import anyio
+import anyio.to_thread
+import httpcore2
+import httpx2
+
+from toolcrib.connect.urls import as_address, check_url, is_loopback, is_public, may_dial
+from toolcrib.errors import Denied
+from toolcrib.version import __version__
+
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+"""From a name and a port to the addresses of that name."""
+
+UPSTREAM_TIMEOUT = httpx2.Timeout(30, read=300)
+DOCUMENT_TIMEOUT = httpx2.Timeout(10)
+DOCUMENT_SECONDS = 30.0
+MAX_BODY = 16 * 1024 * 1024
+MAX_DOCUMENT = 1024 * 1024
+MAX_REDIRECTS = 5
+
+_STAGGER = 0.25
+_PIECE = 64 * 1024
+_KEPT_ACROSS_ORIGINS = frozenset({"host", "accept", "accept-encoding", "user-agent", "connection"})
+_MOST_CONNECTIONS = 256
+_KEPT_CONNECTIONS = 20
+_KEPT_SECONDS = 60.0
+
+
+async def system_addresses(host: str, port: int) -> tuple[str, ...]:
+    """The addresses the system knows for a name."""
+    found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return tuple(dict.fromkeys(str(row[4][0]) for row in found))
+
+
+def sockets() -> httpcore2.AsyncNetworkBackend:
+    """Who opens real sockets. (The library declares this class twice, once for those who lack anyio.)"""
+    return cast("httpcore2.AsyncNetworkBackend", httpcore2.AnyIOBackend())
+
+
+@dataclass(frozen=True, slots=True)
+class Web:
+    """What all clients share: the certificates that are trusted, who resolves names, and who opens sockets."""
+
+    ssl_context: ssl.SSLContext = field(repr=False)
+    resolve: Resolve = system_addresses
+    network: httpcore2.AsyncNetworkBackend = field(default_factory=sockets)
+
+    def client(
+        self,
+        *,
+        local_allowed: bool,
+        headers: Mapping[str, str] | None = None,
+        auth: httpx2.Auth | None = None,
+        timeout: httpx2.Timeout = UPSTREAM_TIMEOUT,
+        max_body: int = MAX_BODY,
+    ) -> httpx2.AsyncClient:
+        """A client for one upstream. `local_allowed` says that the owner's own definition names the address."""
+        own = {"user-agent": f"toolcrib/{__version__}", "accept-encoding": "identity"}
+        return httpx2.AsyncClient(
+            transport=_GuardedTransport(self, local_allowed, max_body),
+            headers={**own, **(headers or {})},
+            auth=auth,
+            timeout=timeout,
+            trust_env=False,
+            follow_redirects=False,
+        )
+
+    def documents(self, *, local_allowed: bool) -> httpx2.AsyncClient:
+        """A client for small documents that another party named, such as metadata."""
+        return self.client(local_allowed=local_allowed, timeout=DOCUMENT_TIMEOUT, max_body=MAX_DOCUMENT)
+
+
+async def open_web(resolve: Resolve = system_addresses, network: httpcore2.AsyncNetworkBackend | None = None) -> Web:
+    """The web with the system's own certificates. Reading them takes long enough to need a thread."""
+    context = await anyio.to_thread.run_sync(lambda: httpx2.create_ssl_context(trust_env=False))
+    return Web(context, resolve, network or sockets())
+
+
+async def get(client: httpx2.AsyncClient, url: str, headers: Mapping[str, str] | None = None) -> httpx2.Response:
+    """Read a document; follows a few redirects, each judged anew, and takes no secret along to another origin."""
+    request = client.build_request("GET", url, headers=dict(headers or {}))
+    for _ in range(MAX_REDIRECTS + 1):
+        with anyio.fail_after(DOCUMENT_SECONDS):
+            response = await client.send(request, follow_redirects=False)
+        following = response.next_request
+        if following is None:
+            return response
+        if following.url.origin != request.url.origin:
+            for name in [name for name in following.headers if name.lower() not in _KEPT_ACROSS_ORIGINS]:
+                del following.headers[name]
+        request = following
+    raise httpx2.TooManyRedirects("The server redirects without end.", request=request)
+
+
+def answered_locally(response: httpx2.Response) -> bool:
+    """Whether the one who answered is in this machine or network: the address that was dialled tells, not the name."""
+    stream: httpcore2.AsyncNetworkStream | None = response.extensions.get("network_stream")
+    peer: tuple[str, int] | None = stream.get_extra_info("server_addr") if stream is not None else None
+    return peer is not None and not is_public(peer[0])
+
+
+class _GuardedTransport(httpx2.AsyncBaseTransport):
+    """Judges each request, then sends it over connections whose addresses were judged; bounds what comes back."""
+
+    def __init__(self, web: Web, local_allowed: bool, max_body: int) -> None:
+        self._local_allowed = local_allowed
+        self._max_body = max_body
+        # Without encryption nobody proves who he is, so that pool dials nothing but this machine.
+        self._pools = {
+            "https": _Pool(web, lambda address: may_dial(address, local_allowed=local_allowed)),
+            "http": _Pool(web, is_loopback),
+        }
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        checked = check_url(str(request.url), local_allowed=self._local_allowed)
+        response = await self._pools[checked.scheme].handle_async_request(request)
+        return _bounded(request, response, self._max_body)
+
+    async def aclose(self) -> None:
+        for pool in self._pools.values():
+            await pool.aclose()
+
+
+class _Pool(httpx2.AsyncHTTPTransport):
+    """Kept connections of one kind. The base class has no parameter for who opens sockets, so its pool is made here."""
+
+    def __init__(self, web: Web, judge: Callable[[str], bool]) -> None:
+        self._pool = httpcore2.AsyncConnectionPool(
+            ssl_context=web.ssl_context,
+            max_connections=_MOST_CONNECTIONS,
+            max_keepalive_connections=_KEPT_CONNECTIONS,
+            keepalive_expiry=_KEPT_SECONDS,
+            network_backend=_PinnedNetwork(web, judge),
+        )
+
+
+class _PinnedNetwork(httpcore2.AsyncNetworkBackend):
+    """Opens sockets to judged addresses only."""
+
+    def __init__(self, web: Web, judge: Callable[[str], bool]) -> None:
+        self._web = web
+        self._judge = judge
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109  # the interface of the library
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        try:
+            with anyio.fail_after(timeout):
+                return await self._dial(await self._addresses(host, port), port, socket_options)
+        except TimeoutError:
+            raise httpcore2.ConnectTimeout(f"{host} could not be reached in time.") from None
+
+    async def _addresses(self, host: str, port: int) -> list[str]:
+        try:
+            found = await self._web.resolve(host, port) if as_address(host) is None else (host,)
+        except OSError as error:
+            raise httpcore2.ConnectError(f"The name {host} cannot be resolved: {error.strerror or error}.") from error
+        judged = [address for address in found if self._judge(address)]
+        if found and not judged:
+            raise Denied("address.refused", f"{host} leads to {found[0]}, which may not be contacted.")
+        if not judged:
+            raise httpcore2.ConnectError(f"The name {host} has no address.")
+        return judged
+
+    async def _dial(
+        self, addresses: Sequence[str], port: int, options: Iterable[httpcore2.SOCKET_OPTION] | None
+    ) -> httpcore2.AsyncNetworkStream:
+        """The first connection that stands. Each address has a head start over the next: a dead one costs little."""
+        opened: list[httpcore2.AsyncNetworkStream] = []
+        failures: list[Exception] = []
+
+        async def attempt(address: str, over: anyio.Event) -> None:
+            try:
+                stream = await self._web.network.connect_tcp(address, port, socket_options=options)
+            except (httpcore2.NetworkError, httpcore2.TimeoutException) as error:
+                failures.append(error)
+                over.set()
+                return
+            if opened:
+                await stream.aclose()
+                return
+            opened.append(stream)
+            attempts.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as attempts:
+            for address in addresses:
+                over = anyio.Event()
+                attempts.start_soon(attempt, address, over)
+                with anyio.move_on_after(_STAGGER):
+                    await over.wait()
+        if opened:
+            return opened[0]
+        raise failures[0]
+
+
+def _bounded(request: httpx2.Request, response: httpx2.Response, limit: int) -> httpx2.Response:
+    """The same answer with a body that ends at the limit.
+
+    An event stream has no end: where one was asked for and came, its reader bounds each event instead.
+    """
+    events = "text/event-stream"
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    packed = response.headers.get("content-encoding", "identity").strip().lower()
+    if packed not in ("identity", "gzip", "x-gzip", "deflate"):
+        raise httpx2.RemoteProtocolError(f"The answer is packed as {packed[:40]!r}, which was not asked for.")
+    headers = response.headers
+    if packed != "identity":
+        dropped = ("content-encoding", "content-length")
+        headers = httpx2.Headers([(name, value) for name, value in headers.multi_items() if name not in dropped])
+    endless = kind == events and events in request.headers.get("accept", "")
+    body = _Body(response.stream, None if endless else limit, packed)
+    return httpx2.Response(response.status_code, headers=headers, stream=body, extensions=response.extensions)
+
+
+class _Body(httpx2.AsyncByteStream):
+    """A body that is unpacked in small pieces and counted."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream | httpx2.SyncByteStream, limit: int | None, packed: str) -> None:
+        assert isinstance(stream, httpx2.AsyncByteStream)
+        self._stream = stream
+        self._limit = limit
+        self._unpack = _whole if packed == "identity" else _unpacker(packed)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        total = 0
+        async for chunk in self._stream:
+            for piece in self._unpack(chunk):
+                total += len(piece)
+                if self._limit is not None and total > self._limit:
+                    raise httpx2.RemoteProtocolError(f"The answer is larger than {self._limit} bytes.")
+                yield piece
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def _whole(chunk: bytes) -> Iterator[bytes]:
+    yield chunk
+
+
+def _unpacker(packed: str) -> Callable[[bytes], Iterator[bytes]]:
+    decoder = zlib.decompressobj(zlib.MAX_WBITS if packed == "deflate" else zlib.MAX_WBITS | 16)
+
+    def unpack(chunk: bytes) -> Iterator[bytes]:
+        try:
+            while piece := decoder.decompress(chunk, _PIECE):
+                yield piece
+                chunk = decoder.unconsumed_tail
+        except zlib.error as error:
+            raise httpx2.DecodingError(f"The answer cannot be unpacked: {error}.") from error
+
+    return unpack

@@ -1,0 +1,28 @@
+"""Fixtures: the processes of a crib, none of which may be left when a test is over."""
+
+import os
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from toolcrib.connect import Processes, Waits
+
+
+def open_files() -> int:
+    """How many descriptors this process has open."""
+    return len(list(Path("/dev/fd").iterdir()))
+
+
+@pytest.fixture
+async def processes(tmp_path: Path) -> AsyncGenerator[Processes]:
+    """A crib's processes; the test process has no children left afterwards."""
+    before = open_files()
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "SECRET_TOKEN": "hunter2"}
+    async with Processes(
+        environment, "crib-under-test", tmp_path / "children.json", Waits(stop=0.3, write=0.3)
+    ) as opened:
+        yield opened
+    assert not psutil.Process().children()
+    assert open_files() == before

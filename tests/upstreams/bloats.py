@@ -1,0 +1,37 @@
+"""Answers with far too much: `line` ends its 50 MB with a line feed, `last` has its id at the end, `open` does not end.
+
+`endless` writes for ever without a line feed, `fits` stays below the limit.
+"""
+
+import sys
+
+from upstreams.speech import Message, arguments, requests, text_reply, write
+
+MEGABYTE = b"x" * (1 << 20)
+
+
+def answer(request: Message) -> None:
+    """Answer as the call asks for."""
+    kind, megabytes = arguments(request)["kind"], arguments(request).get("megabytes", 50)
+    if kind == "echo":
+        text_reply(request, "small")
+        return
+    head, tail = f'{{"jsonrpc":"2.0","id":{request["id"]},"result":{{"text":"', '"}}\n'
+    if kind == "last":
+        head, tail = '{"result":{"text":"', f'"}},"jsonrpc":"2.0","id":{request["id"]}}}\n'
+    write(head.encode())
+    while kind == "endless":
+        write(MEGABYTE)
+    for _ in range(megabytes):
+        write(MEGABYTE)
+    write(tail.encode() if kind != "open" else b"")
+
+
+def main() -> None:
+    """Serve."""
+    for request in requests():
+        answer(request)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+"""Does not want to end. Each word on its command line is one way; the call `pids` tells all process ids involved.
+
+`term` ignores SIGTERM, `eof` goes on after its input has ended, `stops` stops itself by SIGSTOP at the end of its
+input, `child` starts a child that holds all pipes and ignores SIGTERM, `forks` one that was forked twice, `daemon` one
+in a session of its own; `deaf` reads no more after its first call.
+"""
+
+import os
+import signal
+import sys
+
+from upstreams.speech import Message, reply, requests
+
+
+def linger() -> None:
+    """Sleep until killed."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    while True:
+        signal.pause()
+
+
+def descend(*, twice: bool, session: bool) -> int:
+    """Start a process that lingers, and tell its id."""
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        if session:
+            os.setsid()
+        if not twice or os.fork() == 0:
+            os.write(writing, str(os.getpid()).encode())
+            linger()
+        os._exit(0)
+    if twice:
+        os.wait()
+    return int(os.read(reading, 20))
+
+
+def main(ways: list[str]) -> None:
+    """Serve, then cling."""
+    pids: Message = {"server": os.getpid()}
+    if "term" in ways:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for way, twice, session in (("child", False, False), ("forks", True, False), ("daemon", True, True)):
+        if way in ways:
+            pids[way] = descend(twice=twice, session=session)
+    for request in requests():
+        reply(request, pids)
+        if "deaf" in ways:
+            signal.pause()
+    if "stops" in ways:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    while "eof" in ways:
+        signal.pause()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

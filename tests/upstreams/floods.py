@@ -1,0 +1,44 @@
+"""Says more than anybody asked for, then answers: `notifications` or `requests` on its output, `stderr` beside it."""
+
+import sys
+
+from upstreams.speech import Message, arguments, messages, requests, say, text_reply, write
+
+CHANGED = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n'
+
+
+def answer(request: Message) -> None:
+    """Flood, then answer."""
+    heard = messages()
+    count = arguments(request).get("count", 0)
+    match arguments(request)["kind"]:
+        case "notifications":
+            for _ in range(count // 1_000):
+                write(CHANGED * 1_000)
+        case "requests":
+            for number in range(count):
+                write(f'{{"jsonrpc":"2.0","id":{number},"method":"roots/list"}}\n'.encode())
+            say({"id": "end", "method": "ping"})
+            refused = sum(
+                "error" in answer for answer in iter(lambda: next(heard), {"jsonrpc": "2.0", "id": "end", "result": {}})
+            )
+            text_reply(request, str(refused))
+            return
+        case "stderr":
+            for _ in range(count):
+                sys.stderr.buffer.write(b"e" * 1023 + b"\n")
+            sys.stderr.write("the very last line\n")
+            sys.stderr.flush()
+        case _:
+            pass
+    text_reply(request, "flooded")
+
+
+def main() -> None:
+    """Serve."""
+    for request in requests():
+        answer(request)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,77 @@
+"""Behaves. Its tools show what a conversation is made of: echo, progress, a question back, cancellation."""
+
+import os
+import sys
+from pathlib import Path
+
+from upstreams.speech import INITIALIZED, Message, arguments, messages, refuse, reply, say, text_reply
+
+
+def surroundings() -> Message:
+    """What a process can see of how it was started."""
+    umask = os.umask(0)
+    os.umask(umask)
+    return {
+        "env": dict(os.environ),
+        "cwd": str(Path.cwd()),
+        "umask": umask,
+        "files": sorted(int(each.name) for each in Path("/dev/fd").iterdir()),
+        "session": os.getsid(0),
+        "group": os.getpgid(0),
+        "pid": os.getpid(),
+        "argv": sys.argv[1:],
+    }
+
+
+def call(request: Message, waiting: dict[object, Message]) -> None:
+    """Run a tool."""
+    match request["params"]["name"]:
+        case "echo":
+            reply(
+                request,
+                {"content": [], "structuredContent": arguments(request), "futureMember": [1], "_meta": {"a": 1}},
+            )
+        case "count":
+            token = request["params"]["_meta"]["progressToken"]
+            for number in range(1, 4):
+                params = {"progressToken": token, "progress": number, "total": 3, "message": f"at {number}"}
+                say({"method": "notifications/progress", "params": params})
+            text_reply(request, "counted")
+        case "ask":
+            waiting["question"] = request
+            say({"id": "question", "method": "elicitation/create", "params": {"message": "Why?"}})
+        case "wait":
+            waiting[request["id"]] = request
+            say({"method": "notifications/waiting"})
+        case "surroundings":
+            reply(request, surroundings())
+        case "release":  # answer what was cancelled, too late
+            for each in waiting.values():
+                text_reply(each, "late")
+            text_reply(request, "released")
+        case _:
+            refuse(request, -32602, "Unknown tool")
+
+
+def main() -> None:
+    """Serve until the input ends."""
+    waiting: dict[object, Message] = {}
+    for message in messages():
+        method = message.get("method")
+        if method == "initialize":
+            reply(message, INITIALIZED)
+        elif method == "tools/call":
+            call(message, waiting)
+        elif method == "notifications/cancelled":
+            say({"method": "notifications/heard", "params": message["params"]})
+        elif method is None:
+            asked = waiting.pop(message["id"])
+            reply(
+                asked, {"content": [], "structuredContent": {key: message[key] for key in message if key != "jsonrpc"}}
+            )
+        elif "id" in message:
+            refuse(message)
+
+
+if __name__ == "__main__":
+    main()
