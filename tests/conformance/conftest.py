@@ -1,6 +1,7 @@
 """Programs of others, installed once into the project's own folder."""
 
 import fcntl
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,7 +14,7 @@ NODE_TOOLS = HERE.parent.parent / ".tools" / "node"
 
 @pytest.fixture(scope="session")
 def node_programs() -> Path:
-    """The folder with the programs of `package.json`; a visible skip where there is no npm to install them with."""
+    """The folder with the programs of `package.json`; a visible skip where they cannot be installed, but not in CI."""
     npm = shutil.which("npm")
     if npm is None:
         pytest.skip("npm is not installed")
@@ -25,6 +26,9 @@ def node_programs() -> Path:
         if not done.exists() or done.read_text(encoding="utf-8") != wanted:
             (NODE_TOOLS / "package.json").write_text(wanted, encoding="utf-8")
             install = [npm, "install", "--no-audit", "--no-fund", "--no-package-lock", "--prefix", str(NODE_TOOLS)]
-            subprocess.run(install, check=True, capture_output=True, timeout=600)
+            tried = subprocess.run(install, check=False, capture_output=True, text=True, timeout=600)
+            if tried.returncode and "CI" not in os.environ:
+                pytest.skip(f"npm cannot install what the test drives: {tried.stderr[-300:]}")
+            tried.check_returncode()
             done.write_text(wanted, encoding="utf-8")
     return NODE_TOOLS / "node_modules" / ".bin"
