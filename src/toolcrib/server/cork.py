@@ -10,6 +10,8 @@ Above: `http` puts it between uvicorn and the socket. It must never change the o
 import asyncio
 from typing import Any
 
+LARGE = 65_536
+
 
 class Cork(asyncio.Transport):
     """Holds writes back until `flush`, which comes at the end of the turn at the latest."""
@@ -28,8 +30,12 @@ class Cork(asyncio.Transport):
 
     def flush(self) -> None:
         """Send what is held."""
-        if self._held:
-            held, self._held = self._held, []
+        if not self._held:
+            return
+        held, self._held = self._held, []
+        if len(held) > 1 and sum(map(len, held)) > LARGE:
+            self._transport.writelines(held)  # joining would copy more than a second write costs
+        else:
             self._transport.write(held[0] if len(held) == 1 else b"".join(held))
 
     def close(self) -> None:
