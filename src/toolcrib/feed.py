@@ -1,8 +1,8 @@
 """An ordered log that can be followed: replay what is kept, then go on live, without gap or repeat.
 
 One feed has one writer side (`publish`) and any number of followers. The newest `capacity` events are kept in memory;
-a `replay` function, given by the host where a store keeps older ones, fills in what memory no longer has. A follower
-that reads too slowly is ended rather than waited for: it reconnects with the last number it saw.
+who asks for older ones is told that they are gone. A follower that reads too slowly is ended rather than waited for:
+it reconnects with the last number it saw.
 
 Above: `server.sse` and the console follow it. Below: `model.events`. It must never wait for a reader.
 """

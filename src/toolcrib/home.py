@@ -58,11 +58,6 @@ class Home:
         return self.root / "mcp.json"
 
     @property
-    def settings_file(self) -> Path:
-        """The owner's settings."""
-        return self.root / "toolcrib.toml"
-
-    @property
     def database(self) -> Path:
         """The SQLite file, where no other database is set."""
         return self.root / "toolcrib.db"

@@ -27,8 +27,6 @@ ServerState = Literal[
     "failed",
 ]
 
-SERVER_TYPES: tuple[ServerType, ...] = ("stdio", "http", "sse")
-
 
 def _no_strings() -> Mapping[str, str]:
     return {}
