@@ -12,13 +12,13 @@ from toolcrib.connect.greet import Greeting, Hello, open_greeted, probe
 from toolcrib.connect.orphans import Swept
 from toolcrib.connect.process import Processes, ServerFailed, Waits
 from toolcrib.connect.stdio import StdioConnection, open_stdio
-from toolcrib.connect.wire import RemoteError
+from toolcrib.model.sources import ProtocolError
 
 __all__ = [
     "Greeting",
     "Hello",
     "Processes",
-    "RemoteError",
+    "ProtocolError",
     "ServerFailed",
     "StdioConnection",
     "Swept",

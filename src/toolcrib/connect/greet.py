@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final
 
 import anyio
 
@@ -20,19 +20,24 @@ from toolcrib.config.resolve import Resolved
 from toolcrib.connect.process import Processes, ServerFailed
 from toolcrib.connect.stderr import Mask
 from toolcrib.connect.stdio import StdioConnection, open_stdio
-from toolcrib.connect.wire import RemoteError
 from toolcrib.errors import Unavailable
 from toolcrib.model.json import Json, JsonObject, is_array, is_object
+from toolcrib.model.protocol import (
+    CAPABILITIES_KEY,
+    CLIENT_INFO_KEY,
+    HANDSHAKE_VERSION,
+    LEGACY_VERSIONS,
+    META,
+    MODERN_VERSION,
+    SERVER_INFO_KEY,
+    VERSION_KEY,
+    Era,
+)
+from toolcrib.model.sources import ProtocolError
 
-Era = Literal["legacy", "modern"]
-
-MODERN_VERSION: Final = "2026-07-28"
-HANDSHAKE_VERSION: Final = "2025-11-25"
-HANDSHAKE_VERSIONS: Final = frozenset({"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"})
 PROBE_WAIT: Final = 5.0
 CONNECT_WAIT: Final = 30.0
 
-_KEY = "io.modelcontextprotocol/"
 _Reply = asyncio.Future[JsonObject]
 
 
@@ -58,9 +63,9 @@ class Hello:
     def envelope(self) -> JsonObject:
         """The `_meta` members that every request of the modern era carries."""
         return {
-            f"{_KEY}protocolVersion": MODERN_VERSION,
-            f"{_KEY}clientInfo": self.client_info,
-            f"{_KEY}clientCapabilities": self.capabilities,
+            VERSION_KEY: MODERN_VERSION,
+            CLIENT_INFO_KEY: self.client_info,
+            CAPABILITIES_KEY: self.capabilities,
         }
 
 
@@ -124,7 +129,7 @@ class _FirstWords:
     async def exchange(self, era: Era | None, probe_wait: float) -> Greeting:
         open_replies: set[_Reply] = set()
         if era != "legacy":
-            discover = self._ask("server/discover", {"_meta": self._hello.envelope()})
+            discover = self._ask("server/discover", {META: self._hello.envelope()})
             await asyncio.wait({discover}, timeout=probe_wait)
             if discover.done() and (greeting := self._heard(discover, _modern)):
                 return greeting
@@ -163,7 +168,7 @@ class _FirstWords:
     def _heard(self, reply: _Reply, read: Callable[[JsonObject], "Greeting | None"]) -> Greeting | None:
         try:
             said = reply.result()
-        except RemoteError as error:
+        except ProtocolError as error:
             self._refusal = f"it answered with error {error.code}, {error.message}"
             return None
         greeting = read(said)
@@ -176,13 +181,13 @@ def _modern(said: JsonObject) -> Greeting | None:
     versions: Json = said.get("supportedVersions")
     if not is_array(versions) or MODERN_VERSION not in versions:
         return None
-    info: Json = _object(said.get("_meta")).get(f"{_KEY}serverInfo")
+    info: Json = _object(said.get(META)).get(SERVER_INFO_KEY)
     return _greeting("modern", MODERN_VERSION, info, said)
 
 
 def _legacy(said: JsonObject) -> Greeting | None:
     version: Json = said.get("protocolVersion")
-    if version not in HANDSHAKE_VERSIONS:
+    if version not in LEGACY_VERSIONS:
         return None
     return _greeting("legacy", version, said.get("serverInfo"), said)
 

@@ -31,8 +31,9 @@ from mcp.types import CONNECTION_CLOSED, INTERNAL_ERROR, REQUEST_TIMEOUT
 
 from toolcrib.connect.process import ServerFailed
 from toolcrib.connect.stdio import StdioConnection
-from toolcrib.connect.wire import RemoteError, RequestId
+from toolcrib.connect.wire import RequestId
 from toolcrib.model.json import JsonObject
+from toolcrib.model.sources import ProtocolError
 
 logger = logging.getLogger(__name__)
 
@@ -85,7 +86,7 @@ class SdkDispatcher(Dispatcher[TransportContext]):
         try:
             with anyio.fail_after(options.get("timeout")):
                 return await self._request(request_id, method, dict(params) if params else None, options)
-        except RemoteError as error:
+        except ProtocolError as error:
             raise MCPError(error.code, error.message, error.data) from None
         except ServerFailed as failure:
             raise MCPError(CONNECTION_CLOSED, failure.message) from failure

@@ -20,9 +20,9 @@ from toolcrib.connect import wire
 from toolcrib.connect.lines import FLOOD_LIMIT, LINE_LIMIT, Garbage, Line, Lines, Oversized
 from toolcrib.connect.process import Child, Processes, ServerFailed
 from toolcrib.connect.stderr import Mask
-from toolcrib.connect.wire import RemoteError, RequestId
+from toolcrib.connect.wire import RequestId
 from toolcrib.model.json import Json, JsonObject, is_object
-from toolcrib.model.sources import ReportProgress
+from toolcrib.model.sources import ProtocolError, ReportProgress
 
 logger = logging.getLogger(__name__)
 
@@ -103,8 +103,8 @@ class StdioConnection:
     async def call(self, method: str, params: JsonObject, *, on_progress: ReportProgress | None = None) -> JsonObject:
         """Send a request and wait for its result, given as it came.
 
-        Raises `RemoteError` if the server answers with an error, `ServerFailed` if it ends, cannot be heard any more or
-        gives a reply that cannot be read. Being cancelled tells the server, and the late reply is passed over.
+        Raises `ProtocolError` if the server answers with an error, `ServerFailed` if it ends, cannot be heard any more
+        or gives a reply that cannot be read. Being cancelled tells the server, and the late reply is passed over.
         """
         self._last_id += 1
         request_id = self._last_id
@@ -349,11 +349,13 @@ def _number(value: Json) -> float | None:
     return float(value) if type(value) is int or type(value) is float else None
 
 
-def _remote_error(error: Json) -> RemoteError:
+def _remote_error(error: Json) -> ProtocolError:
     if not is_object(error):
-        return RemoteError(wire.INTERNAL_ERROR, str(error))
+        return ProtocolError(wire.INTERNAL_ERROR, str(error))
     code: Json = error.get("code")
-    return RemoteError(code if type(code) is int else wire.INTERNAL_ERROR, str(error.get("message")), error.get("data"))
+    return ProtocolError(
+        code if type(code) is int else wire.INTERNAL_ERROR, str(error.get("message")), error.get("data")
+    )
 
 
 def _ignore(method: str, params: JsonObject) -> None:

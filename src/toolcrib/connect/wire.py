@@ -33,16 +33,6 @@ _ID_LAST = re.compile(
 )
 
 
-class RemoteError(Exception):
-    """The server answered a request with an error: its own code, message and data."""
-
-    def __init__(self, code: int, message: str, data: Json = None) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-        self.data = data
-
-
 def read_line(line: bytes) -> list[JsonObject]:
     """The messages of one line: one, or those of a batch. Raises `ValueError` if there is none.
 

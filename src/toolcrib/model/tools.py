@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-from toolcrib.model.json import Json, JsonObject, digest
+from toolcrib.model.json import Json, JsonObject, digest, is_array
 from toolcrib.model.problems import Problem
 
 ServerKind = Literal["builtin", "plugin", "upstream"]
@@ -93,10 +93,30 @@ class Tool:
 
 
 @dataclass(frozen=True, slots=True)
+class ContentItem:
+    """A prompt, a resource or a template of one server: `key` is what the server calls it, `definition` all it says."""
+
+    server: str
+    key: str
+    definition: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """The error of the protocol that an error result stands for: a client may act on its code and data."""
+
+    code: int
+    message: str
+    data: Json = None
+
+
+@dataclass(frozen=True, slots=True)
 class CallResult:
     """What a call gave back, every part kept: content blocks as they came, structured content, `_meta`, the rest.
 
-    `structured_content` is absent when `has_structured` is false; `None` is a value of its own.
+    `structured_content` is absent when `has_structured` is false; `None` is a value of its own. `is_final` is false
+    where the server wants to be asked again with answers: what it wants to know is in `extra`, in the protocol's words.
+    `fault` is what the server answered with instead of a result, if it did.
     """
 
     content: Sequence[JsonObject] = ()
@@ -104,6 +124,8 @@ class CallResult:
     structured_content: Json = None
     has_structured: bool = False
     extra: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    is_final: bool = True
+    fault: Fault | None = None
 
     @classmethod
     def text(cls, text: str, *, is_error: bool = False) -> "CallResult":
@@ -115,8 +137,22 @@ class CallResult:
         """A failure told to the model, which can read it and act."""
         return cls.text(text, is_error=True)
 
+    @classmethod
+    def of_wire(cls, wire: Mapping[str, Json]) -> "CallResult":
+        """A result as a server sent it (`CallToolResult` of either era)."""
+        extra = dict(wire)
+        if extra.get("resultType") == "input_required":
+            return cls(extra=extra, is_final=False)
+        content: Json = extra.pop("content", None)
+        is_error: Json = extra.pop("isError", False)
+        has_structured = "structuredContent" in extra
+        structured: Json = extra.pop("structuredContent", None)
+        return cls(content if is_array(content) else (), is_error is True, structured, has_structured, extra)
+
     def to_json(self) -> JsonObject:
         """The protocol's own shape (`CallToolResult`)."""
+        if not self.is_final:
+            return dict(self.extra)
         wire: JsonObject = {**self.extra, "content": list(self.content), "isError": self.is_error}
         if self.has_structured:
             wire["structuredContent"] = self.structured_content

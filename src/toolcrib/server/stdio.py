@@ -23,17 +23,8 @@ from anyio.abc import TaskGroup, TaskStatus
 from toolcrib.errors import ToolcribError, Unavailable
 from toolcrib.home import Home, RunInfo, find_holder, owner_token, prepare_home
 from toolcrib.model.json import Json, is_object
-from toolcrib.server.mcp.rpc import (
-    INTERNAL_ERROR,
-    MODERN_VERSION,
-    PARSE_ERROR,
-    VERSION_KEY,
-    Message,
-    RequestId,
-    RpcError,
-    encode_header,
-    read_message,
-)
+from toolcrib.model.protocol import INTERNAL_ERROR, MODERN_VERSION, PARSE_ERROR, VERSION_KEY
+from toolcrib.server.mcp.rpc import Message, RequestId, RpcError, encode_header, read_message
 from toolcrib.server.pipes import Line, Oversized, Write, protocol_pipes
 from toolcrib.server.run import hold
 from toolcrib.settings import Settings

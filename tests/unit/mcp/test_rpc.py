@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.model.json import JsonObject
-from toolcrib.server.mcp.rpc import (
+from toolcrib.model.protocol import (
     CAPABILITIES_KEY,
     HEADER_MISMATCH,
     INVALID_PARAMS,
@@ -18,13 +18,8 @@ from toolcrib.server.mcp.rpc import (
     PARSE_ERROR,
     UNSUPPORTED_VERSION,
     VERSION_KEY,
-    Message,
-    RpcError,
-    check_modern,
-    encode_header,
-    era_of,
-    read_message,
 )
+from toolcrib.server.mcp.rpc import Message, RpcError, check_modern, encode_header, era_of, read_message
 
 META: JsonObject = {VERSION_KEY: MODERN_VERSION, CAPABILITIES_KEY: {}}
 HEADERS = {b"mcp-protocol-version": MODERN_VERSION.encode(), b"mcp-method": b"tools/call", b"mcp-name": b"a_tool"}

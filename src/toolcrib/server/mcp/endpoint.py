@@ -26,12 +26,7 @@ from toolcrib.gate import Gate
 from toolcrib.model.events import Event
 from toolcrib.model.json import JsonObject, is_object
 from toolcrib.model.principals import Principal
-from toolcrib.model.sources import ReportProgress
-from toolcrib.model.tools import CallResult
-from toolcrib.server import problems
-from toolcrib.server.mcp.exchange import Exchange
-from toolcrib.server.mcp.pages import ToolPages
-from toolcrib.server.mcp.rpc import (
+from toolcrib.model.protocol import (
     HEADER_MISMATCH,
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -39,13 +34,13 @@ from toolcrib.server.mcp.rpc import (
     PARSE_ERROR,
     SERVER_INFO_KEY,
     Era,
-    Message,
-    RequestId,
-    RpcError,
-    check_modern,
-    era_of,
-    read_message,
 )
+from toolcrib.model.sources import ReportProgress
+from toolcrib.model.tools import CallResult
+from toolcrib.server import problems
+from toolcrib.server.mcp.exchange import Exchange
+from toolcrib.server.mcp.pages import ToolPages
+from toolcrib.server.mcp.rpc import Message, RequestId, RpcError, check_modern, era_of, read_message
 from toolcrib.version import __version__
 
 if TYPE_CHECKING:

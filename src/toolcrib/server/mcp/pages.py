@@ -15,7 +15,8 @@ import orjson
 from toolcrib.gate import Gate, Listing
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Principal
-from toolcrib.server.mcp.rpc import INVALID_PARAMS, META, SERVER_INFO_KEY, Era, RpcError
+from toolcrib.model.protocol import INVALID_PARAMS, META, SERVER_INFO_KEY, Era
+from toolcrib.server.mcp.rpc import RpcError
 
 PAGE_BYTES = 900_000
 _KEPT = 64

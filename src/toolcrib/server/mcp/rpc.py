@@ -10,30 +10,27 @@ import re
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import orjson
 
 from toolcrib.model.json import Json, JsonObject, is_object
+from toolcrib.model.protocol import (
+    CAPABILITIES_KEY,
+    HEADER_MISMATCH,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    LEGACY_VERSIONS,
+    META,
+    METHOD_NOT_FOUND,
+    MODERN_VERSION,
+    PARSE_ERROR,
+    UNSUPPORTED_VERSION,
+    VERSION_KEY,
+    Era,
+)
 from toolcrib.server.strict import MalformedJson, parse_json
-
-LEGACY_VERSIONS = frozenset({"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"})
-MODERN_VERSION = "2026-07-28"
-Era = Literal["legacy", "modern"]
-
-PARSE_ERROR = -32700
-INVALID_REQUEST = -32600
-METHOD_NOT_FOUND = -32601
-INVALID_PARAMS = -32602
-INTERNAL_ERROR = -32603
-HEADER_MISMATCH = -32020
-UNSUPPORTED_VERSION = -32022
-
-META = "_meta"
-_KEY = "io.modelcontextprotocol/"
-SERVER_INFO_KEY = _KEY + "serverInfo"
-VERSION_KEY = _KEY + "protocolVersion"
-CAPABILITIES_KEY = _KEY + "clientCapabilities"
 
 _MODERN_STATUS = {INTERNAL_ERROR: 200, METHOD_NOT_FOUND: 404}
 _REQUEST_MEMBERS = frozenset({"jsonrpc", "id", "method", "params"})

@@ -30,9 +30,10 @@ from starlette.types import Receive, Scope, Send
 from toolcrib.gate import Gate
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Principal
+from toolcrib.model.protocol import Era
 from toolcrib.model.sources import ReportProgress
 from toolcrib.model.tools import CallResult, Tool
-from toolcrib.server.mcp.rpc import Era, RpcError, era_of
+from toolcrib.server.mcp.rpc import RpcError, era_of
 
 logger = logging.getLogger(__name__)
 SEND_TIMEOUT = 5.0

@@ -11,8 +11,8 @@ import pytest
 
 from toolcrib.config.resolve import Resolved
 from toolcrib.connect import Hello, Processes, StdioConnection, open_greeted
-from toolcrib.connect.greet import Era
 from toolcrib.model.json import JsonObject
+from toolcrib.model.protocol import Era
 
 TESTS = Path(__file__).parents[3]
 LOOPS = [

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from integration.connect.stdio.harness import HELLO, LOOPS, call, talk, upstream
-from toolcrib.connect import Processes, RemoteError, open_greeted
+from toolcrib.connect import Processes, ProtocolError, open_greeted
 from toolcrib.connect.start import MARKER
 from toolcrib.connect.wire import RequestId
 from toolcrib.model.json import JsonObject
@@ -46,7 +46,7 @@ async def test_calls_side_by_side_each_get_their_own_result(processes: Processes
 async def test_an_error_of_the_server_keeps_its_code_message_and_data(processes: Processes) -> None:
     with anyio.fail_after(10):
         async with talk(processes, "lies") as connection:
-            with pytest.raises(RemoteError) as caught:
+            with pytest.raises(ProtocolError) as caught:
                 await call(connection, kind="error")
     assert (caught.value.code, caught.value.message, caught.value.data) == (-32042, "Sign in", {"url": "here"})
 

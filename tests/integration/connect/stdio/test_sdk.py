@@ -15,9 +15,9 @@ from mcp.shared.exceptions import MCPError
 from integration.connect.stdio.harness import HELLO, TESTS, upstream
 from toolcrib.config.resolve import Resolved
 from toolcrib.connect import Processes, StdioConnection, open_greeted, open_stdio
-from toolcrib.connect.greet import Era
 from toolcrib.connect.sdk import SdkDispatcher
 from toolcrib.errors import Unavailable
+from toolcrib.model.protocol import Era
 
 pytestmark = pytest.mark.anyio
 
