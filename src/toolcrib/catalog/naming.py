@@ -1,4 +1,4 @@
-"""The names models see: made once per tool and form, kept for ever, looked up and never parsed.
+"""The names models see: made once per tool or prompt and form, kept for ever, looked up and never parsed.
 
 A name is safe (`A-Z a-z 0-9 _ -`), at most 64 characters and unique within its form. The first tool to take a plain
 name keeps it; within one extension ties go by sorted `ToolRef`; any other tool gets the plain name cut short plus `_`
@@ -11,12 +11,13 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, get_args
+from typing import Final, Literal, NamedTuple
 
 from toolcrib.model.tools import ToolRef
 
-Form = Literal["claude", "endpoint", "bridge"]
-FORMS: tuple[Form, ...] = get_args(Form)
+Form = Literal["claude", "endpoint", "bridge", "prompt"]
+TOOL_FORMS: Final[tuple[Form, ...]] = ("claude", "endpoint", "bridge")
+PROMPT_FORMS: Final[tuple[Form, ...]] = ("prompt",)
 LONGEST = 64
 _DIGITS = 6
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
@@ -33,7 +34,7 @@ class NameRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NameTable:
-    """Names and tools of every form, in both directions."""
+    """Names and tools (or prompts) of every form, in both directions."""
 
     names: Mapping[tuple[str, ToolRef], str] = field(default_factory=dict[tuple[str, ToolRef], str])
     refs: Mapping[tuple[str, str], ToolRef] = field(default_factory=dict[tuple[str, str], ToolRef])
@@ -53,14 +54,16 @@ class NameTable:
         """The tool of a name, if the name was ever given."""
         return self.refs.get((form, name))
 
-    def extend(self, refs: Iterable[ToolRef]) -> tuple["NameTable", tuple[NameRow, ...]]:
+    def extend(
+        self, refs: Iterable[ToolRef], forms: tuple[Form, ...] = TOOL_FORMS
+    ) -> tuple["NameTable", tuple[NameRow, ...]]:
         """This table with names for these tools too, and the rows that are new."""
-        missing = sorted(ref for ref in set(refs) if (FORMS[0], ref) not in self.names)
+        missing = sorted(ref for ref in set(refs) if (forms[0], ref) not in self.names)
         if not missing:
             return self, ()
         names, taken = dict(self.names), dict(self.refs)
         rows: list[NameRow] = []
-        for form in FORMS:
+        for form in forms:
             for ref in missing:
                 name = next(name for name in candidates(form, ref) if (form, name) not in taken)
                 names[form, ref] = name

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.catalog.naming import FORMS, Form, NameTable, plain_name
+from toolcrib.catalog.naming import TOOL_FORMS, Form, NameTable, plain_name
 from toolcrib.model.tools import ToolRef
 
 SAFE = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -31,7 +31,7 @@ def table_of(*groups: list[ToolRef]) -> NameTable:
 @given(REF_LISTS)
 def test_every_name_is_safe_short_and_means_exactly_one_tool(refs: list[ToolRef]) -> None:
     table = table_of(refs)
-    for form in FORMS:
+    for form in TOOL_FORMS:
         names = [table.name(form, ref) for ref in set(refs)]
         assert all(SAFE.fullmatch(name) for name in names)
         assert len(set(names)) == len(names)
@@ -99,5 +99,5 @@ def test_no_pair_of_the_collision_corpus_shares_a_name() -> None:
     for one, other in pairs:
         refs = [ToolRef("server", one), ToolRef("server", other)]
         table = table_of(refs)
-        for form in FORMS:
+        for form in TOOL_FORMS:
             assert len({table.name(form, ref) for ref in refs}) == len(set(refs)), (one, other)
