@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import anyio
 import httpx2
@@ -126,7 +126,13 @@ class Lab:
 
     @asynccontextmanager
     async def client(
-        self, door: Door, mode: ModeName, on_message: Callable[[object], None] | None = None
+        self,
+        door: Door,
+        mode: ModeName,
+        on_message: Callable[[object], None] | None = None,
+        *,
+        path: str = "/mcp",
+        **options: Any,
     ) -> AsyncGenerator[Client]:
         """The official client in this era, over HTTP or over standard input and output of `toolcrib stdio`."""
 
@@ -136,12 +142,12 @@ class Lab:
 
         if door == "stdio":
             server = stdio_parameters(self.home)
-            async with Client(server, mode=mode, read_timeout_seconds=20, message_handler=handler) as client:
+            async with Client(server, mode=mode, read_timeout_seconds=20, message_handler=handler, **options) as client:
                 yield client
             return
         async with self.http() as http:
-            transport = streamable_http_client(f"{self.url}/mcp", http_client=http)
-            async with Client(transport, mode=mode, read_timeout_seconds=20, message_handler=handler) as client:
+            wire = streamable_http_client(f"{self.url}{path}", http_client=http)
+            async with Client(wire, mode=mode, read_timeout_seconds=20, message_handler=handler, **options) as client:
                 yield client
 
 

@@ -11,14 +11,14 @@ It must never read a body, and never send a header that lets another site in.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 
 import anyio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from toolcrib.errors import Denied, InvalidRequest, ToolcribError, Unauthenticated, Unavailable
+from toolcrib.errors import Denied, InvalidRequest, NotFound, ToolcribError, Unauthenticated, Unavailable
 from toolcrib.model.principals import Principal
-from toolcrib.principals import Principals
+from toolcrib.principals import Credential, Principals
 from toolcrib.server import problems
 from toolcrib.server.limits import Throttle
 from toolcrib.server.login import Logins
@@ -65,8 +65,6 @@ class Guard:
         names = [host.lower().encode() for host in hosts]
         self._hosts = frozenset(names)
         self._origins = frozenset(b"http://" + name for name in names)
-        self._as_ide = principals.owner("ide")
-        self._as_api = principals.owner("api")
         self._as_web = principals.owner("web")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -81,7 +79,10 @@ class Guard:
             app = self._admit(scope, headers)
             if b"transfer-encoding" in headers:
                 receive = _Counted(receive, reply, self._body_bytes).receive
-            await app(scope, receive, reply.send)
+            if ENDED in scope:
+                await _until_ended(app(scope, receive, reply.send), scope[ENDED])
+            else:
+                await app(scope, receive, reply.send)
         except ToolcribError as error:
             _log(scope, error)
             await reply.refuse(error)
@@ -117,9 +118,14 @@ class Guard:
         authorization = headers.get(b"authorization")
         if authorization is not None:
             scheme, _, token = authorization.partition(b" ")
-            if scheme.lower() != b"bearer" or self._principals.is_owner_token(token.strip()) is not True:
+            known = self._principals.authenticate(token.strip(), "ide" if to_mcp else "api")
+            if scheme.lower() != b"bearer" or not isinstance(known, Credential):
                 raise self._wrong_token(scope)
-            return self._as_ide if to_mcp else self._as_api
+            if known.ended is not None:
+                scope[ENDED] = known.ended
+            if self._principals.may_reach(known.principal, scope["path"]) is not True:
+                raise NotFound("route.unknown", f"There is nothing at {scope['path']}.")
+            return known.principal
         if not to_mcp and b"cookie" in headers:
             ended = self._browser_session(headers[b"cookie"])
             if ended is not None:
@@ -156,6 +162,21 @@ class Guard:
             raise InvalidRequest("request.malformed", "Content-Length has to be a number.")
         if len(length) > 18 or int(length) > self._body_bytes:
             raise _too_large(self._body_bytes)
+
+
+async def _until_ended(work: Awaitable[None], ended: anyio.Event) -> None:
+    """Serve a request for as long as its credential holds: what is open under a revoked one is cut."""
+    serving = asyncio.ensure_future(work)
+    cut = asyncio.ensure_future(ended.wait())
+    try:
+        await asyncio.wait({serving, cut}, return_when=asyncio.FIRST_COMPLETED)
+        if not serving.done():
+            raise Unauthenticated("auth.invalid", "The credential of this request ended.")
+        serving.result()
+    finally:
+        cut.cancel()
+        serving.cancel()
+        await asyncio.wait({serving, cut})
 
 
 class _Reply:

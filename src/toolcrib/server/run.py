@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from toolcrib.errors import Unavailable
-from toolcrib.home import HolderKind, RunInfo, clear_run, kept_from_children, write_run
+from toolcrib.home import HolderKind, RunInfo, clear_run, kept_from_children, sealing_key, write_run
 from toolcrib.host import Crib
 from toolcrib.server.app import create_app
 from toolcrib.server.limits import Limits
@@ -55,13 +55,25 @@ async def hold(
     """
     check_loopback(settings.host)
     async with AsyncExitStack() as stack:
-        crib = await stack.enter_async_context(Crib(settings, environment=environment))
+        # A command does what it was asked for and no more; who stays gets everything ready.
+        crib = await stack.enter_async_context(Crib(settings, environment=environment, eager=kind != "command"))
         listener = _bind(settings, kind, port)
         stack.callback(listener.close)
         stack.enter_context(kept_from_children(listener.fileno()))
         address = address_of(listener)
         crib.port = listener.getsockname()[1]
-        mcp = await stack.enter_async_context(McpEndpoint(crib.gate, crib.feed))
+        mcp = await stack.enter_async_context(
+            McpEndpoint(
+                crib.gate,
+                crib.feed,
+                key=sealing_key(crib.home),
+                introduce=crib.introduction,
+                enter=crib.placed,
+                ready=crib.ready,
+                notices=crib.pool.listen,
+                ended=crib.pool.end_session,
+            )
+        )
         logins = Logins(address)
         app = create_app(crib, mcp, logins, address=address)
         grace = COMMAND_GRACE if kind == "command" else GRACE

@@ -2,7 +2,8 @@
 
 The front is a client like any other: each line becomes a request to `/mcp` of the crib that holds the home, so that
 there is one road for all clients. If no crib runs, this process becomes the holder; when the holder ends, one of its
-fronts does. What a front adds is the memory of the handshake: a legacy client does not notice that the crib changed.
+fronts does. What a front adds is the memory of what a legacy client said once, its handshake and what it wants to hear
+of: such a client does not notice that the crib changed.
 
 Above: the command line runs it. Below: `server.run` for the holder's part, `mcp.rpc` for what a line says. Standard
 output belongs to the protocol: whatever else this process prints must go to standard error.
@@ -23,8 +24,16 @@ from anyio.abc import TaskGroup, TaskStatus
 from toolcrib.errors import ToolcribError, Unavailable
 from toolcrib.home import Home, RunInfo, find_holder, owner_token, prepare_home
 from toolcrib.model.json import Json, is_object
-from toolcrib.model.protocol import INTERNAL_ERROR, MODERN_VERSION, PARSE_ERROR, VERSION_KEY
-from toolcrib.server.mcp.rpc import Message, RequestId, RpcError, encode_header, read_message
+from toolcrib.model.protocol import (
+    INTERNAL_ERROR,
+    MODERN_VERSION,
+    NAMED_BY,
+    PARSE_ERROR,
+    VERSION_KEY,
+    encode_header,
+)
+from toolcrib.server.mcp.methods import CARRIED
+from toolcrib.server.mcp.rpc import Message, RequestId, RpcError, read_message
 from toolcrib.server.pipes import Line, Oversized, Write, protocol_pipes
 from toolcrib.server.run import hold
 from toolcrib.settings import Settings
@@ -37,9 +46,11 @@ LAST_WORDS = 10.0
 """Seconds that requests may still take after the client has closed its end."""
 
 _PAUSE = 0.1
-_NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 _ACCEPT = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
-_LIST_CHANGED = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'
+_LISTS_CHANGED = tuple(
+    orjson.dumps({"jsonrpc": "2.0", "method": f"notifications/{kind}/list_changed"})
+    for kind in ("tools", "prompts", "resources")
+)
 
 
 async def run_stdio(settings: Settings) -> None:
@@ -138,6 +149,7 @@ class Front:
         self._running: dict[RequestId, anyio.CancelScope] = {}
         # A legacy client's handshake: its lines, who answered them, and the headers of the session that came of it.
         self._handshake: list[bytes] = []
+        self._wishes: dict[tuple[str, str], bytes] = {}
         self._greeted: RunInfo | None = None
         self._session: dict[str, str] = {}
         self._greeting = anyio.Lock()
@@ -174,16 +186,28 @@ class Front:
     async def _request(self, message: Message, line: bytes) -> None:
         """Send one message on and write every answer; whatever goes wrong is an answer too."""
         with anyio.CancelScope() as scope:
-            if message.id is not None:
-                self._running[message.id] = scope
+            asked = message.id if message.method else None  # the id of an answer is not the client's own
+            if asked is not None:
+                self._running[asked] = scope
             try:
                 await self._send(message, line)
+                self._remember(message, line)
             except (ToolcribError, httpx2.HTTPError) as error:
                 logger.warning("%s was not answered: %s", message.method, error)
                 await self._fail(message, f"The crib does not answer: {error}")
             finally:
-                if message.id is not None:
-                    self._running.pop(message.id, None)
+                if asked is not None:
+                    self._running.pop(asked, None)
+
+    def _remember(self, message: Message, line: bytes) -> None:
+        """Keep what a legacy client said once and for all, to say it again to the next crib."""
+        about = str(message.params.get("uri", ""))
+        if message.method == "logging/setLevel":
+            self._wishes["level", ""] = line
+        elif message.method == "resources/subscribe":
+            self._wishes["resource", about] = line
+        elif message.method == "resources/unsubscribe":
+            self._wishes.pop(("resource", about), None)
 
     async def _send(self, message: Message, line: bytes) -> None:
         holder = await self._ready()
@@ -204,13 +228,14 @@ class Front:
             holder = await self._crossing.holder()
             if len(self._handshake) < 2 or self._greeted == holder:
                 return holder
-            for line in self._handshake:
+            for line in (*self._handshake, *self._wishes.values()):
                 headers = self._session if line is not self._handshake[0] else {}
                 async with self._http.stream("POST", self._url(holder), content=line, headers=headers) as response:
                     await response.aread()
                     self._session |= _session_of(response)
             self._greeted = holder
-            await self._write(_LIST_CHANGED)
+            for line in _LISTS_CHANGED:
+                await self._write(line)
             return holder
 
     async def _post(self, holder: RunInfo, message: Message, line: bytes) -> bool:
@@ -239,7 +264,8 @@ class Front:
             return self._session
         headers = {"mcp-protocol-version": str(message.meta.get(VERSION_KEY, MODERN_VERSION))}
         headers["mcp-method"] = encode_header(message.method)
-        name: Json = message.params.get(_NAMED.get(message.method, ""))
+        headers[CARRIED.decode()] = "stdio"
+        name: Json = message.params.get(NAMED_BY.get(message.method, ""))
         return headers | ({"mcp-name": encode_header(name)} if isinstance(name, str) else {})
 
     async def _pass_on(self, message: Message, body: bytes) -> None:

@@ -68,7 +68,9 @@ async def test_a_malformed_message_gets_the_protocols_error(lab: Lab, body: byte
     await still_works(lab)
 
 
-@pytest.mark.parametrize("path", ["/mcp/agents/nobody", "/mcp/servers/none", "/mcp/agents/", "/mcp//", "/mcp/x"])
+@pytest.mark.parametrize(
+    "path", ["/mcp/agents/nobody", "/mcp/servers/", "/mcp/servers/lab/x", "/mcp/agents/", "/mcp//", "/mcp/x"]
+)
 async def test_an_address_below_that_is_not_served_is_never_taken_for_the_whole(lab: Lab, path: str) -> None:
     async with lab.http() as http:
         for method in ("POST", "GET", "DELETE"):

@@ -18,8 +18,9 @@ from toolcrib.model.protocol import (
     PARSE_ERROR,
     UNSUPPORTED_VERSION,
     VERSION_KEY,
+    encode_header,
 )
-from toolcrib.server.mcp.rpc import Message, RpcError, check_modern, encode_header, era_of, read_message
+from toolcrib.server.mcp.rpc import Message, RpcError, check_modern, era_of, read_message
 
 META: JsonObject = {VERSION_KEY: MODERN_VERSION, CAPABILITIES_KEY: {}}
 HEADERS = {b"mcp-protocol-version": MODERN_VERSION.encode(), b"mcp-method": b"tools/call", b"mcp-name": b"a_tool"}

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import orjson
@@ -14,7 +14,7 @@ import pytest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from toolcrib.errors import Conflict
-from toolcrib.principals import Principals
+from toolcrib.principals import Credential, Principals
 from toolcrib.server.guard import PRINCIPAL, Guard
 from toolcrib.server.limits import Throttle
 from toolcrib.server.login import Logins
@@ -331,7 +331,7 @@ class Broken(Principals):
         super().__init__(TOKEN)
         self._answer = answer
 
-    def is_owner_token(self, token: bytes) -> bool:
+    def authenticate(self, bearer: bytes, source: Literal["ide", "api", "cli", "web"] = "api") -> Credential | None:
         if isinstance(self._answer, Exception):
             raise self._answer
         return self._answer

@@ -5,16 +5,18 @@ Above: the routes. Below: `strict`, `principals`. It must never let anybody but 
 
 from collections.abc import Awaitable, Callable, Coroutine
 from email.message import Message
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import anyio
-from fastapi import Query, Request
+from fastapi import Depends, Query, Request
 from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive
 
 from toolcrib.errors import Denied, InvalidRequest
+from toolcrib.host import Crib
 from toolcrib.model.json import Json
 from toolcrib.model.principals import Mode, Principal, Source
 from toolcrib.principals import Principals
@@ -81,6 +83,34 @@ def asker(principals: Principals) -> Callable[..., Principal]:
         return asking
 
     return who
+
+
+def owner_only(crib: Crib) -> Callable[..., Principal]:
+    """A dependency: the asker, who has to be the owner."""
+    ask = asker(crib.principals)
+
+    def who(principal: Annotated[Principal, Depends(ask)]) -> Principal:
+        check_owner(principal)
+        return principal
+
+    return who
+
+
+def check_owner(principal: Principal) -> None:
+    if not principal.is_owner:
+        raise Denied("policy.denied", "Only the owner may do this.")
+
+
+def cwd_of(crib: Crib, principal: Principal) -> Path | None:
+    """The directory that is asked from; without one, what belongs to no project."""
+    return path_of(principal.cwd) if principal.cwd is not None else crib.settings.default_cwd
+
+
+def path_of(text: str) -> Path:
+    path = Path(text)
+    if not path.is_absolute() or "\0" in text:
+        raise InvalidRequest("request.invalid", f"{text!r} is not an absolute path.")
+    return path
 
 
 async def while_connected(receive: Receive, work: Callable[[], Awaitable[Answer]]) -> Answer:

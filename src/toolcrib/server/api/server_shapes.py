@@ -35,9 +35,41 @@ class ServerShape(Shape):
     same_as: list[str]
     problems: list[ProblemShape]
     tools: int
+    sentence: str = Field("", description="What is so, in a sentence.")
+    action: str = Field("", description="The one command to run next.")
     latency_ms: float = 0.0
     last_error: str = ""
+    exit_code: int = Field(0, description="Of its process, when it last ended.")
+    stderr: list[str] = Field([], description="The last lines that its process wrote to standard error.")
+    protocol_version: str = ""
+    server_title: str = ""
+    pid: int = 0
+    retry_at: float = Field(0.0, description="When it is tried again, in seconds of the system's clock.")
     definition: JsonObject
+
+
+class SignInError(Shape):
+    """Why a sign-in did not work."""
+
+    code: str
+    message: str
+    hint: str | None
+
+
+class SignInShape(Shape):
+    """A sign-in: the address for the browser, and where it stands."""
+
+    state: Literal["waiting", "done", "failed"]
+    url: str
+    redirect_uri: str
+    error: SignInError | None = None
+
+
+class SignInRequest(Shape):
+    """Begin a sign-in, again although signed in, or hand in the address that a browser elsewhere ended at."""
+
+    again: bool = False
+    answer: str | None = Field(None, max_length=TEXT_LIMIT)
 
 
 class OriginShape(Shape):

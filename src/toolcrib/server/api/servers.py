@@ -1,19 +1,18 @@
-"""`/api/servers`: what servers are defined where, and every change of a definition.
+"""`/api/servers`: what servers are defined where and how they stand, and every change of a definition.
 
-Reading is for every asker; only the owner changes anything. Nothing here starts, resolves or contacts a server.
+Reading is for every asker; only the owner changes anything. What starts or contacts a server is in `server_links`.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query, Response
 
-from toolcrib.errors import Denied, InvalidRequest
 from toolcrib.host import Crib
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Principal
-from toolcrib.server.api.reading import StrictRoute, asker
+from toolcrib.server.api.reading import StrictRoute, asker, check_owner, cwd_of, owner_only, path_of
+from toolcrib.server.api.server_links import add_linking
 from toolcrib.server.api.server_shapes import (
     AddRequest,
     ChangedServer,
@@ -33,7 +32,7 @@ from toolcrib.server.api.server_shapes import (
     UndoRequest,
 )
 from toolcrib.server.api.shapes import ProblemShape
-from toolcrib.servers import Edit
+from toolcrib.servers import Details, Edit
 
 _Client = Annotated[str, Query(description="The tool to write for, such as `cursor`.", max_length=100)]
 _Names = Annotated[list[str] | None, Query(alias="name", description="Only these servers.")]
@@ -45,6 +44,7 @@ _IfMatch = Annotated[str | None, Header(description="The `ETag` that was read.")
 def routes(crib: Crib) -> APIRouter:
     """The routes, on this crib."""
     router = APIRouter(prefix="/api/servers", tags=["servers"], route_class=StrictRoute)
+    add_linking(router, crib)
     _add_reading(router, crib)
     _add_moving(router, crib)
     _add_trusting(router, crib)
@@ -59,50 +59,49 @@ def _add_reading(router: APIRouter, crib: Crib) -> None:
     @router.get("", response_model=list[ServerShape], response_model_exclude_unset=True)
     async def list_servers(principal: Annotated[Principal, who]) -> list[JsonObject]:
         """Every server that a tool is configured to use in `cwd`, or anywhere for the person."""
-        found = await crib.servers.list(_cwd(crib, principal))
-        return [server.to_json() for server in found.servers]
+        return [standing.to_json() for standing in await crib.links.list(cwd_of(crib, principal))]
 
     @router.get("/-/problems", response_model=list[ProblemShape], response_model_exclude_unset=True)
     async def list_server_problems(principal: Annotated[Principal, who]) -> list[JsonObject]:
         """What is wrong with whole files."""
-        found = await crib.servers.list(_cwd(crib, principal))
+        found = await crib.servers.list(cwd_of(crib, principal))
         return [problem.to_json() for problem in found.problems]
 
     @router.get("/-/export", response_model=ExportShape, response_model_exclude_unset=True)
     async def export_servers(principal: Annotated[Principal, who], client: _Client, names: _Names = None) -> JsonObject:
         """Our servers, or the named ones, as a file of that client; values are as they were written."""
-        _only_owner(principal)
-        return (await crib.servers.export(client, names or (), _cwd(crib, principal))).to_json()
+        check_owner(principal)
+        return (await crib.servers.export(client, names or (), cwd_of(crib, principal))).to_json()
 
     @router.get("/{name:path}", response_model=ServerDetails, response_model_exclude_unset=True)
     async def show_server(response: Response, principal: Annotated[Principal, who], name: str) -> JsonObject:
         """One server, by alias or name: its definition, where each value comes from, what trusting it means."""
-        details = await crib.servers.get(name, _cwd(crib, principal))
+        details = await crib.servers.get(name, cwd_of(crib, principal))
         response.headers["etag"] = f'"{details.version}"'
-        return details.to_json()
+        return _full(crib, details)
 
 
 def _add_moving(router: APIRouter, crib: Crib) -> None:
-    owner = Depends(_owner(crib))
+    owner = Depends(owner_only(crib))
 
     @router.post("/import", response_model=TransferShape, response_model_exclude_unset=True)
     async def import_servers(principal: Annotated[Principal, owner], body: ImportRequest) -> JsonObject:
         """Take servers of other tools over into our file; each one is told of, taken or skipped."""
-        done = await crib.servers.import_(body.names, _cwd(crib, principal), dry_run=body.dry_run)
+        done = await crib.servers.import_(body.names, cwd_of(crib, principal), dry_run=body.dry_run)
         return done.to_json()
 
     @router.post("/export", response_model=TransferShape, response_model_exclude_unset=True)
     async def write_export(principal: Annotated[Principal, owner], body: ExportRequest) -> JsonObject:
         """Write our servers, or the named ones, into that client's own file."""
         done = await crib.servers.export_to(
-            body.client, body.names, _cwd(crib, principal), scope=body.scope, dry_run=body.dry_run
+            body.client, body.names, cwd_of(crib, principal), scope=body.scope, dry_run=body.dry_run
         )
         return done.to_json()
 
     @router.post("/undo", response_model=EditShape)
     async def undo_change(principal: Annotated[Principal, owner], body: UndoRequest) -> JsonObject:
         """Take back the last change that was made here, of this file or of any."""
-        file = _path(body.file) if body.file is not None else None
+        file = path_of(body.file) if body.file is not None else None
         return (await crib.servers.undo(file)).to_json()
 
     @router.post("/recognise", response_model=RecognisedShape, response_model_exclude_unset=True)
@@ -116,22 +115,22 @@ def _add_moving(router: APIRouter, crib: Crib) -> None:
 
 
 def _add_trusting(router: APIRouter, crib: Crib) -> None:
-    owner = Depends(_owner(crib))
+    owner = Depends(owner_only(crib))
 
     @router.post("/trust", response_model=list[ServerDetails], response_model_exclude_unset=True)
     async def trust_path(principal: Annotated[Principal, owner], body: TrustRequest) -> list[JsonObject]:
         """Trust every server of a project as it is now, or a file of the person for good."""
-        path = _path(body.path)
+        path = path_of(body.path)
         if not body.dry_run:
             await crib.servers.trust_path(path, shown=body.digests)
-        return [details.to_json() for details in await crib.servers.at(path)]
+        return [_full(crib, details) for details in await crib.servers.at(path)]
 
     @router.post("/untrust", response_model=list[ServerShape], response_model_exclude_unset=True)
     async def untrust_path(principal: Annotated[Principal, owner], body: PathRequest) -> list[JsonObject]:
         """Take back everything that was agreed to of a project or a file."""
-        path = _path(body.path)
+        path = path_of(body.path)
         await crib.servers.untrust_path(path)
-        return [details.server.to_json() for details in await crib.servers.at(path)]
+        return [crib.links.standing(details.server).to_json() for details in await crib.servers.at(path)]
 
     @router.post("/{name:path}/trust", response_model=ServerShape, response_model_exclude_unset=True)
     async def trust_server(
@@ -140,21 +139,22 @@ def _add_trusting(router: APIRouter, crib: Crib) -> None:
         digest: Annotated[str | None, Query(description="Of the question that was shown.", max_length=64)] = None,
     ) -> JsonObject:
         """Agree to start this server as it is defined now; another definition asks again."""
-        return (await crib.servers.trust(name, _cwd(crib, principal), shown=digest)).to_json()
+        trusted = await crib.servers.trust(name, cwd_of(crib, principal), shown=digest)
+        return crib.links.standing(trusted).to_json()
 
     @router.post("/{name:path}/untrust", response_model=ServerShape, response_model_exclude_unset=True)
     async def untrust_server(principal: Annotated[Principal, owner], name: str) -> JsonObject:
         """Take the agreement back."""
-        return (await crib.servers.untrust(name, _cwd(crib, principal))).to_json()
+        return crib.links.standing(await crib.servers.untrust(name, cwd_of(crib, principal))).to_json()
 
 
 def _add_changing(router: APIRouter, crib: Crib) -> None:
-    owner = Depends(_owner(crib))
+    owner = Depends(owner_only(crib))
 
     @router.post("", response_model=ChangedServer, response_model_exclude_unset=True, status_code=201)
     async def add_server(principal: Annotated[Principal, owner], body: AddRequest) -> JsonObject:
         """Add a server to our file, or to the project's; the owner says so, so it is trusted."""
-        cwd = _cwd(crib, principal)
+        cwd = cwd_of(crib, principal)
         done = await crib.servers.add(body.name, body.entry(), scope=body.scope, cwd=cwd)
         return await _changed(crib, body.name, cwd, done)
 
@@ -163,7 +163,7 @@ def _add_changing(router: APIRouter, crib: Crib) -> None:
         principal: Annotated[Principal, owner], name: str, body: Definition, if_match: _IfMatch = None
     ) -> JsonObject:
         """Replace a server of ours. A value that is still masked stays what it was."""
-        cwd = _cwd(crib, principal)
+        cwd = cwd_of(crib, principal)
         done = await crib.servers.replace(name, body.entry(), cwd, version=_version(if_match))
         return await _changed(crib, name, cwd, done)
 
@@ -177,7 +177,7 @@ def _add_changing(router: APIRouter, crib: Crib) -> None:
     ) -> JsonObject:
         """Take a server off the list: out of our file, or hidden by a word in it."""
         done = await crib.servers.remove(
-            name, _cwd(crib, principal), in_client=in_client, dry_run=dry_run, version=_version(if_match)
+            name, cwd_of(crib, principal), in_client=in_client, dry_run=dry_run, version=_version(if_match)
         )
         return {"name": name, "change": done.to_json()}
 
@@ -199,42 +199,18 @@ def _add_changing(router: APIRouter, crib: Crib) -> None:
 async def _switch(
     crib: Crib, principal: Principal, name: str, enabled: bool, in_client: bool, dry_run: bool
 ) -> JsonObject:
-    cwd = _cwd(crib, principal)
+    cwd = cwd_of(crib, principal)
     done = await crib.servers.switch(name, enabled, cwd, in_client=in_client, dry_run=dry_run)
     return await _changed(crib, name, cwd, done)
 
 
 async def _changed(crib: Crib, name: str, cwd: Path | None, done: Edit) -> JsonObject:
     found = await crib.servers.find(name, cwd, file=done.file)
-    return found.to_json() | {"change": done.to_json()}
+    return crib.links.standing(found).to_json() | {"change": done.to_json()}
 
 
-def _owner(crib: Crib) -> Callable[..., Principal]:
-    """A dependency: the asker, who has to be the owner."""
-    ask = asker(crib.principals)
-
-    def who(principal: Annotated[Principal, Depends(ask)]) -> Principal:
-        _only_owner(principal)
-        return principal
-
-    return who
-
-
-def _only_owner(principal: Principal) -> None:
-    if not principal.is_owner:
-        raise Denied("policy.denied", "Only the owner may change servers.")
-
-
-def _cwd(crib: Crib, principal: Principal) -> Path | None:
-    """The directory that is asked from; without one, what belongs to no project."""
-    return _path(principal.cwd) if principal.cwd is not None else crib.settings.default_cwd
-
-
-def _path(text: str) -> Path:
-    path = Path(text)
-    if not path.is_absolute() or "\0" in text:
-        raise InvalidRequest("request.invalid", f"{text!r} is not an absolute path.")
-    return path
+def _full(crib: Crib, details: Details) -> JsonObject:
+    return details.to_json() | crib.links.standing(details.server).to_json()
 
 
 def _version(if_match: str | None) -> str | None:

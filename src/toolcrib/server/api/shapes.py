@@ -56,7 +56,7 @@ class ToolShape(Shape):
     ref: str = Field(description="`server/tool`")
     server: str
     name: str
-    exposed_name: str = Field(description="The name on the MCP endpoint.")
+    exposed_name: str = Field(description="The name on the MCP endpoint, or in the form that was asked for.")
     title: str = ""
     description: str
     input_schema: JsonObject

@@ -14,6 +14,7 @@ import orjson
 from starlette.types import Receive, Send
 
 from toolcrib.model.json import JsonObject
+from toolcrib.server.mcp.rpc import RequestId
 
 ATTEND_AFTER = 0.05
 """Seconds after which a call gets its attendant; a client that leaves earlier is noticed then."""
@@ -28,12 +29,18 @@ _STREAM = [
 
 
 class Exchange:
-    """`async with` around the work for one request; then `finish` or `end`, exactly once."""
+    """`async with` around the work for one request; then `finish` or `end`, exactly once.
+
+    The work may go on after `finish`: a call that waits for its client's answers is answered that it does. What is sent
+    once the exchange is over is dropped.
+    """
 
     def __init__(self, receive: Receive, send: Send, headers: Mapping[bytes, bytes]) -> None:
         self._receive = receive
         self._send = send
-        self._may_stream = b"text/event-stream" in headers.get(b"accept", b"")
+        self.may_stream = b"text/event-stream" in headers.get(b"accept", b"")
+        """Whether anything can be sent ahead of the answer."""
+        self.is_over = False
         self._streaming = False
         self._withdrawn = False
         self._work: asyncio.Task[object] | None = None
@@ -49,10 +56,7 @@ class Exchange:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._attendant is not None:
-            self._attendant.cancel()
+        self._dismiss_attendant()
         work, self._work = self._work, None
         # A plain cancellation of the task, since a scope of its own would cost every call what few of them need.
         return self._withdrawn and kind is asyncio.CancelledError and work is not None and work.uncancel() == 0
@@ -65,16 +69,27 @@ class Exchange:
 
     async def notify(self, method: str, params: JsonObject) -> None:
         """Send a notification ahead of the answer; a client that takes no stream gets none."""
-        if self._may_stream:
+        if self.may_stream:
             await self._stream(orjson.dumps({"jsonrpc": "2.0", "method": method, "params": params}))
+
+    async def request(self, request_id: RequestId, method: str, params: JsonObject) -> None:
+        """Ask the client something, ahead of the answer to it; its own answer comes in another request."""
+        await self._stream(orjson.dumps({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}))
 
     async def end(self) -> None:
         """End without an answer: a client that took its request back is not sent one."""
+        if self.is_over:
+            return
         await self._start_stream()
+        self.is_over = True
         await self._send({"type": "http.response.body", "body": b""})
 
     async def finish(self, body: bytes, status: int = 200) -> None:
         """Send the answer and end the exchange."""
+        if self.is_over:
+            return
+        self.is_over = True
+        self._dismiss_attendant()
         if self._streaming:
             await self._send({"type": "http.response.body", "body": _event(body)})
             return
@@ -83,6 +98,8 @@ class Exchange:
         await self._send({"type": "http.response.body", "body": body})
 
     async def _stream(self, data: bytes | None) -> None:
+        if self.is_over:
+            return
         await self._start_stream()
         frame = b": ping\n\n" if data is None else _event(data)
         await self._send({"type": "http.response.body", "body": frame, "more_body": True})
@@ -91,6 +108,12 @@ class Exchange:
         if not self._streaming:
             self._streaming = True
             await self._send({"type": "http.response.start", "status": 200, "headers": _STREAM})
+
+    def _dismiss_attendant(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._attendant is not None:
+            self._attendant.cancel()
 
     def _start_attendant(self) -> None:
         self._attendant = asyncio.get_running_loop().create_task(self._attend())
@@ -102,7 +125,7 @@ class Exchange:
                     pass
                 self.withdraw()
                 return
-            if self._may_stream:
+            if self.may_stream:
                 await self._stream(None)
 
 

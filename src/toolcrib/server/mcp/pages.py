@@ -1,7 +1,7 @@
-"""`tools/list` as bytes: made once per asker and listing, cut into pages, sent as they are ever after.
+"""Lists as bytes: made once per face, asker and state of the catalog, cut into pages, sent as they are ever after.
 
-A page stays below what clients read as one event (1 MiB). A cursor holds the name the next page begins with, so that
-it still means the right place after the catalog has changed.
+A page stays below what clients read as one event (1 MiB). A cursor holds the key the next page begins with, so that it
+still means the right place after the catalog has changed.
 """
 
 import base64
@@ -16,10 +16,18 @@ from toolcrib.gate import Gate, Listing
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Principal
 from toolcrib.model.protocol import INVALID_PARAMS, META, SERVER_INFO_KEY, Era
+from toolcrib.server.mcp.face import Face, Kind
 from toolcrib.server.mcp.rpc import RpcError
 
+LISTED: dict[str, Kind] = {
+    "tools/list": "tools",
+    "prompts/list": "prompts",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+}
+"""The methods that list, and what."""
 PAGE_BYTES = 900_000
-_KEPT = 64
+_KEPT = 128
 _MARK = b"from:"
 
 
@@ -30,72 +38,74 @@ class _Pages:
     bodies: list[bytes]
 
 
-class ToolPages:
-    """The pages of every asker's listing."""
+class Pages:
+    """The pages of every list that was asked for."""
 
-    def __init__(self, gate: Gate, server_info: JsonObject) -> None:
+    def __init__(self, gate: Gate) -> None:
         self._gate = gate
-        self._stamps: dict[Era, JsonObject] = {
-            "legacy": {},
-            "modern": {
-                "resultType": "complete",
-                "ttlMs": 0,
-                "cacheScope": "private",
-                META: {SERVER_INFO_KEY: server_info},
-            },
-        }
-        self._kept: OrderedDict[tuple[Principal, Era], _Pages] = OrderedDict()
+        self._kept: OrderedDict[tuple[Principal, str, Kind, Era], _Pages] = OrderedDict()
 
-    def page(self, principal: Principal, era: Era, cursor: object = None) -> bytes:
-        """The result of `tools/list` at this cursor, serialised."""
-        pages = self._pages(principal, era)
+    def page(self, face: Face, kind: Kind, principal: Principal, era: Era, cursor: object = None) -> bytes:
+        """The result of a list at this cursor, serialised."""
+        pages = self._pages(face, kind, principal, era)
         if cursor is None:
             return pages.bodies[0]
         start = _read_cursor(cursor)
         index = bisect_left(pages.starts, start)
         if index < len(pages.starts) and pages.starts[index] == start:
             return pages.bodies[index]
-        # No page begins there any more, since the catalog changed: give what follows in the listing of now.
-        return self._build(pages.listing, era, start).bodies[0]
+        # No page begins there any more, since the catalog changed: give what follows in the list of now.
+        return _build(face, kind, principal, era, pages.listing, start).bodies[0]
 
-    def _pages(self, principal: Principal, era: Era) -> _Pages:
-        listing = self._gate.listing(principal)
-        kept = self._kept.get((principal, era))
+    def _pages(self, face: Face, kind: Kind, principal: Principal, era: Era) -> _Pages:
+        listing = self._gate.listing(principal)  # another object whenever anything of the asker's view is another
+        key = (principal, face.key, kind, era)
+        kept = self._kept.get(key)
         if kept is None or kept.listing is not listing:
-            kept = self._kept[principal, era] = self._build(listing, era)
+            kept = self._kept[key] = _build(face, kind, principal, era, listing)
             if len(self._kept) > _KEPT:
                 self._kept.popitem(last=False)
-        self._kept.move_to_end((principal, era))
+        self._kept.move_to_end(key)
         return kept
 
-    def _build(self, listing: Listing, era: Era, start: str = "") -> _Pages:
-        named = ((self._gate.name("endpoint", tool.ref), tool) for tool in listing.tools)
-        entries = sorted(
-            ((name, {"name": name, **tool.definition}) for name, tool in named if name >= start),
-            key=lambda entry: entry[0],
-        )
-        cuts: list[list[tuple[str, bytes]]] = [[]]
-        size = 0
-        for name, entry in entries:
-            encoded = orjson.dumps(entry)
-            if size and size + len(encoded) > PAGE_BYTES:
-                cuts.append([])
-                size = 0
-            cuts[-1].append((name, encoded))
-            size += len(encoded) + 1
-        starts = [cut[0][0] if cut else "" for cut in cuts]
-        following = [*starts[1:], None]
-        bodies = [self._body(cut, cursor, era) for cut, cursor in zip(cuts, following, strict=True)]
-        return _Pages(listing, starts, bodies)
 
-    def _body(self, cut: list[tuple[str, bytes]], cursor: str | None, era: Era) -> bytes:
-        rest = self._stamps[era] | ({"nextCursor": _cursor(cursor)} if cursor is not None else {})
-        tail = b"," + orjson.dumps(rest)[1:] if rest else b"}"
-        return b'{"tools":[' + b",".join(encoded for _, encoded in cut) + b"]" + tail
+def _build(face: Face, kind: Kind, principal: Principal, era: Era, listing: Listing, start: str = "") -> _Pages:
+    entries = sorted((entry for entry in face.entries(kind, principal) if entry[0] >= start), key=_key)
+    cuts: list[list[tuple[str, bytes]]] = [[]]
+    size = 0
+    for key, entry in entries:
+        encoded = orjson.dumps(entry)
+        if size and size + len(encoded) > PAGE_BYTES:
+            cuts.append([])
+            size = 0
+        cuts[-1].append((key, encoded))
+        size += len(encoded) + 1
+    starts = [cut[0][0] if cut else "" for cut in cuts]
+    following = [*starts[1:], None]
+    stamp = _stamp(face, principal, era)
+    bodies = [_body(kind, cut, cursor, stamp) for cut, cursor in zip(cuts, following, strict=True)]
+    return _Pages(listing, starts, bodies)
 
 
-def _cursor(name: str) -> str:
-    return base64.urlsafe_b64encode(_MARK + name.encode()).decode()
+def _key(entry: tuple[str, JsonObject]) -> str:
+    return entry[0]
+
+
+def _stamp(face: Face, principal: Principal, era: Era) -> JsonObject:
+    if era == "legacy":
+        return {}
+    meta = {SERVER_INFO_KEY: face.server_info(principal)}
+    return {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", META: meta}
+
+
+def _body(kind: Kind, cut: list[tuple[str, bytes]], cursor: str | None, stamp: JsonObject) -> bytes:
+    rest = stamp | ({"nextCursor": _cursor(cursor)} if cursor is not None else {})
+    tail = b"," + orjson.dumps(rest)[1:] if rest else b"}"
+    return b'{"%s":[' % kind.encode() + b",".join(encoded for _, encoded in cut) + b"]" + tail
+
+
+def _cursor(key: str) -> str:
+    return base64.urlsafe_b64encode(_MARK + key.encode()).decode()
 
 
 def _read_cursor(cursor: object) -> str:

@@ -18,13 +18,14 @@ from toolcrib.model.json import Json, JsonObject, is_object
 from toolcrib.model.protocol import (
     CAPABILITIES_KEY,
     HEADER_MISMATCH,
-    INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
     LEGACY_VERSIONS,
     META,
     METHOD_NOT_FOUND,
+    MISSING_CAPABILITY,
     MODERN_VERSION,
+    NAMED_BY,
     PARSE_ERROR,
     UNSUPPORTED_VERSION,
     VERSION_KEY,
@@ -32,10 +33,20 @@ from toolcrib.model.protocol import (
 )
 from toolcrib.server.strict import MalformedJson, parse_json
 
-_MODERN_STATUS = {INTERNAL_ERROR: 200, METHOD_NOT_FOUND: 404}
+_MODERN_STATUS = {
+    PARSE_ERROR: 400,
+    INVALID_REQUEST: 400,
+    INVALID_PARAMS: 400,
+    HEADER_MISMATCH: 400,
+    MISSING_CAPABILITY: 400,
+    UNSUPPORTED_VERSION: 400,
+    METHOD_NOT_FOUND: 404,
+}
 _REQUEST_MEMBERS = frozenset({"jsonrpc", "id", "method", "params"})
 _RESPONSE_MEMBERS = frozenset({"jsonrpc", "id", "result", "error"})
-_KNOWN_PARAMS = frozenset({"name", "arguments", META, "cursor", "inputResponses", "requestState"})
+_KNOWN_PARAMS = frozenset(
+    {"name", "arguments", META, "cursor", "inputResponses", "requestState", "uri", "ref", "argument", "level"}
+)
 _BASE64 = re.compile(r"=\?base64\?(.*)\?=")
 
 
@@ -51,7 +62,7 @@ class RpcError(Exception):
     def status(self, era: Era) -> int:
         """The HTTP status: the modern era has one per code, the legacy one only tells unreadable bodies by it."""
         if era == "modern" or self.code in (PARSE_ERROR, INVALID_REQUEST):
-            return _MODERN_STATUS.get(self.code, 400)
+            return _MODERN_STATUS.get(self.code, 200)
         return 200
 
     def body(self, request_id: "RequestId | None") -> bytes:
@@ -67,11 +78,12 @@ RequestId = str | int
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message of a client. `id` is None for a notification; `method` is empty for a response."""
+    """One message of a client. `id` is None for a notification; `method` is empty for a response, which is `reply`."""
 
     method: str
     id: RequestId | None
     params: JsonObject
+    reply: JsonObject | None = None
 
     @property
     def meta(self) -> JsonObject:
@@ -110,7 +122,10 @@ def read_message(body: bytes) -> Message:
 def _read_response(message: JsonObject) -> Message:
     if not message.keys() <= _RESPONSE_MEMBERS or ("result" in message) == ("error" in message):
         raise RpcError(INVALID_REQUEST, "The body must be one JSON-RPC request, notification or response.")
-    return Message("", message.get("id"), {})
+    reply = message.get("result", message.get("error"))
+    if not is_object(reply):
+        raise RpcError(INVALID_REQUEST, "A response carries an object.")
+    return Message("", message.get("id"), {}, message)
 
 
 def _is_id(value: Any) -> bool:
@@ -142,9 +157,9 @@ def check_modern(message: Message, headers: Mapping[bytes, bytes]) -> None:
         raise RpcError(HEADER_MISMATCH, "The header MCP-Protocol-Version does not match the body.")
     if _text(headers.get(b"mcp-method")) != message.method:
         raise RpcError(HEADER_MISMATCH, "The header Mcp-Method does not match the body.")
-    if message.method == "tools/call":
-        name: Any = message.params.get("name")
-        if name is not None and _decoded(headers.get(b"mcp-name")) != name:
+    if message.method in NAMED_BY:
+        name: Any = message.params.get(NAMED_BY[message.method])
+        if name is not None and decode_header(headers.get(b"mcp-name")) != name:
             raise RpcError(HEADER_MISMATCH, "The header Mcp-Name does not match the body.")
     if version != MODERN_VERSION:
         data = {"supported": [MODERN_VERSION], "requested": version}
@@ -158,7 +173,7 @@ def _text(value: bytes | None) -> str | None:
     return None if value is None else value.strip(b" \t").decode("latin-1")
 
 
-def _decoded(value: bytes | None) -> str | None:
+def decode_header(value: bytes | None) -> str | None:
     """A header value that may be wrapped as `=?base64?…?=`; a wrong wrapping equals nothing."""
     text = _text(value)
     wrapped = _BASE64.fullmatch(text) if text is not None else None
@@ -169,10 +184,3 @@ def _decoded(value: bytes | None) -> str | None:
         return raw.decode() if base64.b64encode(raw).decode() == wrapped[1] else None
     except (binascii.Error, UnicodeDecodeError):
         return None
-
-
-def encode_header(value: str) -> str:
-    """A value as a header may carry it; the inverse of what the server reads."""
-    if re.fullmatch(r"[\x20-\x7e]*", value) and value == value.strip() and not _BASE64.fullmatch(value):
-        return value
-    return f"=?base64?{base64.b64encode(value.encode()).decode()}?="
