@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from toolcrib.version import __version__
 
 if TYPE_CHECKING:
+    from toolcrib import bridge
     from toolcrib.errors import (
         ConfigError,
         Conflict,
@@ -70,11 +71,14 @@ __all__ = [
     "Unauthenticated",
     "Unavailable",
     "__version__",
+    "bridge",
     "tool",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "bridge":
+        return importlib.import_module("toolcrib.bridge")
     if name not in _WHERE:
         raise AttributeError(f"module 'toolcrib' has no attribute {name!r}")
     value = getattr(importlib.import_module(f"toolcrib.{_WHERE[name]}"), name)

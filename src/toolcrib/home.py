@@ -8,6 +8,7 @@ somebody else could have put there: the home and its files belong to this user, 
 """
 
 import contextlib
+import hashlib
 import os
 import re
 import secrets
@@ -102,6 +103,21 @@ class Home:
         """The head of the audit chain, kept outside the database."""
         return self.root / "audit.head"
 
+    @property
+    def processes(self) -> Path:
+        """The servers' processes that run, for whoever has to end them after a crash."""
+        return self.root / "processes.json"
+
+    @property
+    def credentials(self) -> Path:
+        """Sign-ins at servers, where the system has no keyring."""
+        return self.root / "credentials"
+
+    @property
+    def marker(self) -> str:
+        """What marks a process as started by a crib of this home, and of no other."""
+        return hashlib.sha256(os.fsencode(self.root)).hexdigest()[:32]
+
 
 def prepare_home(path: Path) -> Home:
     """Make or check the home and set the modes of all it holds again, whatever the umask or a backup made of them.
@@ -194,6 +210,11 @@ def _read_private(path: Path) -> bytes | None:
         if sys.platform != "win32" and stat.S_IMODE(status.st_mode) & 0o077:
             os.fchmod(descriptor, 0o600)
         return stream.read(_SMALL_FILE)
+
+
+def sealing_key(home: Home) -> bytes:
+    """The key of what clients carry for a crib of this home: the same in every run, and of no use elsewhere."""
+    return hashlib.sha256(b"toolcrib sealed state\0" + owner_token(home).encode()).digest()
 
 
 def owner_token(home: Home) -> str:

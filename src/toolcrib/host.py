@@ -6,9 +6,12 @@ to a part is a value, or a small function of another part.
 """
 
 import logging
+import os
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -21,20 +24,26 @@ from toolcrib.builtin.toolcrib import CribFacts, SessionCounter, toolcrib_server
 from toolcrib.catalog.catalog import Catalog
 from toolcrib.catalog.naming import NameRow, NameTable
 from toolcrib.catalog.snapshot import CatalogChange
+from toolcrib.config.secrets import SecretCommands
+from toolcrib.connect import Ground, Hello, Pool, Processes, Shelf, SignIns, open_tokens, open_web
 from toolcrib.errors import InvalidRequest, Unavailable
 from toolcrib.feed import Feed, fresh_start
-from toolcrib.gate import Gate
+from toolcrib.gate import Gate, Intake
 from toolcrib.home import HomeLock, owner_token, prepare_home, read_run
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Mode, Principal, Source
+from toolcrib.model.servers import Discovery, ServerEntry
+from toolcrib.model.sources import Introduction
 from toolcrib.model.tools import CallResult, ToolRef
 from toolcrib.plugins import ToolFolder
+from toolcrib.policy.pins import Pins
 from toolcrib.principals import Principals
-from toolcrib.servers import Servers
+from toolcrib.servers import Links, Servers
 from toolcrib.sessions.transcripts import count_transcripts
 from toolcrib.settings import Environment, Settings
-from toolcrib.store import ConstraintError, Store, load_names, open_store, save_names
+from toolcrib.store import ConstraintError, Store, load_names, load_offers, open_store, save_names, save_offer
 from toolcrib.tools import PythonSource, ToolServer
+from toolcrib.version import __version__
 
 logger = logging.getLogger(__name__)
 
@@ -45,11 +54,17 @@ LOCK_TRIES = 10
 class Crib:
     """One crib: `async with Crib(Settings(home=path)) as crib`.
 
-    `services` names what tools may require; a tool that requires anything else is not offered.
+    `services` names what tools may require; a tool that requires anything else is not offered. `eager` connects servers
+    of which nothing is known yet at once; else every server is connected when it is first used.
     """
 
     def __init__(
-        self, settings: Settings, *, environment: Environment | None = None, services: Collection[str] = ()
+        self,
+        settings: Settings,
+        *,
+        environment: Environment | None = None,
+        services: Collection[str] = (),
+        eager: bool = False,
     ) -> None:
         self.settings = settings
         self.port = 0
@@ -57,6 +72,8 @@ class Crib:
         self.feed = Feed(start=fresh_start())
         self._environment = environment or Environment.current()
         self._services = frozenset(services)
+        self._eager = eager
+        self._places: dict[str, str] = {}
         self._stack = AsyncExitStack()
         self._tasks: TaskGroup
 
@@ -75,7 +92,11 @@ class Crib:
         await self._lock(stack)
         self.principals = Principals(owner_token(self.home))
         self.store: Store = await stack.enter_async_context(
-            open_store(self.settings.database, durability=self.settings.durability)
+            open_store(
+                self.settings.database,
+                durability=self.settings.durability,
+                alone=self.settings.database_url is None,  # the lock of the home is then that of its database too
+            )
         )
         self.audit = await stack.enter_async_context(Audit(self.store, self.home.audit_head))
         self._tasks = await stack.enter_async_context(anyio.create_task_group())
@@ -94,7 +115,39 @@ class Crib:
         await folder.load()
         self._tasks.start_soon(folder.follow)
         stack.callback(folder.stop)
-        self.servers = Servers(self.home, self._environment, self._user_home(), self.feed.publish)
+        await self._open_servers(stack)
+
+    async def _open_servers(self, stack: AsyncExitStack) -> None:
+        self.pins = Pins(self.store, is_person=self.principals.is_person)
+        await self.pins.load()
+        self.intake = Intake(self.catalog, self.pins, lambda place: self.pool.sources(place))
+        ground = Ground(
+            processes=await stack.enter_async_context(
+                Processes(self._environment, self.home.marker, self.home.processes)
+            ),
+            web=await open_web(),
+            tokens=await open_tokens(self.home.credentials),
+            environment=self._environment,
+            commands=SecretCommands(self._environment),
+            hello=Hello({"name": "toolcrib", "title": "Toolcrib", "version": __version__}),
+        )
+        self.pool = await stack.enter_async_context(
+            Pool(
+                ground,
+                Shelf(partial(load_offers, self.store), partial(save_offer, self.store)),
+                on_sources=self._on_sources,
+                on_status=self._on_status,
+                own_url=lambda: f"http://127.0.0.1:{self.port}" if self.port else None,
+                eager=self._eager,
+            )
+        )
+        sign_ins = await stack.enter_async_context(SignIns(ground.web, ground.tokens))
+        self.servers = Servers(
+            self.home, self._environment, self._user_home(), self.feed.publish, on_view=self._on_view
+        )
+        self.links = Links(self.servers, self.pool, ground, sign_ins, self._settle)
+        await self.servers.list()
+        await self.intake.take(None)
         self._tasks.start_soon(self.servers.follow)
 
     async def _lock(self, stack: AsyncExitStack) -> None:
@@ -123,6 +176,37 @@ class Crib:
         if named is None:
             raise InvalidRequest("request.malformed", f"{ref!r} is not a tool.", "Write `server/tool`.")
         return (await self.gate.call(principal, named, arguments or {}, door="library")).result
+
+    async def placed(self, principal: Principal) -> Principal:
+        """The same asker, by the real path of its directory, whose servers are known from now on."""
+        if principal.cwd is None:
+            return principal
+        place = self._places.get(principal.cwd)
+        if place is None:
+            place = await anyio.to_thread.run_sync(os.path.realpath, principal.cwd)
+            await self.servers.list(Path(place))
+            await self.intake.take(Path(place))
+            self._places[principal.cwd] = place
+        return principal if place == principal.cwd else replace(principal, cwd=place)
+
+    async def ready(self, principal: Principal, server: str) -> None:
+        """See to it that what a server offers is known, if there is one of that name; connects it if need be.
+
+        Raises `Unavailable` (`server.failed`) where that does not work.
+        """
+        place = Path(principal.cwd) if principal.cwd is not None else None
+        source = self.pool.find(server, place)
+        if source is not None and source.offer is None:
+            await source.link.ensure()
+            await self.intake.take(place)  # it would be done in a moment, and is needed now
+
+    def introduction(self, principal: Principal, server: str) -> Introduction | None:
+        """What a server says of itself; None where there is none of that name for this asker."""
+        if server not in self.gate.servers(principal):
+            return None
+        source = self.pool.find(server, Path(principal.cwd) if principal.cwd is not None else None)
+        offer = source.offer if source is not None else None
+        return Introduction(offer.capabilities, offer.server_info, offer.instructions) if offer else Introduction()
 
     def owner(self, source: Source = "api", *, mode: Mode | None = None, cwd: str | None = None) -> Principal:
         """The owner, asking from this source."""
@@ -156,6 +240,24 @@ class Crib:
 
     def _on_change(self, change: CatalogChange) -> None:
         self.feed.publish("catalog_changed", change.to_json())
+
+    def _on_view(self, cwd: Path | None, discovery: Discovery | None) -> None:
+        if discovery is not None:
+            self.pool.reconcile(cwd, discovery)
+        elif cwd is not None:
+            self.pool.drop(cwd)
+            self.catalog.forget(str(cwd))
+            self._places = {asked: place for asked, place in self._places.items() if place != str(cwd)}
+
+    async def _settle(self, cwd: Path | None) -> None:
+        place = Path(await anyio.Path(cwd).resolve()) if cwd is not None else None
+        await self.intake.take(place)
+
+    def _on_sources(self, place: Path | None) -> None:
+        self._tasks.start_soon(self.intake.take, place)
+
+    def _on_status(self, entry: ServerEntry) -> None:
+        self.feed.publish("server_changed", self.links.standing(entry).news())
 
 
 async def _shielded(close: Callable[[], Awaitable[None]]) -> None:

@@ -64,7 +64,13 @@ def reader(tmp_path: Path) -> Reader:
         for name, value in os.environ.items()
         if not name.startswith(("TOOLCRIB_", "XDG_")) and name != "PYTHONPATH"
     }
-    environment = {**kept, "HOME": str(tmp_path), "PATH": f"{BIN}{os.pathsep}{kept.get('PATH', '')}"}
+    # What `uvx` would download is one of the tests' own servers here: the commands are tried, not the network.
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "uvx").write_text(f"#!/bin/sh\nPYTHONPATH={ROOT / 'tests'} exec {sys.executable} -m upstreams.clock\n")
+    (programs / "uvx").chmod(0o755)
+    path = os.pathsep.join((str(BIN), str(programs), kept.get("PATH", "")))
+    environment = {**kept, "HOME": str(tmp_path), "PATH": path}
     reader = Reader(tmp_path, environment)
     for text in blocks("python"):
         if name := re.match(r"# (tools/\w+\.py)\n", text):
@@ -114,11 +120,14 @@ def test_the_commands_show_call_and_record_the_tool(reader: Reader) -> None:
     for line in "".join(blocks("bash")).splitlines():
         done = reader.run(*shlex.split(line))
         assert done.returncode == 0, f"{line}: {done.stderr}"
-        shown[" ".join(shlex.split(line)[:3])] = done.stdout
+        command = " ".join(shlex.split(line)[:3])
+        shown[command] = shown.get(command, "") + done.stdout
     assert "weather/forecast" in shown["toolcrib tools list"]
     assert "1 to 7" in shown["toolcrib tools show"]
     assert "Ulm, day 2: sunny" in shown["toolcrib tools call"]
     assert "weather/forecast" in shown["toolcrib audit"]
+    assert "connected" in shown["toolcrib mcp test"]
+    assert "time/get_current_time" in shown["toolcrib tools search"]
 
 
 @pytest.mark.anyio
@@ -148,9 +157,11 @@ async def test_a_client_over_http_can_use_the_tool_with_the_token(reader: Reader
                 await assert_the_client_can_use_the_tool(client)
 
 
-def test_the_embedded_crib_answers(reader: Reader) -> None:
-    for text in blocks("python"):
-        if not text.startswith("# tools/"):
-            done = reader.run(sys.executable, "-c", text)
-            assert done.returncode == 0, done.stderr
-            assert "Hello, Ada." in done.stdout
+def test_the_programs_print_what_they_promise(reader: Reader) -> None:
+    assert reader.run("toolcrib", "mcp", "add", "time", "--", "uvx", "mcp-server-time").returncode == 0
+    programs = [text for text in blocks("python") if not text.startswith("# tools/")]
+    done = [reader.run(sys.executable, "-c", text) for text in programs]
+    assert [each.returncode for each in done] == [0] * len(done), [each.stderr for each in done]
+    said = "".join(each.stdout for each in done)
+    assert "Hello, Ada." in said
+    assert "['mcp_time_get_current_time'] {}" in said

@@ -8,7 +8,7 @@ import toolcrib
 SURFACE = {
     "CallResult", "ConfigError", "Conflict", "Context", "Crib", "Denied", "Inject", "InvalidRequest",
     "NotFound", "Principal", "Problem", "Provider", "Settings", "Tool", "ToolRef", "ToolServer", "ToolcribError",
-    "Unauthenticated", "Unavailable", "__version__", "tool",
+    "Unauthenticated", "Unavailable", "__version__", "bridge", "tool",
 }  # fmt: skip
 
 

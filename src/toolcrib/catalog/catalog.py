@@ -87,7 +87,7 @@ class Catalog:
         return changes[0]
 
     def _renew(self, place: Place) -> CatalogChange:
-        before = self._snapshots.get(place, Snapshot())
+        before = self.at(place)  # who comes to a new place had what there is everywhere
         after = self._read(place)
         change = difference(before, after)
         self._snapshots[place] = after

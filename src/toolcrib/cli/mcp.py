@@ -1,14 +1,14 @@
 """`toolcrib mcp`: the servers of every tool on this machine, and every change of a definition.
 
-`mcp_add` adds, `mcp_trust` trusts, `mcp_show` has the words. Above: `main`. Below: `client`, through `crib`. It must
-never start or contact a server: what it shows is what is written.
+`mcp_add` adds, `mcp_trust` trusts, `mcp_link` connects, `mcp_show` has the words. Above: `main`. Below: `client`,
+through `crib`.
 """
 
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolcrib.cli import mcp_add, mcp_trust, output
+from toolcrib.cli import mcp_add, mcp_link, mcp_trust, output
 from toolcrib.cli.mcp_change import ask_crib, check_scope, needed, show_changed, take_back
 from toolcrib.cli.mcp_show import show_server, show_servers, show_transfer
 from toolcrib.cli.options import HomeOption, Invocation, JsonOption, begin, common
@@ -31,7 +31,7 @@ UndoOption = Annotated[bool, typer.Option("--undo", help="Take back the last cha
 
 @app.callback()
 def mcp(ctx: typer.Context, home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """Find, add, change and trust MCP servers."""
+    """Find, add, change, trust and connect MCP servers."""
     ctx.obj = common(ctx, home, as_json)
     if ctx.invoked_subcommand is None:
         output.line(ctx.get_help())
@@ -40,6 +40,11 @@ def mcp(ctx: typer.Context, home: HomeOption = None, as_json: JsonOption = False
 app.command("add")(mcp_add.add)
 app.command("trust")(mcp_trust.trust)
 app.command("untrust")(mcp_trust.untrust)
+app.command("test")(mcp_link.test)
+app.command("reload")(mcp_link.reload)
+app.command("auth")(mcp_link.auth)
+app.command("reauth")(mcp_link.reauth)
+app.command("unauth")(mcp_link.unauth)
 
 
 @app.command("list")

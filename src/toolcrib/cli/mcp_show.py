@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from toolcrib.model.json import JsonObject
 
+_STDERR_LINES = 5
 _STATES = {"not_checked": "not checked", "untrusted": "not trusted", "needs_auth": "needs sign-in"}
 
 
@@ -19,14 +20,34 @@ def show_servers(servers: "Sequence[JsonObject]", problems: "Sequence[JsonObject
     """The list: a row per place, then everything that is wrong, each with what to do."""
     if servers:
         rows = [row for server in servers for row in _rows(server)]
-        output.table(("name", "type", "state", "client", "defined in"), rows)
+        output.table(("name", "type", "state", "tools", "ms", "client", "defined in"), rows)
     else:
         output.note("No tool on this machine has a server.")
+    for server in servers:
+        if server["state"] in ("failed", "needs_auth"):
+            output.line()
+            show_standing(server)
     wrong = [*problems, *(problem for server in servers for problem in server["problems"])]
     if wrong:
         output.line("\nproblems:")
     for problem in wrong:
         output.line(f"  {describe_problem(problem)}")
+
+
+def show_standing(server: "JsonObject") -> None:
+    """How the link to one server stands: a sentence, the last error with what the server itself said, the next step."""
+    output.line(f"{server['name']}: {describe_state(server)}. {output.one_line(server['sentence'], 1000)}")
+    if (error := server.get("lastError")) and output.one_line(error, 1000) not in server["sentence"]:
+        output.line(f"  last error: {output.one_line(error, 1000)}")
+    if "exitCode" in server:
+        output.line(f"  exit code: {server['exitCode']}")
+    for line in server.get("stderr", ())[-_STDERR_LINES:]:
+        output.line(f"  stderr: {output.one_line(line, 1000)}")
+    if server["state"] == "connected":
+        latency = f", answers in {server['latencyMs']:.0f} ms" if "latencyMs" in server else ""
+        output.line(f"  {server['tools']} tools{latency}")
+    elif server.get("action"):
+        output.line(f"  next: {server['action']}")
 
 
 def describe_problem(problem: "JsonObject") -> str:
@@ -51,6 +72,8 @@ def show_server(server: "JsonObject") -> None:
     facts += [("type", server["type"]), ("state", describe_state(server))]
     facts += [("defined in", _source(source)) for source in server["sources"]]
     _facts(facts)
+    output.line()
+    show_standing(server)
     output.line(f"\ndefinition: {output.pretty(server['definition'])}")
     if server["origins"]:
         output.line()
@@ -119,9 +142,10 @@ def _moved(each: "JsonObject") -> str:
 
 def _rows(server: "JsonObject") -> "list[tuple[str, ...]]":
     name = server["name"] if server["name"] == server["alias"] else f"{server['name']} ({server['alias']})"
-    head = (name, server["type"] or "-", describe_state(server))
+    latency = f"{server['latencyMs']:.0f}" if "latencyMs" in server else ""
+    head = (name, server["type"] or "-", describe_state(server), str(server["tools"] or ""), latency)
     places = [(source["client"], _place(source)) for source in server["sources"]]
-    return [(*head, *places[0]), *(("", "", "", *place) for place in places[1:])]
+    return [(*head, *places[0]), *(("", "", "", "", "", *place) for place in places[1:])]
 
 
 def _source(source: "JsonObject") -> str:

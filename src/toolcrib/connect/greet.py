@@ -68,6 +68,14 @@ class Hello:
             CAPABILITIES_KEY: self.capabilities,
         }
 
+    def introduction(self) -> JsonObject:
+        """What `initialize` is called with in the legacy era."""
+        return {
+            "protocolVersion": HANDSHAKE_VERSION,
+            "capabilities": self.capabilities,
+            "clientInfo": self.client_info,
+        }
+
 
 @asynccontextmanager
 async def open_greeted(
@@ -131,22 +139,15 @@ class _FirstWords:
         if era != "legacy":
             discover = self._ask("server/discover", {META: self._hello.envelope()})
             await asyncio.wait({discover}, timeout=probe_wait)
-            if discover.done() and (greeting := self._heard(discover, _modern)):
+            if discover.done() and (greeting := self._heard(discover, modern_greeting)):
                 return greeting
             open_replies = set() if discover.done() else {discover}
-        initialize = self._ask(
-            "initialize",
-            {
-                "protocolVersion": HANDSHAKE_VERSION,
-                "capabilities": self._hello.capabilities,
-                "clientInfo": self._hello.client_info,
-            },
-        )
+        initialize = self._ask("initialize", self._hello.introduction())
         open_replies.add(initialize)
         while open_replies:
             done, open_replies = await asyncio.wait(open_replies, return_when=asyncio.FIRST_COMPLETED)
             for reply in done:
-                greeting = self._heard(reply, _legacy if reply is initialize else _modern)
+                greeting = self._heard(reply, legacy_greeting if reply is initialize else modern_greeting)
                 if greeting is not None:
                     if greeting.era == "legacy":
                         self._connection.notify("notifications/initialized")
@@ -177,7 +178,8 @@ class _FirstWords:
         return greeting
 
 
-def _modern(said: JsonObject) -> Greeting | None:
+def modern_greeting(said: JsonObject) -> Greeting | None:
+    """What an answer to `server/discover` says, if it offers a version that is known here."""
     versions: Json = said.get("supportedVersions")
     if not is_array(versions) or MODERN_VERSION not in versions:
         return None
@@ -185,7 +187,8 @@ def _modern(said: JsonObject) -> Greeting | None:
     return _greeting("modern", MODERN_VERSION, info, said)
 
 
-def _legacy(said: JsonObject) -> Greeting | None:
+def legacy_greeting(said: JsonObject) -> Greeting | None:
+    """What an answer to `initialize` says, if it chose a version that is known here."""
     version: Json = said.get("protocolVersion")
     if version not in LEGACY_VERSIONS:
         return None

@@ -52,10 +52,15 @@ class Waits:
 
 
 class ServerFailed(Unavailable):
-    """A server's process ended or had to be given up, with what is known of why."""
+    """A server ended or had to be given up, with what is known of why.
 
-    def __init__(self, code: str, message: str, exited_with: int | None, stderr: tuple[str, ...]) -> None:
-        super().__init__(code, message)
+    `brief` says what happened; the message adds the last lines that its process wrote to standard error.
+    """
+
+    def __init__(self, code: str, brief: str, exited_with: int | None, stderr: tuple[str, ...]) -> None:
+        last = "\n".join(stderr[-_SHOWN_LINES:])
+        super().__init__(code, f"{brief} Its last words on standard error:\n{last}" if last else brief)
+        self.brief = brief
         self.exited_with = exited_with
         self.stderr = stderr
 
@@ -181,11 +186,7 @@ class Child:
 
     def failure(self, code: str, reason: str) -> ServerFailed:
         """A failure of this server, with its exit code and the last it wrote to standard error."""
-        tail = self.stderr.tail()
-        message = f'Server "{self.name}" {reason}.'
-        if tail:
-            message += " Its last words on standard error:\n" + "\n".join(tail[-_SHOWN_LINES:])
-        return ServerFailed(code, message, self.exited_with, tail)
+        return ServerFailed(code, f'Server "{self.name}" {reason}.', self.exited_with, self.stderr.tail())
 
     async def stop(self) -> None:
         """End it and its whole group: close its input, wait, SIGTERM, wait, SIGKILL. Safe to call again and again."""

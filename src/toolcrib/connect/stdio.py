@@ -10,26 +10,22 @@ must never let a reply resolve any call but its own: duplicates, foreign and loo
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
 from toolcrib.config.resolve import Resolved
 from toolcrib.connect import wire
+from toolcrib.connect.conversation import OnNotification, OnRequest
 from toolcrib.connect.lines import FLOOD_LIMIT, LINE_LIMIT, Garbage, Line, Lines, Oversized
 from toolcrib.connect.process import Child, Processes, ServerFailed
 from toolcrib.connect.stderr import Mask
 from toolcrib.connect.wire import RequestId
 from toolcrib.model.json import Json, JsonObject, is_object
-from toolcrib.model.sources import ProtocolError, ReportProgress
+from toolcrib.model.sources import ReportProgress
 
 logger = logging.getLogger(__name__)
-
-OnNotification = Callable[[str, JsonObject], None]
-"""Hears a notification: method and params. Called in the order of the wire; must not wait."""
-OnRequest = Callable[[RequestId, str, JsonObject], None]
-"""Hears a request of the server, to be answered with `answer` or `refuse`; must not wait."""
 
 OPEN_REQUESTS: Final = 100
 """How many requests a server may have open with us."""
@@ -73,6 +69,7 @@ class StdioConnection:
 
     def __init__(self, child: Child) -> None:
         self.name = child.name
+        self.pid = child.pid
         self.dropped = Dropped()
         self.garbage = Garbage()
         self.on_notification: OnNotification = _ignore
@@ -100,11 +97,20 @@ class StdioConnection:
         assert self._failure is not None
         return self._failure
 
-    async def call(self, method: str, params: JsonObject, *, on_progress: ReportProgress | None = None) -> JsonObject:
+    async def call(
+        self,
+        method: str,
+        params: JsonObject,
+        *,
+        on_progress: ReportProgress | None = None,
+        on_message: OnNotification | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> JsonObject:
         """Send a request and wait for its result, given as it came.
 
         Raises `ProtocolError` if the server answers with an error, `ServerFailed` if it ends, cannot be heard any more
         or gives a reply that cannot be read. Being cancelled tells the server, and the late reply is passed over.
+        Pipes have no headers, and cannot tell which request a notification belongs to.
         """
         self._last_id += 1
         request_id = self._last_id
@@ -231,7 +237,7 @@ class StdioConnection:
         elif "id" in message:
             self._request(message, method)
         else:
-            self._notification(method, _params(message))
+            self._notification(method, wire.params_of(message))
 
     def _reply(self, message: JsonObject) -> None:
         request_id = wire.as_id(message.get("id"))
@@ -249,7 +255,7 @@ class StdioConnection:
             else:
                 self._fail(reply, "answered with a result that is no object")
         else:
-            reply.set_exception(_remote_error(message["error"]))
+            reply.set_exception(wire.error_of(message["error"]))
 
     def _stray(self, request_id: RequestId) -> None:
         if request_id in self._abandoned:
@@ -269,7 +275,7 @@ class StdioConnection:
         elif len(self._open_requests) > OPEN_REQUESTS:
             self.refuse(request_id, wire.SERVER_BUSY, f"More than {OPEN_REQUESTS} requests are open.")
         else:
-            self._tell(self.on_request, request_id, method, _params(message))
+            self._tell(self.on_request, request_id, method, wire.params_of(message))
 
     def _notification(self, method: str, params: JsonObject) -> None:
         if method == "notifications/progress" and self._progress_of(params):
@@ -283,12 +289,11 @@ class StdioConnection:
         progress = self._progress.get(token) if token is not None else None
         if progress is None:
             return False
-        done, message = _number(params.get("progress")), params.get("message")
-        if done is None:
+        report = wire.progress_of(params)
+        if report is None:
             self.dropped.malformed += 1
         else:
-            said = message if isinstance(message, str) else None
-            progress.reports.append((done, _number(params.get("total")), said))
+            progress.reports.append(report)
             progress.wake.set()
         return True
 
@@ -337,25 +342,7 @@ class StdioConnection:
     @staticmethod
     def _again(failure: ServerFailed) -> ServerFailed:
         """One exception for each who is told, since each collects its own traceback."""
-        return ServerFailed(failure.code, failure.message, failure.exited_with, failure.stderr)
-
-
-def _params(message: JsonObject) -> JsonObject:
-    params: Json = message.get("params")
-    return params if is_object(params) else {}
-
-
-def _number(value: Json) -> float | None:
-    return float(value) if type(value) is int or type(value) is float else None
-
-
-def _remote_error(error: Json) -> ProtocolError:
-    if not is_object(error):
-        return ProtocolError(wire.INTERNAL_ERROR, str(error))
-    code: Json = error.get("code")
-    return ProtocolError(
-        code if type(code) is int else wire.INTERNAL_ERROR, str(error.get("message")), error.get("data")
-    )
+        return ServerFailed(failure.code, failure.brief, failure.exited_with, failure.stderr)
 
 
 def _ignore(method: str, params: JsonObject) -> None:

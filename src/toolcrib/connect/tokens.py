@@ -122,6 +122,11 @@ class Tokens:
         found = _credential(await self._get(f"server {server}"))
         return found if found is not None and found.server == server and covers(found.resource, url) else None
 
+    async def held(self, server: str) -> Credential | None:
+        """The sign-in kept under this name, for whatever resource: for a program that a definition hands it to."""
+        found = _credential(await self._get(f"server {server}"))
+        return found if found is not None and found.server == server else None
+
     async def keep(self, credential: Credential) -> None:
         """Have it on disk, in place of whatever the server had before."""
         await self._put(f"server {credential.server}", credential.to_json())

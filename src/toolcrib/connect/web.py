@@ -1,17 +1,16 @@
-"""The one HTTP client for everything that is not this crib: upstream servers, and what signing in to them needs.
+"""The web outside this crib: what everybody shares who goes there, and the client for what signing in needs.
 
 Every connection is made in one order: resolve the name, judge each address, dial exactly one that was judged. The name
 is not resolved again, so an answer that changes in between changes nothing. Nothing is taken from the environment (no
 proxy, no certificates), no redirect is followed but by `get`, and answers are bounded, unpacked ones too.
 
-Above: the links to upstreams, and `oauth`. Below: `urls`. It must never open a connection to an address that was not
-judged, nor carry a header given for one origin to another.
+Above: `oauth`, and `http`, which calls upstream servers by a leaner client. Below: `urls`, `dial`. It must never open a
+connection to an address that was not judged, nor carry a header given for one origin to another.
 """
 
-import socket
 import ssl
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -20,12 +19,18 @@ import anyio.to_thread
 import httpcore2
 import httpx2
 
-from toolcrib.connect.urls import as_address, check_url, is_loopback, is_public, may_dial
-from toolcrib.errors import Denied
+from toolcrib.connect.dial import (
+    Connect,
+    Judge,
+    Resolve,
+    first_standing,
+    judge_for,
+    judged_addresses,
+    open_socket,
+    system_addresses,
+)
+from toolcrib.connect.urls import check_url, is_public
 from toolcrib.version import __version__
-
-Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-"""From a name and a port to the addresses of that name."""
 
 UPSTREAM_TIMEOUT = httpx2.Timeout(30, read=300)
 DOCUMENT_TIMEOUT = httpx2.Timeout(10)
@@ -34,18 +39,12 @@ MAX_BODY = 16 * 1024 * 1024
 MAX_DOCUMENT = 1024 * 1024
 MAX_REDIRECTS = 5
 
-_STAGGER = 0.25
 _PIECE = 64 * 1024
+_NETWORK_FAILURES = (httpcore2.NetworkError, httpcore2.TimeoutException)
 _KEPT_ACROSS_ORIGINS = frozenset({"host", "accept", "accept-encoding", "user-agent", "connection"})
 _MOST_CONNECTIONS = 256
 _KEPT_CONNECTIONS = 20
 _KEPT_SECONDS = 60.0
-
-
-async def system_addresses(host: str, port: int) -> tuple[str, ...]:
-    """The addresses the system knows for a name."""
-    found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return tuple(dict.fromkeys(str(row[4][0]) for row in found))
 
 
 def sockets() -> httpcore2.AsyncNetworkBackend:
@@ -55,18 +54,21 @@ def sockets() -> httpcore2.AsyncNetworkBackend:
 
 @dataclass(frozen=True, slots=True)
 class Web:
-    """What all clients share: the certificates that are trusted, who resolves names, and who opens sockets."""
+    """What all clients share: the certificates that are trusted, who resolves names, and who opens sockets.
+
+    `network` opens them for the clients made here, `connect` for `http`.
+    """
 
     ssl_context: ssl.SSLContext = field(repr=False)
     resolve: Resolve = system_addresses
     network: httpcore2.AsyncNetworkBackend = field(default_factory=sockets)
+    connect: Connect = open_socket
 
     def client(
         self,
         *,
         local_allowed: bool,
         headers: Mapping[str, str] | None = None,
-        auth: httpx2.Auth | None = None,
         timeout: httpx2.Timeout = UPSTREAM_TIMEOUT,
         max_body: int = MAX_BODY,
     ) -> httpx2.AsyncClient:
@@ -75,7 +77,6 @@ class Web:
         return httpx2.AsyncClient(
             transport=_GuardedTransport(self, local_allowed, max_body),
             headers={**own, **(headers or {})},
-            auth=auth,
             timeout=timeout,
             trust_env=False,
             follow_redirects=False,
@@ -121,10 +122,8 @@ class _GuardedTransport(httpx2.AsyncBaseTransport):
     def __init__(self, web: Web, local_allowed: bool, max_body: int) -> None:
         self._local_allowed = local_allowed
         self._max_body = max_body
-        # Without encryption nobody proves who he is, so that pool dials nothing but this machine.
         self._pools = {
-            "https": _Pool(web, lambda address: may_dial(address, local_allowed=local_allowed)),
-            "http": _Pool(web, is_loopback),
+            scheme: _Pool(web, judge_for(scheme, local_allowed=local_allowed)) for scheme in ("https", "http")
         }
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -140,7 +139,7 @@ class _GuardedTransport(httpx2.AsyncBaseTransport):
 class _Pool(httpx2.AsyncHTTPTransport):
     """Kept connections of one kind. The base class has no parameter for who opens sockets, so its pool is made here."""
 
-    def __init__(self, web: Web, judge: Callable[[str], bool]) -> None:
+    def __init__(self, web: Web, judge: Judge) -> None:
         self._pool = httpcore2.AsyncConnectionPool(
             ssl_context=web.ssl_context,
             max_connections=_MOST_CONNECTIONS,
@@ -153,7 +152,7 @@ class _Pool(httpx2.AsyncHTTPTransport):
 class _PinnedNetwork(httpcore2.AsyncNetworkBackend):
     """Opens sockets to judged addresses only."""
 
-    def __init__(self, web: Web, judge: Callable[[str], bool]) -> None:
+    def __init__(self, web: Web, judge: Judge) -> None:
         self._web = web
         self._judge = judge
 
@@ -165,53 +164,17 @@ class _PinnedNetwork(httpcore2.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
+        async def connect(address: str) -> httpcore2.AsyncNetworkStream:
+            return await self._web.network.connect_tcp(address, port, socket_options=socket_options)
+
         try:
             with anyio.fail_after(timeout):
-                return await self._dial(await self._addresses(host, port), port, socket_options)
+                addresses = await judged_addresses(self._web.resolve, host, port, self._judge)
+                return await first_standing(addresses, connect, httpcore2.AsyncNetworkStream.aclose, _NETWORK_FAILURES)
         except TimeoutError:
             raise httpcore2.ConnectTimeout(f"{host} could not be reached in time.") from None
-
-    async def _addresses(self, host: str, port: int) -> list[str]:
-        try:
-            found = await self._web.resolve(host, port) if as_address(host) is None else (host,)
         except OSError as error:
-            raise httpcore2.ConnectError(f"The name {host} cannot be resolved: {error.strerror or error}.") from error
-        judged = [address for address in found if self._judge(address)]
-        if found and not judged:
-            raise Denied("address.refused", f"{host} leads to {found[0]}, which may not be contacted.")
-        if not judged:
-            raise httpcore2.ConnectError(f"The name {host} has no address.")
-        return judged
-
-    async def _dial(
-        self, addresses: Sequence[str], port: int, options: Iterable[httpcore2.SOCKET_OPTION] | None
-    ) -> httpcore2.AsyncNetworkStream:
-        """The first connection that stands. Each address has a head start over the next: a dead one costs little."""
-        opened: list[httpcore2.AsyncNetworkStream] = []
-        failures: list[Exception] = []
-
-        async def attempt(address: str, over: anyio.Event) -> None:
-            try:
-                stream = await self._web.network.connect_tcp(address, port, socket_options=options)
-            except (httpcore2.NetworkError, httpcore2.TimeoutException) as error:
-                failures.append(error)
-                over.set()
-                return
-            if opened:
-                await stream.aclose()
-                return
-            opened.append(stream)
-            attempts.cancel_scope.cancel()
-
-        async with anyio.create_task_group() as attempts:
-            for address in addresses:
-                over = anyio.Event()
-                attempts.start_soon(attempt, address, over)
-                with anyio.move_on_after(_STAGGER):
-                    await over.wait()
-        if opened:
-            return opened[0]
-        raise failures[0]
+            raise httpcore2.ConnectError(str(error)) from error
 
 
 def _bounded(request: httpx2.Request, response: httpx2.Response, limit: int) -> httpx2.Response:

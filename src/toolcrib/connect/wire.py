@@ -10,6 +10,7 @@ from typing import Final
 import orjson
 
 from toolcrib.model.json import Json, JsonObject, is_array, is_object
+from toolcrib.model.sources import ProtocolError
 
 RequestId = int | str
 
@@ -102,3 +103,29 @@ def error(request_id: RequestId, code: int, message: str, data: Json = None) -> 
 def as_id(value: Json) -> RequestId | None:
     """An id as the protocol has it, else None: `1.0`, `true` and `null` are none, and `"1"` is not `1`."""
     return value if type(value) is int or type(value) is str else None
+
+
+def params_of(message: JsonObject) -> JsonObject:
+    """The params of a message, empty if it has none."""
+    params: Json = message.get("params")
+    return params if is_object(params) else {}
+
+
+def error_of(error: Json) -> ProtocolError:
+    """The error that a message answers with, whatever is missing of it."""
+    if not is_object(error):
+        return ProtocolError(INTERNAL_ERROR, str(error))
+    code: Json = error.get("code")
+    return ProtocolError(code if type(code) is int else INTERNAL_ERROR, str(error.get("message")), error.get("data"))
+
+
+def progress_of(params: JsonObject) -> tuple[float, float | None, str | None] | None:
+    """How far a call has come, as a notification says it; None if it does not."""
+    done, message = _number(params.get("progress")), params.get("message")
+    if done is None:
+        return None
+    return done, _number(params.get("total")), message if isinstance(message, str) else None
+
+
+def _number(value: Json) -> float | None:
+    return float(value) if type(value) is int or type(value) is float else None

@@ -1,12 +1,11 @@
-"""The gate: the only way a tool is ever called, from any door, and the only view of what an asker may see.
+"""The road of a call: resolve ▸ validate ▸ decide ▸ ask a person ▸ record the intent ▸ run ▸ record the outcome.
 
-A call goes resolve ▸ validate ▸ decide ▸ record the intent ▸ run ▸ record the outcome, in this order: nothing runs
-before its intent is durable, nothing is answered before its outcome is. Listing asks the same decisions, so what can
-be called is always among what is listed. Prompts and resources belong to their server: who sees the server may read
-them, and reading leaves the same two records.
+In this order: nothing runs before its intent is durable, nothing is answered before its outcome is. Listing asks the
+same decisions, so what can be called is always among what is listed. Prompts and resources belong to their server: who
+sees the server may read them, and reading leaves the same two records.
 
-Above: every door (MCP endpoint, REST, library). Below: the catalog's snapshots, `policy.decide`, the audit. It must
-never call a source in any other way, and never let a failure of its own parts end in a call.
+Above: every door (MCP endpoint, REST, library). Below: `view` and `consent` here, the catalog, the audit. It must never
+call a source in any other way, and never let a failure of its own parts end in a call.
 """
 
 import asyncio
@@ -14,21 +13,28 @@ import itertools
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
+
+import orjson
 
 from toolcrib.audit import Audit, CallRecord
 from toolcrib.catalog.catalog import Catalog
 from toolcrib.catalog.naming import Form
-from toolcrib.catalog.snapshot import Snapshot
 from toolcrib.errors import Denied, InvalidRequest, NotFound, ToolcribError, Unavailable
+from toolcrib.gate.consent import Consent
+from toolcrib.gate.view import Listing, View
+from toolcrib.model.approvals import Question
 from toolcrib.model.json import JsonObject, canonical
 from toolcrib.model.policy import Decision
 from toolcrib.model.principals import Principal
 from toolcrib.model.sources import CallContext, Client, ContentMethod, ContentSource, ReportProgress, RunCall
 from toolcrib.model.tools import CallResult, ContentItem, Tool, ToolRef
-from toolcrib.policy.decide import Grants, Rules, decide
+from toolcrib.policy.decide import Grants
+from toolcrib.policy.explain import Explanation, explain
+from toolcrib.policy.limits import Limits
+from toolcrib.policy.rules import Rules
 from toolcrib.principals import Door
 
 _VIEWS_KEPT = 256
@@ -38,72 +44,12 @@ _READS = frozenset({"resources/read", "prompts/get"})
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
-    """The tools one asker sees, in order of their identity. Equal versions of equal askers are the same object."""
-
-    version: tuple[int, int]
-    tools: tuple[Tool, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Called:
     """The answer to a call: the result, the number of its intent in the audit, how long it took."""
 
     result: CallResult
     audit_id: int
     duration_ms: float
-
-
-class _View:
-    """The decisions for one asker on one snapshot and one version of the rules, made when first asked for."""
-
-    def __init__(self, snapshot: Snapshot, rules: Rules, principal: Principal, grants: Grants) -> None:
-        self.version = (snapshot.version, rules.version)
-        self.snapshot = snapshot
-        self._asked = (principal, grants, rules)
-        self._decisions: dict[ToolRef, Decision] = {}
-
-    def decision(self, ref: ToolRef) -> Decision:
-        kept = self._decisions.get(ref)
-        if kept is None:
-            tool = self.snapshot.tools.get(ref)
-            kept = decide(ref, tool, *self._asked)
-            if tool is not None:  # unknown names come from outside and are without end
-                self._decisions[ref] = kept
-        return kept
-
-    @cached_property
-    def listing(self) -> Listing:
-        tools = self.snapshot.tools
-        return Listing(self.version, tuple(tool for ref, tool in tools.items() if self.decision(ref).visible))
-
-    @cached_property
-    def servers(self) -> frozenset[str]:
-        """The servers of which this asker sees a tool, or would see one if they had any."""
-        seen = {tool.ref.server for tool in self.listing.tools}
-        bare = self.snapshot.sources.keys() - {ref.server for ref in self.snapshot.tools}
-        return frozenset(seen | {server for server in bare if self.whole_server(server).visible})
-
-    def whole_server(self, server: str) -> Decision:
-        """The decision on a server as such: that on a tool of it which has no name."""
-        ref = ToolRef(server, "")
-        source = self.snapshot.sources.get(server)
-        return decide(ref, Tool(ref, "", {}, source.kind) if source is not None else None, *self._asked)
-
-    def seen(self, items: Iterable[ContentItem]) -> tuple[ContentItem, ...]:
-        return tuple(item for item in items if item.server in self.servers)
-
-    @cached_property
-    def prompts(self) -> tuple[ContentItem, ...]:
-        return self.seen(self.snapshot.prompts.values())
-
-    @cached_property
-    def resources(self) -> tuple[ContentItem, ...]:
-        return self.seen(self.snapshot.resources)
-
-    @cached_property
-    def templates(self) -> tuple[ContentItem, ...]:
-        return self.seen(self.snapshot.templates)
 
 
 class Gate:
@@ -117,13 +63,18 @@ class Gate:
         default_timeout: float,
         rules: Callable[[], Rules] = Rules,
         grants: Callable[[Principal], Grants] = lambda _: Grants(),
+        limits: Callable[[], Limits] = Limits,
+        consent: Consent | None = None,
     ) -> None:
+        """Without `consent` there is nobody who could be asked, and what would have to be is refused."""
         self._catalog = catalog
         self._audit = audit
         self._default_timeout = default_timeout
         self._rules = rules
         self._grants = grants
-        self._views: OrderedDict[Principal, _View] = OrderedDict()
+        self._limits = limits
+        self._consent = consent
+        self._views: OrderedDict[Principal, View] = OrderedDict()
         run = secrets.token_hex(6)
         self._call_ids = (f"{run}-{number}" for number in itertools.count(1))
 
@@ -159,6 +110,18 @@ class Gate:
         """What would happen if this asker called the tool now, and why."""
         return self._view(principal).decision(ref)
 
+    def explain(
+        self, principal: Principal, ref: ToolRef, arguments: JsonObject | None = None, server_note: str | None = None
+    ) -> Explanation:
+        """Why a call of the tool would be allowed, asked for or refused, and what would change that.
+
+        `server_note` says what is wrong with the tool's server, if something is. Only names that the asker may know
+        are suggested.
+        """
+        view = self._view(principal)
+        known = view.snapshot.tools if principal.is_owner else (tool.ref for tool in view.listing.tools)
+        return explain(view.question(ref, arguments), known, server_note)
+
     def find(self, principal: Principal, ref: ToolRef) -> Tool:
         """One tool this asker sees. For others than the owner a hidden tool does not exist."""
         view = self._view(principal)
@@ -188,7 +151,7 @@ class Gate:
         except TypeError as error:
             raise InvalidRequest("tool.arguments_invalid", f"The arguments are not JSON: {error}.") from error
         view = self._view(principal)
-        decision = view.decision(ref)
+        decision = view.decision_on(ref, arguments)
         tool = view.snapshot.tools.get(ref)
         call_id = next(self._call_ids)
         record = self._audit.call(call_id, door, principal, ref, tool, arguments, encoded, decision)
@@ -202,10 +165,62 @@ class Gate:
         except NotFound:
             await record.refused()
             raise
-        if decision.verdict != "allow":
+        context = CallContext(principal, call_id, progress, client)
+        if decision.verdict == "ask" and self._consent is not None:
+            question = Question(
+                ref, tool.definition_hash, encoded, principal, door, decision.decided_by.reason, call_id
+            )
+            tool, run, record = await self._approved(question, context, record, self._consent)
+        elif decision.verdict != "allow":
             await record.refused()
             raise _refused(decision)
-        return await self._run(tool, run, record, CallContext(principal, call_id, progress, client))
+        await self._within_limits(principal, ref, record)
+        return await self._run(tool, run, record, context)
+
+    async def _approved(
+        self, question: Question, context: CallContext, record: CallRecord, consent: Consent
+    ) -> tuple[Tool, RunCall, CallRecord]:
+        """The call as a person approved it. Much may have changed while they thought, so all is looked at again."""
+        ref, principal = question.ref, question.principal
+
+        def check(arguments: JsonObject, encoded: bytes) -> None:
+            self._view(principal).snapshot.sources[ref.server].prepare(ref.tool, arguments, encoded)
+
+        try:
+            answer = await consent.obtain(question, context, check)
+        except ToolcribError:
+            await record.refused()
+            raise
+        except asyncio.CancelledError:
+            record.abandoned(0.0)
+            raise
+        view = self._view(principal)
+        tool = view.snapshot.tools.get(ref)
+        arguments: JsonObject = orjson.loads(answer.arguments)
+        decision = view.decision_on(ref, arguments)
+        record = self._audit.call(
+            context.call_id, question.door, principal, ref, tool, arguments, answer.arguments, decision,
+            approval=answer.approval,
+        )  # fmt: skip
+        refusal: ToolcribError | None = None
+        if not answer.approved:
+            refusal = Denied("approval.denied", answer.refusal)
+        elif tool is None or tool.definition_hash != question.definition_hash:
+            refusal = Denied("tool.changed", f"{ref} was defined anew while its approval was waited for.")
+        elif decision.verdict not in ("allow", "ask"):
+            refusal = _refused(decision) if decision.visible else _invisible(decision, principal)
+        if refusal is not None or tool is None:
+            await record.refused()
+            raise refusal or _invisible(decision, principal)
+        return tool, view.snapshot.sources[ref.server].prepare(ref.tool, arguments, answer.arguments), record
+
+    async def _within_limits(self, principal: Principal, ref: ToolRef, record: CallRecord) -> None:
+        limits = self._limits()
+        refusal = limits.check(principal, ref)
+        if refusal is not None:
+            await record.refused()
+            raise Denied("limit.reached", refusal)
+        limits.count(principal, ref)
 
     async def request(
         self,
@@ -273,11 +288,11 @@ class Gate:
         await record.outcome(is_error=result.is_error, duration_ms=duration)
         return Called(result, audit_id, duration)
 
-    def _view(self, principal: Principal) -> _View:
+    def _view(self, principal: Principal) -> View:
         snapshot, rules = self._catalog.at(principal.cwd), self._rules()
         view = self._views.get(principal)
         if view is None or view.version != (snapshot.version, rules.version):
-            view = self._views[principal] = _View(snapshot, rules, principal, self._grants(principal))
+            view = self._views[principal] = View(snapshot, rules, principal, self._grants(principal))
             if len(self._views) > _VIEWS_KEPT:
                 self._views.popitem(last=False)
         self._views.move_to_end(principal)

@@ -12,7 +12,7 @@ LinkState = Literal["not_checked", "connecting", "connected", "needs_auth", "fai
 class LinkStatus:
     """The state of a link, in a word and in a sentence, with one thing to do next where something is to be done.
 
-    `tools` counts what the server offered when it was last asked, which may be in an earlier run. `latency_ms` is
+    `is_known` says that the server told what it offers, perhaps in an earlier run; `tools` counts it. `latency_ms` is
     how long the last answer to a ping or list took. `last_error` stays after the link has recovered. `retry_at` is a
     moment (seconds of the system's clock) if another attempt is planned.
     """
@@ -20,6 +20,7 @@ class LinkStatus:
     state: LinkState = "not_checked"
     sentence: str = ""
     action: str | None = None
+    is_known: bool = False
     tools: int = 0
     latency_ms: float | None = None
     last_error: str | None = None

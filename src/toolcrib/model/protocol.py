@@ -4,6 +4,8 @@ The front (`server.mcp`) and the upstream side (`connect`) speak the same protoc
 they have to agree on stands here. No I/O, no SDK.
 """
 
+import base64
+import re
 from typing import Final, Literal
 
 Era = Literal["legacy", "modern"]
@@ -36,3 +38,13 @@ URL_ELICITATION_REQUIRED: Final = -32042
 
 NAMED_BY: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """The methods whose subject the header `Mcp-Name` repeats, and the parameter it repeats."""
+
+_PLAIN_HEADER = re.compile(r"[\x20-\x7e]*")
+_WRAPPED_HEADER = re.compile(r"=\?base64\?.*\?=")
+
+
+def encode_header(value: str) -> str:
+    """A value as a header of the protocol carries it: as it is, or wrapped where a header could not or would mislead."""
+    if _PLAIN_HEADER.fullmatch(value) and value == value.strip() and not _WRAPPED_HEADER.fullmatch(value):
+        return value
+    return f"=?base64?{base64.b64encode(value.encode()).decode()}?="

@@ -100,6 +100,29 @@ class ToolSource(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Introduction:
+    """What a server said of itself when it was last met: what it can do, who it is, how it wants to be used."""
+
+    capabilities: JsonObject = field(default_factory=dict[str, Json])
+    info: JsonObject = field(default_factory=dict[str, Json])
+    instructions: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something a server says by itself, outside of any call.
+
+    `kind` is the method of its notification without `notifications/` (`resources/updated`, `message`). `session` names
+    the conversation that it is meant for; it is None where it is meant for whoever asked to hear of it.
+    """
+
+    kind: str
+    server: str
+    params: JsonObject
+    session: str | None = None
+
+
 ContentMethod = Literal[
     "resources/read",
     "prompts/get",

@@ -46,6 +46,8 @@ elsewhere.
 """
 
 WriteScope = Literal["user", "project"]
+OnView = Callable[[Path | None, Discovery | None], None]
+"""Hears what there is in a directory (by its real path) when that is new; None when nobody asks from there any more."""
 Answer = TypeVar("Answer")
 
 
@@ -77,12 +79,20 @@ class _Ground:
 class Servers:
     """All that is known and can be changed about server definitions. `cwd` None means: outside of any project."""
 
-    def __init__(self, home: Home, environment: Mapping[str, str], user_home: Path, publish: Publish) -> None:
+    def __init__(
+        self,
+        home: Home,
+        environment: Mapping[str, str],
+        user_home: Path,
+        publish: Publish,
+        on_view: OnView = lambda _, __: None,
+    ) -> None:
         self._home = home
         self._environment = environment
         self._writing = Writing(user_home, home.backups, home.root)
         self._views = Views(home, environment, user_home)
         self._publish = publish
+        self._on_view = on_view
         self._one_at_a_time = anyio.Lock()
 
     async def list(self, cwd: Path | None = None) -> Discovery:
@@ -267,8 +277,12 @@ class Servers:
     async def _view(self, cwd: Path | None) -> View:
         """What there is now; what differs from the last time is published."""
         before, view = await self._in_thread(lambda: (self._views.last(cwd), self._views.of(cwd)))
-        if before is not None and before is not view:
-            tell(self._publish, before, view)
+        if before is not view:
+            if before is not None:
+                tell(self._publish, before, view)
+            for gone in self._views.dropped():
+                self._on_view(gone, None)
+            self._on_view(view.cwd, view.discovery)
         return view
 
     async def _ground(self, path: Path) -> _Ground:

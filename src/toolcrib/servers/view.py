@@ -22,15 +22,16 @@ from toolcrib.model.problems import Problem
 from toolcrib.model.servers import Discovery, ServerEntry
 
 KEPT = 16
-"""Directories whose view is kept; the one asked for longest ago goes first."""
+"""Directories whose view is kept; the one asked for longest ago goes first. What belongs to no project stays."""
 
 Fingerprint = tuple[int, int, int, int] | None
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Everything that was found from one directory, None for what belongs to no project."""
+    """Everything that was found from one directory, `cwd`, None for what belongs to no project."""
 
+    cwd: Path | None
     around: Surroundings
     places: tuple[Place, ...]
     prints: Mapping[Path, Fingerprint]
@@ -63,10 +64,16 @@ class Views:
         self._user_home = user_home
         self._memory = LastGood()
         self._kept: OrderedDict[Path | None, View] = OrderedDict()
+        self._dropped: list[Path] = []
 
     def kept(self) -> tuple[Path | None, ...]:
         """The directories whose view is kept."""
         return tuple(self._kept)
+
+    def dropped(self) -> tuple[Path, ...]:
+        """The directories whose view was given up since this was asked last."""
+        dropped, self._dropped = self._dropped, []
+        return tuple(path for path in dropped if path not in self._kept)
 
     def last(self, cwd: Path | None) -> View | None:
         """The view that was made last, whatever happened since."""
@@ -81,25 +88,33 @@ class Views:
         prints = {path: fingerprint(path) for path in (*(place.file for place in places), self._home.trust_file)}
         kept = self._kept.get(cwd)
         if kept is None or kept.places != places or kept.prints != prints:
-            kept = self._read(around, places, prints)
+            kept = self._read(cwd, around, places, prints)
         self._kept[cwd] = kept
         self._kept.move_to_end(cwd)
         while len(self._kept) > KEPT:
-            self._kept.popitem(last=False)
+            oldest = next(path for path in self._kept if path is not None)
+            self._dropped.append(oldest)
+            del self._kept[oldest]
         return kept
 
     def _around(self, cwd: Path | None) -> Surroundings:
         around = surroundings(self._environment, cwd or self._user_home, home=self._user_home, crib=self._home.root)
         return around if cwd is not None else replace(around, directories=(), project=None)
 
-    def _read(self, around: Surroundings, places: tuple[Place, ...], prints: Mapping[Path, Fingerprint]) -> View:
+    def _read(
+        self,
+        cwd: Path | None,
+        around: Surroundings,
+        places: tuple[Place, ...],
+        prints: Mapping[Path, Fingerprint],
+    ) -> View:
         book, unreadable = self._trust()
         found = [self._memory.read(place, around.directories, around.platform) for place in places]
         readings = tuple(reading for reading in found if reading is not None)
         merged = merge(readings, self._environment, book.covers)
         project = str(around.project) if around.project is not None else None
         discovery = replace(merged, project=project, problems=(*unreadable, *merged.problems))
-        return View(around, places, prints, readings, _hinted(discovery))
+        return View(cwd, around, places, prints, readings, _hinted(discovery))
 
     def _trust(self) -> tuple[TrustBook, tuple[Problem, ...]]:
         try:

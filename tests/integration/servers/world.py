@@ -106,7 +106,8 @@ class World:
     async def serving(self) -> "AsyncGenerator[Serving]":
         """The crib on the network."""
         settings = Settings(home=self.home.root)
-        async with hold(settings, kind="serve", port=0, environment=self.environment) as holding:
+        # Of the kind that connects nothing by itself: these tests are about definitions.
+        async with hold(settings, kind="command", port=0, environment=self.environment) as holding:
             headers = {"authorization": f"Bearer {owner_token(self.home)}"}
             url = holding.info.url
             async with httpx2.AsyncClient(base_url=url, headers=headers, timeout=10, trust_env=False) as client:

@@ -2,22 +2,22 @@
 
 A renewal is made by one task of one process at a time; everybody else waits for it and uses what it brought. It is not
 cut off when the caller leaves: the issuer may have spent the old token already. No lock is held while a request is
-under way. A refusal is handed on as it is, for the transport that carries the request to report; what would help is in
-`problem`.
+under way. Who carries a request asks for the `token`, hands a refusal to `refused`, repeats the request once if that
+gives another token, and tells the end to `note`; what would help after a last refusal is in `problem`.
 
-Above: the links. Below: `tokens`, `grants`. It must never show the token to another origin than the server's own, nor
-answer a refusal with more than one renewal and one repetition.
+Above: `http`, which carries requests to the server's own `origin` only. Below: `tokens`, `grants`. It must never answer
+a refusal with more than one renewal.
 """
 
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import anyio
 import httpx2
 
-from toolcrib.connect.oauth.discovery import Challenge, challenge_of
+from toolcrib.connect.oauth.discovery import Challenge, challenge_in
 from toolcrib.connect.oauth.failures import failed, required, shown
 from toolcrib.connect.oauth.grants import Refused, renew
 from toolcrib.connect.tokens import Credential, Tokens
@@ -48,8 +48,8 @@ class _Held:
         return self.credential.access_token
 
 
-class Bearer(httpx2.Auth):
-    """The sign-in at one server, as the HTTP client uses it."""
+class Bearer:
+    """The sign-in at one server, as whoever sends requests to it uses it."""
 
     def __init__(
         self,
@@ -65,7 +65,6 @@ class Bearer(httpx2.Auth):
         self._tokens = tokens
         self._server = server
         self._url = url
-        self._origin = httpx2.URL(url.text).origin
         self._now = now
         self._clock = clock
         self._lock = anyio.Lock()
@@ -92,35 +91,41 @@ class Bearer(httpx2.Auth):
             raise self.problem or required(self._server)
         return credential.access_token
 
-    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Show the token; after a refusal renew it and repeat the request, once."""
-        if request.url.origin != self._origin:
-            yield request
-            return
-        shown_token = await self._usable()
-        response = yield _signed(request, shown_token)
-        if response.status_code == 401:
-            shown_token = await self._renewed(shown_token.access_token if shown_token else None)
-            if shown_token is None:
-                return
-            response = yield _signed(request, shown_token)
-        if response.status_code == 403 and shown_token is not None:
-            challenge = challenge_of(response)
-            if challenge.error == "insufficient_scope":
-                granted = await self._more_granted(shown_token, challenge)
-                if granted is None:
-                    return
-                shown_token = granted
-                response = yield _signed(request, shown_token)
-        self._note(shown_token, response)
+    @property
+    def origin(self) -> str:
+        """The one origin that the token may be shown to."""
+        return self._url.origin
 
-    def _note(self, credential: Credential | None, response: httpx2.Response) -> None:
-        """Remember whether a token is any good."""
-        if response.status_code == 401:
+    async def token(self) -> str | None:
+        """The token to show with a request; None if there is none."""
+        held = self._held
+        if held is not None and not self._is_stale(held):
+            return held.token
+        credential = await self._usable()
+        return credential.access_token if credential is not None else None
+
+    async def refused(self, status: int, challenges: Sequence[str], token: str | None) -> str | None:
+        """Another token to repeat a refused request with, once; None, with the problem noted, if there is none.
+
+        `token` is the one that was shown, `challenges` are the `WWW-Authenticate` headers of the refusal.
+        """
+        if status == 401:
+            renewed = await self._renewed(token)
+            return renewed.access_token if renewed is not None else None
+        held = self._held
+        challenge = challenge_in(challenges)
+        if status != 403 or token is None or held is None or challenge.error != "insufficient_scope":
+            return None
+        granted = await self._more_granted(token, held.credential, challenge)
+        return granted.access_token if granted is not None else None
+
+    def note(self, status: int, token: str | None) -> None:
+        """Remember by the last answer to a request, repeated or not, whether its token is any good."""
+        if status == 401:
             self.problem = required(self._server)
-        elif credential is not None and response.status_code != 403:
+        elif token is not None and status != 403:
             self.problem = None
-            if self._unproved == credential.access_token:
+            if self._unproved == token:
                 self._unproved = None
 
     async def _usable(self) -> Credential | None:
@@ -195,11 +200,11 @@ class Bearer(httpx2.Auth):
             await self._tokens.forget_registration(stored.issuer)
         await self._tokens.keep(replace(stored, refresh_token=None))
 
-    async def _more_granted(self, credential: Credential, challenge: Challenge) -> Credential | None:
+    async def _more_granted(self, token: str, credential: Credential, challenge: Challenge) -> Credential | None:
         """A token with more scopes if a person has got one meanwhile; else the wish is noted, a few times at most."""
         async with self._lock:
             stored = await self._stored()
-            if stored is not None and stored.access_token != credential.access_token:
+            if stored is not None and stored.access_token != token:
                 self._adopt(stored)
                 return stored
         missing = tuple(scope for scope in challenge.scopes if scope not in credential.asked)
@@ -235,9 +240,3 @@ class Bearer(httpx2.Auth):
         self._quiet_until = self._clock() + self._quiet
         self._quiet = min(self._quiet * 2, _LONGEST_QUIET)
         self.problem = failed(f"the token could not be renewed: {reason}")
-
-
-def _signed(request: httpx2.Request, credential: Credential | None) -> httpx2.Request:
-    if credential is not None:
-        request.headers["authorization"] = f"Bearer {credential.access_token}"
-    return request

@@ -7,7 +7,7 @@ Above: `signin`, `bearer`. Below: `web`. It must never believe a document about 
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -61,7 +61,12 @@ class Discovered:
 
 def challenge_of(response: httpx2.Response) -> Challenge:
     """The bearer challenge of a refusal; an empty one if there is none."""
-    for header in response.headers.get_list("www-authenticate"):
+    return challenge_in(response.headers.get_list("www-authenticate"))
+
+
+def challenge_in(headers: Sequence[str]) -> Challenge:
+    """The bearer challenge among these headers; an empty one if there is none."""
+    for header in headers:
         scheme, _, rest = header.strip().partition(" ")
         if scheme.lower() == "bearer":
             found = {name.lower(): quoted or plain for name, quoted, plain in _PARAMETER.findall(rest)}

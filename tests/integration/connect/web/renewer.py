@@ -11,6 +11,9 @@ from pathlib import Path
 
 import anyio
 
+from toolcrib.connect.http.answers import Call, Refused
+from toolcrib.connect.http.client import HttpClient, Patience
+from toolcrib.connect.http.requests import Requests
 from toolcrib.connect.oauth import Bearer
 from toolcrib.connect.shelves import FileShelf
 from toolcrib.connect.tokens import Tokens
@@ -25,10 +28,20 @@ async def main(directory: Path, url: str, rounds: int) -> None:
     checked = check_url(url, local_allowed=True)
     web = await open_web()
     bearer = Bearer(web, tokens, "lab", checked, now=lambda: time.time() + 7200, clock=lambda: float(next(hours)))
-    async with web.client(local_allowed=True, auth=bearer) as client:
+    async with HttpClient(web, checked, local_allowed=True, patience=Patience()) as client:
+        requests = Requests(client, lambda message, call: None, checked, {}, bearer)
         with anyio.fail_after(30):
-            answers = [(await client.get(checked.text)).status_code for _ in range(rounds)]
+            answers = [await status(requests) for _ in range(rounds)]
     sys.stdout.write(json.dumps(answers))
+
+
+async def status(requests: Requests) -> int:
+    """The status of one answer."""
+    try:
+        await requests.post(Call(), b"", b"{}", may_repeat=False)
+    except Refused as refused:
+        return refused.status
+    return 200
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ server that stands for it, and every address that was dialled is remembered. Not
 """
 
 import datetime
+import socket
 import ssl
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -21,6 +22,7 @@ from cryptography.x509.oid import NameOID
 from starlette.types import ASGIApp
 
 from integration.connect.web.authority import bound, serving
+from toolcrib.connect.dial import open_socket
 from toolcrib.connect.web import Web, sockets
 
 PUBLIC = "93.184.216.34"
@@ -47,6 +49,11 @@ class Sockets(httpcore2.AsyncNetworkBackend):
         self.dialled.append(host)
         stream = await self._real.connect_tcp("127.0.0.1", self.ports.get(host, port), timeout)
         return _Seeming(stream, (host, port)) if host in self.ports else stream
+
+    async def connect(self, address: str, port: int) -> socket.socket:
+        """The same for the lean client."""
+        self.dialled.append(address)
+        return await open_socket("127.0.0.1", self.ports.get(address, port))
 
 
 class _Seeming(httpcore2.AsyncNetworkStream):
@@ -148,4 +155,4 @@ async def public_site(app: ASGIApp, folder: Path, made: Papers | None = None) ->
     opened = Sockets({PUBLIC: port, OTHER: port})
     names = Names({"a.example": [(PUBLIC,)], "b.example": [(OTHER,)]})
     async with serving(app, sock, file):
-        yield Site(Web(context, names, opened), names, opened, port)
+        yield Site(Web(context, names, opened, opened.connect), names, opened, port)

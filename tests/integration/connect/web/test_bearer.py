@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import anyio
-import httpx2
 import pytest
 from mcp.server.auth.provider import AccessToken
 from starlette.responses import Response
@@ -27,11 +26,15 @@ from integration.connect.web.authority import (
     tokens_in,
 )
 from lab import eventually
+from toolcrib.connect.http.answers import Call, Refused
+from toolcrib.connect.http.client import HttpClient, Patience
+from toolcrib.connect.http.requests import Requests
 from toolcrib.connect.oauth import Bearer, signing_in
 from toolcrib.connect.tokens import Credential, Tokens
 from toolcrib.connect.urls import check_url
 from toolcrib.connect.web import Web
 from toolcrib.errors import Unavailable
+from toolcrib.model.json import JsonObject
 
 pytestmark = pytest.mark.anyio
 
@@ -61,22 +64,24 @@ class Desk:
         )
 
     @asynccontextmanager
-    async def client(self, bearer: Bearer | None = None) -> AsyncGenerator[httpx2.AsyncClient]:
-        async with self.web.client(local_allowed=True, auth=bearer or self.bearer) as client:
-            yield client
+    async def requests(self, bearer: Bearer | None = None, url: str | None = None) -> AsyncGenerator[Requests]:
+        """Requests to the server, or to another address, with the sign-in."""
+        checked = check_url(url or self.site.resource, local_allowed=True)
+        async with HttpClient(self.web, checked, local_allowed=True, patience=Patience()) as client:
+            yield Requests(client, _nothing_comes, checked, {}, bearer or self.bearer)
 
-    async def call(self, bearer: Bearer | None = None) -> int:
-        async with self.client(bearer) as client:
+    async def call(self, bearer: Bearer | None = None, url: str | None = None) -> int:
+        async with self.requests(bearer, url) as requests:
             with anyio.fail_after(10):
-                return (await client.post(self.site.resource, json={"call": 1})).status_code
+                return await _status(requests)
 
     async def calls(self, count: int) -> list[int]:
         """So many calls at once."""
         answers: list[int] = []
-        async with self.client() as client:
+        async with self.requests() as requests:
 
             async def one() -> None:
-                answers.append((await client.post(self.site.resource, json={"call": 1})).status_code)
+                answers.append(await _status(requests))
 
             with anyio.fail_after(20):
                 async with anyio.create_task_group() as tasks:
@@ -227,10 +232,10 @@ async def test_a_sign_in_that_ended_is_no_longer_shown(desk: Desk) -> None:
 
 
 async def test_another_origin_never_sees_the_token(desk: Desk) -> None:
-    async with authority() as other, desk.client() as client:
-        assert (await client.get(other.resource)).status_code == 401
+    async with authority() as other:
+        assert await desk.call(url=other.resource) == 401
         assert other.seen == [None]
-        assert (await client.get(f"{desk.site.url.replace('127.0.0.1', 'localhost')}/mcp")).status_code == 401
+    assert await desk.call(url=f"{desk.site.url.replace('127.0.0.1', 'localhost')}/mcp") == 401
     assert desk.site.seen == [None]
 
 
@@ -247,17 +252,16 @@ async def test_a_wish_for_scopes_leads_to_a_sign_in_that_has_them(desk: Desk) ->
         bearer = Bearer(desk.web, desk.tokens, "wish", check_url(url, local_allowed=True))
         wish = replace(desk.credential, server="wish", resource=url)
         await desk.tokens.keep(wish)
-        async with desk.client(bearer) as client:
-            assert (await client.get(url)).status_code == 403
-            assert bearer.wanted == ("read", "write")
-            assert bearer.problem is not None
-            assert bearer.problem.message == 'Authentication required for "wish": it wants the rights read write.'
-            more = replace(wish, access_token="more", asked=bearer.wanted)
-            await desk.tokens.keep(more)
-            assert (await client.get(url)).status_code == 403  # signed in anew, and still not granted
-            assert bearer.problem.code == "oauth.required"
-            assert (await client.get(url)).status_code == 403
-            assert "did not grant" in bearer.problem.message
+        assert await desk.call(bearer, url) == 403
+        assert bearer.wanted == ("read", "write")
+        assert bearer.problem is not None
+        assert bearer.problem.message == 'Authentication required for "wish": it wants the rights read write.'
+        more = replace(wish, access_token="more", asked=bearer.wanted)
+        await desk.tokens.keep(more)
+        assert await desk.call(bearer, url) == 403  # signed in anew, and still not granted
+        assert bearer.problem.code == "oauth.required"
+        assert await desk.call(bearer, url) == 403
+        assert "did not grant" in bearer.problem.message
 
 
 async def test_two_processes_that_renew_one_rotating_token_both_stay_signed_in(desk: Desk, tmp_path: Path) -> None:
@@ -309,6 +313,18 @@ async def test_tokens_are_not_logged(desk: Desk, caplog: pytest.LogCaptureFixtur
         assert await desk.call() == 200
     for secret in (desk.credential.access_token, await desk.bearer.access_token()):
         assert secret not in caplog.text
+
+
+async def _status(requests: Requests) -> int:
+    try:
+        await requests.post(Call(), b"", b'{"call": 1}', may_repeat=False)
+    except Refused as refused:
+        return refused.status
+    return 200
+
+
+def _nothing_comes(message: JsonObject, call: Call) -> None:
+    raise AssertionError(message)
 
 
 class _Empty(dict[str, AccessToken]):

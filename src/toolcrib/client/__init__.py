@@ -3,32 +3,23 @@
 Answers are the JSON of the public shapes, passed on whole, so that a newer crib's fields are not lost on the way.
 Failures come back as the errors they were: problem+json becomes the class that the table of codes names.
 
-Above: `cli` and end-to-end tests. Below: `errors`, `model`. It must never send the token anywhere but to the address it
-was given: no redirects, no proxies, nothing from the environment.
+Here are servers, tools, agents and the audit; what is about permissions stands apart, in `permissions`.
+
+Above: `cli` and end-to-end tests. Below: `wire`.
 """
 
-import json
-import ssl
-from collections.abc import AsyncIterator, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
-from typing import NoReturn, Self
-from urllib.parse import quote
+from typing import Self
 
-import httpx2
-import orjson
-
-from toolcrib.errors import CODES, ToolcribError, Unavailable
+from toolcrib.client.permissions import PermissionsClient
+from toolcrib.client.wire import Wire, path_to
 from toolcrib.model.events import Event
-from toolcrib.model.json import Json, JsonObject
+from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Source
 from toolcrib.model.tools import ToolRef
 
-Param = str | int | list[str] | None
-
-_CONNECT_SECONDS = 5.0
-_ANSWER_SECONDS = 30.0
-_QUIET_STREAM_SECONDS = 60.0
+__all__ = ["Client"]
 
 
 class Client:
@@ -36,16 +27,9 @@ class Client:
 
     def __init__(self, url: str, token: str, *, source: Source | None = None, cwd: str | None = None) -> None:
         self.url = url.rstrip("/")
-        known = {"source": source, "cwd": cwd}
-        self._http = httpx2.AsyncClient(
-            base_url=self.url,
-            params={name: value for name, value in known.items() if value is not None},
-            headers={"authorization": f"Bearer {token}", "accept": "application/json"},
-            timeout=httpx2.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS),
-            # Plain HTTP on loopback. A context without authorities costs nothing to make, and trusts nobody.
-            verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
-            trust_env=False,
-        )
+        self._wire = Wire(self.url, token, source, cwd)
+        self._ask = self._wire.ask
+        self.permissions = PermissionsClient(self._wire)
 
     async def __aenter__(self) -> Self:
         return self
@@ -53,7 +37,7 @@ class Client:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._http.aclose()
+        await self._wire.aclose()
 
     async def health(self) -> JsonObject:
         """What the crib says of itself to anybody."""
@@ -66,9 +50,12 @@ class Client:
         agent: str | None = None,
         source: str | None = None,
         query: str | None = None,
+        form: str | None = None,
     ) -> list[JsonObject]:
         """The tools as that principal sees them; with `query` the fitting ones, best first."""
-        return await self._ask("GET", "/api/tools", {"server": server, "agent": agent, "source": source, "q": query})
+        return await self._ask(
+            "GET", "/api/tools", {"server": server, "agent": agent, "source": source, "q": query, "form": form}
+        )
 
     async def tool_problems(self) -> list[JsonObject]:
         """What is wrong with servers that could not offer all their tools."""
@@ -109,6 +96,38 @@ class Client:
         path = f"{_server_path(name)}/{'enable' if enabled else 'disable'}"
         return await self._ask("POST", path, {"inClient": in_client, "dryRun": dry_run})
 
+    async def test_server(self, name: str) -> JsonObject:
+        """Connect to a server now. The wait has no bound of its own: the server's time-out counts."""
+        return await self._ask("POST", f"{_server_path(name)}/test", patient=True)
+
+    async def test_servers(self) -> list[JsonObject]:
+        """Connect to every server that may be."""
+        return await self._ask("POST", "/api/servers/test", patient=True)
+
+    async def reload_server(self, name: str) -> JsonObject:
+        """Open the link of a server anew."""
+        return await self._ask("POST", f"{_server_path(name)}/reload", patient=True)
+
+    async def reload_servers(self) -> list[JsonObject]:
+        """Read all files again."""
+        return await self._ask("POST", "/api/servers/reload", patient=True)
+
+    async def sign_in(self, name: str, *, again: bool = False) -> JsonObject:
+        """Begin a sign-in at a server."""
+        return await self._ask("POST", f"{_server_path(name)}/auth", body={"again": again}, patient=True)
+
+    async def answer_sign_in(self, name: str, final_url: str) -> JsonObject:
+        """Hand in the address that a browser ended at."""
+        return await self._ask("POST", f"{_server_path(name)}/auth", body={"answer": final_url}, patient=True)
+
+    async def await_sign_in(self, name: str, seconds: int) -> JsonObject:
+        """Where a sign-in stands when it ended or the time is over."""
+        return await self._ask("GET", f"{_server_path(name)}/auth", {"wait": seconds})
+
+    async def sign_out(self, name: str) -> JsonObject:
+        """Forget the sign-in at a server."""
+        return await self._ask("POST", f"{_server_path(name)}/unauth")
+
     async def trust_server(self, name: str, digest: str | None = None) -> JsonObject:
         """Agree to a server as it was shown."""
         return await self._ask("POST", f"{_server_path(name)}/trust", {"digest": digest})
@@ -147,6 +166,62 @@ class Client:
         """The servers in a pasted text."""
         return await self._ask("POST", "/api/servers/recognise", body={"text": text})
 
+    async def agents(self) -> list[JsonObject]:
+        """All agents of the zoo."""
+        return await self._ask("GET", "/api/agents")
+
+    async def agent_templates(self) -> list[JsonObject]:
+        """The agents that every zoo starts with."""
+        return await self._ask("GET", "/api/agents/-/templates")
+
+    async def agent(self, agent_id: str) -> JsonObject:
+        """One agent in full."""
+        return await self._ask("GET", _agent_path(agent_id))
+
+    async def create_agent(self, body: JsonObject, *, template: str | None = None) -> JsonObject:
+        """Make an agent, from nothing or like another."""
+        return await self._ask("POST", "/api/agents", {"template": template}, body=body)
+
+    async def change_agent(self, agent_id: str, body: JsonObject) -> JsonObject:
+        """Change the named fields of an agent."""
+        return await self._ask("PUT", _agent_path(agent_id), body=body)
+
+    async def change_skill(self, agent_id: str, skill: str, body: JsonObject) -> JsonObject:
+        """Change the named fields of one skill."""
+        return await self._ask("PATCH", path_to(f"{_agent_path(agent_id)}/skills", skill), body=body)
+
+    async def delete_agent(self, agent_id: str) -> JsonObject:
+        """Delete an agent and its brain."""
+        return await self._ask("DELETE", _agent_path(agent_id))
+
+    async def clone_agent(self, agent_id: str, body: JsonObject) -> JsonObject:
+        """Make another agent like this one."""
+        return await self._ask("POST", f"{_agent_path(agent_id)}/clone", body=body)
+
+    async def inject_agent(self, agent_id: str, form: str | None = None) -> JsonObject:
+        """What a chat needs to become an agent."""
+        return await self._ask("GET", f"{_agent_path(agent_id)}/inject", {"format": form})
+
+    async def export_agent(self, agent_id: str, form: str | None = None) -> JsonObject:
+        """An agent as files of another tool."""
+        return await self._ask("GET", f"{_agent_path(agent_id)}/export", {"format": form})
+
+    async def import_agents(self, body: JsonObject) -> JsonObject:
+        """Take agents and skills from files of other tools."""
+        return await self._ask("POST", "/api/agents/-/import", body=body)
+
+    async def agent_revisions(self, agent_id: str) -> list[JsonObject]:
+        """The changes of an agent, newest first."""
+        return await self._ask("GET", f"{_agent_path(agent_id)}/revisions")
+
+    async def agent_revision(self, agent_id: str, version: int) -> JsonObject:
+        """One change of an agent, with what it changed."""
+        return await self._ask("GET", f"{_agent_path(agent_id)}/revisions/{version}")
+
+    async def restore_agent(self, agent_id: str, version: int) -> JsonObject:
+        """Make an agent again what it was."""
+        return await self._ask("POST", f"{_agent_path(agent_id)}/revisions/{version}/restore")
+
     async def settings(self) -> list[JsonObject]:
         """The settings the crib runs with."""
         return await self._ask("GET", "/api/settings")
@@ -164,87 +239,22 @@ class Client:
         answer = await self._ask("POST", "/api/login", body={})
         return str(answer["url"])
 
-    async def events(self, after: int | None = None) -> AsyncIterator[Event]:
+    def events(self, after: int | None = None) -> AsyncIterator[Event]:
         """Events of the host after this number, from now on if None, until the crib ends the stream."""
-        timeout = httpx2.Timeout(_QUIET_STREAM_SECONDS, connect=_CONNECT_SECONDS)
-        params = _given({"after": after})
-        with _reported():
-            async with self._http.sse("/api/events", params=params, timeout=timeout) as stream:
-                if not stream.response.is_success:
-                    _raise_problem(stream.response.status_code, await stream.response.aread())
-                async for event in stream:
-                    data = _parsed(event.data)
-                    yield Event(int(event.id), str(data.pop("at")), event.event, _without(data, "seq", "kind"))
+        return self._wire.events("/api/events", {"after": after})
 
-    async def _ask(
-        self,
-        method: str,
-        path: str,
-        params: Mapping[str, Param] | None = None,
-        *,
-        body: Json = None,
-        patient: bool = False,
-    ) -> Json:
-        """One request and its JSON. `patient` waits for the answer without a bound."""
-        # The standard encoder: unlike the fast one it takes whole numbers of any size, and the crib should judge them.
-        content = None if body is None else json.dumps(body, allow_nan=False).encode()
-        headers = {} if body is None else {"content-type": "application/json"}
-        timeout = httpx2.Timeout(None if patient else _ANSWER_SECONDS, connect=_CONNECT_SECONDS)
-        with _reported():
-            response = await self._http.request(
-                method, path, params=_given(params or {}), content=content, headers=headers, timeout=timeout
-            )
-        if not response.is_success:
-            _raise_problem(response.status_code, response.content)
-        return _parsed(response.content)
+    def export_audit(self, after: int | None = None, upto: int | None = None) -> AsyncIterator[bytes]:
+        """The chain of records as lines of JSON, from the oldest on, piece by piece."""
+        return self._wire.lines("/api/audit/export", {"after": after, "upto": upto})
 
 
 def _tool_path(ref: ToolRef) -> str:
-    return f"/api/tools/{quote(ref.server, safe='')}/{quote(ref.tool, safe='')}"
+    return path_to("/api/tools", *ref)
 
 
 def _server_path(name: str) -> str:
-    return f"/api/servers/{quote(name, safe='')}"
+    return path_to("/api/servers", name)
 
 
-def _given(params: Mapping[str, Param]) -> dict[str, str | int | list[str]]:
-    return {name: value for name, value in params.items() if value is not None}
-
-
-def _without(data: JsonObject, *names: str) -> JsonObject:
-    return {name: value for name, value in data.items() if name not in names}
-
-
-def _parsed(content: bytes | str) -> Json:
-    try:
-        return orjson.loads(content)
-    except orjson.JSONDecodeError as error:
-        raise Unavailable("internal", "What answered at the crib's address did not send JSON.") from error
-
-
-def _raise_problem(status: int, content: bytes) -> NoReturn:
-    """Raise the failure that the crib reported, as the class that its code has in the table."""
-    try:
-        shape: Json = orjson.loads(content)
-    except orjson.JSONDecodeError:
-        shape = None
-    match shape:
-        case {"code": str(code), "detail": str(detail), **rest}:
-            hint = rest.get("hint")
-            hint = hint if isinstance(hint, str) else None
-            raised: type[ToolcribError] = CODES[code].raised_as if code in CODES else Unavailable
-            raise raised(code if code in CODES else "internal", detail, hint)
-        case _:
-            raise Unavailable("internal", f"The crib answered with status {status} and no reason.")
-
-
-@contextmanager
-def _reported() -> Generator[None]:
-    """Failures of the transport as ours: `crib.unreachable` never reached the crib, `crib.closed` may have."""
-    try:
-        yield
-    except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
-        raise Unavailable("crib.unreachable", "The running crib does not answer.") from error
-    except httpx2.TransportError as error:
-        message = f"The crib ended before it had answered ({type(error).__name__})."
-        raise Unavailable("crib.closed", message, "Whether a call ran is in `toolcrib audit`.") from error
+def _agent_path(agent_id: str) -> str:
+    return path_to("/api/agents", agent_id)

@@ -1,0 +1,255 @@
+"""One tool as a server defines it, made fit for everybody else: what is wrong with it is told, the rest is kept.
+
+Clients of ours refuse a whole list for one schema that is no object schema, so such a schema is replaced, beside a
+problem that says so. Everything else passes unchanged. References to other documents are never followed: here only
+names are compared.
+
+Above: `offer`. Below: `model`. Pure, and bounded whatever a server sends. It must never raise for what a server says.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import orjson
+
+from toolcrib.model.json import Json, JsonObject, is_array, is_object
+from toolcrib.model.problems import Problem
+from toolcrib.model.protocol import encode_header
+from toolcrib.model.text import visible
+from toolcrib.model.tools import Marks
+
+DESCRIPTION_LIMIT: Final = 64 * 1024
+SCHEMA_LIMIT: Final = 1024 * 1024
+DEPTH_LIMIT: Final = 200
+NAME_LENGTH: Final = 128
+"""What the protocol recommends; longer names work here."""
+LONGEST_NAME: Final = 1024
+
+HEADER_KEY: Final = "x-mcp-header"
+HEADER_PREFIX: Final = "Mcp-Param-"
+
+_OWN_MEMBERS = frozenset({"name", "title", "description", "inputSchema", "outputSchema", "annotations"})
+_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_SUBSCHEMAS = frozenset(
+    {
+        *("items", "contains", "unevaluatedItems", "additionalProperties", "propertyNames", "unevaluatedProperties"),
+        *("not", "if", "then", "else", "contentSchema"),
+    }
+)
+_SUBSCHEMA_LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+_SUBSCHEMA_MAPS = frozenset({"patternProperties", "dependentSchemas", "$defs", "definitions"})
+
+_Path = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A tool of a server, judged: its parts as they are passed on, and what is wrong with them.
+
+    `headers` says which arguments a modern server on HTTP wants repeated in which header.
+    """
+
+    name: str
+    description: str
+    input_schema: JsonObject
+    title: str | None = None
+    output_schema: JsonObject | None = None
+    annotations: JsonObject | None = None
+    extra: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    headers: tuple[tuple[_Path, str], ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def marks(self) -> Marks:
+        """The server's hints, as far as they make us more careful. `readOnlyHint` would do the opposite."""
+        hints = self.annotations or {}
+        return Marks(destructive=hints.get("destructiveHint") is True, open_world=hints.get("openWorldHint") is True)
+
+
+def judge(raw: JsonObject, *, strict_headers: bool) -> Definition | Problem:
+    """One tool of a list; a problem instead where it cannot be offered at all.
+
+    `strict_headers` is for the modern era, which forbids tools whose header annotations are invalid.
+    """
+    name: Json = raw.get("name")
+    assert isinstance(name, str)  # whoever read the list has seen to it
+    if len(name) > LONGEST_NAME:
+        return _problem(name, f"has a name of {len(name)} characters and is left out")
+    judgement = _Judgement(name)
+    schema = judgement.input_schema(raw.get("inputSchema"))
+    found = _annotated(schema)
+    if isinstance(found, str):
+        if strict_headers:
+            return _problem(name, f"is left out, as the protocol demands: {found}")
+        found = ()
+    definition = Definition(
+        name=name,
+        description=judgement.description(raw.get("description")),
+        input_schema=schema,
+        title=judgement.text("title", raw.get("title")),
+        output_schema=judgement.output_schema(raw.get("outputSchema")),
+        annotations=judgement.members("annotations", raw.get("annotations")),
+        extra=judgement.rest(raw),
+        headers=found,
+        problems=tuple(judgement.problems),
+    )
+    return definition
+
+
+class _Judgement:
+    """What is found wrong with one tool on the way."""
+
+    def __init__(self, name: str) -> None:
+        self.problems: list[Problem] = []
+        self._name = name
+        if len(name) > NAME_LENGTH:
+            self._note(f"has a name of {len(name)} characters, more than the {NAME_LENGTH} that clients have to take")
+
+    def description(self, said: Json) -> str:
+        if said is None:
+            return ""
+        if not isinstance(said, str):
+            self._note("has a description that is no text")
+            return ""
+        if len(said) <= DESCRIPTION_LIMIT // 4 or len(encoded := said.encode()) <= DESCRIPTION_LIMIT:
+            return said
+        self._note(f"has a description of {len(encoded)} bytes, which is cut to {DESCRIPTION_LIMIT}")
+        return encoded[:DESCRIPTION_LIMIT].decode("utf-8", "ignore") + "…"
+
+    def text(self, member: str, said: Json) -> str | None:
+        if said is None or isinstance(said, str):
+            return said
+        self._note(f"has a {member} that is no text")
+        return None
+
+    def members(self, member: str, said: Json) -> JsonObject | None:
+        if said is None or is_object(said):
+            return said
+        self._note(f"has `{member}` that are no object")
+        return None
+
+    def rest(self, raw: JsonObject) -> dict[str, Json]:
+        kept = {key: value for key, value in raw.items() if key not in _OWN_MEMBERS}
+        for key, fits in (("_meta", is_object), ("icons", is_array), ("execution", is_object)):
+            if key in kept and not fits(kept[key]):
+                del kept[key]
+                self._note(f"has `{key}` of the wrong kind")
+        return kept
+
+    def input_schema(self, said: Json) -> JsonObject:
+        schema = self._bounded("inputSchema", said)
+        if schema is None:
+            if said is None:
+                self._note("has no inputSchema, so it is taken to want no arguments")
+            return {"type": "object", "properties": {}}
+        kind: Json = schema.get("type")
+        if kind != "object":
+            self._note("has an inputSchema that is not of the type `object`, which arguments always are")
+            schema = {**schema, "type": "object"}
+        return schema if is_object(schema.get("properties")) else {**schema, "properties": {}}
+
+    def output_schema(self, said: Json) -> JsonObject | None:
+        return self._bounded("outputSchema", said)
+
+    def _bounded(self, member: str, said: Json) -> JsonObject | None:
+        """The schema, if it is one that can be handled."""
+        if said is None:
+            return None
+        if not is_object(said):
+            self._note(f"has an {member} that is no object")
+            return None
+        if _depth(said) > DEPTH_LIMIT:
+            self._note(f"has an {member} nested deeper than {DEPTH_LIMIT} levels, which is left out")
+            return None
+        size = len(orjson.dumps(said))
+        if size > SCHEMA_LIMIT:
+            self._note(f"has an {member} of {size} bytes, more than {SCHEMA_LIMIT}, which is left out")
+            return None
+        foreign = _foreign_reference(said)
+        if foreign is not None:
+            self._note(f"has an {member} that refers to {visible(foreign[:200])}, which is not fetched")
+        return said
+
+    def _note(self, what: str) -> None:
+        self.problems.append(_problem(self._name, what))
+
+
+def _problem(name: str, what: str) -> Problem:
+    return Problem("tool.upstream", f"Tool {visible(name[:NAME_LENGTH])!r} {what}.")
+
+
+def _depth(value: JsonObject) -> int:
+    """How deep a value is nested; stops counting just beyond the limit."""
+    level: list[Json] = [value]
+    depth = 0
+    while level and depth <= DEPTH_LIMIT:
+        below: list[Json] = []
+        for each in level:
+            below.extend(each.values() if is_object(each) else each)
+        level, depth = [each for each in below if is_object(each) or is_array(each)], depth + 1
+    return depth
+
+
+def _foreign_reference(schema: JsonObject) -> str | None:
+    """The first reference that leads out of the schema itself."""
+    for _, node in _positions(schema):
+        for key in ("$ref", "$dynamicRef"):
+            target: Json = node.get(key)
+            if isinstance(target, str) and target and not target.startswith("#"):
+                return target
+    return None
+
+
+def _positions(root: Json) -> Iterator[tuple[_Path | None, JsonObject]]:
+    """Every place of a schema that is a schema, with its path as long as that leads through `properties` only."""
+    stack: list[tuple[_Path | None, Json]] = [((), root)]
+    while stack:
+        path, node = stack.pop()
+        if not is_object(node):
+            continue
+        yield path, node
+        for key, value in node.items():
+            if key == "properties" and is_object(value):
+                stack.extend(((*path, name) if path is not None else None, below) for name, below in value.items())
+            elif key in _SUBSCHEMAS:
+                stack.append((None, value))
+            elif key in _SUBSCHEMA_LISTS and is_array(value):
+                stack.extend((None, below) for below in value)
+            elif key in _SUBSCHEMA_MAPS and is_object(value):
+                stack.extend((None, below) for below in value.values())
+
+
+def _annotated(schema: JsonObject) -> tuple[tuple[_Path, str], ...] | str:
+    """The arguments that are repeated in headers; what is wrong with the annotations, if they are invalid."""
+    found: dict[str, tuple[_Path, str]] = {}
+    for path, node in _positions(schema):
+        if HEADER_KEY not in node:
+            continue
+        if not path:
+            return f"`{HEADER_KEY}` stands where no argument is"
+        token: Json = node[HEADER_KEY]
+        where = visible(".".join(path)[:NAME_LENGTH])
+        if not isinstance(token, str) or not _TOKEN.fullmatch(token):
+            return f"`{HEADER_KEY}` of {where!r} is no name of a header"
+        if node.get("type") not in ("string", "integer", "boolean"):
+            return f"`{HEADER_KEY}` of {where!r} is on an argument that is neither string, integer nor boolean"
+        if token.lower() in found:
+            return f"`{HEADER_KEY}` {token!r} is given twice"
+        found[token.lower()] = path, token
+    return tuple(found.values())
+
+
+def mcp_param_headers(headers: tuple[tuple[_Path, str], ...], arguments: JsonObject) -> dict[str, str]:
+    """The headers that repeat arguments; for arguments that are not given there is none."""
+    given: dict[str, str] = {}
+    for path, token in headers:
+        value: Json = arguments
+        for key in path:
+            value = value.get(key) if is_object(value) else None
+        if isinstance(value, bool):
+            given[HEADER_PREFIX + token] = "true" if value else "false"
+        elif isinstance(value, str | int | float):
+            given[HEADER_PREFIX + token] = encode_header(str(value))
+    return given

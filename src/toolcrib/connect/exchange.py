@@ -1,0 +1,231 @@
+"""An open conversation as callers use it: each request in the server's era, with the caller's own abilities.
+
+A modern server is told with each request what the caller's client can do, and asks by its result; a legacy one was
+told at the handshake and asks live. Either way the question reaches the caller's client and nobody else's. What the
+server says beside its results goes to the one caller it certainly belongs to, or to nobody.
+
+Above: `link`. Below: `Conversation`, `flights`, `asking`. It must never wait on behalf of a call in any task but the
+call's own, except for a question that the server asked.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
+from typing import Any, Final
+
+from toolcrib.connect.asking import answers_to, put, refuse, take_back, unanswerable
+from toolcrib.connect.conversation import Conversation, OnNotification
+from toolcrib.connect.flights import Flight, Flights
+from toolcrib.connect.greet import Greeting, Hello
+from toolcrib.connect.retries import Timing
+from toolcrib.connect.wire import RequestId
+from toolcrib.errors import Unavailable
+from toolcrib.model.json import JsonObject
+from toolcrib.model.protocol import CAPABILITIES_KEY, CLIENT_INFO_KEY, KEY, LOG_LEVEL_KEY, META
+from toolcrib.model.sources import CallContext, Client
+
+ROUNDS_LIMIT: Final = 10
+_FOR_A_CALLER = frozenset({"notifications/message", "notifications/elicitation/complete"})
+_SILENCE = 30.0
+"""Seconds after which a call that is taken back without a word from the server makes it suspect."""
+
+Spawn = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
+"""Starts a task that ends with the conversation."""
+Headers = Mapping[str, str] | None
+
+
+class Exchange:
+    """Requests over one open conversation.
+
+    `on_event` hears what concerns no single call: changed lists, updated resources. `on_silence` is told when a call
+    ended without an answer and the server has said nothing for a while. `session` is set where the conversation
+    belongs to one client's session alone.
+    """
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        greeting: Greeting,
+        hello: Hello,
+        timing: Timing,
+        spawn: Spawn,
+        *,
+        session: str | None = None,
+    ) -> None:
+        self.conversation = conversation
+        self.greeting = greeting
+        self.session = session
+        self.on_event: OnNotification = lambda method, params: None
+        self.on_silence: Callable[[], None] = lambda: None
+        self._call = conversation.call
+        self._is_modern = greeting.era == "modern"
+        self._envelope = hello.envelope()
+        self._spawn = spawn
+        self._flights = Flights(timing)
+        self._now = asyncio.get_running_loop().time
+        self._heard_at = self._used_at = self._now()
+        conversation.on_notification = self._heard
+        conversation.on_request = self._asked
+
+    @property
+    def is_used(self) -> bool:
+        """Whether a call is under way."""
+        return bool(self._flights)
+
+    @property
+    def silent_for(self) -> float:
+        """The seconds since the server last said something."""
+        return self._now() - self._heard_at
+
+    @property
+    def unused_for(self) -> float:
+        """The seconds since a call last ended."""
+        return self._now() - self._used_at
+
+    async def ask(
+        self, method: str, params: JsonObject | None = None, on_message: OnNotification | None = None
+    ) -> JsonObject:
+        """A request of our own, in nobody's name."""
+        body = {**(params or {}), META: self._envelope} if self._is_modern else params or {}
+        result = await self._call(method, body, on_message=on_message)
+        self._heard_at = self._now()
+        return result
+
+    async def request(
+        self, method: str, params: JsonObject, context: CallContext, headers: Headers = None
+    ) -> JsonObject:
+        """A request of a caller; gives the result as it came.
+
+        Raises `ProtocolError`, `ServerFailed`, or `Unavailable` (`server.timeout`).
+        """
+        client = context.client
+        if self._is_modern:
+            if client is not None:
+                return await self._rounds(method, params, context, client, headers)
+            params = {**params, META: self._envelope}
+        elif client is not None and client.meta:
+            params = {**params, META: _passed_on(client)}
+        flight = self._flights.board(context)
+        try:
+            if context.report_progress is None and (client is None or client.log_level is None):
+                result = await self._call(method, params, headers=headers)
+            else:
+                result = await self._follow(method, params, flight, headers)
+        except asyncio.CancelledError:
+            self._explain(flight, method)
+            raise
+        finally:
+            self._flights.leave(flight)
+        self._heard_at = self._used_at = self._now()
+        if self._is_modern and result.get("resultType") == "input_required":
+            return unanswerable(self.conversation.name, method)
+        return result
+
+    async def _rounds(
+        self, method: str, params: JsonObject, context: CallContext, client: Client, headers: Headers
+    ) -> JsonObject:
+        """Ask a modern server in the name of a client, and again with answers as long as it wants to know more."""
+        named = {**params, META: self._meta(client)}
+        if client.responses is not None:
+            named["inputResponses"] = client.responses
+        if client.state is not None:
+            named["requestState"] = client.state
+        flight = self._flights.board(context)
+        try:
+            for _ in range(ROUNDS_LIMIT):
+                result = await self._follow(method, named, flight, headers)
+                self._heard_at = self._used_at = self._now()
+                if result.get("resultType") != "input_required" or client.answers_by_retry:
+                    return result
+                if client.ask is None:
+                    return unanswerable(self.conversation.name, method)
+                named = await self._answered(named, result, client, flight)
+        except asyncio.CancelledError:
+            self._explain(flight, method)
+            raise
+        finally:
+            self._flights.leave(flight)
+        message = f'Server "{self.conversation.name}" asks more than {ROUNDS_LIMIT} times.'
+        raise Unavailable("server.reply_invalid", message)
+
+    async def _answered(self, asked: JsonObject, result: JsonObject, client: Client, flight: Flight) -> JsonObject:
+        """The same request with the client's answers."""
+        assert client.ask is not None
+        self._flights.let_think(flight)
+        answers, state = await answers_to(self.conversation.name, result, client.ask)
+        self._flights.prolong(flight)
+        again = {key: value for key, value in asked.items() if key != "requestState"} | {"inputResponses": answers}
+        return again if state is None else {**again, "requestState": state}
+
+    def _meta(self, client: Client) -> JsonObject:
+        meta = {**_passed_on(client), **self._envelope, CAPABILITIES_KEY: client.capabilities}
+        if client.info is not None:
+            meta[CLIENT_INFO_KEY] = client.info
+        if client.log_level is not None:
+            meta[LOG_LEVEL_KEY] = client.log_level
+        return meta
+
+    async def _follow(self, method: str, params: JsonObject, flight: Flight, headers: Headers) -> JsonObject:
+        """One request with what is said beside it: progress, and messages."""
+        report = flight.context.report_progress
+        on_message = partial(self._hear_for, flight) if flight.can_hear else None
+        if report is None:
+            result = await self._call(method, params, on_message=on_message, headers=headers)
+        else:
+
+            async def on_progress(done: float, total: float | None, message: str | None) -> None:
+                self._flights.prolong(flight)
+                await report(done, total, message)
+
+            result = await self._call(method, params, on_progress=on_progress, on_message=on_message, headers=headers)
+        await flight.tell()  # what was said before the result comes before it
+        return result
+
+    def _explain(self, flight: Flight, method: str) -> None:
+        """A call was cancelled: raise `server.timeout` if that was because it took too long."""
+        if flight.was_given_up():
+            self.on_silence()
+            message = f'Server "{self.conversation.name}" did not answer {method} in time.'
+            raise Unavailable("server.timeout", message)
+        if self._heard_at < flight.since < self._now() - _SILENCE:
+            self.on_silence()
+
+    def _hear_for(self, flight: Flight, method: str, params: JsonObject) -> None:
+        """A notification that came with the answer to one request."""
+        if method not in _FOR_A_CALLER:
+            self._heard(method, params)
+        elif method != "notifications/message" or flight.wants(params.get("level")):
+            self._pass(flight, method, params)
+
+    def _heard(self, method: str, params: JsonObject) -> None:
+        """A notification that came by itself."""
+        self._heard_at = self._now()
+        if method == "notifications/cancelled":
+            take_back(self._flights, params)
+        elif method not in _FOR_A_CALLER:
+            self.on_event(method, params)
+        elif (flight := self._flights.certain(is_private=self.session is not None)) is not None:
+            self._hear_for(flight, method, params)
+        elif self.session is not None:
+            self.on_event(method, params)
+
+    def _pass(self, flight: Flight, method: str, params: JsonObject) -> None:
+        flight.put(method, params)
+        self._spawn(flight.tell)
+
+    def _asked(self, request_id: RequestId, method: str, params: JsonObject) -> None:
+        """A request of the server. Only on a connection of one session is it clear whom to ask."""
+        flight = self._flights.newest() if self.session is not None else None
+        if flight is None:
+            refuse(self.conversation, request_id, method)
+        else:
+            self._spawn(partial(put, self.conversation, self._flights, flight, request_id, method, params))
+
+    def close(self) -> None:
+        """The conversation is over."""
+        self._flights.close()
+
+
+def _passed_on(client: Client) -> JsonObject:
+    """The rest of the caller's `_meta`; what belongs to the hop between it and us stays here."""
+    return {key: value for key, value in client.meta.items() if not key.startswith(KEY) and key != "progressToken"}

@@ -1,0 +1,289 @@
+"""What a server offers: its greeting and the definitions of its tools, prompts, resources and templates.
+
+An offer is a value. It is read from an open conversation within bounds (`read_offer`), kept over restarts as JSON, and
+turned into tools under the name a server has in one place (`tools_of`). One bad item is a problem that names it; it
+never hides the others.
+
+Above: `link` reads offers, `upstream` shows them. Below: `definitions`. It must never believe a server's size: pages,
+items and problems are counted.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import cached_property
+from typing import Final
+
+import orjson
+
+from toolcrib.connect.definitions import DESCRIPTION_LIMIT, Definition, judge
+from toolcrib.connect.greet import Greeting
+from toolcrib.model.json import Json, JsonObject, is_array, is_object
+from toolcrib.model.problems import Problem
+from toolcrib.model.protocol import METHOD_NOT_FOUND, Era
+from toolcrib.model.servers import ToolFilter
+from toolcrib.model.sources import ProtocolError
+from toolcrib.model.text import visible
+from toolcrib.model.tools import ContentItem, Tool, ToolRef
+
+PAGES_LIMIT: Final = 100
+ITEMS_LIMIT: Final = 10_000
+PROBLEMS_LIMIT: Final = 100
+
+AskServer = Callable[[str, JsonObject], Awaitable[JsonObject]]
+"""Sends a request of our own (method, params) and gives its result."""
+
+Definitions = tuple[JsonObject, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of thing a server lists: how it is asked for, and what names an item."""
+
+    capability: str
+    method: str
+    member: str
+    key: str
+    noun: str
+
+
+TOOLS: Final = Kind("tools", "tools/list", "tools", "name", "tool")
+PROMPTS: Final = Kind("prompts", "prompts/list", "prompts", "name", "prompt")
+RESOURCES: Final = Kind("resources", "resources/list", "resources", "uri", "resource")
+TEMPLATES: Final = Kind(
+    "resources", "resources/templates/list", "resourceTemplates", "uriTemplate", "template of resources"
+)
+KINDS: Final = (TOOLS, PROMPTS, RESOURCES, TEMPLATES)
+
+
+@dataclass(frozen=True)
+class Offer:
+    """All that a server said it offers, when it was last asked. `problems` tell what could not be used."""
+
+    era: Era
+    version: str
+    capabilities: JsonObject = field(default_factory=dict[str, Json], repr=False)
+    server_info: JsonObject = field(default_factory=dict[str, Json])
+    instructions: str | None = field(default=None, repr=False)
+    tools: Definitions = field(default=(), repr=False)
+    prompts: Definitions = field(default=(), repr=False)
+    resources: Definitions = field(default=(), repr=False)
+    templates: Definitions = field(default=(), repr=False)
+    problems: tuple[Problem, ...] = ()
+
+    @cached_property
+    def judged(self) -> tuple[tuple[Definition, ...], tuple[Problem, ...]]:
+        """The tools that can be offered, and the problems of those that cannot."""
+        found = [judge(raw, strict_headers=self.era == "modern") for raw in self.tools]
+        return (
+            tuple(each for each in found if isinstance(each, Definition)),
+            tuple(each for each in found if isinstance(each, Problem))[:PROBLEMS_LIMIT],
+        )
+
+    @property
+    def title(self) -> str | None:
+        """What the server calls itself."""
+        named: Json = self.server_info.get("title") or self.server_info.get("name")
+        return named if isinstance(named, str) else None
+
+    def list_of(self, kind: Kind) -> Definitions:
+        """The items of one kind."""
+        return {TOOLS: self.tools, PROMPTS: self.prompts, RESOURCES: self.resources, TEMPLATES: self.templates}[kind]
+
+    def to_json(self) -> bytes:
+        """As it is stored."""
+        return orjson.dumps(
+            {
+                "era": self.era,
+                "version": self.version,
+                "capabilities": self.capabilities,
+                "serverInfo": self.server_info,
+                "instructions": self.instructions,
+                "tools": self.tools,
+                "prompts": self.prompts,
+                "resources": self.resources,
+                "templates": self.templates,
+                "problems": [problem.to_json() for problem in self.problems],
+            }
+        )
+
+    @classmethod
+    def from_json(cls, stored: bytes) -> "Offer | None":
+        """What was stored; None if that cannot be read."""
+        try:
+            row: Json = orjson.loads(stored)
+        except orjson.JSONDecodeError:
+            return None
+        match row:
+            case {"era": "legacy" | "modern" as era, "version": str(version)}:
+                lists = [_items(row.get(name)) for name in ("tools", "prompts", "resources", "templates")]
+                return cls(
+                    era,
+                    version,
+                    _object(row.get("capabilities")),
+                    _object(row.get("serverInfo")),
+                    instructions if isinstance(instructions := row.get("instructions"), str) else None,
+                    *(
+                        tuple(item for item in items if isinstance(item.get(kind.key), str))
+                        for kind, items in zip(KINDS, lists, strict=True)
+                    ),
+                    problems=tuple(_problems(row.get("problems"))),
+                )
+            case _:
+                return None
+
+
+def tools_of(
+    offer: Offer, alias: str, chosen: ToolFilter, timeout: float | None = None
+) -> tuple[tuple[Tool, ...], tuple[Problem, ...]]:
+    """The tools of a server that is known as `alias`, without those its owner filtered out; and what is wrong."""
+    definitions, unusable = offer.judged
+    tools = tuple(_tool(each, alias, timeout) for each in definitions if passes(chosen, each.name))
+    return tools, (*offer.problems, *unusable)
+
+
+def passes(chosen: ToolFilter, name: str) -> bool:
+    """Whether a filter lets a tool of this name through."""
+    if any(fnmatchcase(name, pattern) for pattern in chosen.deny):
+        return False
+    return chosen.allow is None or any(fnmatchcase(name, pattern) for pattern in chosen.allow)
+
+
+def content_of(items: Sequence[JsonObject], kind: Kind, alias: str) -> tuple[ContentItem, ...]:
+    """Prompts, resources or templates of a server that is known as `alias`."""
+    return tuple(ContentItem(alias, item[kind.key], item) for item in items)
+
+
+def _tool(definition: Definition, alias: str, timeout: float | None) -> Tool:
+    return Tool(
+        ref=ToolRef(alias, definition.name),
+        description=definition.description,
+        input_schema=definition.input_schema,
+        kind="upstream",
+        title=definition.title,
+        output_schema=definition.output_schema,
+        annotations=definition.annotations,
+        marks=definition.marks,
+        timeout=timeout,
+        problems=definition.problems,
+        extra=definition.extra,
+    )
+
+
+async def read_offer(
+    ask: AskServer, greeting: Greeting, before: Offer | None = None, kinds: Sequence[Kind] = KINDS
+) -> Offer:
+    """Ask a server for all it offers, or for some kinds again; what is not asked for stays as it was before.
+
+    A list that the server refuses is a problem, and keeps what was known of it. What breaks the conversation is raised.
+    """
+    instructions = greeting.instructions
+    problems = [problem for problem in before.problems if not _is_of(problem, kinds)] if before is not None else []
+    lists: dict[Kind, Definitions] = {}
+    for kind in KINDS:
+        known = before.list_of(kind) if before is not None else ()
+        if kind not in kinds or not _is_offered(greeting, kind):
+            lists[kind] = known if kind not in kinds else ()
+            continue
+        reading = _Reading(kind, kind.capability in greeting.capabilities)
+        lists[kind] = await reading.read(ask, known)
+        problems.extend(reading.problems)
+    return Offer(
+        era=greeting.era,
+        version=greeting.version,
+        capabilities=greeting.capabilities,
+        server_info=greeting.server_info,
+        instructions=instructions[:DESCRIPTION_LIMIT] if instructions is not None else None,
+        tools=lists[TOOLS],
+        prompts=lists[PROMPTS],
+        resources=lists[RESOURCES],
+        templates=lists[TEMPLATES],
+        problems=tuple(problems[:PROBLEMS_LIMIT]),
+    )
+
+
+def _is_offered(greeting: Greeting, kind: Kind) -> bool:
+    """Tools are asked for always: servers exist that offer them and forget to say so."""
+    return kind is TOOLS or kind.capability in greeting.capabilities
+
+
+class _Reading:
+    """One list while it is read."""
+
+    def __init__(self, kind: Kind, announced: bool) -> None:
+        self.problems: list[Problem] = []
+        self._kind = kind
+        self._announced = announced
+        self._items: dict[str, JsonObject] = {}
+
+    async def read(self, ask: AskServer, known: Definitions) -> Definitions:
+        """All pages, up to the limits; what was known where the server refuses the first one."""
+        cursors: set[str] = set()
+        params: JsonObject = {}
+        for _ in range(PAGES_LIMIT):
+            try:
+                page = await ask(self._kind.method, params)
+            except ProtocolError as error:
+                return self._refused(error, known)
+            cursor: Json = page.get("nextCursor")
+            if not self._take(page.get(self._kind.member)) or not isinstance(cursor, str) or not cursor:
+                break
+            if cursor in cursors:
+                self._note("repeats a page for ever; reading stopped there")
+                break
+            cursors.add(cursor)
+            params = {"cursor": cursor}
+        else:
+            self._note(f"has more than {PAGES_LIMIT} pages; reading stopped there")
+        return tuple(self._items.values())
+
+    def _refused(self, error: ProtocolError, known: Definitions) -> Definitions:
+        if self._items:
+            self._note(f"broke off: the server answered with error {error.code}, {visible(error.message[:200])}")
+            return tuple(self._items.values())
+        if self._announced or error.code != METHOD_NOT_FOUND:
+            self._note(f"could not be had: the server answered with error {error.code}, {visible(error.message[:200])}")
+        return known if self._announced else ()
+
+    def _take(self, listed: Json) -> bool:
+        """Keep the items of a page; False when there may be no more of them."""
+        if not is_array(listed):
+            self._note(f"has a page without `{self._kind.member}`")
+            return False
+        for number, item in enumerate(listed, len(self._items) + 1):
+            key: Json = item.get(self._kind.key) if is_object(item) else None
+            if not isinstance(key, str) or not key:
+                self._note(f"has an item without `{self._kind.key}`, number {number}, which is left out")
+            elif key in self._items:
+                self._note(f"names {visible(key[:128])!r} twice; the first one counts")
+            elif len(self._items) >= ITEMS_LIMIT:
+                self._note(f"has more than {ITEMS_LIMIT} items; the others are left out")
+                return False
+            else:
+                self._items[key] = item
+        return True
+
+    def _note(self, what: str) -> None:
+        if len(self.problems) < PROBLEMS_LIMIT:
+            self.problems.append(Problem("server.offer", f"{_subject(self._kind)} {what}."))
+
+
+def _subject(kind: Kind) -> str:
+    return f"The server's list of {kind.noun}s" if kind is not TEMPLATES else "The server's list of templates"
+
+
+def _is_of(problem: Problem, kinds: Sequence[Kind]) -> bool:
+    return any(problem.message.startswith(f"{_subject(kind)} ") for kind in kinds)
+
+
+def _object(value: Json) -> JsonObject:
+    return value if is_object(value) else {}
+
+
+def _items(value: Json) -> list[JsonObject]:
+    return [item for item in value if is_object(item)] if is_array(value) else []
+
+
+def _problems(value: Json) -> list[Problem]:
+    rows = _items(value)
+    return [Problem(str(row.get("code")), str(row.get("message"))) for row in rows if row.get("code") == "server.offer"]

@@ -1,0 +1,63 @@
+"""Which links there should be: a function of what all places want and of what runs.
+
+A definition has one link, whoever wants it: what stands in the person's files is one server for all places. Only what
+decides how a server is started or reached makes it another link; its name here, its filter and its time-out do not.
+
+Above: `pool`. Pure.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from toolcrib.model.servers import Auth, ServerEntry, ServerSpec, Share
+
+Place = Path | None
+"""A working directory; None for what belongs to no project."""
+
+Wanted = Mapping[Place, Mapping[str, ServerEntry]]
+"""The servers that may be connected, by place and by the name they have there."""
+
+
+class LinkKey(NamedTuple):
+    """What makes a link another one. `digest` is what trust is bound to."""
+
+    file: str
+    name: str
+    digest: str
+    share: Share
+    auth: Auth | None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to do: definitions without a link, and links that nobody wants."""
+
+    start: Mapping[LinkKey, ServerEntry]
+    stop: tuple[LinkKey, ...]
+
+
+def key_of(entry: ServerEntry) -> LinkKey:
+    """The link of a server that can be used."""
+    spec = spec_of(entry)
+    return LinkKey(entry.source.file, entry.name, entry.digest, spec.share, spec.auth)
+
+
+def spec_of(entry: ServerEntry) -> ServerSpec:
+    """The definition of a server that can be used."""
+    assert entry.spec is not None, f"{entry.name} cannot be used"
+    return entry.spec
+
+
+def plan(wanted: Wanted, running: Collection[LinkKey]) -> Plan:
+    """What separates the links that run from those that are wanted."""
+    desired = {key_of(entry): entry for entry in everybody(wanted)}
+    start = {key: entry for key, entry in desired.items() if key not in running}
+    return Plan(start, tuple(key for key in running if key not in desired))
+
+
+def everybody(wanted: Wanted) -> Iterable[ServerEntry]:
+    """All servers of all places; those of a project after those that belong to none, so that their word is last."""
+    for place in sorted(wanted, key=lambda place: (place is not None, str(place))):
+        yield from wanted[place].values()

@@ -1,0 +1,98 @@
+"""Getting a person's word on a call: asked once, wherever somebody may answer, and waited for with signs of life.
+
+The question is open in the console, on the command line and over the API. An MCP client whose token may approve is
+asked as well, with an elicitation; whoever answers first decides. While nobody does, the client is told now and then
+that the call waits and where it can be answered.
+
+Above: the gate. Below: `policy.approvals`. It must never take a word that `approvals` did not accept.
+"""
+
+import logging
+from collections.abc import Callable
+
+import anyio
+
+from toolcrib.errors import ToolcribError
+from toolcrib.model.approvals import Answer, Question
+from toolcrib.model.json import Json, JsonObject, is_object
+from toolcrib.model.principals import Principal
+from toolcrib.model.sources import CallContext, Client, ProtocolError, ReportProgress
+from toolcrib.policy.approvals import Approvals, Asked, Check
+from toolcrib.policy.display import show
+
+logger = logging.getLogger(__name__)
+
+SIGN_OF_LIFE = 10.0
+"""Seconds between two reports to a client that waits."""
+
+_FORM: JsonObject = {
+    "type": "object",
+    "properties": {
+        "decision": {"type": "string", "title": "Decision", "enum": ["approve", "deny"]},
+        "reason": {"type": "string", "title": "Reason, told to the model"},
+    },
+    "required": ["decision"],
+}
+
+
+class Consent:
+    """Asks persons on behalf of the gate."""
+
+    def __init__(self, approvals: Approvals, may_answer: Callable[[Principal, Principal], bool]) -> None:
+        self._approvals = approvals
+        self._may_answer = may_answer
+
+    async def obtain(self, question: Question, context: CallContext, check: Check) -> Answer:
+        """Ask, and wait for the answer; raises `Denied` where too many questions are open."""
+        async with self._approvals.asked(question, check=check) as asked:
+            async with anyio.create_task_group() as beside:
+                client = context.client
+                if context.report_progress is not None:
+                    beside.start_soon(self._report, asked, context.report_progress)
+                if client is not None and self._is_asked(client, question.principal):
+                    beside.start_soon(self._elicit, asked, question, client)
+                await self._approvals.wait(asked)
+                beside.cancel_scope.cancel()
+            return await self._approvals.wait(asked)
+
+    def _is_asked(self, client: Client, asker: Principal) -> bool:
+        return client.ask is not None and "elicitation" in client.capabilities and self._may_answer(asker, asker)
+
+    async def _report(self, asked: Asked, report: ReportProgress) -> None:
+        reports = 0
+        while True:
+            reports += 1
+            text = f"Waiting for a person: toolcrib approvals approve {asked.approval.id}"
+            try:
+                await report(reports, None, text)
+            except Exception as error:  # noqa: BLE001 boundary: a client that cannot be told still waits
+                logger.info("The client of question %s could not be told: %s", asked.approval.id, error)
+            await anyio.sleep(SIGN_OF_LIFE)
+
+    async def _elicit(self, asked: Asked, question: Question, client: Client) -> None:
+        """Ask the person behind the client; one who only closes the question may still answer it elsewhere."""
+        assert client.ask is not None
+        shown = show(asked.approval.given)
+        message = f"May {question.ref} be called? {question.why}\n\n{shown.text}"
+        if shown.hidden:
+            message += f"\n\n{shown.hidden} characters in it are not visible; they are written out above."
+        try:
+            said = await client.ask("elicitation/create", {"message": message, "requestedSchema": _FORM})
+            decision, reason = _read(said)
+            if decision == "approve":
+                await self._approvals.answer(asked.approval.id, "approve", by=question.principal)
+            elif decision == "deny":
+                await self._approvals.answer(asked.approval.id, "deny", by=question.principal, reason=reason)
+        except (ProtocolError, ToolcribError) as error:
+            logger.info("The client could not answer question %s: %s", asked.approval.id, error)
+
+
+def _read(said: JsonObject) -> tuple[str | None, str | None]:
+    """What the person chose; declining is a no, closing the question is nothing."""
+    if said.get("action") == "decline":
+        return "deny", None
+    content: Json = said.get("content")
+    if said.get("action") != "accept" or not is_object(content):
+        return None, None
+    decision, reason = content.get("decision"), content.get("reason")
+    return (decision if isinstance(decision, str) else None), (reason if isinstance(reason, str) and reason else None)

@@ -1,0 +1,133 @@
+"""Upstream servers on their way into the catalog: every definition passes the pins before anybody can see it.
+
+What servers offer changes at any time; each change is judged here, one after the other, and only what counts is put
+into the catalog. Accepting or rejecting a held definition takes its servers in anew.
+
+Above: `host` tells when something changed; REST asks what is held and brings a person's word. Below: the catalog,
+`policy.pins`. It must never let a definition into the catalog that could not be judged: then the server has no tools.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+import anyio
+import anyio.to_thread
+
+from toolcrib.catalog.catalog import Catalog
+from toolcrib.errors import NotFound, ToolcribError
+from toolcrib.model.json import JsonObject
+from toolcrib.model.principals import Principal
+from toolcrib.model.problems import Problem
+from toolcrib.model.sources import ContentSource
+from toolcrib.model.tools import ToolRef
+from toolcrib.policy.lint import telling_names
+from toolcrib.policy.pinned import PinnedSource
+from toolcrib.policy.pins import Pins
+
+logger = logging.getLogger(__name__)
+
+Place = Path | None
+
+
+class Upstream(ContentSource, Protocol):
+    """An upstream server of one place. `offer` is another object whenever what it offers changed."""
+
+    @property
+    def identity(self) -> str:
+        """The same for as long as it is the same program or address, whatever it is called."""
+        ...
+
+    @property
+    def offer(self) -> object:
+        """What it offers, as far as that is known."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """A server as it was judged, and what that was made of."""
+
+    offer: object
+    judgement: int
+    source: PinnedSource
+
+
+class Intake:
+    """Takes servers in for one crib."""
+
+    def __init__(self, catalog: Catalog, pins: Pins, upstreams: Callable[[Place], Sequence[Upstream]]) -> None:
+        self._catalog = catalog
+        self._pins = pins
+        self._upstreams = upstreams
+        self._one_at_a_time = anyio.Lock()
+        self._taken: dict[int, _Taken] = {}
+        self._judgement = 0
+
+    async def take(self, place: Place) -> None:
+        """Put what counts of a place's servers into the catalog."""
+        async with self._one_at_a_time:
+            upstreams = self._upstreams(place)
+            sources = [await self._judged(each) for each in upstreams]
+            self._catalog.set_upstreams(_name(place), sources)
+            current = {id(each) for each in upstreams}
+            if len(self._taken) > 4 * len(current) + 100:  # sources come and go; their numbers may be used again
+                self._taken = {number: taken for number, taken in self._taken.items() if number in current}
+
+    async def _judged(self, upstream: Upstream) -> PinnedSource:
+        kept = self._taken.get(id(upstream))
+        if kept is not None and kept.offer is upstream.offer and kept.judgement == self._judgement:
+            return kept.source
+        offer, tools = upstream.offer, upstream.tools()
+        try:
+            seen = await self._pins.see(upstream.identity, tools)
+        except ToolcribError as error:
+            logger.warning("The tools of %s cannot be compared with what was pinned: %s", upstream.name, error)
+            return PinnedSource(upstream, (), lambda _: False, {}, (_unjudged(upstream, error),))
+        others = telling_names(self._catalog.at(None).tools)
+        is_accepted = partial(self._pins.is_accepted, upstream.identity)
+        # Reading thousands of descriptions takes longer than many calls.
+        source = await anyio.to_thread.run_sync(PinnedSource, upstream, seen, is_accepted, others)
+        self._taken[id(upstream)] = _Taken(offer, self._judgement, source)
+        return source
+
+    def changes(self, place: Place) -> list[JsonObject]:
+        """The definitions that are held back in a place, each with its tool, how it differs and its hash."""
+        return [
+            {"ref": str(ToolRef(upstream.name, held.pin.tool)), "server": upstream.name, **held.to_json()}
+            for upstream in self._upstreams(place)
+            for held in self._pins.held(upstream.identity)
+        ]
+
+    async def accept(self, place: Place, ref: ToolRef, hash: str, by: Principal) -> None:
+        """Let a definition count that a person has looked at."""
+        await self._pins.accept(self._find(place, ref).identity, ref.tool, hash, by=by)
+        await self._again(place)
+
+    async def reject(self, place: Place, ref: ToolRef, hash: str, by: Principal) -> None:
+        """Keep a definition out that a person has looked at."""
+        await self._pins.reject(self._find(place, ref).identity, ref.tool, hash, by=by)
+        await self._again(place)
+
+    def _find(self, place: Place, ref: ToolRef) -> Upstream:
+        for upstream in self._upstreams(place):
+            if upstream.name == ref.server:
+                return upstream
+        raise NotFound("server.unknown", f'Server "{ref.server}" not found.')
+
+    async def _again(self, place: Place) -> None:
+        self._judgement += 1
+        for each in {None, place}:
+            await self.take(each)
+
+
+def _name(place: Place) -> str | None:
+    return str(place) if place is not None else None
+
+
+def _unjudged(upstream: Upstream, error: ToolcribError) -> Problem:
+    message = f"The tools of server {upstream.name!r} are left out: they could not be compared with what was pinned."
+    return Problem(error.code, message, error.hint)

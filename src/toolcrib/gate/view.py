@@ -1,0 +1,117 @@
+"""What one asker sees: the decisions on one snapshot and one version of the rules, made when first asked for.
+
+Above: the gate keeps views and makes new ones when tools or rules change. Below: `policy.decide`. It must never show
+what could not be decided: a failure of the rules hides the tool.
+"""
+
+import logging
+import os.path
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from toolcrib.catalog.snapshot import Snapshot
+from toolcrib.model.json import JsonObject
+from toolcrib.model.policy import Decision, Step
+from toolcrib.model.principals import Principal
+from toolcrib.model.tools import ContentItem, Tool, ToolRef
+from toolcrib.policy import coding
+from toolcrib.policy.decide import Grants, decide
+from toolcrib.policy.explain import Question
+from toolcrib.policy.rules import Rules
+
+logger = logging.getLogger(__name__)
+
+_UNDECIDED = Step("registered", True, "exclude", "The rules could not be applied to this tool; the log says why.")
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The tools one asker sees, in order of their identity. Equal versions of equal askers are the same object."""
+
+    version: tuple[int, int]
+    tools: tuple[Tool, ...]
+
+
+class View:
+    """The decisions for one asker."""
+
+    def __init__(self, snapshot: Snapshot, rules: Rules, principal: Principal, grants: Grants) -> None:
+        self.version = (snapshot.version, rules.version)
+        self.snapshot = snapshot
+        self._asked = (principal, grants, rules)
+        self._decisions: dict[ToolRef, Decision] = {}
+
+    def decision(self, ref: ToolRef) -> Decision:
+        """The decision on a tool whatever it is called with."""
+        kept = self._decisions.get(ref)
+        if kept is None:
+            tool = self.snapshot.tools.get(ref)
+            kept = self._decide(ref, tool)
+            if tool is not None:  # unknown names come from outside and are without end
+                self._decisions[ref] = kept
+        return kept
+
+    def decision_on(self, ref: ToolRef, arguments: JsonObject) -> Decision:
+        """The decision on one call: the same, unless a rule looks at the arguments."""
+        decision = self.decision(ref)
+        if not decision.needs_arguments:
+            return decision
+        return self._decide(ref, self.snapshot.tools.get(ref), arguments)
+
+    def question(self, ref: ToolRef, arguments: JsonObject | None) -> Question:
+        """All that the decision depends on, to be explained."""
+        paths = _paths(ref, arguments, self._asked[0]) if arguments is not None else None
+        return Question(ref, self.snapshot.tools.get(ref), *self._asked, arguments, paths)
+
+    @cached_property
+    def listing(self) -> Listing:
+        """The tools this asker sees."""
+        tools = self.snapshot.tools
+        return Listing(self.version, tuple(tool for ref, tool in tools.items() if self.decision(ref).visible))
+
+    @cached_property
+    def servers(self) -> frozenset[str]:
+        """The servers of which this asker sees a tool, or would see one if they had any."""
+        seen = {tool.ref.server for tool in self.listing.tools}
+        bare = self.snapshot.sources.keys() - {ref.server for ref in self.snapshot.tools}
+        return frozenset(seen | {server for server in bare if self.whole_server(server).visible})
+
+    def whole_server(self, server: str) -> Decision:
+        """The decision on a server as such: that on a tool of it which has no name."""
+        ref = ToolRef(server, "")
+        source = self.snapshot.sources.get(server)
+        return self._decide(ref, Tool(ref, "", {}, source.kind) if source is not None else None)
+
+    @cached_property
+    def prompts(self) -> tuple[ContentItem, ...]:
+        """The prompts of these servers."""
+        return self._seen(self.snapshot.prompts.values())
+
+    @cached_property
+    def resources(self) -> tuple[ContentItem, ...]:
+        """The resources of these servers."""
+        return self._seen(self.snapshot.resources)
+
+    @cached_property
+    def templates(self) -> tuple[ContentItem, ...]:
+        """The templates of these servers."""
+        return self._seen(self.snapshot.templates)
+
+    def _seen(self, items: Iterable[ContentItem]) -> tuple[ContentItem, ...]:
+        return tuple(item for item in items if item.server in self.servers)
+
+    def _decide(self, ref: ToolRef, tool: Tool | None, arguments: JsonObject | None = None) -> Decision:
+        paths = _paths(ref, arguments, self._asked[0]) if arguments is not None else None
+        try:
+            return decide(ref, tool, *self._asked, arguments, paths)
+        except Exception:  # boundary: what cannot be decided is refused, and nothing else stops
+            logger.exception("The rules could not be applied to %s.", ref)
+            return Decision("hidden", ref, (_UNDECIDED,))
+
+
+def _paths(ref: ToolRef, arguments: JsonObject, principal: Principal) -> tuple[str, ...] | None:
+    """The real paths that a coding agent's own tool names: rules are about where a link leads, not where it stands."""
+    if ref.server != coding.SERVER or principal.cwd is None:
+        return None
+    return tuple(os.path.realpath(path) for path in coding.named_paths(ref.tool, arguments, principal.cwd))

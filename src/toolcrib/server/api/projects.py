@@ -1,0 +1,54 @@
+"""`/api/projects`: directories with a default agent and bundles of their own. A directory is named by its path."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
+
+from toolcrib.errors import NotFound
+from toolcrib.host import Crib
+from toolcrib.model.json import JsonObject
+from toolcrib.model.principals import Principal
+from toolcrib.model.projects import Project
+from toolcrib.server.api.policy_shapes import ProjectFields, ProjectRequest, ProjectShape, RemovedShape
+from toolcrib.server.api.reading import StrictRoute, owner_only, path_of
+
+
+def routes(crib: Crib) -> APIRouter:
+    """The routes, on this crib."""
+    router = APIRouter(prefix="/api/projects", tags=["projects"], route_class=StrictRoute)
+    owner = Depends(owner_only(crib))
+
+    @router.get("", response_model=list[ProjectShape], response_model_exclude_unset=True)
+    async def list_projects(principal: Annotated[Principal, owner]) -> list[JsonObject]:
+        """All directories for which something is set."""
+        return [project.to_json() for project in await crib.permissions.projects.list()]
+
+    @router.post("", response_model=ProjectShape, response_model_exclude_unset=True, status_code=201)
+    async def create_project(principal: Annotated[Principal, owner], body: ProjectRequest) -> JsonObject:
+        """Set a directory's agent and bundles."""
+        return await _saved(crib, body.path, body)
+
+    @router.get("/{path:path}", response_model=ProjectShape, response_model_exclude_unset=True)
+    async def show_project(principal: Annotated[Principal, owner], path: str) -> JsonObject:
+        """One directory."""
+        return (await crib.permissions.projects.get(str(path_of(path)))).to_json()
+
+    @router.put("/{path:path}", response_model=ProjectShape, response_model_exclude_unset=True)
+    async def replace_project(principal: Annotated[Principal, owner], path: str, body: ProjectFields) -> JsonObject:
+        """Set a directory's agent and bundles, whatever was set before."""
+        return await _saved(crib, path, body)
+
+    @router.delete("/{path:path}", response_model=RemovedShape)
+    async def remove_project(principal: Annotated[Principal, owner], path: str) -> JsonObject:
+        """Forget what was set for a directory. What was agreed to of its servers stays."""
+        await crib.permissions.projects.remove(str(path_of(path)))
+        return {"id": path}
+
+    return router
+
+
+async def _saved(crib: Crib, path: str, fields: ProjectFields) -> JsonObject:
+    if fields.agent_id is not None and not crib.permissions.has_agent(fields.agent_id):
+        raise NotFound("agent.unknown", f"There is no agent {fields.agent_id!r}.")
+    project = Project(str(path_of(path)), agent=fields.agent_id, bundles=tuple(dict.fromkeys(fields.bundles)))
+    return (await crib.permissions.projects.save(project)).to_json()

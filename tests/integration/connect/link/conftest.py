@@ -1,0 +1,28 @@
+"""Fixtures: a pool on real processes, none of which may be left when a test is over."""
+
+import os
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from integration.connect.link.harness import Yard, open_yard
+from toolcrib.connect import Processes, Waits
+
+
+@pytest.fixture
+async def processes(tmp_path: Path) -> AsyncGenerator[Processes]:
+    """A crib's processes; the test process has no children left afterwards."""
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    records = tmp_path / "children.json"
+    async with Processes(environment, "crib-under-test", records, Waits(stop=0.3, write=0.3)) as opened:
+        yield opened
+    assert not psutil.Process().children()
+
+
+@pytest.fixture
+async def yard(processes: Processes, tmp_path: Path) -> AsyncGenerator[Yard]:
+    """A pool that connects at once and is quick to lose patience."""
+    async with open_yard(processes, tmp_path) as opened:
+        yield opened

@@ -1,0 +1,34 @@
+"""Tells the time, with one tool: what a reader of the README gets in place of a server from a registry."""
+
+from datetime import UTC, datetime
+
+from upstreams.speech import messages, refuse, reply, text_reply
+
+TOOL = {
+    "name": "get_current_time",
+    "description": "The current time.",
+    "inputSchema": {"type": "object", "properties": {}},
+}
+
+
+def main() -> None:
+    """Serve until the input ends."""
+    for message in messages():
+        match message.get("method"):
+            case "initialize":
+                info = {"name": "clock", "version": "1"}
+                said = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}
+                reply(message, said)
+            case "tools/list":
+                reply(message, {"tools": [TOOL]})
+            case "tools/call":
+                text_reply(message, datetime.now(UTC).isoformat())
+            case "ping":
+                reply(message, {})
+            case _:
+                if "id" in message:
+                    refuse(message, -32601, "Method not found")
+
+
+if __name__ == "__main__":
+    main()
