@@ -27,7 +27,8 @@ check: .venv/dev.stamp ## lint, format, types, import contract, sizes, changelog
 	@$(BIN)/python scripts/check_sizes.py
 	@$(BIN)/python scripts/check_changelog.py
 
-bench: .venv/dev.stamp ## measure against the MCP SDK's own server; table, and JSON in bench/results
+bench: .venv/dev.stamp ## measure beside the MCP SDK's own server and others; table, and JSON in bench/results
+	@sh scripts/programs.sh peers || true # without them their rows say so
 	@$(BIN)/python -m bench $(ARGS)
 
 test-all: check test ## also what takes longer: edits by the thousand, both commands of the README in a fresh clone
@@ -42,6 +43,9 @@ lock: ## pin all dependencies anew into requirements/ (ARGS=--upgrade for newer 
 	@$(COMPILE) pyproject.toml --group build --output-file requirements/base.txt
 	@$(COMPILE) pyproject.toml --group build --extra dev --extra postgres \
 		--constraints requirements/base.txt --output-file requirements/dev.txt
+	@$(COMPILE) requirements/servers.in --output-file requirements/servers.txt
+	@$(COMPILE) requirements/peers.in --output-file requirements/peers.txt
+	@npm install --prefix requirements/node --package-lock-only --omit-lockfile-registry-resolved --no-audit --no-fund
 
 fmt: .venv/dev.stamp ## format, and mend what the linter can
 	@$(BIN)/ruff check --fix

@@ -1,4 +1,4 @@
-"""`make bench`: calls, lists and starts, the crib beside the MCP SDK's own server in one run of under three minutes.
+"""`make bench`: calls, lists and starts, the crib beside others that do the same, in one run of under five minutes.
 
 The subjects take turns within each round, so that whatever else the machine does falls on all of them. CPU is that of
 the server's process alone. Numbers are results with targets, never assertions: a busy machine is no defect.
@@ -8,97 +8,23 @@ import statistics
 import sys
 import tempfile
 import time
-from collections import defaultdict
-from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import uvloop
 
 from bench import report, subjects
-from bench.client import Connection, list_all, load, prepare
 from bench.configs import FILES, discover_seconds
+from bench.crowd import measure_crowd
+from bench.gateway import measure_upstream_calls, measure_upstream_lists
+from bench.loads import CONCURRENCIES, Tallies, calls, listing
 from bench.report import Row
-from bench.subjects import Subject
 from bench.tools import write_echo, write_many
 
 ROUNDS = 6
-SECONDS = 0.8
-CONCURRENCIES = (1, 16, 64)
 MANY = 5_000
-LIST_SECONDS = 2.0
 STARTS = 3
-TEXT = "The quick brown fox jumps over the lazy dog."
 RESULTS = subjects.ROOT / "bench" / "results" / "latest.json"
-
-
-@dataclass
-class Tally:
-    """What one subject did at one concurrency, over all rounds."""
-
-    calls: int = 0
-    cpu: float = 0.0
-    wall: float = 0.0
-    latencies: list[float] = field(default_factory=list[float])
-
-    @property
-    def rate(self) -> float:
-        """Calls per second."""
-        return self.calls / self.wall
-
-    @property
-    def cpu_ms(self) -> float:
-        """CPU milliseconds of the server per call."""
-        return 1000 * self.cpu / self.calls
-
-    def percentile_ms(self, percent: int) -> float:
-        """Latency that so many percent of the calls stay below."""
-        return 1000 * statistics.quantiles(self.latencies, n=100)[percent - 1]
-
-
-Tallies = dict[tuple[str, int], Tally]
-
-
-async def one_load(subject: Subject, concurrency: int, seconds: float, tally: Tally) -> None:
-    """Call the echo for a while and add up what it took."""
-    params = {"name": subject.tool, "arguments": {"text": TEXT}}
-    make = prepare(subject.address, "tools/call", params, subject.tool)
-    cpu, started = subject.cpu_seconds(), time.perf_counter()
-    latencies = await load(subject.address, make, TEXT.encode(), concurrency, seconds)
-    tally.wall += time.perf_counter() - started
-    tally.cpu += subject.cpu_seconds() - cpu
-    tally.calls += len(latencies)
-    tally.latencies += latencies
-
-
-async def calls(running: Sequence[Subject]) -> Tallies:
-    """All subjects, at each concurrency, taking turns."""
-    tallies: Tallies = defaultdict(Tally)
-    for subject in running:
-        await one_load(subject, 4, SECONDS / 2, Tally())
-    for turn in range(ROUNDS):
-        order = [*running[turn % len(running) :], *running[: turn % len(running)]]
-        for concurrency in CONCURRENCIES:
-            for subject in order:
-                await one_load(subject, concurrency, SECONDS, tallies[subject.name, concurrency])
-    return tallies
-
-
-async def listing(subject: Subject) -> tuple[float, int]:
-    """CPU milliseconds per whole list after the first, and the number of pages."""
-    connection = await Connection.open(subject.address)
-    try:
-        tools, pages, _ = await list_all(subject.address, connection)
-        if tools < MANY:
-            raise RuntimeError(f"{subject.name} lists {tools} tools instead of {MANY}.")
-        cpu, times, end = subject.cpu_seconds(), 0, time.monotonic() + LIST_SECONDS
-        while time.monotonic() < end:
-            await list_all(subject.address, connection)
-            times += 1
-        return 1000 * (subject.cpu_seconds() - cpu) / times, pages
-    finally:
-        connection.close()
 
 
 def call_rows(tallies: Tallies, power: str, floor: str) -> list[Row]:
@@ -130,7 +56,7 @@ def measure_calls(folder: Path) -> list[Row]:
         power = stack.enter_context(subjects.crib("power", power_home, {"TOOLCRIB_DURABILITY": "power"}))
         time.sleep(1)
         memory = [Row("memory idle", "MB", crib.rss_mb(), sdk.rss_mb(), 110)]
-        rows = call_rows(uvloop.run(calls([sdk, crib, power, floor])), power.name, floor.name)
+        rows = call_rows(uvloop.run(calls([sdk, crib, power, floor], ROUNDS)), power.name, floor.name)
         memory.append(Row("memory after the calls", "MB", crib.rss_mb(), sdk.rss_mb()))
         return rows + memory
 
@@ -140,10 +66,10 @@ def measure_lists(folder: Path) -> list[Row]:
     home = folder / "lists"
     write_many(home / "tools", MANY)
     with subjects.crib("crib", home) as crib:
-        value, pages = uvloop.run(listing(crib))
+        value, pages = uvloop.run(listing(crib, MANY))
         memory = crib.rss_mb()
     with subjects.other("sdk", folder, MANY) as sdk:
-        reference, _ = uvloop.run(listing(sdk))
+        reference, _ = uvloop.run(listing(sdk, MANY))
     return [
         Row(f"CPU per list of {MANY:,} tools, all {pages} pages", "ms", value, reference, 5),
         Row(f"memory with {MANY:,} tools", "MB", memory),
@@ -179,7 +105,15 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="toolcrib-bench-") as name:
         folder = Path(name)
         rows: list[Row] = []
-        parts = {"starts": measure_starts, "calls": measure_calls, "lists": measure_lists, "configs": measure_configs}
+        parts = {
+            "starts": measure_starts,
+            "calls": measure_calls,
+            "lists": measure_lists,
+            "calls of upstream servers": measure_upstream_calls,
+            "lists of upstream servers": measure_upstream_lists,
+            "many upstream servers": measure_crowd,
+            "configs": measure_configs,
+        }
         for text, measure in parts.items():
             print(f"measuring {text}…", file=sys.stderr)
             rows += measure(folder)

@@ -55,6 +55,17 @@ def prepare(address: Address, method: str, params: dict[str, Any], name: str | N
     return lambda request_id: before + str(request_id).encode() + after
 
 
+def plain(address: Address, method: str, path: str) -> bytes:
+    """A request without a body for a path beside the endpoint."""
+    head = [
+        f"{method} {path} HTTP/1.1",
+        f"Host: {urlsplit(address.url).netloc}",
+        *([f"Authorization: Bearer {address.token}"] if address.token else []),
+        "Content-Length: 0",
+    ]
+    return ("\r\n".join(head) + "\r\n\r\n").encode()
+
+
 class Connection(asyncio.Protocol):
     """One keep-alive connection with one request under way."""
 

@@ -11,22 +11,25 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Row:
-    """One thing measured. `reference` is the SDK server's value in the same run, `limit` the highest good `judged`.
+    """One thing measured; `value` is None where it could not be, because what it takes is not installed.
 
-    What is judged is the ratio where a reference decides, else the value itself; rows without a limit inform only.
+    `reference` is the value of something else in the same run, named by `beside`. What is judged against `limit` is
+    the ratio to it where that decides, else the value itself; rows without a limit inform only.
     """
 
     what: str
     unit: str
-    value: float
+    value: float | None
     reference: float | None = None
     limit: float | None = None
     judged_by_ratio: bool = False
+    beside: str = "SDK"
+    at_least: bool = False
 
     @property
     def ratio(self) -> float | None:
         """Value over reference."""
-        return self.value / self.reference if self.reference else None
+        return self.value / self.reference if self.value is not None and self.reference else None
 
     @property
     def verdict(self) -> str:
@@ -34,14 +37,18 @@ class Row:
         judged = self.ratio if self.judged_by_ratio else self.value
         if self.limit is None or judged is None:
             return ""
-        return "OK" if judged <= self.limit else "MISS"
+        good = judged >= self.limit if self.at_least else judged <= self.limit
+        return "OK" if good else "MISS"
 
     @property
     def target(self) -> str:
         """The limit in words."""
         if self.limit is None:
             return ""
-        return f"≤ {self.limit:g} × SDK" if self.judged_by_ratio else f"≤ {self.limit:g} {self.unit}"
+        sign = "≥" if self.at_least else "≤"
+        return (
+            f"{sign} {self.limit:g} × {self.beside}" if self.judged_by_ratio else f"{sign} {self.limit:g} {self.unit}"
+        )
 
 
 def _number(value: float | None) -> str:
@@ -54,11 +61,12 @@ def _number(value: float | None) -> str:
 
 def table(rows: Sequence[Row]) -> str:
     """The rows in columns."""
-    cells = [("what", "unit", "result", "SDK server", "ratio", "target", "")]
+    cells = [("what", "unit", "result", "reference", "ratio", "target", "")]
     for row in rows:
         ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
+        result = "not installed" if row.value is None else _number(row.value)
         cells.append(
-            (row.what, row.unit, _number(row.value), _number(row.reference), ratio, row.target, row.verdict),
+            (row.what, row.unit, result, _number(row.reference), ratio, row.target, row.verdict),
         )
     widths = [max(len(line[column]) for line in cells) for column in range(len(cells[0]))]
     rule = tuple("─" * width for width in widths)

@@ -22,6 +22,7 @@ from bench.client import Address
 
 ROOT = Path(__file__).resolve().parent.parent
 TOOLCRIB = Path(sys.executable).with_name("toolcrib")
+PEERS = ROOT / ".tools" / "peers" / "bin" / "python"
 READY_SECONDS = 60
 
 
@@ -111,11 +112,40 @@ def other(kind: str, folder: Path, tools: int = 0) -> Generator[Subject]:
         yield Subject(kind, "echo", Address(url), process, seconds)
 
 
+def child(tools: int = 1) -> list[str]:
+    """The command of the light upstream, without the time that site packages take to be found."""
+    return [sys.executable, "-S", "-m", "bench.child", str(tools)]
+
+
+CHILD_VARIABLES = {"PYTHONPATH": str(ROOT)}
+"""What the light upstream needs to be found."""
+
+
+def write_servers(home: Path, servers: Mapping[str, Mapping[str, object]]) -> None:
+    """The servers of a crib, as in its file."""
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "mcp.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
+
+
+def stdio_entry(tools: int = 1, *more: str) -> dict[str, object]:
+    """The light upstream as an entry of that file, with more words that mean nothing to it."""
+    command, *words = child(tools)
+    return {"command": command, "args": [*words, *more], "env": CHILD_VARIABLES}
+
+
+@contextlib.contextmanager
+def peer(name: str, folder: Path, *target: str) -> Generator[Subject]:
+    """A FastMCP proxy before an upstream: an address, or a command."""
+    command = [str(PEERS), str(ROOT / "bench" / "peer.py"), *target]
+    with _running(command, CHILD_VARIABLES, folder / f"{name}.log") as (process, url, seconds):
+        yield Subject(name, "echo", Address(url), process, seconds)
+
+
 @contextlib.contextmanager
 def crib(name: str, home: Path, extra: Mapping[str, str] | None = None) -> Generator[Subject]:
     """`toolcrib serve` on this home, with the tools that lie in it."""
     command = [str(TOOLCRIB), "serve", "--no-open", "--json", "--port", "0"]
-    variables = {"TOOLCRIB_HOME": str(home), **(extra or {})}
+    variables = {"TOOLCRIB_HOME": str(home), "HOME": str(home.parent), **(extra or {})}
     with _running(command, variables, home.with_suffix(".log")) as (process, url, seconds):
         token = (home / "token").read_text(encoding="utf-8").strip()
         yield Subject(name, "bench_echo", Address(url, token), process, seconds)

@@ -1,9 +1,9 @@
-"""The tools of the bench, the same for every subject: one echo, and many of a usual size for lists."""
+"""The tools of the bench as modules of a crib: one echo, and many of a usual size for lists."""
 
 from pathlib import Path
-from typing import Any
 
-ECHO_SCHEMA: dict[str, Any] = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+from bench.shapes import DESCRIPTION, PARAMETERS
+
 ECHO_MODULE = '''"""The tool that is measured."""
 
 from toolcrib import tool
@@ -15,26 +15,7 @@ async def echo(text: str) -> str:
     return text
 '''
 
-DESCRIPTION = (
-    "Looks up records of the given customer and returns the newest first. Use it when somebody asks for the state of "
-    "an order, an invoice or a delivery; do not use it to change anything. Each entry has an id, a date and a status."
-)
-PARAMETERS = {
-    "customer": "The customer's number as it stands on every letter.",
-    "status": "Only records with this status; leave it out for all.",
-    "limit": "How many records at most, the newest first.",
-}
 MANY_PER_MODULE = 100
-
-
-def many_schema() -> dict[str, Any]:
-    """What a client sees of one of the many tools."""
-    customer, status, limit = (
-        {"type": kind, "description": text}
-        for kind, text in zip(("string", "string", "integer"), PARAMETERS.values(), strict=True)
-    )
-    properties = {"customer": customer, "status": {**status, "default": ""}, "limit": {**limit, "default": 10}}
-    return {"type": "object", "properties": properties, "required": ["customer"]}
 
 
 def write_echo(folder: Path) -> None:

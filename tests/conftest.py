@@ -1,9 +1,25 @@
-"""Fixtures for all tests: asyncio is the one event loop Toolcrib runs on."""
+"""Fixtures for all tests: asyncio is the one event loop Toolcrib runs on, and where programs of others are."""
+
+from pathlib import Path
 
 import pytest
+
+from programs import installed
 
 
 @pytest.fixture
 def anyio_backend() -> str:
     """Run every async test on asyncio."""
     return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def node_programs() -> Path:
+    """The folder with the programs that npm installs."""
+    return installed("node") / "node_modules" / ".bin"
+
+
+@pytest.fixture(scope="session")
+def python_servers() -> Path:
+    """The folder with the MCP servers that come as Python packages."""
+    return installed("servers") / "bin"

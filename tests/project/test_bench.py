@@ -2,11 +2,14 @@
 
 import ast
 import json
+import subprocess
 from pathlib import Path
 
 from bench.client import FIRST_ID, Address, prepare
 from bench.report import Row, table, write
-from bench.tools import many_schema, write_echo, write_many
+from bench.shapes import Shape, many_schema
+from bench.subjects import ROOT, child
+from bench.tools import write_echo, write_many
 
 
 def test_a_row_is_judged_by_its_ratio_to_the_reference_or_by_its_value() -> None:
@@ -15,6 +18,36 @@ def test_a_row_is_judged_by_its_ratio_to_the_reference_or_by_its_value() -> None
     assert Row("memory", "MB", 90, 70, limit=110).verdict == "OK"
     assert Row("memory", "MB", 111, limit=110).verdict == "MISS"
     assert Row("calls", "1/s", 3000, 2000).verdict == ""
+
+
+def test_a_target_may_be_a_lower_limit_and_what_is_not_installed_is_not_judged() -> None:
+    assert Row("peer", "×", 4.1, limit=4, at_least=True).verdict == "OK"
+    assert Row("peer", "×", 3.9, limit=4, at_least=True).verdict == "MISS"
+    absent = Row("peer", "×", None, limit=4, at_least=True)
+    assert absent.verdict == ""
+    assert table([absent]).splitlines()[2].split() == ["peer", "×", "not", "installed", "≥", "4", "×"]
+
+
+def test_the_light_upstream_answers_in_both_eras_and_lists_in_pages() -> None:
+    requests: list[tuple[str, Shape]] = [
+        ("server/discover", {}),
+        ("initialize", {"protocolVersion": "2025-11-25"}),
+        ("tools/list", {}),
+        ("tools/list", {"cursor": "500"}),
+        ("tools/call", {"arguments": {"text": "hello"}}),
+        ("resources/list", {}),
+    ]
+    lines = "".join(
+        json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}) + "\n"
+        for number, (method, params) in enumerate(requests)
+    )
+    done = subprocess.run(child(600), input=lines, capture_output=True, text=True, cwd=ROOT, timeout=30)
+    answers = {answer["id"]: answer for answer in map(json.loads, done.stdout.splitlines())}
+    assert answers[0]["result"]["supportedVersions"] == ["2026-07-28"]
+    assert answers[1]["result"]["protocolVersion"] == "2025-11-25"
+    assert [len(answers[number]["result"]["tools"]) for number in (2, 3)] == [500, 100]
+    assert answers[4]["result"]["content"] == [{"type": "text", "text": "hello"}]
+    assert answers[5]["error"]["code"] == -32601
 
 
 def test_the_table_shows_target_and_verdict_of_each_row(tmp_path: Path) -> None:

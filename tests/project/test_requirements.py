@@ -1,5 +1,6 @@
 """The locked requirements: complete, hashed, in step with pyproject.toml, and free of addresses."""
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -14,7 +15,21 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 EXTRAS: dict[str, list[str]] = PROJECT["project"]["optional-dependencies"]
 GROUPS: dict[str, list[str]] = PROJECT["dependency-groups"]
 BASE: list[str] = [*PROJECT["project"]["dependencies"], *GROUPS["build"]]
-SETS = {"base": BASE, "dev": [*BASE, *EXTRAS["dev"], *EXTRAS["postgres"]], "tools": GROUPS["tools"]}
+
+
+def written(name: str) -> list[str]:
+    """What a `.in` file asks for: sets that are no part of the project."""
+    lines = (ROOT / "requirements" / f"{name}.in").read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+SETS = {
+    "base": BASE,
+    "dev": [*BASE, *EXTRAS["dev"], *EXTRAS["postgres"]],
+    "tools": GROUPS["tools"],
+    "servers": written("servers"),
+    "peers": written("peers"),
+}
 PIN = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)(?:\[[^\]]*\])?==(?P<version>[^\s;\\]+)(?P<rest>.*)$", re.MULTILINE)
 
 
@@ -57,6 +72,16 @@ def test_every_pin_has_a_hash_and_nothing_is_unpinned(name: str) -> None:
 def test_the_development_set_contains_the_base_set_at_the_same_versions() -> None:
     development = pins("dev")
     assert {name: development.get(name) for name in pins("base")} == pins("base")
+
+
+def test_programs_of_npm_are_pinned_and_their_lock_names_no_registry() -> None:
+    folder = ROOT / "requirements" / "node"
+    asked = json.loads((folder / "package.json").read_text(encoding="utf-8"))["dependencies"]
+    packages = json.loads((folder / "package-lock.json").read_text(encoding="utf-8"))["packages"]
+    assert {name: packages[f"node_modules/{name}"]["version"] for name in asked} == asked
+    for path, package in packages.items():
+        assert "resolved" not in package, path
+        assert not path or "integrity" in package, path
 
 
 def test_a_lock_file_that_records_download_addresses_is_not_kept() -> None:

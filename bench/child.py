@@ -1,0 +1,66 @@
+"""An upstream that costs next to nothing, so that what is measured is whoever stands before it: `bench.child [TOOLS]`.
+
+Lines on standard input and output, the standard library only, both eras. It has an echo and, up to the number asked
+for, further tools; lists come in pages of 500.
+"""
+
+import json
+import os
+import sys
+
+from bench.shapes import DESCRIPTION, ECHO_SCHEMA, Shape, many_schema
+
+PAGE = 500
+KEPT: Shape = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+INFO: Shape = {"name": "bench", "version": "1"}
+
+
+def offered(count: int) -> list[Shape]:
+    """All tools, as a client sees them."""
+    schema = many_schema()
+    names = (f"tool_{number:04}" for number in range(count - 1))
+    many: list[Shape] = [{"name": name, "description": DESCRIPTION, "inputSchema": schema} for name in names]
+    return [{"name": "echo", "description": "Echo the text.", "inputSchema": ECHO_SCHEMA}, *many]
+
+
+def result_of(method: str, params: Shape, tools: list[Shape]) -> Shape | None:
+    """The answer to a request; None for what is not known here."""
+    match method, params:
+        case "tools/call", {"arguments": {"text": str(text)}}:
+            return {"content": [{"type": "text", "text": text}], "isError": False, "resultType": "complete"}
+        case "tools/list", _:
+            start = int(str(params.get("cursor") or 0))
+            end = start + PAGE
+            more: Shape = {"nextCursor": str(end)} if end < len(tools) else {}
+            return {**KEPT, **more, "tools": tools[start:end]}
+        case "server/discover", _:
+            known: Shape = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
+            return {**KEPT, **known, "_meta": {"io.modelcontextprotocol/serverInfo": INFO}}
+        case "initialize", {"protocolVersion": version}:
+            return {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": INFO}
+        case "ping", _:
+            return {}
+        case _:
+            return None
+
+
+def main() -> None:
+    """Answer line by line."""
+    tools = offered(int(sys.argv[1]) if len(sys.argv) > 1 else 1)
+    for line in sys.stdin.buffer:
+        request = json.loads(line)
+        if "id" not in request or "method" not in request:
+            continue
+        result = result_of(request["method"], request.get("params") or {}, tools)
+        answer: Shape = {"jsonrpc": "2.0", "id": request["id"]}
+        if result is None:
+            answer["error"] = {"code": -32601, "message": "Method not found"}
+        else:
+            answer["result"] = result
+        data = memoryview(json.dumps(answer).encode() + b"\n")
+        while data:
+            data = data[os.write(1, data) :]
+
+
+if __name__ == "__main__":
+    main()

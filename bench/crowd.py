@@ -1,0 +1,180 @@
+"""A hundred upstream servers at once: how long until all are listed, beside starting the same programs directly.
+
+The crib runs before it is told of them, so its own start does not count. While they start, a tool in the crib's own
+process measures how late its event loop wakes up, and `/healthz` is asked from outside. The servers are light ones: the
+machine has to start the same processes in both cases, and what is left is the crib.
+"""
+
+import asyncio
+import json
+import statistics
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from bench import subjects
+from bench.client import FIRST_ID, Address, Connection, plain, prepare
+from bench.gateway import until_connected
+from bench.report import Row
+from bench.subjects import CHILD_VARIABLES, Subject, child, stdio_entry, write_servers
+from toolcrib.connect.starts import AT_ONCE
+
+SERVERS = 100
+TOOLS = 50
+LINE_BYTES = 1 << 20
+LAG_MODULE = '''"""How late the event loop is."""
+
+import asyncio
+import time
+
+from toolcrib import tool
+
+STEP = 0.002
+late, busy, watching = [], [], []
+
+
+def note(values: list, over: float) -> None:
+    while over > 0:  # a long hold is as many late wake-ups as would have come in it
+        values.append(over)
+        over -= STEP
+
+
+async def watch() -> None:
+    loop = asyncio.get_running_loop()
+    while True:
+        before, worked = loop.time(), time.process_time()
+        await asyncio.sleep(STEP)
+        over = loop.time() - before - STEP
+        note(late, over)
+        note(busy, min(over, time.process_time() - worked))
+
+
+@tool(read_only=True)
+async def begin() -> str:
+    """Begin to measure."""
+    watching.append(asyncio.create_task(watch()))
+    return "begun"
+
+
+@tool(read_only=True)
+async def end() -> dict:
+    """What was measured, in seconds."""
+    watching.pop().cancel()
+    late.sort()
+    busy.sort()
+    return {"p99": late[int(len(late) * 0.99)], "worst": late[-1], "busy": busy[int(len(busy) * 0.99)]}
+'''
+
+
+async def _converse(process: asyncio.subprocess.Process) -> int:
+    """What any client does first: discovery, then the list."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    listed: dict[str, list[object]] = {}
+    for number, method in enumerate(("server/discover", "tools/list")):
+        process.stdin.write(json.dumps({"jsonrpc": "2.0", "id": number, "method": method}).encode() + b"\n")
+        listed = json.loads(await process.stdout.readline())["result"]
+    return len(listed["tools"])
+
+
+async def directly() -> float:
+    """Seconds to start and list all servers without a crib, as many at a time as a crib starts."""
+    variables, free = subjects.environment(CHILD_VARIABLES), asyncio.Semaphore(AT_ONCE)
+    processes: list[asyncio.subprocess.Process] = []
+
+    async def one() -> None:
+        async with free:
+            pipe = asyncio.subprocess.PIPE
+            process = await asyncio.create_subprocess_exec(
+                *child(TOOLS), env=variables, stdin=pipe, stdout=pipe, limit=LINE_BYTES
+            )
+            processes.append(process)
+            if await _converse(process) != TOOLS:
+                raise RuntimeError("A server listed something else.")
+
+    started = time.perf_counter()
+    try:
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+            for _ in range(SERVERS):
+                group.create_task(one())
+        return time.perf_counter() - started
+    finally:
+        for process in processes:
+            if process.stdin:
+                process.stdin.close()
+        for process in processes:
+            await process.wait()
+
+
+async def probe(address: Address, latencies: list[float]) -> None:
+    """Ask whether it is well, again and again."""
+    ask, connection = plain(address, "GET", "/healthz"), await Connection.open(address)
+    try:
+        while True:
+            started = time.perf_counter()
+            await connection.send(ask)
+            latencies.append(time.perf_counter() - started)
+            await asyncio.sleep(0.005)
+    finally:
+        connection.close()
+
+
+async def lag(crib: Subject, step: str) -> dict[str, Any]:
+    """Begin or end measuring the crib's event loop."""
+    name, connection = f"lag_{step}", await Connection.open(crib.address)
+    try:
+        request = prepare(crib.address, "tools/call", {"name": name, "arguments": {}}, name)
+        async with asyncio.timeout(10):
+            return json.loads(await connection.send(request(FIRST_ID)))["result"]
+    finally:
+        connection.close()
+
+
+async def through(crib: Subject, home: Path) -> tuple[float, dict[str, float], list[float]]:
+    """Seconds until all servers are listed, the loop's lateness meanwhile, and what `/healthz` took."""
+    latencies: list[float] = []
+    asking = await Connection.open(crib.address)
+    await lag(crib, "begin")
+    probing = asyncio.create_task(probe(crib.address, latencies))
+    try:
+        # Each has a word of its own, for equal definitions are one server.
+        write_servers(home, {f"server{number:02}": stdio_entry(TOOLS, str(number)) for number in range(SERVERS)})
+        started = time.perf_counter()
+        asked = asking.send(plain(crib.address, "POST", "/api/servers/reload"))
+        await until_connected(crib, SERVERS, TOOLS)
+        seconds = time.perf_counter() - started
+        await asked
+        return seconds, (await lag(crib, "end"))["structuredContent"], latencies
+    finally:
+        probing.cancel()
+        with suppress(asyncio.CancelledError):
+            await probing
+        asking.close()
+
+
+def measure_crowd(folder: Path) -> list[Row]:
+    """All of it, and what it takes to stop."""
+    home = folder / "crowd"
+    (home / "tools").mkdir(parents=True)
+    (home / "tools" / "lag.py").write_text(LAG_MODULE, encoding="utf-8")
+    direct = uvloop.run(directly())
+    with subjects.crib("crib", home) as crib:
+        seconds, late, latencies = uvloop.run(through(crib, home))
+        memory = crib.rss_mb()
+        started = time.perf_counter()
+        crib.process.terminate()
+        crib.process.wait(30)
+        stopping = time.perf_counter() - started
+    what = f"{SERVERS} servers × {TOOLS} tools"
+    return [
+        Row(f"{what}: all listed", "s", seconds, direct, 1.5, True, "direct"),
+        Row("  memory of the crib", "MB", memory, limit=250),
+        Row("  event loop late, p99, in the process", "ms", 1000 * late["p99"], limit=50),
+        Row("    of it at work itself, not waiting for a processor, p99", "ms", 1000 * late["busy"]),
+        Row("    worst", "ms", 1000 * late["worst"]),
+        Row("  /healthz p99, from outside", "ms", 1000 * statistics.quantiles(latencies, n=100)[98]),
+        Row("  until all have stopped", "s", stopping, limit=10),
+    ]

@@ -1,0 +1,126 @@
+"""Calls and lists of upstream servers through the crib, beside the SDK's own server and a FastMCP proxy.
+
+CPU is that of whoever stands between client and upstream, never of the upstream. The stdio upstream is a light one; the
+one over HTTP is the SDK's own server, which is also the reference when asked directly.
+"""
+
+import asyncio
+import json
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from bench import subjects
+from bench.client import Connection, plain
+from bench.loads import CONCURRENCIES, Tallies, calls, listing
+from bench.report import Row
+from bench.subjects import PEERS, Subject, child, stdio_entry, write_servers
+
+ROUNDS = 4
+PEER_ROUNDS = 1
+MANY = 5_000
+CONNECTED_SECONDS = 60
+SERVER = "bench"
+TARGETS = {"stdio": (0.8, 4.0), "HTTP": (1.5, 30.0)}
+"""Of each kind of upstream: CPU over the SDK server's at most, a FastMCP proxy's CPU over ours at least."""
+
+
+async def until_connected(crib: Subject, count: int, tools: int) -> None:
+    """Wait until so many servers of the crib are connected, each with so many tools."""
+    ask = plain(crib.address, "GET", "/api/servers")
+    connection = await Connection.open(crib.address)
+    listed: list[dict[str, Any]] = []
+    try:
+        async with asyncio.timeout(CONNECTED_SECONDS):
+            while sum(server["state"] == "connected" and server["tools"] == tools for server in listed) < count:
+                await asyncio.sleep(0.05)
+                listed = json.loads(await connection.send(ask))
+    except TimeoutError as error:
+        raise subjects.DidNotStart(f"{crib.name}: not all servers connected: {str(listed)[:2000]}") from error
+    finally:
+        connection.close()
+
+
+@contextmanager
+def crib_before(name: str, folder: Path, entry: dict[str, object], tools: int = 1) -> Generator[Subject]:
+    """A crib with one upstream, connected."""
+    home = folder / name
+    write_servers(home, {SERVER: entry})
+    with subjects.crib(name, home) as crib:
+        uvloop.run(until_connected(crib, 1, tools))
+        yield crib
+
+
+def ours(tallies: Tallies) -> list[Row]:
+    """The crib's rows beside the SDK's own server."""
+    return [
+        Row(
+            f"CPU per call, {kind} upstream, {c} at a time", "ms",
+            tallies[f"crib-{kind}", c].cpu_ms, tallies["sdk", c].cpu_ms, limit, True,
+        )
+        for kind, (limit, _) in TARGETS.items()
+        for c in CONCURRENCIES
+    ]  # fmt: skip
+
+
+def theirs(tallies: Tallies, peers: Tallies | None) -> list[Row]:
+    """How much more a FastMCP proxy takes."""
+    return [
+        Row(
+            f"  CPU of a FastMCP proxy over ours, {kind} upstream, {c} at a time", "×",
+            peers[f"peer-{kind}", c].cpu_ms / tallies[f"crib-{kind}", c].cpu_ms if peers else None,
+            limit=limit, at_least=True,
+        )
+        for kind, (_, limit) in TARGETS.items()
+        for c in CONCURRENCIES
+    ]  # fmt: skip
+
+
+def measure_peers(folder: Path, upstream: str) -> Tallies | None:
+    """FastMCP proxies before the same upstreams; None where FastMCP is not installed."""
+    if not PEERS.exists():
+        return None
+    with ExitStack() as stack:
+        running = [
+            stack.enter_context(subjects.peer("peer-stdio", folder, *child())),
+            stack.enter_context(subjects.peer("peer-HTTP", folder, upstream)),
+        ]
+        return uvloop.run(calls(running, PEER_ROUNDS))
+
+
+def latencies(tallies: Tallies) -> Sequence[Row]:
+    """What a caller waits, for information."""
+    direct = tallies["sdk", 1].percentile_ms(50)
+    return [
+        Row(f"call p50, {kind} upstream, one at a time", "ms", tallies[f"crib-{kind}", 1].percentile_ms(50), direct)
+        for kind in TARGETS
+    ]
+
+
+def measure_upstream_calls(folder: Path) -> list[Row]:
+    """Calls of the same echo through each kind of upstream."""
+    with ExitStack() as stack:
+        sdk = stack.enter_context(subjects.other("sdk", folder))
+        upstream = stack.enter_context(subjects.other("sdk", folder)).address.url
+        running = [
+            sdk,
+            stack.enter_context(crib_before("crib-stdio", folder, stdio_entry())),
+            stack.enter_context(crib_before("crib-HTTP", folder, {"type": "http", "url": upstream})),
+        ]
+        tallies = uvloop.run(calls(running, ROUNDS))
+        peers = measure_peers(folder, upstream)
+    return [*latencies(tallies), *ours(tallies), *theirs(tallies, peers)]
+
+
+def measure_upstream_lists(folder: Path) -> list[Row]:
+    """Whole lists of many tools of an upstream."""
+    with crib_before("crib-many", folder, stdio_entry(MANY), MANY) as crib:
+        value, pages = uvloop.run(listing(crib, MANY))
+        memory = crib.rss_mb()
+    return [
+        Row(f"CPU per list of {MANY:,} upstream tools, all {pages} pages", "ms", value, limit=5),
+        Row(f"memory with {MANY:,} upstream tools", "MB", memory),
+    ]

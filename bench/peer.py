@@ -1,0 +1,31 @@
+"""A FastMCP proxy at its best before one upstream: `peer.py URL`, or `peer.py COMMAND ARG…`; run by `.tools/peers`.
+
+Stateless, JSON answers, httptools and uvloop; the era it speaks upstream is its client's. Prints one ready line, as
+`serve --json` does. FastMCP is looked up by name, because it is not installed where this file is checked.
+"""
+
+import json
+import os
+import socket
+import sys
+from importlib import import_module
+
+import uvicorn
+
+
+def main() -> None:
+    """Listen, say where, serve."""
+    target, *words = sys.argv[1:]
+    if not target.startswith("http"):
+        transports = import_module("fastmcp.client.transports")
+        target = transports.StdioTransport(command=target, args=words, env=dict(os.environ))
+    proxy = import_module("fastmcp.server").create_proxy(target)
+    app = proxy.http_app(path="/mcp", json_response=True, stateless_http=True)
+    listener = socket.create_server(("127.0.0.1", 0), backlog=256)
+    print(json.dumps({"event": "ready", "mcp": f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"}), flush=True)
+    config = uvicorn.Config(app, loop="uvloop", http="httptools", access_log=False, log_level="error")
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+if __name__ == "__main__":
+    main()

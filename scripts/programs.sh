@@ -1,0 +1,35 @@
+#!/bin/sh
+# Programs of others that tests and bench drive, as locked in requirements/: node, servers or peers, each into a folder
+# of that name in .tools. Does nothing where they are; says one sentence where they cannot be had.
+set -eu
+cd "$(dirname "$0")/.."
+programs=$1
+folder=.tools/$programs
+log=.tools/$programs.log
+
+fail() {
+    echo "toolcrib: $*" >&2
+    exit 1
+}
+
+npm_install() {
+    command -v npm >/dev/null || fail "npm is not installed."
+    mkdir -p "$folder"
+    cp requirements/node/package.json requirements/node/package-lock.json "$folder"
+    # Not `npm ci`: it refuses a lock without the packages of other platforms, which not every registry has.
+    npm install --no-audit --no-fund --prefix "$folder" >"$log" 2>&1
+}
+
+uv_install() {
+    sh scripts/uv.sh venv --clear --no-python-downloads --python .tools/bin/python "$folder" >"$log" 2>&1 &&
+        sh scripts/uv.sh pip sync --python "$folder/bin/python" --require-hashes "requirements/$programs.txt" >>"$log" 2>&1
+}
+
+case $programs in
+node) locked=requirements/node/package-lock.json install=npm_install ;;
+*) locked=requirements/$programs.txt install=uv_install ;;
+esac
+cmp -s "$locked" "$folder/installed.lock" && exit 0
+echo "toolcrib: installing $programs…" >&2
+$install || fail "the programs of $locked could not be installed. Details: $log"
+cp "$locked" "$folder/installed.lock"
