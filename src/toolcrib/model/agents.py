@@ -1,0 +1,201 @@
+"""Agents of the zoo: who one is (prompt, skills), what it remembers (brain) and what it may use (permissions).
+
+Values only: `zoo.input` reads and checks what people write, `zoo.compile` makes the prompt. `to_json` and `of_json` are
+each other's inverse, so that what is kept, sent and exported is one shape.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from toolcrib.model.json import Json, JsonObject
+from toolcrib.model.principals import Mode
+
+EntryType = Literal["decision", "milestone", "note", "summary"]
+ENTRY_TYPES: tuple[EntryType, ...] = get_args(EntryType)
+EntrySource = Literal["manual", "auto", "mcp"]
+
+AGENT_ID = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,49}$"
+"""Ids stand in paths, in addresses and in names of prompts: `agent_zoo_use_<id>` has at most 64 characters."""
+PART_ID = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$"
+"""Ids of skills, categories and entries."""
+COLOUR = r"^#[0-9A-Fa-f]{6}$"
+
+
+@dataclass(frozen=True, slots=True)
+class SkillCategory:
+    """A group of skills and the colour it is shown in."""
+
+    id: str
+    name: str
+    color: str
+
+    def to_json(self) -> JsonObject:
+        """The public shape."""
+        return {"id": self.id, "name": self.name, "color": self.color}
+
+
+GENERAL = SkillCategory("general", "General", "#61988E")
+"""Where skills go that name no category."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skill:
+    """A fragment of the prompt with a switch. `tools` are granted, and `requires` are skills needed, while it is on."""
+
+    id: str
+    name: str
+    description: str
+    category_id: str = GENERAL.id
+    enabled: bool = True
+    tools: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
+
+    def to_json(self) -> JsonObject:
+        """The public shape; empty lists are left out."""
+        shape: JsonObject = {
+            "id": self.id,
+            "name": self.name,
+            "description": self.description,
+            "categoryId": self.category_id,
+            "enabled": self.enabled,
+        }
+        lists = {"tools": self.tools, "requires": self.requires}
+        return shape | {key: list(value) for key, value in lists.items() if value}
+
+    @classmethod
+    def of_json(cls, shape: Mapping[str, Json]) -> "Skill":
+        """The skill of a checked shape."""
+        tools, requires = tuple(shape.get("tools", ())), tuple(shape.get("requires", ()))
+        text = (shape["id"], shape["name"], shape["description"], shape["categoryId"])
+        return cls(*text, shape["enabled"], tools, requires)
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """One agent without its brain, which grows by itself and is kept apart.
+
+    `tool_permissions` None means the default set, an empty tuple none at all.
+    """
+
+    id: str
+    name: str
+    description: str = ""
+    system_prompt: str = ""
+    skill_categories: tuple[SkillCategory, ...] = (GENERAL,)
+    skills: tuple[Skill, ...] = ()
+    context_refs: tuple[str, ...] = ()
+    appearance_seed: str | int | None = None
+    tool_permissions: tuple[str, ...] | None = None
+    include_brain: bool = False
+    model: str | None = None
+    mode: Mode | None = None
+
+    def to_json(self) -> JsonObject:
+        """The public shape without `brainEntries`; what is optional and not set is left out."""
+        shape: JsonObject = {
+            "id": self.id,
+            "name": self.name,
+            "description": self.description,
+            "systemPrompt": self.system_prompt,
+            "skillCategories": [category.to_json() for category in self.skill_categories],
+            "skills": [skill.to_json() for skill in self.skills],
+            "contextRefs": list(self.context_refs),
+            "toolPermissions": None if self.tool_permissions is None else list(self.tool_permissions),
+            "includeBrain": self.include_brain,
+        }
+        optional = {"appearanceSeed": self.appearance_seed, "model": self.model, "mode": self.mode}
+        return shape | {key: value for key, value in optional.items() if value is not None}
+
+    @classmethod
+    def of_json(cls, shape: Mapping[str, Json]) -> "Agent":
+        """The agent of a checked shape."""
+        permissions = shape["toolPermissions"]
+        return cls(
+            id=shape["id"],
+            name=shape["name"],
+            description=shape["description"],
+            system_prompt=shape["systemPrompt"],
+            skill_categories=tuple(SkillCategory(**each) for each in shape["skillCategories"]),
+            skills=tuple(Skill.of_json(each) for each in shape["skills"]),
+            context_refs=tuple(shape["contextRefs"]),
+            appearance_seed=shape.get("appearanceSeed"),
+            tool_permissions=None if permissions is None else tuple(permissions),
+            include_brain=shape["includeBrain"],
+            model=shape.get("model"),
+            mode=shape.get("mode"),
+        )
+
+    @property
+    def enabled_skills(self) -> tuple[Skill, ...]:
+        """The skills that are switched on, in their order."""
+        return tuple(skill for skill in self.skills if skill.enabled)
+
+
+@dataclass(frozen=True, slots=True)
+class BrainEntry:
+    """Something an agent remembers. `metadata` says where from: `source`, `sessionId`, `workspaceId`."""
+
+    id: str
+    agent_id: str
+    type: EntryType
+    content: str
+    timestamp: str
+    pinned: bool = False
+    tags: tuple[str, ...] = ()
+    metadata: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def to_json(self) -> JsonObject:
+        """The public shape."""
+        return {
+            "id": self.id,
+            "agentId": self.agent_id,
+            "type": self.type,
+            "content": self.content,
+            "timestamp": self.timestamp,
+            "pinned": self.pinned,
+            "tags": list(self.tags),
+            "metadata": dict(self.metadata),
+        }
+
+    @classmethod
+    def of_json(cls, shape: Mapping[str, Json]) -> "BrainEntry":
+        """The entry of a checked shape."""
+        return cls(
+            id=shape["id"],
+            agent_id=shape["agentId"],
+            type=shape["type"],
+            content=shape["content"],
+            timestamp=shape["timestamp"],
+            pinned=shape["pinned"],
+            tags=tuple(shape["tags"]),
+            metadata=shape["metadata"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSummary:
+    """One agent as a list shows it. `brain_version` rises with every change of its brain."""
+
+    id: str
+    name: str
+    description: str
+    version: int
+    brain_version: int
+    updated_at: str
+
+    def to_json(self) -> JsonObject:
+        """The public shape."""
+        return {
+            "id": self.id,
+            "name": self.name,
+            "description": self.description,
+            "version": self.version,
+            "updatedAt": self.updated_at,
+        }
+
+
+def slug(text: str, *, fallback: str, longest: int = 40) -> str:
+    """An id made from a name: small letters, digits and dashes."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower())[:longest].strip("-") or fallback

@@ -1,0 +1,394 @@
+"""The zoo: agents kept, changed one revision at a time, and injected.
+
+Agents are read from the store whenever they are needed; only an index of them is in memory, for what cannot wait:
+which agents there are and what each may use. What is written is read back into it; where other cribs use the same
+database, it is compared with it before every list and every second. What differs is published, whoever changed it.
+
+Above: `host` constructs it; REST, the built-in server and sessions use it. Below: `store.agents`, `check`, `compile`.
+It must never overwrite a version that its writer has not read.
+"""
+
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import anyio
+import orjson
+
+from toolcrib.errors import Conflict, NotFound, Unavailable
+from toolcrib.model.agents import Agent, AgentSummary, slug
+from toolcrib.model.events import HostEventKind
+from toolcrib.model.json import JsonObject
+from toolcrib.store import ConstraintError, Store
+from toolcrib.store.agents import (
+    AgentRow,
+    IndexRow,
+    RevisionKind,
+    RevisionRow,
+    add_agents,
+    change_agent,
+    has_history,
+    last_version,
+    read_agent,
+    read_index,
+    read_pinned_too,
+    read_revision,
+    read_revisions,
+    read_versions,
+    remove_agent,
+)
+from toolcrib.zoo.brain import TRIES, Brain, Done, EntryQuery, entries_of, new_entry, row_of, unknown_agent
+from toolcrib.zoo.check import changed_agent, free_id, new_agent, parse, with_new_skill, with_skill
+from toolcrib.zoo.compile import Compiled, compile_prompt, grants, structured
+from toolcrib.zoo.input import (
+    READ_ONLY,
+    AgentChanges,
+    AgentInput,
+    InjectFormat,
+    SkillChanges,
+    SkillInput,
+    moment,
+    named,
+)
+from toolcrib.zoo.starters import STARTERS
+
+Publish = Callable[[HostEventKind, JsonObject], object]
+Permissions = tuple[tuple[str, ...] | None, tuple[str, ...]]
+"""The agent's own permissions (None: the default set), and the tools of its enabled skills."""
+
+POLL_SECONDS = 1.0
+MOST_REVISIONS = 200
+MOST_SHOWN = 200
+"""How many entries of its brain an agent is shown with; the brain itself has all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptAgent:
+    """An agent as it is kept: which version it is, since when."""
+
+    agent: Agent
+    version: int
+    created_at: str
+    updated_at: str
+
+    def to_json(self) -> JsonObject:
+        """The public shape without `brainEntries`."""
+        times = {"createdAt": self.created_at, "updatedAt": self.updated_at}
+        return self.agent.to_json() | {"version": self.version} | times
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """One change of an agent: who made it when, and what the agent became; None if it was deleted."""
+
+    version: int
+    at: str
+    author: str
+    kind: RevisionKind
+    agent: Agent | None
+
+    def to_json(self) -> JsonObject:
+        """The public shape, as lists have it."""
+        return {"version": self.version, "at": self.at, "author": self.author, "kind": self.kind}
+
+
+class Zoo:
+    """All agents.
+
+    `publish` is told `agent_changed` of each one that came, went or is not what it was. Before that, and once for many,
+    `renew` is called where lists of agents or what they may use changed.
+    """
+
+    def __init__(self, store: Store, publish: Publish, renew: Callable[[], object] = lambda: None) -> None:
+        self._store = store
+        self._publish = publish
+        self._renew = renew
+        self._lock = anyio.Lock()
+        self._index: dict[str, IndexRow] = {}
+        self._grants: dict[str, Permissions] = {}
+        self._news: list[JsonObject] = []
+        self._holding = 0
+        self._doubtful = False
+        self.brain = Brain(store, self._write)
+
+    async def open(self) -> None:
+        """Read what there is; a database that never had an agent gets the starters."""
+        if not await has_history(self._store):
+            at = _now()
+            rows = [_rows(agent, 1, at, "toolcrib", "created") for agent in STARTERS]
+            with suppress(ConstraintError):  # another crib on the same database was first
+                await add_agents(self._store, rows)
+        self._index = {row.id: row for row in await read_index(self._store)}
+
+    async def follow(self) -> None:
+        """Notice what other cribs on the same database change, for as long as this runs."""
+        while self._store.shared:
+            await anyio.sleep(POLL_SECONDS)
+            with suppress(Unavailable):  # whoever needs the database next is told
+                await self.refresh()
+
+    async def refresh(self) -> None:
+        """Compare the index with the store, read what differs, and tell of it."""
+        async with self._lock:
+            versions = await read_versions(self._store)
+            self._doubtful = False
+            known = {row.id: (row.version, row.brain_version) for row in self._index.values()}
+            differing = [each for each in {*known, *versions} if known.get(each) != versions.get(each)]
+            if differing:
+                self._take(differing, await read_index(self._store, differing))
+        self._tell()
+
+    async def _write(self, agent_id: str, work: Awaitable[Done], /) -> Done:
+        """Carry out a change of one agent and read it into the index, even if whoever asked for it goes away."""
+        with anyio.CancelScope(shield=True):
+            done = await work
+            try:
+                async with self._lock:
+                    self._take([agent_id], await read_index(self._store, [agent_id]))
+            except Unavailable:  # it is written all the same
+                self._doubtful = True
+            self._tell()
+            return done
+        raise AssertionError("nothing ends a shielded scope")
+
+    @contextmanager
+    def together(self) -> Generator[None]:
+        """Tell of everything that is changed in this block at its end: lists of many agents are made once."""
+        self._holding += 1
+        try:
+            yield
+        finally:
+            self._holding -= 1
+            self._tell()
+
+    def _take(self, ids: Sequence[str], rows: Sequence[IndexRow]) -> None:
+        found = {row.id: row for row in rows}
+        for agent_id in sorted(ids):
+            old, new = self._index.get(agent_id), found.get(agent_id)
+            if old == new:
+                continue
+            self._news.append(_event(agent_id, old, new))
+            self._grants.pop(agent_id, None)
+            if new is None:
+                del self._index[agent_id]
+            else:
+                self._index[agent_id] = new
+
+    def _tell(self) -> None:
+        if self._holding or not self._news:
+            return
+        news, self._news = self._news, []
+        if any(event["change"] != "brain" for event in news):
+            self._renew()
+        for event in news:
+            self._publish("agent_changed", event)
+
+    @property
+    def known(self) -> Sequence[AgentSummary]:
+        """The agents as last read, by id; for whoever cannot wait for `list`."""
+        return [AgentSummary(*row[:-1]) for _, row in sorted(self._index.items())]
+
+    def granted(self, agent_id: str) -> Permissions | None:
+        """What an agent may use, as last read; None if there is no such agent."""
+        row = self._index.get(agent_id)
+        if row is None:
+            return None
+        if agent_id not in self._grants:
+            permissions, bundles = orjson.loads(row.grants)
+            self._grants[agent_id] = (None if permissions is None else tuple(permissions), tuple(bundles))
+        return self._grants[agent_id]
+
+    async def list(self) -> Sequence[AgentSummary]:
+        """All agents by id."""
+        if self._store.shared or self._doubtful:
+            await self.refresh()
+        return self.known
+
+    async def get(self, agent_id: str) -> KeptAgent:
+        """One agent."""
+        return _kept(await read_agent(self._store, agent_id), agent_id)
+
+    async def compiled(self, agent_id: str, additions: Sequence[str] = ()) -> tuple[KeptAgent, Compiled]:
+        """One agent and its prompt; `additions` are what bundles add to it."""
+        row, pinned = await read_pinned_too(self._store, agent_id)
+        kept = _kept(row, agent_id)
+        return kept, compile_prompt(kept.agent, entries_of(pinned), additions)
+
+    async def inject(self, agent_id: str, form: InjectFormat = "compiled", additions: Sequence[str] = ()) -> JsonObject:
+        """What a chat needs to become this agent."""
+        kept, compiled = await self.compiled(agent_id, additions)
+        if form == "structured":
+            return structured(kept.agent)
+        answer: JsonObject = {"agentId": agent_id, "agentName": kept.agent.name, "prompt": compiled.prompt}
+        return answer | ({"warnings": list(compiled.warnings)} if compiled.warnings else {})
+
+    async def whole(self, agent_id: str) -> JsonObject:
+        """The public shape of one agent, with the newest entries of its brain and what its prompt costs."""
+        kept, compiled = await self.compiled(agent_id)
+        entries = await self.brain.find(agent_id, EntryQuery(limit=MOST_SHOWN))
+        shape = kept.to_json() | {"brainEntries": [entry.to_json() for entry in entries]}
+        return shape | {"tokens": compiled.tokens.to_json()}
+
+    async def create(self, given: AgentInput, *, by: str) -> KeptAgent:
+        """Make an agent; its id is made from its name where none was given."""
+        for _ in range(TRIES):
+            await self.refresh()
+            agent_id = given.id or free_id(slug(given.name, fallback="agent"), self._index)
+            if agent_id in self._index:
+                break
+            agent = new_agent(given, agent_id)
+            try:
+                return await self._add(agent, by, given)
+            except ConstraintError:
+                continue
+        raise Conflict("agent.exists", f"Agent with ID '{given.id or given.name}' exists already.")
+
+    async def update(self, agent_id: str, given: AgentChanges, *, version: int | None = None, by: str) -> KeptAgent:
+        """Change the named fields, and no others. A version that is not the current one is refused."""
+        expected = given.version if version is None else version
+        return await self._change(agent_id, lambda agent: changed_agent(agent, given), expected, by)
+
+    async def change_skill(
+        self, agent_id: str, skill_id: str, given: SkillChanges, *, version: int | None = None, by: str
+    ) -> KeptAgent:
+        """Change the named fields of one skill. Switching it on switches on what it requires."""
+
+        def make(agent: Agent) -> Agent:
+            at = next((at for at, skill in enumerate(agent.skills) if skill.id == skill_id), None)
+            if at is None:
+                raise NotFound("agent.skill_unknown", f"Agent '{agent_id}' has no skill '{skill_id}'.")
+            return with_skill(agent, at, named(given))
+
+        return await self._change(agent_id, make, version, by)
+
+    async def add_skill(self, agent_id: str, given: SkillInput, *, by: str) -> KeptAgent:
+        """Give an agent one more skill; it gets another id where its own is taken."""
+        return await self._change(agent_id, lambda agent: with_new_skill(agent, given), None, by)
+
+    async def delete(self, agent_id: str, *, version: int | None = None, by: str) -> None:
+        """Delete an agent with its brain; its revisions stay."""
+        for _ in range(TRIES):
+            kept = await self.get(agent_id)
+            _check_version(kept, version)
+            revision = RevisionRow(agent_id, kept.version + 1, _now(), by, "deleted", None)
+            try:
+                await self._write(agent_id, remove_agent(self._store, revision))
+            except ConstraintError:
+                continue
+            return
+        raise _stale(agent_id)
+
+    async def clone(self, agent_id: str, given: AgentChanges, *, by: str) -> KeptAgent:
+        """Make another agent like this one, with the named fields changed and without its brain.
+
+        Starters can be cloned too, also after they were deleted.
+        """
+        try:
+            source = (await self.get(agent_id)).agent
+        except NotFound:
+            starter = next((agent for agent in STARTERS if agent.id == agent_id), None)
+            if starter is None:
+                raise
+            source = starter
+        shape = source.to_json() | {"id": None, "name": f"{source.name[:190]} (copy)"} | named(given, READ_ONLY)
+        return await self.create(parse(AgentInput, shape), by=by)
+
+    async def revisions(self, agent_id: str) -> Sequence[Revision]:
+        """The newest changes of an agent, newest first; also of one that was deleted."""
+        rows = await read_revisions(self._store, agent_id, MOST_REVISIONS)
+        if not rows:
+            raise unknown_agent(agent_id)
+        return [_revision(row) for row in rows]
+
+    async def revision(self, agent_id: str, version: int) -> Revision:
+        """One change of an agent."""
+        row = await read_revision(self._store, agent_id, version)
+        if row is None:
+            raise NotFound("agent.revision_unknown", f"Agent '{agent_id}' never had version {version}.")
+        return _revision(row)
+
+    async def restore(self, agent_id: str, version: int, *, by: str) -> KeptAgent:
+        """Make an agent again what it was, as a new revision; one that was deleted comes back without its brain."""
+        agent = (await self.revision(agent_id, version)).agent
+        if agent is None:
+            message = f"Version {version} of agent '{agent_id}' is its deletion."
+            raise NotFound("agent.revision_unknown", message, "Restore the version before it.")
+        try:
+            return await self._change(agent_id, lambda _: agent, None, by, "restored")
+        except NotFound:
+            pass  # it was deleted, so it is made anew
+        try:
+            return await self._add(agent, by, None, "restored")
+        except ConstraintError:
+            raise _stale(agent_id) from None
+
+    async def _add(self, agent: Agent, by: str, given: AgentInput | None, kind: RevisionKind = "created") -> KeptAgent:
+        version = await last_version(self._store, agent.id) + 1
+        index, revision = _rows(agent, version, _now(), by, kind)
+        entries = [new_entry(agent.id, entry, "manual") for entry in (given.brain_entries if given else ())]
+        rows = [row_of(entry, 1) for entry in entries]
+        await self._write(agent.id, add_agents(self._store, [(index, revision)], rows))
+        return KeptAgent(agent, version, revision.at, revision.at)
+
+    async def _change(
+        self,
+        agent_id: str,
+        make: Callable[[Agent], Agent],
+        version: int | None,
+        by: str,
+        kind: RevisionKind = "changed",
+    ) -> KeptAgent:
+        for _ in range(TRIES):
+            kept = await self.get(agent_id)
+            _check_version(kept, version)
+            agent = make(kept.agent)
+            if agent == kept.agent:
+                return kept
+            index, revision = _rows(agent, kept.version + 1, _now(), by, kind)
+            try:
+                await self._write(agent_id, change_agent(self._store, index, revision))
+            except ConstraintError:
+                continue
+            return KeptAgent(agent, index.version, kept.created_at, index.updated_at)
+        raise _stale(agent_id)
+
+
+def _rows(agent: Agent, version: int, at: str, by: str, kind: RevisionKind) -> tuple[IndexRow, RevisionRow]:
+    index = IndexRow(agent.id, agent.name, agent.description, version, 0, at, orjson.dumps(grants(agent)))
+    return index, RevisionRow(agent.id, version, at, by, kind, orjson.dumps(agent.to_json()))
+
+
+def _kept(row: AgentRow | None, agent_id: str) -> KeptAgent:
+    if row is None:
+        raise unknown_agent(agent_id)
+    return KeptAgent(Agent.of_json(orjson.loads(row.body)), row.version, row.created_at, row.updated_at)
+
+
+def _revision(row: RevisionRow) -> Revision:
+    agent = Agent.of_json(orjson.loads(row.body)) if row.body is not None else None
+    return Revision(row.version, row.at, row.author, row.kind, agent)
+
+
+def _event(agent_id: str, old: IndexRow | None, new: IndexRow | None) -> JsonObject:
+    row = new or old
+    assert row is not None
+    if old is None or new is None:
+        change = "deleted" if new is None else "created"
+    else:
+        change = "changed" if old.version != new.version else "brain"
+    return {"agentId": agent_id, "name": row.name, "change": change, "version": row.version}
+
+
+def _check_version(kept: KeptAgent, version: int | None) -> None:
+    if version not in (None, kept.version):
+        raise _stale(kept.agent.id, kept.version)
+
+
+def _stale(agent_id: str, version: int | None = None) -> Conflict:
+    now = f"; it has version {version} now" if version is not None else ""
+    return Conflict("request.stale", f"Agent '{agent_id}' was changed since it was read{now}.")
+
+
+def _now() -> str:
+    return moment(datetime.now(UTC).isoformat())
