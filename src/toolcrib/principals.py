@@ -1,24 +1,154 @@
-"""Who asks: turns a credential into a principal, and makes the principals the owner may act as.
+"""Who asks: turns a credential into a principal, and says who is a person.
 
-The owner has one token, kept in the home. Above: the guard authenticates every request here. Below: `model`.
-It must never compare a secret in a way that tells by its time how much of it was right.
+The owner has one token, kept in the home. Named tokens are the owner's to hand out: each stands for one asker with its
+own source, mode and agent, and gets no more than that. What a named token has unless the owner says otherwise:
+
+- source `ide` and mode `acceptEdits`, since an MCP client asks its own user before it calls; any other source has
+  mode `default`, in which a person is asked here;
+- the tools of its agent or, without one, the default set, which has nothing privileged; what it may not see does not
+  exist for it;
+- only the MCP endpoint, and of that only its own agent's part; other sources also list and call over REST. No token
+  reaches servers, rules, settings, the audit or other tokens;
+- no say in approvals. With `may_approve` it answers what it asked itself; one that is no MCP client's and bound to no
+  agent answers for others too.
+
+Above: the guard authenticates every request here. Below: `model`, the store. It must never compare a secret in a way
+that tells by its time how much of it was right, and never keep one in a form that could be used.
 """
 
 import hashlib
 import hmac
-from typing import Literal
+import re
+import secrets
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Literal, NamedTuple
 
+import anyio
+
+from toolcrib.errors import Conflict, InvalidRequest, NotFound
 from toolcrib.model.principals import Mode, Principal, Source
+from toolcrib.model.tokens import Token
+from toolcrib.store.batch import ConstraintError
+from toolcrib.store.engine import Store
+from toolcrib.store.tokens import load_tokens, revoke_token, save_token
 
 Door = Literal["mcp", "api", "cli", "console", "library"]
 """Where a call came in."""
+
+PREFIX = "tcb_"
+"""What the secret of every named token begins with, so that it is known for one wherever it turns up."""
+_SECRET_BYTES = 32
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+_OF_PERSONS: tuple[Source, ...] = ("web", "cli", "api")
+_MCP = "/mcp"
+_FOR_TOOLS = "/api/tools"
+_FOR_APPROVALS = "/api/approvals"
+
+
+class Credential(NamedTuple):
+    """Who shows a credential that is valid now; `ended` is set when it is no longer, and None where it never ends."""
+
+    principal: Principal
+    ended: anyio.Event | None = None
+
+
+class _Live(NamedTuple):
+    token: Token
+    credential: Credential
+
+
+class Tokens:
+    """The named tokens of a crib: kept in the store, those in use also in memory, where every request finds them."""
+
+    def __init__(self, store: Store, *, on_end: Callable[[Principal], None] = lambda _: None) -> None:
+        self._store = store
+        self._on_end = on_end
+        # Secrets are found by a hash that nobody outside can compute, so the time of a search tells nothing.
+        self._key = secrets.token_bytes(32)
+        self._live: dict[bytes, _Live] = {}
+
+    async def refresh(self) -> None:
+        """Take up what the database has now: at the start, and what other cribs on it changed."""
+        found = {self._place(token.digest): token for token in await load_tokens(self._store) if not token.revoked_at}
+        for place in self._live.keys() - found.keys():
+            self._end(place)
+        for place in found.keys() - self._live.keys():
+            self._begin(place, found[place])
+
+    async def list(self) -> list[Token]:
+        """All tokens, revoked ones too, the oldest first."""
+        return await load_tokens(self._store)
+
+    async def create(
+        self,
+        name: str,
+        *,
+        source: Source = "ide",
+        mode: Mode | None = None,
+        agent: str | None = None,
+        may_approve: bool = False,
+    ) -> tuple[Token, str]:
+        """Make a token; gives it and its secret, which nobody can be told again."""
+        if not _NAME.fullmatch(name) or name.lower() == "owner":
+            raise InvalidRequest("token.name", f"{name!r} is not a name for a token.")
+        secret = PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
+        effective: Mode = mode or default_mode(source)
+        digest = hashlib.sha256(secret.encode()).digest()
+        token = Token(name, digest, source, effective, datetime.now(UTC), agent, may_approve)
+        try:
+            await save_token(self._store, token)
+        except ConstraintError as error:
+            raise Conflict("token.exists", f"A token named {name!r} is in use.") from error
+        self._begin(self._place(digest), token)
+        return token, secret
+
+    async def revoke(self, name: str) -> None:
+        """End a token at once: the next request with it is refused, and what is open under it is cut."""
+        for place in [place for place, live in self._live.items() if live.token.name == name]:
+            self._end(place)
+        if not await revoke_token(self._store, name, datetime.now(UTC)):
+            raise NotFound("token.unknown", f"There is no token {name!r} in use.")
+
+    def find(self, digest: bytes) -> Credential | None:
+        """Who has the secret of this SHA-256."""
+        live = self._live.get(self._place(digest))
+        return live.credential if live is not None and hmac.compare_digest(live.token.digest, digest) else None
+
+    def named(self, name: str) -> Token | None:
+        """The token of this name, if it is in use."""
+        return next((live.token for live in self._live.values() if live.token.name == name), None)
+
+    def _place(self, digest: bytes) -> bytes:
+        return hmac.digest(self._key, digest, "sha256")
+
+    def _begin(self, place: bytes, token: Token) -> None:
+        self._live[place] = _Live(token, Credential(token.principal, anyio.Event()))
+
+    def _end(self, place: bytes) -> None:
+        credential = self._live.pop(place).credential
+        if credential.ended is not None:
+            credential.ended.set()
+        self._on_end(credential.principal)
 
 
 class Principals:
     """Knows the credentials of this crib."""
 
-    def __init__(self, owner_token: str) -> None:
+    def __init__(self, owner_token: str, tokens: Tokens | None = None) -> None:
         self._owner = hashlib.sha256(owner_token.encode()).digest()
+        self._tokens = tokens
+        self._owners = {source: Credential(self.owner(source)) for source in ("ide", "api", "cli", "web")}
+
+    def authenticate(self, bearer: bytes, source: Literal["ide", "api", "cli", "web"] = "api") -> Credential | None:
+        """Who shows this token; `source` is where the owner would be asking from. None for a token that is not valid.
+
+        Every token takes the same time: both places are looked at, whatever the first says.
+        """
+        digest = hashlib.sha256(bearer).digest()
+        is_owner = hmac.compare_digest(digest, self._owner)
+        named = self._tokens.find(digest) if self._tokens is not None else None
+        return self._owners[source] if is_owner else named
 
     def is_owner_token(self, token: bytes) -> bool:
         """Whether this is the owner's token."""
@@ -38,6 +168,41 @@ class Principals:
         An MCP client asks its own user before it calls, so `ide` runs unasked unless a mode is named. A call that the
         owner makes in no other name is made by hand.
         """
-        by_hand = source in ("web", "cli", "api") and mode is None and agent is None and session is None
-        effective: Mode = mode or ("acceptEdits" if source == "ide" else "default")
+        by_hand = source in _OF_PERSONS and mode is None and agent is None and session is None
+        effective: Mode = mode or default_mode(source)
         return Principal("owner", "owner", source, effective, agent, session, cwd, by_hand)
+
+    def is_person(self, principal: Principal) -> bool:
+        """Whether a person is behind this: the owner by hand, in the console, on the command line or over the API."""
+        return principal.kind == "owner" and principal.by_hand
+
+    def may_answer(self, principal: Principal, asker: Principal) -> bool:
+        """Whether this is a person who may approve or deny what `asker` asks for; never a session, never an agent."""
+        if principal.kind != "token":
+            return self.is_person(principal)
+        token = self._tokens.named(principal.name) if self._tokens is not None else None
+        if token is None or not token.may_approve or principal != token.principal:
+            return False
+        own = asker.kind == "token" and asker.name == principal.name
+        return own or (token.agent is None and token.source in _OF_PERSONS)
+
+    def may_reach(self, principal: Principal, path: str) -> bool:
+        """Whether this asker may use a path of the server at all; where not, the path does not exist for it."""
+        if principal.kind == "owner":
+            return True
+        if _below(path, "/mcp/agents"):
+            return principal.agent is not None and _below(path, f"/mcp/agents/{principal.agent}")
+        if _below(path, _MCP):
+            return True
+        if principal.source == "ide":
+            return False
+        return _below(path, _FOR_TOOLS) or (_below(path, _FOR_APPROVALS) and self.may_answer(principal, principal))
+
+
+def default_mode(source: Source) -> Mode:
+    """How far an asker may go where nobody says: an MCP client asks its own user, for all others a person is asked."""
+    return "acceptEdits" if source == "ide" else "default"
+
+
+def _below(path: str, prefix: str) -> bool:
+    return path == prefix or path.startswith(f"{prefix}/")

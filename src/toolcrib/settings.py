@@ -32,6 +32,10 @@ FILE_LIMIT = 1_048_576
 """No settings file is larger, so nothing larger is read."""
 
 
+TABLES = frozenset({"rules", "limits"})
+"""Tables of the settings file that are no settings: `policy` reads them itself, whenever the file changes."""
+
+
 class Environment(Mapping[str, str]):
     """The variables of one process as they were at one moment. Its text form shows names only."""
 
@@ -311,6 +315,8 @@ class _Reading:
             self.problems.append(Problem("settings.invalid", message, file=str(path), line=_error_line(str(error))))
             return
         for key, raw in table.items():
+            if key in TABLES:
+                continue
             line = _line_of(key, text)
             setting = _BY_NAME.get(key)
             if setting is None or not setting.in_file:
@@ -324,7 +330,7 @@ def _unknown_key(key: str, path: Path, line: int) -> Problem:
         message = f"`{key}` cannot be set in this file."
         hint = f"Use {_BY_NAME[key].flag} or {_BY_NAME[key].variable}."
         return Problem("settings.unknown", message, hint, str(path), line)
-    near = get_close_matches(key, [setting.name for setting in SETTINGS if setting.in_file], n=1)
+    near = get_close_matches(key, [*(setting.name for setting in SETTINGS if setting.in_file), *TABLES], n=1)
     hint = f"Did you mean `{near[0]}`?" if near else "Run `toolcrib settings` to see all settings."
     return Problem("settings.unknown", f"`{key}` is not a setting.", hint, str(path), line)
 

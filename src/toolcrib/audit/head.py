@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from toolcrib.store.files import claim
+from toolcrib.store.files import PLAIN, claim
 
 logger = logging.getLogger(__name__)
 
@@ -22,8 +22,6 @@ GENESIS = "0" * 64
 _FIRST_LINE = re.compile(rb"(0[0-8]\d{18}) ([0-9a-f]{64})\n")  # as far as databases count
 _WIDTH = 20 + 1 + 64 + 1
 _LARGEST = 64 * 1024
-_PLAIN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-"""No link is followed, no pipe waited for."""
 
 
 class Head(NamedTuple):
@@ -43,7 +41,7 @@ class HeadContent(NamedTuple):
 def read_head(path: Path) -> HeadContent | None:
     """What the file says; None if there is none, or an empty one that a crash left while making it."""
     try:
-        with os.fdopen(os.open(path, os.O_RDONLY | _PLAIN), "rb") as file:
+        with os.fdopen(os.open(path, os.O_RDONLY | PLAIN), "rb") as file:
             content = file.read(_LARGEST)
     except FileNotFoundError:
         return None
@@ -63,15 +61,18 @@ class HeadFile:
     def __init__(self, path: Path) -> None:
         claim(path)
         self._path = path
-        self._descriptor = os.open(path, os.O_RDWR | _PLAIN)
-        self._failed = False
+        self._descriptor = os.open(path, os.O_RDWR | PLAIN)
+        self._closed = self._failed = False
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Let go of the file. What the store commits later leaves it behind, which is allowed."""
         os.close(self._descriptor)
+        self._closed = True
 
     def write(self, head: Head) -> None:
         """Set the first line. A failure is logged and leaves the file behind, which is allowed."""
+        if self._closed:
+            return
         line = b"%020d %b\n" % (head.number, head.hash.encode())
         try:
             if sys.platform == "win32":

@@ -58,10 +58,13 @@ class Verification:
         return {"ok": self.ok, "records": self.records, "findings": [finding.to_json() for finding in self.findings]}
 
 
-async def verify(store: Store, head_file: Path, durable: Head) -> Verification:
-    """Check the chain in `store`; `durable` is the last record this process has written or found."""
+async def verify(store: Store, head_file: Path, durable: Head, *, base: Head | None = None) -> Verification:
+    """Check the chain in `store`; `durable` is the last record this process has written or found.
+
+    `base` is the last record that left the database in a sealed segment: the chain goes on from there.
+    """
     content = read_head(head_file)
-    check = _Check([head for head in (durable, content.head if content else None) if head])
+    check = _Check([head for head in (durable, content.head if content else None) if head], base or Head())
     try:
         while await store.read(check.next_page):
             pass
@@ -86,11 +89,11 @@ def _judge_head(check: "_Check", content: HeadContent | None, name: str) -> None
 class _Check:
     """The chain as far as it was read."""
 
-    def __init__(self, expected: Sequence[Head]) -> None:
-        self.last = Head()
+    def __init__(self, expected: Sequence[Head], base: Head) -> None:
+        self.last = base
         self.records = 0
         self.findings: list[Finding] = []
-        self._expected = {head for head in expected if head.number}
+        self._expected = {head for head in expected if head.number >= max(base.number, 1) and head != base}
 
     def found(self, kind: Kind, message: str, record: int | None = None) -> None:
         """Keep a finding, unless there are too many already."""

@@ -2,40 +2,66 @@
 
 It takes a tool, an asker, what the asker was given and the rules, and returns a decision with every step it took. The
 first steps settle whether the tool exists for the asker, the later ones what a call of it does; listing and calling
-ask the same question, so what can be called is always among what is listed.
+ask the same question, so what can be called is always among what is listed. Arguments can only change what a call
+does, never whether the tool is seen.
 
-Reasons that do not depend on the tool are made once: a listing asks this for thousands of tools.
+Reasons that do not depend on the tool are made once: a listing asks this for thousands of tools. Above: the gate, which
+denies should this ever raise. Below: `rules`, `coding`, `model`. It must never read a clock, a file or anything else
+that it was not given.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from functools import cached_property
+from typing import NamedTuple
 
-from toolcrib.model.policy import Decision, Rule, RuleEffect, Step, Verdict
+from toolcrib.model.json import JsonObject
+from toolcrib.model.policy import Decision, Effect, Step, Verdict
 from toolcrib.model.principals import Mode, Principal
 from toolcrib.model.tools import Tool, ToolRef
+from toolcrib.policy import coding
+from toolcrib.policy.patterns import PatternIndex
+from toolcrib.policy.rules import Ranked, Rules, obstacle, unmet
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Grants:
     """What an asker was given: the agent's own permissions (None: the default set), and bundles on top.
 
-    Both are globs over `server/tool`. An empty tuple of permissions means none at all.
+    Both are globs over `server/tool`. An empty tuple of permissions means none at all. `creator` is who started the
+    asker's session, if a tool, job or other session did: the asker never has more than that.
     """
 
     permissions: tuple[str, ...] | None = None
     bundles: tuple[str, ...] = ()
+    creator: "Creator | None" = None
+
+    @cached_property
+    def _permitted(self) -> PatternIndex:
+        return PatternIndex(self.permissions or ())
+
+    @cached_property
+    def _bundled(self) -> PatternIndex:
+        return PatternIndex(self.bundles)
+
+    def permit(self, ref: ToolRef) -> bool:
+        """Whether the agent's own permissions name the tool."""
+        return bool(self._permitted.find(ref))
+
+    def bundle(self, ref: ToolRef) -> bool:
+        """Whether a bundle names the tool."""
+        return bool(self.bundles) and bool(self._bundled.find(ref))
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
-    """All rules in force, numbered by version so that decisions can be kept until they change."""
+class Creator:
+    """The asker that started another one's session, and what it was given itself."""
 
-    version: int = 0
-    rules: tuple[Rule, ...] = ()
+    principal: Principal
+    grants: Grants
 
 
-_REGISTERED = Step("registered", True, "include", "The tool is registered.")
+REGISTERED = Step("registered", True, "include", "The tool is registered.")
 _UNREGISTERED = Step("registered", True, "exclude", "No tool of this name is registered.")
 _WEB = Step("source", True, "include", "The console sees every registered tool.")
 _DEFAULT_SET = Step("permissions", True, "include", "The default set has every tool that is not privileged.")
@@ -46,7 +72,8 @@ _BUNDLED = Step("permissions", True, "include", "A skill or project bundle grant
 _SCHEDULED = Step("scheduler", True, "exclude", "The tool is blocked for scheduled runs.")
 _NOBODY_THERE = Step("scheduler", True, "deny", "A scheduled run has nobody who could be asked.")
 _BY_HAND = Step("by_hand", True, "allow", "The owner makes this call by hand, which is its own approval.")
-_NO_DENY = Step("deny", False, "none", "No deny rule names the tool.")
+NO_DENY = Step("deny", False, "none", "No deny rule names the tool.")
+_NO_DENY_HOLDS = Step("deny", False, "none", "No deny rule that names the tool applies here.")
 _BY_MODE: dict[Mode, Step] = {
     "default": Step("mode", True, "ask", "Mode default asks a person before each call."),
     "acceptEdits": Step("mode", True, "allow", "Mode acceptEdits runs tools without asking."),
@@ -56,33 +83,87 @@ _BY_MODE: dict[Mode, Step] = {
 }
 _PLAN_READS = Step("mode", True, "allow", "Mode plan runs read-only tools.")
 _VERDICTS: dict[str, Verdict] = {"allow": "allow", "ask": "ask", "deny": "deny"}
+_STRICTNESS: tuple[Verdict, ...] = ("allow", "ask", "deny", "hidden", "unknown")
+_EFFECTS: dict[Verdict, Effect] = {"allow": "allow", "ask": "ask", "deny": "deny", "hidden": "exclude"}
 
 
-def decide(ref: ToolRef, tool: Tool | None, principal: Principal, grants: Grants, rules: Rules) -> Decision:
-    """Whether this asker sees the tool and, if so, what happens when it calls it."""
+class _Ruling(NamedTuple):
+    """The rule that decides, if one does; whether other arguments could make it another one; whether any deny rule
+    names the tool."""
+
+    rule: Ranked | None
+    needs_arguments: bool
+    has_deny: bool
+
+
+_NO_RULING = _Ruling(None, False, False)
+
+
+def decide(
+    ref: ToolRef,
+    tool: Tool | None,
+    principal: Principal,
+    grants: Grants,
+    rules: Rules,
+    arguments: JsonObject | None = None,
+    paths: Sequence[str] | None = None,
+) -> Decision:
+    """Whether this asker sees the tool and, if so, what happens when it calls it.
+
+    Without `arguments` this is the question of a listing: rules with conditions on arguments are passed over, and
+    `needs_arguments` says whether one of them could matter. `paths` are the real paths that a call of the coding
+    agent's own tools touches (see `coding`); unknown ones count as outside the project.
+    """
+    own = _decide(ref, tool, principal, grants, rules, arguments, paths)
+    if grants.creator is None or tool is None:
+        return own
+    above = decide(ref, tool, grants.creator.principal, grants.creator.grants, rules, arguments, paths)
+    return _limited(own, above)
+
+
+def _decide(
+    ref: ToolRef,
+    tool: Tool | None,
+    principal: Principal,
+    grants: Grants,
+    rules: Rules,
+    arguments: JsonObject | None,
+    paths: Sequence[str] | None,
+) -> Decision:
     if tool is None:
         return Decision("unknown", ref, (_UNREGISTERED,))
-    steps = [_REGISTERED, *_sight(tool, principal, grants)]
-    if steps[-1].effect == "exclude":
-        return Decision("hidden", ref, tuple(steps))
-    if denied := _first(rules.rules, "deny", ref):
-        steps.append(_applied(denied))
-        return Decision("hidden", ref, tuple(steps), (denied.id,))
-    steps.append(_NO_DENY)
-    rule = _first(rules.rules, "ask", ref) or _first(rules.rules, "allow", ref)
-    last = _applied(rule) if rule else _by_mode(tool, principal.mode)
-    steps.append(last)
-    if last.effect == "ask":
-        steps.extend(_instead_of_asking(principal))
-    return Decision(_VERDICTS[steps[-1].effect], ref, tuple(steps), (rule.id,) if rule else ())
+    seen = sight(tool, principal, grants)
+    if seen[-1].effect == "exclude":
+        return Decision("hidden", ref, (REGISTERED, *seen))
+    naming = rules.naming(ref)
+    ruling = _ruling(naming, tool, principal, arguments) if naming else _NO_RULING
+    if ruling.rule is not None:
+        return _ruled(ref, ruling.rule, ruling, seen, principal)
+    step, by_paths = _by_mode(tool, principal, paths)
+    no_deny = _NO_DENY_HOLDS if ruling.has_deny else NO_DENY
+    after = _instead_of_asking(principal) if step.effect == "ask" else ()
+    steps = (REGISTERED, *seen, no_deny, step, *after)
+    return Decision(_VERDICTS[steps[-1].effect], ref, steps, (), ruling.needs_arguments or by_paths)
 
 
-def _sight(tool: Tool, principal: Principal, grants: Grants) -> tuple[Step, ...]:
-    """The steps that settle whether the tool exists for this asker; the last one says so."""
+def _ruled(ref: ToolRef, ranked: Ranked, ruling: _Ruling, seen: tuple[Step, ...], principal: Principal) -> Decision:
+    """The decision that a rule makes."""
+    step = ranked.step
+    ids = (ranked.rule.id,)
+    if ranked.hides:
+        return Decision("hidden", ref, (REGISTERED, *seen, step), ids)
+    no_deny = () if step.step == "deny" else (_NO_DENY_HOLDS if ruling.has_deny else NO_DENY,)
+    after = _instead_of_asking(principal) if step.effect == "ask" else ()
+    steps = (REGISTERED, *seen, *no_deny, step, *after)
+    return Decision(_VERDICTS[steps[-1].effect], ref, steps, ids, ruling.needs_arguments)
+
+
+def sight(tool: Tool, principal: Principal, grants: Grants) -> tuple[Step, ...]:
+    """The steps that settle whether the tool exists for this asker before any rule; the last one says so."""
     if principal.source == "web":
         return (_WEB,)
     granted = _permitted(tool, grants)
-    if granted.effect == "exclude" and _named(tool.ref, grants.bundles):
+    if granted.effect == "exclude" and grants.bundle(tool.ref):
         granted = _BUNDLED
     if granted.effect == "include" and principal.source == "scheduler" and tool.marks.scheduler_blocked:
         return (granted, _SCHEDULED)
@@ -92,12 +173,33 @@ def _sight(tool: Tool, principal: Principal, grants: Grants) -> tuple[Step, ...]
 def _permitted(tool: Tool, grants: Grants) -> Step:
     if grants.permissions is None:
         return _PRIVILEGED if tool.marks.privileged else _DEFAULT_SET
-    return _GRANTED if _named(tool.ref, grants.permissions) else _NOT_GRANTED
+    return _GRANTED if grants.permit(tool.ref) else _NOT_GRANTED
 
 
-def _by_mode(tool: Tool, mode: Mode) -> Step:
+def _ruling(naming: Sequence[Ranked], tool: Tool, principal: Principal, arguments: JsonObject | None) -> _Ruling:
+    """The first rule in order that counts here; a listing has no arguments, so no condition on them holds."""
+    needs_arguments = False
+    for ranked in naming:
+        rule = ranked.rule
+        if ranked.scoped and obstacle(rule, tool, principal) is not None:
+            continue
+        if rule.conditions:
+            needs_arguments = True
+            if arguments is None or unmet(rule, arguments) is not None:
+                continue
+        return _Ruling(ranked, needs_arguments, naming[0].rule.effect == "deny")
+    return _Ruling(None, needs_arguments, naming[0].rule.effect == "deny")
+
+
+def _by_mode(tool: Tool, principal: Principal, paths: Sequence[str] | None) -> tuple[Step, bool]:
+    """What the mode says, and whether it depends on the paths of the call."""
+    mode = principal.mode
+    if tool.ref.server == coding.SERVER:
+        step = coding.mode_step(tool.ref.tool, mode, coding.all_inside(paths, principal.cwd))
+        if step is not None:
+            return step, coding.depends_on_paths(tool.ref.tool, mode)
     # A hint of an upstream server is no promise: only marks, which the owner of a tool sets, count as read-only.
-    return _PLAN_READS if mode == "plan" and tool.marks.read_only else _BY_MODE[mode]
+    return (_PLAN_READS if mode == "plan" and tool.marks.read_only else _BY_MODE[mode]), False
 
 
 def _instead_of_asking(principal: Principal) -> tuple[Step, ...]:
@@ -106,14 +208,12 @@ def _instead_of_asking(principal: Principal) -> tuple[Step, ...]:
     return (_BY_HAND,) if principal.by_hand else ()
 
 
-def _first(rules: Sequence[Rule], effect: RuleEffect, ref: ToolRef) -> Rule | None:
-    return next((rule for rule in rules if rule.effect == effect and _named(ref, (rule.pattern,))), None)
-
-
-def _named(ref: ToolRef, patterns: Sequence[str]) -> bool:
-    return any(fnmatchcase(str(ref), pattern) for pattern in patterns)
-
-
-def _applied(rule: Rule) -> Step:
-    reason = rule.reason or f"Rule {rule.effect} {rule.pattern} names the tool."
-    return Step(rule.effect, True, rule.effect, reason, rule.id, rule.origin)
+def _limited(own: Decision, above: Decision) -> Decision:
+    """The stricter of two decisions: what a session may do, and what the one that started it may."""
+    needs_arguments = own.visible and above.visible and (own.needs_arguments or above.needs_arguments)
+    if _STRICTNESS.index(above.verdict) <= _STRICTNESS.index(own.verdict):
+        return Decision(own.verdict, own.ref, own.steps, own.rules, needs_arguments)
+    cause = above.decided_by
+    reason = f"Who started this session may not do more either: {cause.reason}"
+    step = Step("creator", True, _EFFECTS[above.verdict], reason, cause.rule, cause.origin)
+    return Decision(above.verdict, own.ref, (*own.steps, step), above.rules, needs_arguments)

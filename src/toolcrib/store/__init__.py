@@ -11,5 +11,17 @@ into SQL as text: every value is a parameter.
 from toolcrib.store.batch import ConstraintError, Log, Many
 from toolcrib.store.engine import Store, open_store
 from toolcrib.store.names import NameRow, load_names, save_names
+from toolcrib.store.offers import load_offers, save_offer
 
-__all__ = ["ConstraintError", "Log", "Many", "NameRow", "Store", "load_names", "open_store", "save_names"]
+__all__ = [
+    "ConstraintError",
+    "Log",
+    "Many",
+    "NameRow",
+    "Store",
+    "load_names",
+    "load_offers",
+    "open_store",
+    "save_names",
+    "save_offer",
+]

@@ -68,6 +68,12 @@ def tail(known: int) -> Select[int, str]:
     return select(audit.c.id, audit.c.hash).where(audit.c.id.in_((known, newest))).order_by(audit.c.id)
 
 
+def hashes(connection: Connection, first: int, last: int) -> dict[int, str]:
+    """The hashes of the records with these numbers, as far as they are there."""
+    query = select(audit.c.id, audit.c.hash).where(audit.c.id.between(first, last))
+    return dict(connection.execute(query).all())
+
+
 def moment(at: datetime) -> str:
     """A time as records hold it: ISO 8601 in UTC with milliseconds, so that text order is time order."""
     return at.astimezone(UTC).isoformat(timespec="milliseconds")

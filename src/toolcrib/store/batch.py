@@ -8,6 +8,7 @@ request because its caller went away: an outcome is recorded whether or not some
 """
 
 import asyncio
+import logging
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,6 +19,8 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 from sqlalchemy import Delete, Dialect, Insert, Select, Table, Update, insert
 
 from toolcrib.errors import Unavailable
+
+logger = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
 Row: TypeAlias = tuple[Any, ...]
@@ -54,7 +57,15 @@ class Log(ABC, Generic[Item]):
 
     @abstractmethod
     def committed(self) -> None:
-        """`head` is durable. Called after every commit; must not raise."""
+        """`head` is in the database. Called after every commit; must not raise."""
+
+
+class Journalled(Log[Item]):
+    """A log whose rows can be written as lines, and made from them again after a crash."""
+
+    @abstractmethod
+    def line(self, row: Row) -> bytes:
+        """The row as one line, without a line feed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +137,10 @@ class Append:
 
     __slots__ = ("futures", "items", "log", "made", "start")
 
-    def __init__(self, log: Log[Any], item: Any, future: "asyncio.Future[int]") -> None:
+    def __init__(self, log: Log[Any], items: list[Any], futures: "list[asyncio.Future[int]]") -> None:
         self.log = log
-        self.items = [item]
-        self.futures = [future]
+        self.items = items
+        self.futures = futures
         self.made: list[Row] | None = None
         self.start: Any = None
 
@@ -140,12 +151,13 @@ class Append:
 
     def parts(self) -> "list[Append]":
         """The same, each item by itself."""
-        return [Append(self.log, item, future) for item, future in zip(self.items, self.futures, strict=True)]
+        return [Append(self.log, [item], [future]) for item, future in zip(self.items, self.futures, strict=True)]
 
     def rows(self) -> list[Row]:
         """Make the rows, remembering where the log stood."""
-        self.start = self.log.head
-        self.made = self.log.rows(self.items)
+        if self.made is None:
+            self.start = self.log.head
+            self.made = self.log.rows(self.items)
         return self.made
 
     def undo(self) -> None:
@@ -165,6 +177,32 @@ class Append:
         for future in self.futures:
             if not future.done():
                 future.set_exception(failure())
+
+
+class Held(Append):
+    """Items whose rows are durable already outside the table: nobody waits for them to come into it, but they must."""
+
+    __slots__ = ()
+
+    def __init__(self, log: Log[Any], items: list[Any]) -> None:
+        super().__init__(log, items, [])
+
+    def add(self, item: Any, row: Row) -> None:
+        """One more, with the row that was made for it. The rows of those before it have been made."""
+        self.items.append(item)
+        self.rows().append(row)
+
+    def parts(self) -> "list[Append]":
+        """The same, each item by itself."""
+        return [Held(self.log, [item]) for item in self.items]
+
+    def settle(self) -> None:
+        """They are in the table, maybe with other numbers than they had outside it."""
+        self.log.committed()
+
+    def fail(self, failure: Callable[[], Exception]) -> None:
+        """The table does not take them, whatever is tried, and nobody waits who could be told."""
+        logger.error("%d rows were lost: %s", len(self.items), failure())
 
 
 Request: TypeAlias = Write | Append
@@ -194,8 +232,20 @@ class Queue(ABC):
             last.items.append(item)
             last.futures.append(future)
         else:
-            self._add(Append(log, item, future))
+            self._add(Append(log, [item], [future]))
         return future
+
+    def catch_up(self) -> bool:
+        """Bring what is ahead into the database; false if that cannot be done at once."""
+        return True
+
+    def journalled(self) -> list[bytes]:
+        """The lines a journal was left with; none where there is no journal."""
+        return []
+
+    def journal(self, log: Journalled[Any] | None) -> bool:
+        """Use the journal for the rows of this log, or for none from now on; false where there is no journal."""
+        return False
 
     def write(self, statements: Iterable[Statement]) -> "asyncio.Future[tuple[int, ...]]":
         """Run statements. The future gives the number of rows each touched once all of them are durable."""

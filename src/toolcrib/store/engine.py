@@ -9,7 +9,7 @@ import importlib
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -18,7 +18,7 @@ from sqlalchemy.exc import ArgumentError
 
 from toolcrib.errors import ConfigError, Unavailable
 from toolcrib.settings import Durability
-from toolcrib.store.batch import Item, Log, Queue, Statement
+from toolcrib.store.batch import Item, Journalled, Log, Queue, Statement
 from toolcrib.store.failures import translated
 from toolcrib.store.sqlite import open_sqlite
 
@@ -40,7 +40,8 @@ class Store:
         return self._writer.shared
 
     async def read(self, work: Callable[[Connection], T]) -> T:
-        """Run `work` in a thread, with a connection that cannot write."""
+        """Run `work` in a thread, with a connection that cannot write but sees all that was written before."""
+        self._writer.catch_up()
         return await anyio.to_thread.run_sync(self._read, work, limiter=self._limit)
 
     def _read(self, work: Callable[[Connection], T]) -> T:
@@ -62,25 +63,42 @@ class Store:
         """
         return self._writer.append(log, item)
 
+    async def caught_up(self) -> None:
+        """Wait until all that is durable is in the database; raises `Unavailable` if it cannot be written now."""
+        if not self._writer.catch_up():
+            await self._writer.write(())
+
+    def journalled(self) -> list[bytes]:
+        """The lines that a journal was left with when the database was opened, also old and torn ones."""
+        return self._writer.journalled()
+
+    def journal(self, log: Journalled[Any] | None) -> None:
+        """From now on write the rows of this log to the journal first, if the database has one; None ends that.
+
+        Whatever is needed of the lines that were left must be in the database by now.
+        """
+        self._writer.journal(log)
+
 
 @asynccontextmanager
-async def open_store(url: str, *, durability: Durability = "process") -> AsyncGenerator[Store]:
+async def open_store(url: str, *, durability: Durability = "process", alone: bool = False) -> AsyncGenerator[Store]:
     """Open the database at `sqlite:///relative`, `sqlite:////absolute` or `postgresql://…`.
 
-    What is durable survives a crash of this process, and of the whole machine with `power`.
+    What is durable survives a crash of this process, and of the whole machine with `power`. Whoever opens it `alone`
+    sees to it that no other crib does so meanwhile.
     """
-    async with _open(url, durability) as (engine, writer):
+    async with _open(url, durability, alone) as (engine, writer):
         yield Store(engine, writer)
 
 
-def _open(url: str, durability: Durability) -> AbstractAsyncContextManager[tuple[Engine, Queue]]:
+def _open(url: str, durability: Durability, alone: bool) -> AbstractAsyncContextManager[tuple[Engine, Queue]]:
     try:
         parts = make_url(url)
     except ArgumentError as error:
         raise ConfigError("settings.invalid", "The database address cannot be read.") from error
     kind = parts.drivername.partition("+")[0]
     if kind == "sqlite" and parts.database:
-        return open_sqlite(Path(parts.database).absolute(), durability)
+        return open_sqlite(Path(parts.database).absolute(), durability, alone)
     if kind in ("postgresql", "postgres"):
         return _open_postgres(url, durability)
     raise ConfigError("settings.invalid", f"A database of the kind {parts.drivername!r} is not supported.")

@@ -7,6 +7,9 @@ from pathlib import Path
 
 from toolcrib.errors import ConfigError, Unavailable
 
+PLAIN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+"""Flags for opening such a file: no link is followed, no pipe waited for."""
+
 
 def claim(path: Path) -> None:
     """Make sure that `path` is a plain file of this user with mode 0600; creates it empty if it is missing.

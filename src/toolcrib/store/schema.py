@@ -8,9 +8,22 @@ is a new revision, and a test compares both ways to the same schema.
 import re
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, Dialect, Integer, LargeBinary, MetaData, Table, UniqueConstraint, types
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Dialect,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    UniqueConstraint,
+    types,
+)
 
-REVISIONS = ("0001",)
+REVISIONS = ("0001", "0002", "0003", "0004")
 HEAD = REVISIONS[-1]
 
 metadata = MetaData(
@@ -82,3 +95,152 @@ names = Table(
     UniqueConstraint("form", "server", "tool"),
 )
 """The names tools are shown under: in each form one name for a tool and one tool for a name."""
+
+offers = Table(
+    "offers",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("at", Text, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+)
+"""What servers offered when they were last asked, by the digest of their definitions."""
+
+approvals = Table(
+    "approvals",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("crib", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("binding", Text, nullable=False),
+    Column("created_at", Text, nullable=False),
+    Column("expires_at", Text, nullable=False),
+    Column("door", Text, nullable=False),
+    Column("principal", Text, nullable=False),
+    Column("session", Text),
+    Column("server", Text, nullable=False),
+    Column("tool", Text, nullable=False),
+    Column("definition_hash", Text, nullable=False),
+    Column("call", Text),
+    Column("why", Text, nullable=False),
+    Column("arguments", LargeBinary, nullable=False),
+    Column("edited", LargeBinary),
+    Column("scope", Text),
+    Column("decided_at", Text),
+    Column("decided_by", Text),
+    Column("reason", Text),
+    Index(None, "status", "created_at"),
+)
+"""Questions to a person. `status` leaves `pending` once and for good; `crib` is who waits for the answer; `binding` is
+the hash of everything the answer is bound to. The exact arguments are here only while the question is open."""
+
+pins = Table(
+    "pins",
+    metadata,
+    Column("server", Text, primary_key=True),
+    Column("tool", Text, primary_key=True),
+    Column("hash", Text, nullable=False),
+    Column("definition", LargeBinary, nullable=False),
+    Column("pinned_at", Text, nullable=False),
+    Column("accepted_by", Text),
+    Column("held_hash", Text),
+    Column("held_definition", LargeBinary),
+    Column("held_at", Text),
+    Column("rejected_by", Text),
+)
+"""The definition that counts for each tool of an upstream server, and beside it the one that is held back, if any.
+`server` is the identity of the server, not its name."""
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("digest", Text, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("mode", Text, nullable=False),
+    Column("agent", Text),
+    Column("may_approve", Boolean, nullable=False),
+    Column("created_at", Text, nullable=False),
+    Column("revoked_at", Text),
+    UniqueConstraint("digest"),
+)
+"""Named tokens. Of a secret only its SHA-256 is kept."""
+
+rules = Table(
+    "rules",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("effect", Text, nullable=False),
+    Column("pattern", Text, nullable=False),
+    Column("origin", Text, nullable=False),
+    Column("reason", Text),
+    Column("created_by", Text, nullable=False),
+    Column("created_at", Text),
+    Column("expires_at", Text),
+    Column("definition_hash", Text),
+    Column("session", Text),
+    Column("conditions", LargeBinary, nullable=False),
+    Column("applies", LargeBinary, nullable=False),
+)
+"""Rules that stand in no file: those made by command, and answers that were remembered. `conditions` and `applies` (to
+whom and to which tools) are JSON as the public shape has it."""
+
+bundles = Table(
+    "bundles",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("description", Text, nullable=False),
+    Column("prompt", Text, nullable=False),
+    Column("tools", LargeBinary, nullable=False),
+)
+"""Bundles that people made; `tools` is a JSON list of patterns."""
+
+projects = Table(
+    "projects",
+    metadata,
+    Column("path", Text, primary_key=True),
+    Column("agent", Text),
+    Column("bundles", LargeBinary, nullable=False),
+)
+"""What was set for directories; whether one is trusted is not kept here. `bundles` is a JSON list of ids."""
+
+agents = Table(
+    "agents",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("description", Text, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("brain_version", Integer, nullable=False),
+    Column("created_at", Text, nullable=False),
+    Column("updated_at", Text, nullable=False),
+    Column("grants", LargeBinary, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+)
+"""The agents of the zoo. `body` is the agent, `grants` what it may use; beside them only what lists show."""
+
+agent_revisions = Table(
+    "agent_revisions",
+    metadata,
+    Column("agent_id", Text, primary_key=True),
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("at", Text, nullable=False),
+    Column("author", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("body", LargeBinary),
+)
+"""Every state an agent ever had. The key is what keeps two writers from making the same version."""
+
+brain = Table(
+    "brain",
+    metadata,
+    Column("agent_id", Text, ForeignKey("agents.id", ondelete="CASCADE"), primary_key=True),
+    Column("id", Text, primary_key=True),
+    Column("version", Integer, nullable=False),
+    Column("type", Text, nullable=False),
+    Column("at", Text, nullable=False),
+    Column("pinned", Boolean, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Index(None, "agent_id", "at"),
+)
+"""What agents remember; an agent that is deleted takes its entries along."""

@@ -4,9 +4,15 @@ A commit takes some 30 µs, far less than handing it to a thread, so all request
 at its end, right there. What may take longer is kept off the loop: a lock held by another process is waited for with a
 timer, and the write-ahead log is moved into the file by a thread.
 
+Rows of a journalled log do not wait for a commit. With the first one the transaction begins, which keeps their numbers
+free and shows that the database can be written; each is durable when the journal has it; they are inserted and
+committed at the end of the turn, or together with those that follow if there was a commit a moment ago. A crowd needs
+no journal: it shares a commit anyhow.
+
 Above: `engine` opens it. Below: sqlite3. It must never wait on the loop for anything but the disk.
 """
 
+import asyncio
 import contextlib
 import os
 import sqlite3
@@ -15,37 +21,63 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import anyio.to_thread
 from sqlalchemy import Engine, NullPool, QueuePool, Table, create_engine
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 
 from toolcrib.settings import Durability
-from toolcrib.store.batch import Apart, Append, Queue, Request, fail, insert_into, prepare, settle, undo
+from toolcrib.store.batch import (
+    Apart,
+    Append,
+    Held,
+    Item,
+    Journalled,
+    Log,
+    Queue,
+    Request,
+    fail,
+    insert_into,
+    prepare,
+    settle,
+    undo,
+)
 from toolcrib.store.failures import translated, unavailable
 from toolcrib.store.files import check, claim
+from toolcrib.store.journal import Journal
 from toolcrib.store.upgrade import prepare_schema
 
 Connect: TypeAlias = Callable[[], sqlite3.Connection]
 
 _READERS = 4
-_CHECKPOINT_EVERY = 1000
-"""Commits between two checkpoints: some thousand pages, which is SQLite's own measure."""
+_CHECKPOINT_EVERY = 2000
+"""Rows between two checkpoints: some thousand pages, which is SQLite's own measure."""
 _CHECKPOINT_BACKSTOP = 16_000
 """Pages after which the writer checkpoints by itself, should the thread never find a pause to finish in."""
 _PATIENCE = 5.0
 """Seconds for which a lock held by another process is waited for."""
+_CROWD = 8
+"""Rows in one turn of the loop from which on one commit for all costs less than a line in the journal for each."""
+_RETRY = 1.0
+"""Seconds until what is ahead of a failing database is tried again, should nobody come earlier."""
+_AHEAD = 0.01
+"""Seconds for which rows that the journal has may be missing in the database, while they come one after the other."""
 
 
 @asynccontextmanager
-async def open_sqlite(path: Path, durability: Durability) -> AsyncGenerator[tuple[Engine, "SqliteWriter"]]:
-    """Open the file, bring its schema up to date, and give what reads it and what writes it."""
+async def open_sqlite(path: Path, durability: Durability, alone: bool) -> AsyncGenerator[tuple[Engine, "SqliteWriter"]]:
+    """Open the file, bring its schema up to date, and give what reads it and what writes it.
+
+    Only who is `alone` has a journal. Where the disk is waited for it would save nothing, and is only looked into for
+    what another run has left.
+    """
     write = partial(_connect, path, f"synchronous={'FULL' if durability == 'power' else 'NORMAL'}")
     read = partial(_connect, path, "query_only=ON")
     with translated(str(path)):
         await anyio.to_thread.run_sync(_prepare, path, write)
-        writer = SqliteWriter(await anyio.to_thread.run_sync(write), write)
+        journal = Journal(beside(path, "-pending")) if alone and hasattr(os, "pwrite") else None
+        writer = SqliteWriter(await anyio.to_thread.run_sync(write), write, journal, ahead=durability == "process")
     engine = create_engine("sqlite://", creator=read, poolclass=QueuePool, pool_size=_READERS, max_overflow=0)
     try:
         yield engine, writer
@@ -54,11 +86,16 @@ async def open_sqlite(path: Path, durability: Durability) -> AsyncGenerator[tupl
         writer.close()
 
 
+def beside(path: Path, suffix: str) -> Path:
+    """The file next to the database that has this suffix."""
+    return path.with_name(path.name + suffix)
+
+
 def _prepare(path: Path, connect: Connect) -> None:
     claim(path)
-    for beside in (path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
-        if os.path.lexists(beside):
-            check(beside)
+    for other in (beside(path, "-wal"), beside(path, "-shm")):
+        if os.path.lexists(other):
+            check(other)
     with create_engine("sqlite://", creator=connect, poolclass=NullPool).connect() as connection:
         prepare_schema(connection, lock="BEGIN IMMEDIATE")
 
@@ -76,7 +113,9 @@ class SqliteWriter(Queue):
 
     shared = False
 
-    def __init__(self, connection: sqlite3.Connection, connect: Connect) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, connect: Connect, journal: Journal | None, *, ahead: bool
+    ) -> None:
         super().__init__(SQLiteDialect_pysqlite(paramstyle="named"))
         self._db = connection
         self._db.execute("PRAGMA busy_timeout=0")
@@ -87,9 +126,73 @@ class SqliteWriter(Queue):
         self._connect = connect
         self._crowded = False
         self._in_turn = 0
-        self._commits = 0
+        self._checkpointed = 0
         self._checkpoints = ThreadPoolExecutor(1, "toolcrib-checkpoint")
         self._checkpoint: Future[None] | None = None
+        self._journal = journal
+        self._may_get_ahead = ahead
+        self._journalled: Journalled[Any] | None = None
+        self._held: Held | None = None
+        self._due: asyncio.Handle | None = None
+        self._failing = False
+        self._last_commit = 0.0
+
+    def journalled(self) -> list[bytes]:
+        """The lines the journal was left with."""
+        return self._journal.read() if self._journal else []
+
+    def journal(self, log: Journalled[Any] | None) -> bool:
+        """Use the journal for the rows of this log."""
+        if self._journal is None:
+            return False
+        if self.catch_up():
+            self._journal.clear()
+        self._journalled = log if self._may_get_ahead else None
+        return True
+
+    def append(self, log: Log[Item], item: Item) -> "asyncio.Future[int]":
+        """Add one item to a log, at once where the journal takes its row."""
+        ahead = self._journalled
+        if ahead is not None and ahead is log and not (self._crowded or self.waiting or self._failing or self.closed):
+            number = self._hold(ahead, item)
+            if number is not None:
+                self._count()
+                future: asyncio.Future[int] = self.loop.create_future()
+                future.set_result(number)
+                return future
+        return super().append(log, item)
+
+    def _hold(self, log: Journalled[Any], item: Any) -> int | None:
+        """Write the row of this item to the journal, for the database to get it soon; gives its number.
+
+        None if anything speaks against it; then nothing has happened but that a transaction may have begun.
+        """
+        held, before = self._held, log.head
+        try:
+            if held is None:
+                self._begin()
+                held = Held(log, [])
+                held.rows()
+            (row,) = log.rows((item,))
+            kept = self._journal is not None and self._journal.add(log.line(row))
+        except Exception:  # noqa: BLE001 boundary: the queue meets the same fault again, and tells the caller
+            log.head = before
+            return None
+        if not kept:
+            log.head = before
+            return None
+        held.add(item, row)
+        if self._held is None:
+            self._held = held
+            pause = self._last_commit + _AHEAD - self.loop.time()
+            self._due = self.loop.call_soon(self.catch_up) if pause <= 0 else self.loop.call_later(pause, self.catch_up)
+        return row[0]
+
+    def catch_up(self) -> bool:
+        """Commit what is ahead. If that fails it is tried again later, and nothing more gets ahead until then."""
+        if self._held is not None:
+            self._flush()
+        return self._held is None
 
     def wake(self) -> None:
         """Commit at once while callers come one by one; once they crowd, together at the end of each turn of the loop.
@@ -99,14 +202,18 @@ class SqliteWriter(Queue):
         if self._crowded:
             self.loop.call_soon(self._flush)
             return
+        self._count()
+        self._flush()
+
+    def _count(self) -> None:
         if not self._in_turn:
             self.loop.call_soon(self._end_turn)
         self._in_turn += 1
-        self._flush()
 
     def _end_turn(self) -> None:
-        # One call makes two commits in a turn if it never waits; more than that is a crowd.
-        self._crowded, self._in_turn = self._in_turn > 2, 0
+        # One call makes two commits in a turn if it never waits; more than that is a crowd. Lines of the journal are
+        # so much cheaper that it takes more of them to outweigh one commit.
+        self._crowded, self._in_turn = self._in_turn > (2 if self._journalled is None else _CROWD), 0
 
     def close(self) -> None:
         """Commit what waits, for the last time, and close."""
@@ -114,11 +221,16 @@ class SqliteWriter(Queue):
         self._db.execute("PRAGMA busy_timeout=1000")  # there is no later turn to try again in
         self._blocked_since = self.loop.time() - _PATIENCE
         self._flush()
+        self._held = None  # if it could not be committed, the journal keeps it for the next time
         self._checkpoints.shutdown()
         self._db.close()
+        if self._journal is not None:
+            self._journal.close()
 
     def _flush(self) -> None:
         batch = self.take()
+        if self._held is not None:
+            batch.insert(0, self._held)
         if not batch:
             return
         self._crowded = self._crowded and sum(request.callers for request in batch) > 1
@@ -135,11 +247,14 @@ class SqliteWriter(Queue):
             settle(batch)
 
     def _commit_together(self, batch: Sequence[Request]) -> None:
-        execute = self._cursor.execute
-        execute("BEGIN IMMEDIATE")
+        self._begin()
         for request in batch:
             self._run(request)
-        execute("COMMIT")
+        self._cursor.execute("COMMIT")
+
+    def _begin(self) -> None:
+        if not self._db.in_transaction:
+            self._cursor.execute("BEGIN IMMEDIATE")
 
     def _run(self, request: Request) -> None:
         if isinstance(request, Append):
@@ -165,7 +280,7 @@ class SqliteWriter(Queue):
         apart = Apart(batch)
         execute = self._cursor.execute
         try:
-            execute("BEGIN IMMEDIATE")
+            self._begin()
             for request in apart:
                 execute("SAVEPOINT request")
                 try:
@@ -194,8 +309,13 @@ class SqliteWriter(Queue):
         undo(batch)
 
     def _wait_or_fail(self, batch: list[Request], error: Exception) -> None:
-        """Try again soon if another process holds the lock and has not held it for too long."""
+        """Try again soon if another process holds the lock and has not held it for too long; keep what is ahead."""
+        self._failing = True
         now = self.loop.time()
+        if self._held is not None:
+            self._held.rows()
+            batch = [request for request in batch if request is not self._held]
+            self._due = self.loop.call_later(_RETRY, self.catch_up)
         since = now if self._blocked_since is None else self._blocked_since
         if _primary_code(error) == sqlite3.SQLITE_BUSY and now - since < _PATIENCE:
             self._blocked_since = since
@@ -206,10 +326,15 @@ class SqliteWriter(Queue):
         fail(batch, partial(unavailable, error))
 
     def _committed(self) -> None:
-        self._blocked_since = None
-        self._commits += 1
-        if self._commits >= _CHECKPOINT_EVERY and (self._checkpoint is None or self._checkpoint.done()):
-            self._commits = 0
+        self._blocked_since, self._failing = None, False
+        if self._held is not None and self._journal is not None and self._due is not None:
+            self._held = None
+            self._journal.clear()
+            self._due.cancel()
+        self._last_commit = self.loop.time()
+        changes = self._db.total_changes
+        if changes - self._checkpointed >= _CHECKPOINT_EVERY and (self._checkpoint is None or self._checkpoint.done()):
+            self._checkpointed = changes
             self._checkpoint = self._checkpoints.submit(self._move_log_into_file)
 
     def _move_log_into_file(self) -> None:

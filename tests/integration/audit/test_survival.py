@@ -43,25 +43,27 @@ class Writer:
 
 
 @asynccontextmanager
-async def writer(database: str, head: Path, count: int) -> AsyncGenerator[Writer]:
-    command = [sys.executable, WRITER, database, str(head), str(count)]
+async def writer(
+    database: str, head: Path, count: int, *, callers: int = 16, alone: bool = False
+) -> AsyncGenerator[Writer]:
+    how = [str(count), str(callers), "alone" if alone else "shared"]
+    command = [sys.executable, WRITER, database, str(head), *how]
     async with await anyio.open_process(command, stderr=None) as process:
         yield Writer(process)
         process.kill()
 
 
-async def verified(database: str, head: Path) -> Verification:
-    async with open_store(database) as store, Audit(store, head) as audit:
+async def verified(database: str, head: Path, *, alone: bool = False) -> Verification:
+    async with open_store(database, alone=alone) as store, Audit(store, head) as audit:
         return await audit.verify()
 
 
-@pytest.mark.parametrize("seed", [1])
-async def test_a_killed_process_loses_no_acknowledged_record(database: str, tmp_path: Path, seed: int) -> None:
-    head = tmp_path / "audit.head"
-    chance = random.Random(seed)
+async def survives(database: str, head: Path, *, callers: int, alone: bool) -> None:
+    """Kill writers at moments nobody chose, and look for all that they had acknowledged."""
+    chance = random.Random(1)
     acknowledged: set[int] = set()
     with anyio.fail_after(60):
-        async with writer(database, head, 10**9) as program:
+        async with writer(database, head, 10**9, callers=callers, alone=alone) as program:
             for _ in range(15):
                 child = await program.start()
                 enough = chance.randrange(1, 120)
@@ -72,12 +74,21 @@ async def test_a_killed_process_loses_no_acknowledged_record(database: str, tmp_
                     if enough <= 0 and alive:
                         os.kill(child, signal.SIGKILL)
                         alive = False
+    verification = await verified(database, head, alone=alone)
+    assert verification.findings == ()
     kept = {number for (number,) in ask(database, "SELECT id FROM audit")}
     assert acknowledged <= kept
     assert len(acknowledged) > 15
-    verification = await verified(database, head)
-    assert verification.findings == ()
     assert verification.records == len(kept)
+
+
+async def test_a_killed_process_loses_no_acknowledged_record(database: str, tmp_path: Path) -> None:
+    await survives(database, tmp_path / "audit.head", callers=16, alone=False)
+
+
+@pytest.mark.parametrize("callers", [1, 16])
+async def test_nor_does_one_that_is_alone_and_uses_a_journal(sqlite_url: str, tmp_path: Path, callers: int) -> None:
+    await survives(sqlite_url, tmp_path / "audit.head", callers=callers, alone=True)
 
 
 async def test_two_processes_on_one_database_keep_one_chain(database: str, tmp_path: Path) -> None:

@@ -1,15 +1,10 @@
 """What the store promises of its SQLite file: private, one transaction for each turn, and no fault that lasts."""
 
 import asyncio
-import contextlib
 import os
-import resource
 import sqlite3
-import stat
-import struct
 import subprocess
 import sys
-from collections.abc import Generator
 from pathlib import Path
 
 import anyio
@@ -17,15 +12,12 @@ import pytest
 from sqlalchemy import insert, select
 
 from integration.store.databases import ask, run
+from integration.store.files import beside, commits_in_log, largest_file, mode, size
 from toolcrib.errors import ConfigError, Unavailable
 from toolcrib.store import open_store
 from toolcrib.store.schema import names
 
 pytestmark = pytest.mark.anyio
-
-
-def mode(path: Path) -> int:
-    return stat.S_IMODE(path.stat().st_mode)
 
 
 def make(path: Path, *, mode: int = 0o600, owner: int | None = None, content: bytes = b"") -> None:
@@ -47,35 +39,6 @@ def damage(path: Path) -> None:
     """Overwrite all pages but the first."""
     content = path.read_bytes()
     path.write_bytes(content[:4096] + b"\xa5" * (len(content) - 4096))
-
-
-def size(path: Path) -> int:
-    return path.stat().st_size
-
-
-def beside(path: Path, suffix: str) -> Path:
-    return path.with_name(path.name + suffix)
-
-
-def commits_in_log(path: Path) -> int:
-    """Transactions in the write-ahead log: frames that carry the size of the database after a commit."""
-    log = beside(path, "-wal").read_bytes()
-    if not log:
-        return 0
-    page = struct.unpack(">I", log[8:12])[0]
-    frames = range(32, len(log), 24 + page)
-    return sum(struct.unpack(">I", log[start + 4 : start + 8])[0] > 0 for start in frames)
-
-
-@contextlib.contextmanager
-def largest_file(size: int) -> Generator[None]:
-    """No file of this process may grow beyond this, as on a full disk."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.fixture

@@ -1,0 +1,229 @@
+"""Rules as people write them, checked: every fault is told with its place, nothing is half understood.
+
+One rule is an object of known members (`effect, pattern, conditions, where, reason, expiresAt, definitionHash,
+session`), in JSON for the API and as `[[rules]]` tables of TOML files, where members may also be written `snake_case`.
+In short a rule is `deny github/*`.
+
+Above: the API, the CLI and whoever reads `toolcrib.toml` and the managed file. Below: `members`, `patterns`. It
+must never drop a rule of the managed file in silence: what cannot be read there makes every call ask a person.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Literal
+
+from toolcrib.config.syntax.document import SyntaxProblem
+from toolcrib.config.syntax.toml import parse
+from toolcrib.model.json import Json, JsonObject, digest, is_array, is_object
+from toolcrib.model.policy import (
+    CONDITION_TESTS,
+    RULE_EFFECTS,
+    Condition,
+    ConditionTest,
+    Origin,
+    Rule,
+    RuleEffect,
+    Where,
+)
+from toolcrib.model.principals import MODES, SOURCES, Mode, Source
+from toolcrib.model.problems import Problem
+from toolcrib.policy.conditions import is_number
+from toolcrib.policy.members import Fault, Members, boolean, lines_of_tables, list_of, one_of, text_of
+from toolcrib.policy.patterns import Names, understood
+from toolcrib.policy.regular import NotRegular, regular
+
+MOST_CONDITIONS = 20
+LONGEST_REASON = 1000
+MEMBERS = (
+    "effect", "pattern", "conditions", "where", "reason", "expiresAt", "definitionHash", "session",
+)  # fmt: skip
+"""What a person says in a rule."""
+_WHERE_MEMBERS = ("readOnly", "destructive", "openWorld", "sources", "agents", "projects", "modes")
+_POINTER = re.compile(r"(/([^~/]|~[01])*)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A rule, or what is wrong with it."""
+
+    rule: Rule | None
+    faults: tuple[Fault, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RulesRead:
+    """The rules of a file, and what is wrong in it."""
+
+    rules: tuple[Rule, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+def read_rule(
+    raw: Json, known: Names, *, id: str | None, origin: Origin, created_by: str, created_at: datetime | None
+) -> Read:
+    """Check one rule. Without an id it gets one made of what it says, so that the same words have the same id."""
+    if not is_object(raw):
+        return Read(None, (Fault("", "A rule must be an object."),))
+    faults: list[Fault] = []
+    reader = Members(raw, MEMBERS, faults)
+    effect = reader.take("effect", _EFFECT, "allow, ask or deny", needed=True)
+    pattern = reader.take(
+        "pattern",
+        lambda value: understood(value, known) if isinstance(value, str) else None,
+        "`server/tool` with `*` for any, or the name of a tool that is known here",
+        needed=True,
+    )
+    conditions = reader.take("conditions", lambda value: _conditions(value, faults), "a list of conditions")
+    where = reader.take("where", lambda value: _where(value, faults), "an object")
+    expires_at = reader.take("expiresAt", _time, "a time as in 2030-01-31T12:00:00Z")
+    reason = reader.take("reason", text_of(LONGEST_REASON), f"a text of at most {LONGEST_REASON} characters")
+    bound = reader.take("definitionHash", text_of(64), "the hash of a definition")
+    session = reader.take("session", text_of(200), "the id of a session")
+    if origin.kind == "session" and session is None:
+        reader.wrong("session", "must be given for a rule of a session.")
+    if faults or effect is None or pattern is None:
+        return Read(None, tuple(faults))
+    rule = Rule(
+        id or "", effect, pattern, origin, reason, created_by, created_at, expires_at, conditions or (),
+        where or Where(), bound, session,
+    )  # fmt: skip
+    return Read(rule if id else replace(rule, id=_id_of(rule)))
+
+
+def read_line(text: str) -> JsonObject:
+    """The rule that `effect pattern` on one line means, unchecked."""
+    effect, _, pattern = text.strip().partition(" ")
+    return {"effect": effect, "pattern": pattern.strip()}
+
+
+def read_rules_file(
+    text: str, file: str, kind: Literal["managed", "user"], known: Names, *, written_at: datetime | None = None
+) -> RulesRead:
+    """The `[[rules]]` of a TOML file. A text that is not TOML has none, which for the managed file is not the end."""
+    try:
+        raw = parse(text).value.get("rules", [])
+    except SyntaxProblem as problem:
+        found = Problem("rule.invalid", f"The rules cannot be read: {problem.reason}.", file=file, line=problem.line)
+        return RulesRead(stand_in(kind, found), (found,))
+    lines = lines_of_tables(text, "rules")
+    if not is_array(raw):
+        found = Problem("rule.invalid", "`rules` must be tables, written `[[rules]]`.", file=file, line=lines(0))
+        return RulesRead(stand_in(kind, found), (found,))
+    rules: list[Rule] = []
+    problems: list[Problem] = []
+    creator = "administrator" if kind == "managed" else "owner"
+    for number, entry in enumerate(raw):
+        origin = Origin(kind, file, lines(number))
+        read = read_rule(entry, known, id=None, origin=origin, created_by=creator, created_at=written_at)
+        if read.rule is not None:
+            rules.append(read.rule)
+            continue
+        message = " ".join(fault.message for fault in read.faults)
+        found = Problem("rule.invalid", f"This rule is not used: {message}", file=file, line=origin.line)
+        problems.append(found)
+        rules.extend(stand_in(kind, found))
+    return RulesRead(_unique(rules), tuple(problems))
+
+
+def stand_in(kind: Literal["managed", "user"], found: Problem) -> tuple[Rule, ...]:
+    """What counts in place of a rule of the managed file that cannot be read: it may have been a deny rule."""
+    if kind != "managed":
+        return ()
+    reason = "A rule of the managed file cannot be read; until it is mended, a person is asked before every call."
+    origin = Origin(kind, found.file, found.line)
+    return (Rule(f"managed-unreadable-{found.line or 0}", "ask", "*", origin, reason, "administrator"),)
+
+
+def _unique(rules: Sequence[Rule]) -> tuple[Rule, ...]:
+    """Rules that say the same have the same id; a number tells them apart."""
+    seen: dict[str, int] = {}
+    found: list[Rule] = []
+    for rule in rules:
+        seen[rule.id] = seen.get(rule.id, 0) + 1
+        found.append(rule if seen[rule.id] == 1 else replace(rule, id=f"{rule.id}-{seen[rule.id]}"))
+    return tuple(found)
+
+
+def _id_of(rule: Rule) -> str:
+    said = {key: value for key, value in rule.to_json().items() if key not in ("id", "origin", "createdAt", "reason")}
+    return f"{rule.origin.kind}-{digest(said)[:10]}"
+
+
+def _conditions(value: Json, faults: list[Fault]) -> tuple[Condition, ...] | None:
+    if not is_array(value) or len(value) > MOST_CONDITIONS:
+        return None
+    return tuple(found for at, each in enumerate(value) if (found := _condition(each, f"conditions/{at}", faults)))
+
+
+def _condition(raw: Json, at: str, faults: list[Fault]) -> Condition | None:
+    if not is_object(raw):
+        faults.append(Fault(at, f"`{at}` must be an object with pointer, test and value."))
+        return None
+    reader = Members(raw, ("pointer", "test", "value"), faults, f"{at}/")
+    pointer = reader.take("pointer", _pointer, "a JSON pointer such as /repo", needed=True)
+    test = reader.take("test", _TEST, "equals, glob, regex or range", needed=True)
+    if pointer is None or test is None:
+        return None
+    if "value" not in raw:
+        reader.wrong("value", "is missing.")
+        return None
+    if (wrong := _wrong_value(test, raw["value"])) is not None:
+        reader.wrong("value", wrong)
+        return None
+    return Condition(pointer, test, raw["value"])
+
+
+def _wrong_value(test: str, value: Json) -> str | None:
+    if test == "range":
+        bounds = value if is_object(value) else {}
+        fits = bool(bounds) and bounds.keys() <= {"min", "max"} and all(is_number(bound) for bound in bounds.values())
+        return None if fits else "must be an object with numbers min, max or both."
+    if test == "equals":
+        return None
+    if not isinstance(value, str):
+        return "must be a text."
+    if test == "regex":
+        try:
+            regular(value)
+        except NotRegular as error:
+            return f"is not an expression that can be used here: {error}."
+    return None
+
+
+def _where(value: Json, faults: list[Fault]) -> Where | None:
+    if not is_object(value):
+        return None
+    reader = Members(value, _WHERE_MEMBERS, faults, "where/")
+    return Where(
+        reader.take("readOnly", boolean, "true or false"),
+        reader.take("destructive", boolean, "true or false"),
+        reader.take("openWorld", boolean, "true or false"),
+        reader.take("sources", list_of(_SOURCE), f"a list of {', '.join(SOURCES)}") or (),
+        reader.take("agents", list_of(text_of(200)), "a list of ids of agents") or (),
+        reader.take("projects", list_of(_absolute), "a list of absolute paths") or (),
+        reader.take("modes", list_of(_MODE), f"a list of {', '.join(MODES)}") or (),
+    )
+
+
+_EFFECT: Callable[[Json], RuleEffect | None] = one_of(RULE_EFFECTS)
+_TEST: Callable[[Json], ConditionTest | None] = one_of(CONDITION_TESTS)
+_SOURCE: Callable[[Json], Source | None] = one_of(SOURCES)
+_MODE: Callable[[Json], Mode | None] = one_of(MODES)
+
+
+def _pointer(value: Json) -> str | None:
+    return value if isinstance(value, str) and len(value) <= LONGEST_REASON and _POINTER.fullmatch(value) else None
+
+
+def _absolute(value: Json) -> str | None:
+    return value if isinstance(value, str) and value.startswith("/") and len(value) > 1 else None
+
+
+def _time(value: Json) -> datetime | None:
+    try:
+        at = datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+    return at if at is None or at.tzinfo is not None else at.replace(tzinfo=UTC)

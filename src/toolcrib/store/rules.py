@@ -1,0 +1,96 @@
+"""Rules that stand in no file, as the database keeps them. What a rule means is for `toolcrib.policy` to say."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+from sqlalchemy import Row, delete, insert, select, update
+
+from toolcrib.errors import Conflict
+from toolcrib.model.json import JsonObject
+from toolcrib.model.policy import Condition, Origin, Rule, Where
+from toolcrib.store.audit import moment
+from toolcrib.store.batch import ConstraintError
+from toolcrib.store.engine import Store
+from toolcrib.store.schema import rules
+
+
+async def load_rules(store: Store) -> list[Rule]:
+    """All rules, expired ones too, the oldest first."""
+    query = select(rules).order_by(rules.c.created_at, rules.c.id)
+    return [_rule(row) for row in await store.read(lambda connection: connection.execute(query).all())]
+
+
+async def save_rule(store: Store, rule: Rule) -> None:
+    """Add a rule. Raises `Conflict` (`rule.exists`) if one of its id is there."""
+    try:
+        await store.write(insert(rules).values(**_columns(rule)))
+    except ConstraintError as error:
+        raise Conflict("rule.exists", f"There is a rule {rule.id} already.") from error
+
+
+async def replace_rule(store: Store, rule: Rule) -> bool:
+    """Change a rule as a whole; false if there is none of its id."""
+    (changed,) = await store.write(update(rules).where(rules.c.id == rule.id).values(**_columns(rule)))
+    return changed == 1
+
+
+async def delete_rule(store: Store, id: str) -> bool:
+    """Remove a rule; false if there is none of this id."""
+    (gone,) = await store.write(delete(rules).where(rules.c.id == id))
+    return gone == 1
+
+
+async def delete_rules_of_session(store: Store, session: str) -> int:
+    """Remove what was answered for a session that is over; gives how many rules that were."""
+    (gone,) = await store.write(delete(rules).where(rules.c.session == session))
+    return gone
+
+
+async def delete_expired(store: Store, before: datetime) -> int:
+    """Remove rules that ended before this moment; gives how many that were."""
+    (gone,) = await store.write(delete(rules).where(rules.c.expires_at < moment(before)))
+    return gone
+
+
+def _columns(rule: Rule) -> JsonObject:
+    return {
+        "id": rule.id,
+        "effect": rule.effect,
+        "pattern": rule.pattern,
+        "origin": rule.origin.kind,
+        "reason": rule.reason,
+        "created_by": rule.created_by,
+        "created_at": None if rule.created_at is None else moment(rule.created_at),
+        "expires_at": None if rule.expires_at is None else moment(rule.expires_at),
+        "definition_hash": rule.definition_hash,
+        "session": rule.session,
+        "conditions": orjson.dumps([condition.to_json() for condition in rule.conditions]),
+        "applies": orjson.dumps(rule.where.to_json()),
+    }
+
+
+def _rule(row: Row[*tuple[Any, ...]]) -> Rule:
+    return Rule(
+        id=row.id,
+        effect=row.effect,
+        pattern=row.pattern,
+        origin=Origin(row.origin),
+        reason=row.reason,
+        created_by=row.created_by,
+        created_at=_time(row.created_at),
+        expires_at=_time(row.expires_at),
+        conditions=tuple(Condition(**condition) for condition in orjson.loads(row.conditions)),
+        where=_where(orjson.loads(row.applies)),
+        definition_hash=row.definition_hash,
+        session=row.session,
+    )
+
+
+def _where(shape: JsonObject) -> Where:
+    lists = {key: tuple(shape.get(key, ())) for key in ("sources", "agents", "projects", "modes")}
+    return Where(shape.get("readOnly"), shape.get("destructive"), shape.get("openWorld"), **lists)
+
+
+def _time(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text).astimezone(UTC)

@@ -1,0 +1,215 @@
+"""Exported lines prove themselves; old records leave in sealed segments, and nothing is lost on the way."""
+
+import gzip
+from collections.abc import AsyncGenerator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import orjson
+import pytest
+from sqlalchemy import insert
+
+from integration.audit.calls import OWNER, make_calls
+from integration.store.databases import ask, engine_of, run
+from toolcrib.audit import Audit, Filters
+from toolcrib.audit.export import export, follow, read_line
+from toolcrib.audit.head import Head
+from toolcrib.audit.segments import LIST, Segments
+from toolcrib.audit.verify import verify
+from toolcrib.errors import ConfigError, Conflict, Unavailable
+from toolcrib.model.json import JsonObject
+from toolcrib.store import Store, open_store
+from toolcrib.store.schema import audit as table
+
+pytestmark = pytest.mark.anyio
+
+LATER = datetime.now(UTC) + timedelta(days=1)
+
+
+class World:
+    """A chain with its segments."""
+
+    def __init__(self, store: Store, audit: Audit, place: Path, database: str) -> None:
+        self.store = store
+        self.audit = audit
+        self.head = place / "audit.head"
+        self.folder = place / "audit"
+        self.database = database
+        self.segments = Segments(store, self.record, self.folder)
+        self.refuses = False
+
+    async def record(self, body: JsonObject) -> int:
+        if self.refuses:
+            raise Unavailable("audit.unavailable", "Nothing can be recorded now.")
+        return await self.audit.record(body)
+
+    async def lines(self, after: int = 0, upto: int | None = None) -> list[bytes]:
+        return [line async for line in export(self.store, after=after, upto=upto)]
+
+    def numbers(self) -> list[int]:
+        return [number for (number,) in ask(self.database, "SELECT id FROM audit ORDER BY id")]
+
+    async def findings(self) -> list[str]:
+        """What is wrong with the chain, in the database and in the segments."""
+        newest = ask(self.database, "SELECT id, hash FROM audit ORDER BY id DESC LIMIT 1")
+        found = await verify(self.store, self.head, Head(*newest[0]), base=await self.segments.base())
+        return [finding.message for finding in found.findings] + list(await self.segments.check())
+
+
+@pytest.fixture
+async def world(database: str, tmp_path: Path) -> AsyncGenerator[World]:
+    async with open_store(database) as store, Audit(store, tmp_path / "audit.head") as audit:
+        await make_calls(audit, 10)
+        yield World(store, audit, tmp_path, database)
+
+
+async def test_exported_lines_are_the_records_and_prove_themselves(world: World) -> None:
+    lines = await world.lines()
+    shown = await world.audit.find(Filters())
+    assert [orjson.loads(line) for line in lines] == list(reversed(shown))
+    assert follow(lines, Head()).number == 20
+    assert follow(lines[5:9]) == follow(lines[:9], Head())
+    assert [orjson.loads(line)["id"] for line in await world.lines(after=5, upto=8)] == [6, 7, 8]
+
+
+async def test_edited_cut_and_reordered_lines_are_found(world: World) -> None:
+    lines = await world.lines()
+    for broken in (
+        [*lines[:3], lines[3].replace(b"forecast", b"forecasd"), *lines[4:]],
+        [*lines[:3], *lines[4:]],
+        [lines[1], lines[0], *lines[2:]],
+        [*lines[:3], lines[3][:-20]],
+        lines[1:],
+        [*lines[:3], lines[2], *lines[3:]],
+    ):
+        with pytest.raises(Conflict) as raised:
+            follow(broken, Head())
+        assert raised.value.code == "audit.broken"
+
+
+async def test_a_damaged_record_is_exported_as_damaged_and_forges_no_line(world: World) -> None:
+    forged = (await world.lines())[7].decode()
+    with engine_of(world.database).begin() as connection:
+        connection.execute(table.update().where(table.c.id == 4).values(body=b'{"x":1}\n' + forged.encode()))
+    lines = await world.lines()
+    assert len(lines) == 20
+    assert all(line.count(b"\n") == 1 for line in lines)
+    assert orjson.loads(lines[3])["damaged"] is True
+    assert read_line(lines[3]) is None
+
+
+async def test_old_records_leave_for_a_segment_and_the_chain_stays_whole(world: World) -> None:
+    before = await world.lines()
+    (segment,) = await world.segments.seal(LATER, by=OWNER, keep=4)
+    assert (segment.first, segment.last) == (1, 16)
+    assert world.numbers() == [17, 18, 19, 20, 21]
+    with gzip.open(world.folder / segment.file) as file:
+        assert file.readlines() == before[:16]
+    assert await world.findings() == []
+    (told, *_) = await world.audit.find(Filters(limit=1))
+    assert (told["tool"], told["arguments"]) == ("audit.seal", segment.to_json())
+    assert (world.folder / segment.file).stat().st_mode & 0o777 == 0o600
+    assert (world.folder / LIST).stat().st_mode & 0o777 == 0o600
+
+
+async def test_the_chain_goes_on_after_sealing_and_a_restart(world: World, tmp_path: Path, database: str) -> None:
+    await world.segments.seal(LATER, by=OWNER, keep=1)
+    await make_calls(world.audit, 3)
+    await world.segments.seal(LATER, by=OWNER, keep=2)
+    assert [(each.first, each.last) for each in await world.segments.list()] == [(1, 19), (20, 25)]
+    assert await world.findings() == []
+    async with open_store(database) as store, Audit(store, tmp_path / "audit.head") as audit:
+        await make_calls(audit, 1)
+        assert await World(store, audit, tmp_path, database).findings() == []
+
+
+async def test_young_records_and_the_newest_stay(world: World) -> None:
+    assert await world.segments.seal(datetime.now(UTC) - timedelta(days=1), by=OWNER, keep=1) == ()
+    assert await world.segments.seal(LATER, by=OWNER) == ()
+    assert world.numbers() == list(range(1, 21))
+
+
+@pytest.mark.parametrize("tamper", ["UPDATE audit SET hash = 'x' WHERE id = 3", "DELETE FROM audit WHERE id = 3"])
+async def test_a_broken_chain_is_not_sealed_and_nothing_is_deleted(world: World, tamper: str) -> None:
+    run(world.database, tamper)
+    left = world.numbers()
+    with pytest.raises(Conflict) as raised:
+        await world.segments.seal(LATER, by=OWNER, keep=4)
+    assert raised.value.code == "audit.broken"
+    assert world.numbers() == left
+    assert await world.segments.list() == ()
+    assert [path.name for path in world.folder.iterdir()] == []
+
+
+async def test_nothing_is_deleted_that_the_chain_could_not_tell_of(world: World) -> None:
+    world.refuses = True
+    with pytest.raises(Unavailable):
+        await world.segments.seal(LATER, by=OWNER, keep=4)
+    assert world.numbers() == list(range(1, 21))
+    world.refuses = False
+    await world.segments.seal(LATER, by=OWNER, keep=4)
+    assert await world.findings() == []
+
+
+async def test_nothing_is_deleted_that_is_not_listed(world: World) -> None:
+    world.folder.mkdir()
+    (world.folder / LIST).mkdir()
+    with pytest.raises((ConfigError, OSError)):
+        await world.segments.seal(LATER, by=OWNER, keep=4)
+    assert world.numbers()[:20] == list(range(1, 21))
+    (world.folder / LIST).rmdir()
+    await world.segments.seal(LATER, by=OWNER, keep=4)
+    assert await world.findings() == []
+
+
+async def test_what_a_killed_process_had_sealed_but_not_deleted_is_deleted_next_time(world: World) -> None:
+    with engine_of(world.database).connect() as connection:
+        rows = [dict(zip(table.columns.keys(), row, strict=True)) for row in connection.execute(table.select())]
+    (segment,) = await world.segments.seal(LATER, by=OWNER, keep=4)
+    with engine_of(world.database).begin() as connection:
+        connection.execute(insert(table), rows[: segment.last])
+    assert await world.findings() == []
+    await world.segments.seal(LATER, by=OWNER, keep=100)
+    assert world.numbers()[0] == segment.last + 1
+
+
+async def test_a_torn_line_of_the_list_is_written_over(world: World) -> None:
+    await world.segments.seal(LATER, by=OWNER, keep=10)
+    with (world.folder / LIST).open("ab") as file:
+        file.write(b'{"first":11,"la')
+    await world.segments.seal(LATER, by=OWNER, keep=4)
+    assert [(each.first, each.last) for each in await world.segments.list()] == [(1, 10), (11, 17)]
+    assert await world.findings() == []
+
+
+async def test_a_changed_missing_or_unlisted_segment_is_found(world: World) -> None:
+    (segment,) = await world.segments.seal(LATER, by=OWNER, keep=4)
+    path, listed = world.folder / segment.file, world.folder / LIST
+    content, lines = path.read_bytes(), listed.read_bytes()
+    path.write_bytes(content[:-1] + b"x")
+    assert await world.findings() == [f"{segment.file} was changed."]
+    path.unlink()
+    assert await world.findings() == [f"{segment.file} cannot be read: No such file or directory."]
+    path.write_bytes(content)
+    listed.unlink()
+    assert await world.findings() == ["Records 1 to 16 are missing."]
+    listed.write_bytes(lines.replace(segment.hash.encode(), b"0" * 64))
+    assert len(await world.findings()) == 2
+    listed.write_bytes(b"nonsense\n")
+    with pytest.raises(Conflict):
+        await world.segments.base()
+    assert await world.segments.check() == (f"Line 1 of {LIST} cannot be understood.",)
+
+
+async def test_an_erased_segment_leaves_its_trace_in_list_and_chain(world: World) -> None:
+    (segment,) = await world.segments.seal(LATER, by=OWNER, keep=4)
+    assert await world.segments.erase(datetime.now(UTC) - timedelta(days=1), by=OWNER) == ()
+    (erased,) = await world.segments.erase(LATER, by=OWNER)
+    assert not (world.folder / segment.file).exists()
+    (listed,) = await world.segments.list()
+    assert listed == erased
+    assert listed.erased_at is not None
+    (told, *_) = await world.audit.find(Filters(limit=1))
+    assert (told["tool"], told["arguments"]["erasedAt"]) == ("audit.erase", listed.erased_at)
+    assert await world.findings() == []
+    assert await world.segments.erase(LATER, by=OWNER) == ()

@@ -1,0 +1,28 @@
+"""Offers of servers are kept by key: the last one counts, and no more than a limit of them stays."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from toolcrib.store import offers, open_store
+from toolcrib.store.offers import load_offers, save_offer
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_an_offer_takes_the_place_of_the_one_before_and_is_there_after_a_restart(database: str) -> None:
+    async with open_store(database) as store:
+        assert await load_offers(store) == {}
+        await save_offer(store, "one", b"first")
+        await save_offer(store, "two", b"\x00\xff")
+        await save_offer(store, "one", b"second")
+    async with open_store(database) as store:
+        assert await load_offers(store) == {"one": b"second", "two": b"\x00\xff"}
+
+
+async def test_the_offers_that_were_saved_longest_ago_go_first(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offers, "KEPT", 2)
+    async with open_store(database) as store:
+        for day in (3, 1, 2):
+            await save_offer(store, f"of day {day}", b"x", datetime(2026, 1, day, tzinfo=UTC))
+        assert set(await load_offers(store)) == {"of day 2", "of day 3"}

@@ -1,0 +1,92 @@
+"""Rules, bundles and projects come back from either database as they were given."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from toolcrib.errors import Conflict
+from toolcrib.model.policy import Bundle, Condition, Origin, Rule, Where
+from toolcrib.model.projects import Project
+from toolcrib.store import open_store
+from toolcrib.store.bundles import create_bundle, delete_bundle, load_bundles, replace_bundle
+from toolcrib.store.projects import delete_project, load_projects, save_project
+from toolcrib.store.rules import delete_expired, delete_rule, delete_rules_of_session, load_rules, save_rule
+
+pytestmark = pytest.mark.anyio
+
+AT = datetime(2030, 1, 31, 12, tzinfo=UTC)
+FULL = Rule(
+    "r1",
+    "deny",
+    "git\0hub/*",
+    Origin("user"),
+    "because\ud800",
+    "owner",
+    AT,
+    AT + timedelta(days=1),
+    (
+        Condition("/repo", "glob", "acme/*"),
+        Condition("/n", "range", {"min": 1, "max": 2.5}),
+        Condition("", "equals", {}),
+    ),
+    Where(True, False, None, ("ide", "api"), ("reviewer",), ("/home/me",), ("plan",)),
+    "abc",
+    "s1",
+)
+PLAIN = Rule("r2", "allow", "*", Origin("remembered"), created_at=AT + timedelta(seconds=1))
+
+
+async def test_a_rule_comes_back_with_everything_it_says(database: str) -> None:
+    async with open_store(database) as store:
+        await save_rule(store, PLAIN)
+        await save_rule(store, FULL)
+    async with open_store(database) as store:
+        assert await load_rules(store) == [FULL, PLAIN]
+
+
+async def test_a_second_rule_of_the_same_id_is_a_conflict_and_changes_nothing(database: str) -> None:
+    async with open_store(database) as store:
+        await save_rule(store, FULL)
+        with pytest.raises(Conflict) as raised:
+            await save_rule(store, Rule("r1", "allow", "*", Origin("user")))
+        assert raised.value.code == "rule.exists"
+        assert await load_rules(store) == [FULL]
+
+
+async def test_rules_are_removed_by_id_by_session_and_when_they_have_ended(database: str) -> None:
+    async with open_store(database) as store:
+        for number in range(3):
+            await save_rule(store, Rule(f"r{number}", "allow", "*", Origin("session"), session=f"s{number}"))
+        assert await delete_rule(store, "r0")
+        assert not await delete_rule(store, "r0")
+        assert await delete_rules_of_session(store, "s1") == 1
+        await save_rule(store, FULL)
+        assert await delete_expired(store, AT) == 0
+        assert await delete_expired(store, AT + timedelta(days=2)) == 1
+        assert [rule.id for rule in await load_rules(store)] == ["r2"]
+
+
+async def test_bundles_are_made_changed_and_removed(database: str) -> None:
+    bundle = Bundle("mine", "Mine", ("a/*", "b/two"), "what for", "say this")
+    async with open_store(database) as store:
+        await create_bundle(store, bundle)
+        with pytest.raises(Conflict):
+            await create_bundle(store, bundle)
+        assert await load_bundles(store) == [bundle]
+        changed = Bundle("mine", "Ours", ())
+        assert await replace_bundle(store, changed)
+        assert await load_bundles(store) == [changed]
+        assert await delete_bundle(store, "mine")
+        assert not await delete_bundle(store, "mine")
+        assert not await replace_bundle(store, changed)
+
+
+async def test_what_is_set_for_a_project_replaces_what_was_set_before(database: str) -> None:
+    async with open_store(database) as store:
+        await save_project(store, Project("/home/me/p", agent="reviewer", bundles=("mine",)))
+        await save_project(store, Project("/home/me/p", bundles=("reviewer", "mine")))
+        await save_project(store, Project("/home/me/a"))
+        expected = [Project("/home/me/a"), Project("/home/me/p", bundles=("reviewer", "mine"))]
+        assert await load_projects(store) == expected
+        assert await delete_project(store, "/home/me/a")
+        assert not await delete_project(store, "/home/me/a")
