@@ -59,6 +59,11 @@ class Home:
         return self.root / "mcp.json"
 
     @property
+    def settings_file(self) -> Path:
+        """Settings, rules and limits as the owner writes them."""
+        return self.root / "toolcrib.toml"
+
+    @property
     def database(self) -> Path:
         """The SQLite file, where no other database is set."""
         return self.root / "toolcrib.db"

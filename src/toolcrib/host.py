@@ -7,6 +7,7 @@ to a part is a value, or a small function of another part.
 
 import logging
 import os
+import socket
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -20,30 +21,41 @@ import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from toolcrib.audit import Audit
+from toolcrib.audit.redact import shown
+from toolcrib.builtin.agent_zoo_content import AgentZooSource
 from toolcrib.builtin.toolcrib import CribFacts, SessionCounter, toolcrib_server
 from toolcrib.catalog.catalog import Catalog
-from toolcrib.catalog.naming import NameRow, NameTable
-from toolcrib.catalog.snapshot import CatalogChange
+from toolcrib.catalog.naming import NameRow, NameTable, server_name
+from toolcrib.catalog.snapshot import CatalogChange, Snapshot
 from toolcrib.config.secrets import SecretCommands
 from toolcrib.connect import Ground, Hello, Pool, Processes, Shelf, SignIns, open_tokens, open_web
 from toolcrib.errors import InvalidRequest, Unavailable
 from toolcrib.feed import Feed, fresh_start
-from toolcrib.gate import Gate, Intake
+from toolcrib.gate import Consent, Gate, Intake
 from toolcrib.home import HomeLock, owner_token, prepare_home, read_run
+from toolcrib.model.events import Event
 from toolcrib.model.json import JsonObject
+from toolcrib.model.policy import AgentGrants
 from toolcrib.model.principals import Mode, Principal, Source
 from toolcrib.model.servers import Discovery, ServerEntry
-from toolcrib.model.sources import Introduction
+from toolcrib.model.sources import Introduction, Notice
 from toolcrib.model.tools import CallResult, ToolRef
 from toolcrib.plugins import ToolFolder
+from toolcrib.policy.approvals import Approvals
+from toolcrib.policy.coding import SERVER
+from toolcrib.policy.coding import TOOLS as CODING_TOOLS
+from toolcrib.policy.explain import Explanation
+from toolcrib.policy.patterns import Names, bare_names
+from toolcrib.policy.permissions import Permissions, managed_file
 from toolcrib.policy.pins import Pins
-from toolcrib.principals import Principals
+from toolcrib.principals import Principals, Tokens
 from toolcrib.servers import Links, Servers
 from toolcrib.sessions.transcripts import count_transcripts
 from toolcrib.settings import Environment, Settings
 from toolcrib.store import ConstraintError, Store, load_names, load_offers, open_store, save_names, save_offer
 from toolcrib.tools import PythonSource, ToolServer
 from toolcrib.version import __version__
+from toolcrib.zoo import Zoo
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +86,7 @@ class Crib:
         self._services = frozenset(services)
         self._eager = eager
         self._places: dict[str, str] = {}
+        self._names: tuple[Snapshot | None, Names] = (None, Names())
         self._stack = AsyncExitStack()
         self._tasks: TaskGroup
 
@@ -90,7 +103,6 @@ class Crib:
         self.started_at = datetime.now(UTC)
         self.home = prepare_home(self.settings.home)
         await self._lock(stack)
-        self.principals = Principals(owner_token(self.home))
         self.store: Store = await stack.enter_async_context(
             open_store(
                 self.settings.database,
@@ -98,6 +110,9 @@ class Crib:
                 alone=self.settings.database_url is None,  # the lock of the home is then that of its database too
             )
         )
+        self.tokens = Tokens(self.store)
+        await self.tokens.refresh()
+        self.principals = Principals(owner_token(self.home), self.tokens)
         self.audit = await stack.enter_async_context(Audit(self.store, self.home.audit_head))
         self._tasks = await stack.enter_async_context(anyio.create_task_group())
         stack.callback(self._tasks.cancel_scope.cancel)
@@ -105,8 +120,12 @@ class Crib:
         self.catalog = Catalog(
             NameTable.of(await load_names(self.store)), keep_names=self._keep_names, on_change=self._on_change
         )
-        self.gate = Gate(self.catalog, self.audit, default_timeout=self.settings.tool_timeout)
+        await self._open_permissions(stack)
         self._sources = await stack.enter_async_context(AsyncExitStack())
+        self._agents = AgentZooSource(self.zoo)
+        self.catalog.add(self._agents)
+        self._sources.push_async_callback(_shielded, self._agents.aclose)
+        self._tasks.start_soon(self.zoo.follow)
         self.register(toolcrib_server(self._facts, SessionCounter(self._count_sessions)))
         folder = ToolFolder(
             self.home.tools, self.catalog.exchange, services=self._services, taken=self.catalog.has_server
@@ -116,6 +135,40 @@ class Crib:
         self._tasks.start_soon(folder.follow)
         stack.callback(folder.stop)
         await self._open_servers(stack)
+
+    async def _open_permissions(self, stack: AsyncExitStack) -> None:
+        self.zoo = Zoo(self.store, self.feed.publish, renew=self.catalog.refresh)
+        await self.zoo.open()
+        self.permissions = Permissions(
+            self.store,
+            managed=managed_file(),
+            settings_file=self.home.settings_file,
+            names=self._known_names,
+            of_agent=self._agent_grants,
+            on_change=self._on_rules,
+        )
+        await self.permissions.load()
+        self._tasks.start_soon(self.permissions.follow)
+        stack.callback(self.feed.listen(self._on_event))
+        self.approvals = await stack.enter_async_context(
+            Approvals(
+                self.store,
+                crib=f"{socket.gethostname()} {self.home.marker}",
+                publish=self._publish_approval,
+                may_answer=self.principals.may_answer,
+                redact=shown,
+                remember=self.permissions.remember,
+            )
+        )
+        self.gate = Gate(
+            self.catalog,
+            self.audit,
+            default_timeout=self.settings.tool_timeout,
+            rules=self.permissions.rules,
+            grants=self.permissions.grants,
+            limits=lambda: self.permissions.limits,
+            consent=Consent(self.approvals, self.principals.may_answer),
+        )
 
     async def _open_servers(self, stack: AsyncExitStack) -> None:
         self.pins = Pins(self.store, is_person=self.principals.is_person)
@@ -194,7 +247,7 @@ class Crib:
 
         Raises `Unavailable` (`server.failed`) where that does not work.
         """
-        place = Path(principal.cwd) if principal.cwd is not None else None
+        place = _path(principal.cwd)
         source = self.pool.find(server, place)
         if source is not None and source.offer is None:
             await source.link.ensure()
@@ -204,7 +257,7 @@ class Crib:
         """What a server says of itself; None where there is none of that name for this asker."""
         if server not in self.gate.servers(principal):
             return None
-        source = self.pool.find(server, Path(principal.cwd) if principal.cwd is not None else None)
+        source = self.pool.find(server, _path(principal.cwd))
         offer = source.offer if source is not None else None
         return Introduction(offer.capabilities, offer.server_info, offer.instructions) if offer else Introduction()
 
@@ -215,6 +268,43 @@ class Crib:
     def as_agent(self, agent: str, source: Source = "api", *, mode: Mode | None = None) -> Principal:
         """The owner, asking in the name of an agent."""
         return self.principals.owner(source, agent=agent, mode=mode)
+
+    async def why(
+        self, ref: str | ToolRef, *, principal: Principal, arguments: JsonObject | None = None
+    ) -> Explanation:
+        """Why a call would be allowed, asked for or refused, and what would change that."""
+        named = ToolRef.parse(ref) if isinstance(ref, str) else ref
+        if named is None:
+            raise InvalidRequest("request.malformed", f"{ref!r} is not a tool.", "Write `server/tool`.")
+        placed = await self.placed(principal)
+        return self.gate.explain(placed, named, arguments, await self.links.note(named.server, _path(placed.cwd)))
+
+    def changes(self, cwd: str | None = None) -> list[JsonObject]:
+        """The changed definitions of tools that wait for a person, or that one has rejected."""
+        return self.intake.changes(_path(cwd))
+
+    async def accept(self, ref: ToolRef, hash: str, by: Principal) -> None:
+        """Let a changed definition count, in the word of a person who has looked at it."""
+        await self.intake.accept(_path(by.cwd), ref, hash, by)
+
+    async def reject(self, ref: ToolRef, hash: str, by: Principal) -> None:
+        """Keep a changed definition out, in the word of a person who has looked at it."""
+        await self.intake.reject(_path(by.cwd), ref, hash, by)
+
+    def listen(self, listener: Callable[[Notice], None]) -> Callable[[], None]:
+        """Hear what servers say by themselves, upstream ones and the zoo; gives how to stop."""
+
+        def on_event(event: Event) -> None:
+            for uri in self._agents.updated(event.data) if event.kind == "agent_changed" else ():
+                listener(Notice("resources/updated", self._agents.name, {"uri": uri}))
+
+        stops = (self.pool.listen(listener), self.feed.listen(on_event))
+
+        def stop() -> None:
+            for each in stops:
+                each()
+
+        return stop
 
     def _facts(self) -> CribFacts:
         cwd = self.settings.default_cwd or Path.cwd()
@@ -238,6 +328,32 @@ class Crib:
         except (ConstraintError, Unavailable) as error:
             logger.warning("Names of tools could not be kept and may be others after a restart: %s", error)
 
+    def _known_names(self) -> Names:
+        """What people may write instead of `server/tool`, made anew when there are new names."""
+        snapshot = self.catalog.snapshot
+        if self._names[0] is not snapshot:
+            claude = {name: ref for (form, name), ref in snapshot.names.refs.items() if form == "claude"}
+            built_in = (ref for ref, tool in snapshot.tools.items() if tool.kind == "builtin")
+            coding = (ToolRef(SERVER, name) for name in CODING_TOOLS)
+            servers = {server_name("claude", server): server for server in snapshot.sources}
+            self._names = (snapshot, Names({**bare_names((*built_in, *coding)), **claude}, servers))
+        return self._names[1]
+
+    def _agent_grants(self, agent: str) -> AgentGrants | None:
+        given = self.zoo.granted(agent)
+        return AgentGrants(*given) if given is not None else None
+
+    def _on_event(self, event: Event) -> None:
+        if event.kind == "agent_changed":
+            self.permissions.changed()
+
+    def _on_rules(self) -> None:
+        # Lists may be others now; whoever shows one compares.
+        self.feed.publish("catalog_changed", CatalogChange(self.catalog.snapshot.version, (), (), ()).to_json())
+
+    def _publish_approval(self, kind: str, data: JsonObject) -> None:
+        self.feed.publish("approval_required" if kind == "approval_required" else "approval_resolved", data)
+
     def _on_change(self, change: CatalogChange) -> None:
         self.feed.publish("catalog_changed", change.to_json())
 
@@ -258,6 +374,10 @@ class Crib:
 
     def _on_status(self, entry: ServerEntry) -> None:
         self.feed.publish("server_changed", self.links.standing(entry).news())
+
+
+def _path(cwd: str | None) -> Path | None:
+    return Path(cwd) if cwd is not None else None
 
 
 async def _shielded(close: Callable[[], Awaitable[None]]) -> None:

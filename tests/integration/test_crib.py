@@ -4,12 +4,14 @@ import sqlite3
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from toolcrib import (
+    CallResult,
     Conflict,
     Crib,
     Denied,
@@ -113,9 +115,8 @@ async def test_a_call_leaves_an_intent_and_an_outcome_with_who_what_and_how(crib
 
 
 async def test_refused_calls_are_on_record_too(crib: Crib) -> None:
-    agent = crib.as_agent("reviewer", mode="dontAsk")
     with pytest.raises(Denied):
-        await crib.call("weather/forecast", {"city": "Ulm"}, principal=agent)
+        await crib.call("weather/forecast", {"city": "Ulm"}, principal=crib.owner(mode="dontAsk"))
     assert {record["decision"] for record in await records(crib)} == {"deny"}
 
 
@@ -129,10 +130,37 @@ async def test_the_owner_is_told_why_a_tool_is_hidden_and_others_that_there_is_n
         await crib.call("weather/none", principal=other)
 
 
-async def test_what_would_have_to_be_asked_is_refused_with_the_reason(crib: Crib) -> None:
+@pytest.mark.parametrize("decision", ["approve", "deny"])
+async def test_what_has_to_be_asked_waits_for_a_person_and_does_what_they_say(
+    crib: Crib, decision: Literal["approve", "deny"]
+) -> None:
+    ended: list[CallResult | Denied] = []
+
+    async def call() -> None:
+        try:
+            ended.append(await crib.call("weather/forecast", {"city": "Ulm"}, principal=crib.owner(mode="default")))
+        except Denied as error:
+            ended.append(error)
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call)
+            while not (asked := await crib.approvals.find(status="pending")):
+                await anyio.lowlevel.checkpoint()
+            await crib.approvals.answer(asked[0].id, decision, by=crib.owner(source="cli"), reason="Not today.")
+    [outcome] = ended
+    if decision == "approve":
+        assert isinstance(outcome, CallResult)
+        assert [record["approvalId"] for record in await records(crib)] == [asked[0].id] * 2
+    else:
+        assert isinstance(outcome, Denied)
+        assert (outcome.code, "Not today." in outcome.message) == ("approval.denied", True)
+
+
+async def test_an_agent_that_does_not_exist_is_given_nothing(crib: Crib) -> None:
     with pytest.raises(Denied) as caught:
-        await crib.call("weather/forecast", {"city": "Ulm"}, principal=crib.as_agent("reviewer", mode="default"))
-    assert caught.value.code == "approval.required"
+        await crib.call("weather/forecast", {"city": "Ulm"}, principal=crib.as_agent("nobody"))
+    assert caught.value.code == "policy.denied"
 
 
 async def test_wrong_arguments_are_an_error_result_and_the_tool_does_not_run(crib: Crib) -> None:

@@ -82,6 +82,12 @@ def plain_name(form: Form, ref: ToolRef) -> str:
     return tool if tool.startswith(f"{server}_") else f"{server}_{tool}"
 
 
+def server_name(form: Form, server: str) -> str:
+    """What all names of a server's tools begin with, as people write it for the whole server."""
+    safe = _UNSAFE.sub("_", server)
+    return f"mcp__{safe}" if form == "claude" else safe
+
+
 def candidates(form: Form, ref: ToolRef) -> Iterator[str]:
     """The names a tool tries in order: plain where it fits, then cut and marked with ever more digits of its hash."""
     plain = plain_name(form, ref)

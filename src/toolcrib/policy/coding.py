@@ -19,6 +19,8 @@ from toolcrib.model.principals import Mode
 SERVER = "claude_code"
 READERS = frozenset({"Read", "Glob", "Grep"})
 EDITORS = frozenset({"Edit", "Write", "NotebookEdit"})
+TOOLS = frozenset({*READERS, *EDITORS, "Bash", "Task", "TodoWrite", "WebFetch", "WebSearch"})
+"""The ones that people name without their server."""
 
 _OUTSIDE = str(PurePath("/"))
 """The root of the file system: a place that lies in no project."""

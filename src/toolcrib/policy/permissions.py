@@ -31,6 +31,7 @@ from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.policy import AgentGrants, Origin, Rule
 from toolcrib.model.principals import Principal
 from toolcrib.model.problems import Problem
+from toolcrib.model.tools import ToolRef
 from toolcrib.policy.bundles import Bundles, Projects
 from toolcrib.policy.decide import Grants
 from toolcrib.policy.limits import Limit, Limits, read_limits_file
@@ -166,6 +167,10 @@ class Permissions:
         own = None if agent.permissions is None else _patterns(agent.permissions, known)
         return Grants(own, (*_patterns(agent.bundles, known), *of_projects))
 
+    def named(self, text: str) -> ToolRef | None:
+        """The tool that a person means by its bare name, or by the name that models see."""
+        return self._names().tools.get(text)
+
     def has_agent(self, agent: str) -> bool:
         """Whether there is an agent of this id."""
         return self._of_agent(agent) is not None
@@ -190,7 +195,8 @@ class Permissions:
 
     async def draft(self, raw: Json, *, id: str, by: str) -> Rule:
         """The rule that a person means by this, checked and not added."""
-        origin, now = Origin("user"), datetime.now(UTC)
+        now = datetime.now(UTC)
+        origin, now = Origin("user"), now.replace(microsecond=now.microsecond // 1000 * 1000)  # as the store keeps it
         return await _checked(read_rule(raw, self._names(), id=id, origin=origin, created_by=by, created_at=now))
 
     async def candidates(self, text: str, file: str) -> tuple[Rule, ...]:

@@ -81,9 +81,13 @@ class RecordedCall:
     approved: bool
 
     def asker(self, verdict: Verdict) -> Principal:
-        """Who asked, given what is decided for them now: records do not say whether a call was made by hand, but
-        nothing else lets one run that a person has to be asked about and was not."""
-        by_hand = verdict == "ask" and self.recorded == "allow" and not self.approved
+        """Who asked, given what is decided for them now.
+
+        Records do not say whether a call was made by hand. The owner's are where they ran without anybody being asked;
+        others must have been where a person has to be asked now and was not.
+        """
+        unasked = self.recorded == "allow" and not self.approved
+        by_hand = unasked and (verdict == "ask" or _in_own_name(self.principal))
         return replace(self.principal, by_hand=True) if by_hand else self.principal
 
 
@@ -159,6 +163,11 @@ def recorded_call(record: Mapping[str, Json]) -> RecordedCall | None:
     return RecordedCall(
         number, str(record.get("at", "")), ToolRef(server, name), principal, arguments, whole, recorded, approved
     )
+
+
+def _in_own_name(principal: Principal) -> bool:
+    own = principal.is_owner and principal.agent is None and principal.session is None
+    return own and principal.mode == "default" and principal.source in ("web", "cli", "api")
 
 
 def recorded_principal(shape: Json) -> Principal | None:

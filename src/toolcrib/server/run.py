@@ -70,7 +70,7 @@ async def hold(
                 introduce=crib.introduction,
                 enter=crib.placed,
                 ready=crib.ready,
-                notices=crib.pool.listen,
+                notices=crib.listen,
                 ended=crib.pool.end_session,
             )
         )

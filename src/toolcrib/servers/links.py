@@ -47,6 +47,13 @@ class Links:
         """How one server stands."""
         return Standing(entry, self._pool.status(entry) if entry.startable else None)
 
+    async def note(self, server: str, cwd: Path | None = None) -> str | None:
+        """What keeps a server's tools from being there, if it is known and something does."""
+        found = await self._desk.list(cwd)
+        entry = found.find(server)
+        standing = self.standing(entry) if entry is not None else None
+        return standing.problem().message if standing is not None and standing.state != "connected" else None
+
     async def unknown(self, cwd: Path | None = None) -> tuple[Problem, ...]:
         """A problem for each server that may be used and whose tools are nevertheless not there."""
         missing = (each for each in await self.list(cwd) if each.entry.startable and each.state != "connected")

@@ -1,12 +1,10 @@
 """The agents that a new zoo starts with. They are agents like all others: to be changed, cloned or deleted.
 
-Each one grants the least it needs: those who only look get the reading tools of the coding agent and the zoo.
+They have the default set of tools; those who only look have mode `plan`, in which nothing is changed.
 """
 
 from toolcrib.model.agents import Agent
 from toolcrib.zoo.library import CATEGORIES, picked
-
-_READING = ("claude_code/Read", "claude_code/Glob", "claude_code/Grep", "agent_zoo/*")
 
 
 def _lines(text: str) -> str:
@@ -34,7 +32,6 @@ STARTERS: tuple[Agent, ...] = (
         """),
         skill_categories=CATEGORIES,
         skills=picked("read-first", "evidence", "plain-words", "simple-design", off=("threat-model",)),
-        tool_permissions=_READING,
         mode="plan",
     ),
     Agent(
@@ -52,7 +49,6 @@ STARTERS: tuple[Agent, ...] = (
         """),
         skill_categories=CATEGORIES,
         skills=picked("read-first", "simple-design", "ask-when-unsure", "plain-words", off=("evidence", "measure")),
-        tool_permissions=_READING,
         mode="plan",
         include_brain=True,
     ),
@@ -102,7 +98,6 @@ STARTERS: tuple[Agent, ...] = (
         """),
         skill_categories=CATEGORIES,
         skills=picked("threat-model", "evidence", "no-secrets", "read-first", "plain-words"),
-        tool_permissions=_READING,
         mode="plan",
     ),
     Agent(

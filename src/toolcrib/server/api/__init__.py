@@ -12,7 +12,21 @@ from fastapi.telemetry import TelemetryConfig
 
 from toolcrib.host import Crib
 from toolcrib.server import problems
-from toolcrib.server.api import audit, events, login, servers, settings, tools
+from toolcrib.server.api import (
+    agents,
+    approvals,
+    audit,
+    bundles,
+    events,
+    login,
+    policy,
+    projects,
+    servers,
+    settings,
+    tokens,
+    tool_changes,
+    tools,
+)
 from toolcrib.server.api.shapes import ProblemDetails
 from toolcrib.server.login import Logins
 from toolcrib.version import __version__
@@ -52,8 +66,15 @@ def create_api(crib: Crib, logins: Logins) -> FastAPI:
     )
     for router in (
         servers.routes(crib),
+        tool_changes.routes(crib),
         tools.routes(crib),
+        policy.routes(crib),
+        approvals.routes(crib),
+        bundles.routes(crib),
+        projects.routes(crib),
+        tokens.routes(crib),
         events.routes(crib),
+        agents.routes(crib),
         settings.routes(crib),
         audit.routes(crib),
         login.routes(logins),
