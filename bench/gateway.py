@@ -14,13 +14,12 @@ from typing import Any
 import uvloop
 
 from bench import subjects
-from bench.client import Connection, plain
+from bench.client import Connection, list_all, plain
 from bench.loads import CONCURRENCIES, Tallies, calls, listing
 from bench.report import Row
 from bench.subjects import PEERS, Subject, child, stdio_entry, write_servers
 
 ROUNDS = 4
-PEER_ROUNDS = 1
 MANY = 5_000
 CONNECTED_SECONDS = 60
 SERVER = "bench"
@@ -28,7 +27,7 @@ TARGETS = {"stdio": (0.8, 4.0), "HTTP": (1.5, 30.0)}
 """Of each kind of upstream: CPU over the SDK server's at most, a FastMCP proxy's CPU over ours at least."""
 
 
-async def until_connected(crib: Subject, count: int, tools: int) -> None:
+async def until_connected(crib: Subject, count: int, tools: int, every: float = 0.05) -> None:
     """Wait until so many servers of the crib are connected, each with so many tools."""
     ask = plain(crib.address, "GET", "/api/servers")
     connection = await Connection.open(crib.address)
@@ -36,10 +35,24 @@ async def until_connected(crib: Subject, count: int, tools: int) -> None:
     try:
         async with asyncio.timeout(CONNECTED_SECONDS):
             while sum(server["state"] == "connected" and server["tools"] == tools for server in listed) < count:
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(every)
                 listed = json.loads(await connection.send(ask))
     except TimeoutError as error:
         raise subjects.DidNotStart(f"{crib.name}: not all servers connected: {str(listed)[:2000]}") from error
+    finally:
+        connection.close()
+
+
+async def until_shown(crib: Subject, tools: int, every: float = 0.05) -> None:
+    """Wait until the endpoint lists so many tools, which is later than the servers are connected."""
+    connection, shown = await Connection.open(crib.address), 0
+    try:
+        async with asyncio.timeout(CONNECTED_SECONDS):
+            while shown < tools:
+                await asyncio.sleep(every)
+                shown, _, _ = await list_all(crib.address, connection)
+    except TimeoutError as error:
+        raise subjects.DidNotStart(f"{crib.name}: only {shown} of {tools} tools are listed.") from error
     finally:
         connection.close()
 
@@ -51,6 +64,7 @@ def crib_before(name: str, folder: Path, entry: dict[str, object], tools: int = 
     write_servers(home, {SERVER: entry})
     with subjects.crib(name, home) as crib:
         uvloop.run(until_connected(crib, 1, tools))
+        uvloop.run(until_shown(crib, tools))
         yield crib
 
 
@@ -66,12 +80,13 @@ def ours(tallies: Tallies) -> list[Row]:
     ]  # fmt: skip
 
 
-def theirs(tallies: Tallies, peers: Tallies | None) -> list[Row]:
+def theirs(tallies: Tallies) -> list[Row]:
     """How much more a FastMCP proxy takes."""
+    with_peers = ("peer-stdio", CONCURRENCIES[0]) in tallies
     return [
         Row(
             f"  CPU of a FastMCP proxy over ours, {kind} upstream, {c} at a time", "×",
-            peers[f"peer-{kind}", c].cpu_ms / tallies[f"crib-{kind}", c].cpu_ms if peers else None,
+            tallies[f"peer-{kind}", c].cpu_ms / tallies[f"crib-{kind}", c].cpu_ms if with_peers else None,
             limit=limit, at_least=True,
         )
         for kind, (_, limit) in TARGETS.items()
@@ -79,16 +94,14 @@ def theirs(tallies: Tallies, peers: Tallies | None) -> list[Row]:
     ]  # fmt: skip
 
 
-def measure_peers(folder: Path, upstream: str) -> Tallies | None:
-    """FastMCP proxies before the same upstreams; None where FastMCP is not installed."""
+def start_peers(stack: ExitStack, folder: Path, upstream: str) -> list[Subject]:
+    """FastMCP proxies before the same upstreams; none where FastMCP is not installed."""
     if not PEERS.exists():
-        return None
-    with ExitStack() as stack:
-        running = [
-            stack.enter_context(subjects.peer("peer-stdio", folder, *child())),
-            stack.enter_context(subjects.peer("peer-HTTP", folder, upstream)),
-        ]
-        return uvloop.run(calls(running, PEER_ROUNDS))
+        return []
+    return [
+        stack.enter_context(subjects.peer("peer-stdio", folder, *child())),
+        stack.enter_context(subjects.peer("peer-HTTP", folder, upstream)),
+    ]
 
 
 def latencies(tallies: Tallies) -> Sequence[Row]:
@@ -109,10 +122,10 @@ def measure_upstream_calls(folder: Path) -> list[Row]:
             sdk,
             stack.enter_context(crib_before("crib-stdio", folder, stdio_entry())),
             stack.enter_context(crib_before("crib-HTTP", folder, {"type": "http", "url": upstream})),
+            *start_peers(stack, folder, upstream),
         ]
         tallies = uvloop.run(calls(running, ROUNDS))
-        peers = measure_peers(folder, upstream)
-    return [*latencies(tallies), *ours(tallies), *theirs(tallies, peers)]
+    return [*latencies(tallies), *ours(tallies), *theirs(tallies)]
 
 
 def measure_upstream_lists(folder: Path) -> list[Row]:

@@ -132,16 +132,17 @@ class Lab:
         on_message: Callable[[object], None] | None = None,
         *,
         path: str = "/mcp",
+        agent: str | None = None,
         **options: Any,
     ) -> AsyncGenerator[Client]:
-        """The official client in this era, over HTTP or over standard input and output of `toolcrib stdio`."""
+        """The official client in this era, over HTTP to this path, or over `toolcrib stdio` as this agent."""
 
         async def handler(message: object) -> None:
             if on_message:
                 on_message(message)
 
         if door == "stdio":
-            server = stdio_parameters(self.home)
+            server = stdio_parameters(self.home, *(("--agent", agent) if agent is not None else ()))
             async with Client(server, mode=mode, read_timeout_seconds=20, message_handler=handler, **options) as client:
                 yield client
             return
@@ -151,13 +152,13 @@ class Lab:
                 yield client
 
 
-def stdio_parameters(home: Path) -> StdioServerParameters:
+def stdio_parameters(home: Path, *options: str) -> StdioServerParameters:
     """How an IDE would start the front, with a home of its own."""
     user = home.parent / "user"
     user.mkdir(exist_ok=True)
     return StdioServerParameters(
         command=sys.executable,
-        args=["-m", "toolcrib", "stdio", "--home", str(home)],
+        args=["-m", "toolcrib", "stdio", "--home", str(home), *options],
         env={"HOME": str(user), "PATH": "/usr/bin:/bin", "TOOLCRIB_PORT": "0"},
         cwd=str(user),
     )

@@ -161,6 +161,7 @@ CODES: dict[str, Code] = {
     "token.exists": Code(Conflict, 409, "A token of this name is in use.", "Choose another name, or revoke that token first."),
     "token.name": Code(InvalidRequest, 422, "A token cannot have this name.", "Use 1 to 100 letters, digits, `_`, `.` or `-`, and not `owner`."),
     "audit.unavailable": Code(Unavailable, 503, "The call could not be recorded, so it was not made.", "Free disk space or repair the database, then call again."),
+    "audit.unknown": Code(NotFound, 404, "There is no such record.", "Run `toolcrib audit`."),
     "audit.broken": Code(Conflict, 409, "The audit chain was changed, cut or reordered.", "Compare with a backup; the first bad record is named."),
     "config.unreadable": Code(ConfigError, 422, "A configuration file cannot be read.", "Mend its permissions or its link."),
     "config.not_a_file": Code(ConfigError, 422, "A directory, pipe or device stands where a configuration file should.", "Remove it or put a file there."),

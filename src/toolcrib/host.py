@@ -201,6 +201,7 @@ class Crib:
         self.links = Links(self.servers, self.pool, ground, sign_ins, self._settle)
         await self.servers.list()
         await self.intake.take(None)
+        self._tasks.start_soon(self.intake.follow)
         self._tasks.start_soon(self.servers.follow)
 
     async def _lock(self, stack: AsyncExitStack) -> None:
@@ -370,7 +371,7 @@ class Crib:
         await self.intake.take(place)
 
     def _on_sources(self, place: Path | None) -> None:
-        self._tasks.start_soon(self.intake.take, place)
+        self.intake.changed(place)
 
     def _on_status(self, entry: ServerEntry) -> None:
         self.feed.publish("server_changed", self.links.standing(entry).news())

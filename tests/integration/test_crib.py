@@ -25,6 +25,7 @@ from toolcrib import (
     tool,
 )
 from toolcrib.audit import Filters
+from toolcrib.model.approvals import Approval
 from toolcrib.model.json import JsonObject
 from toolcrib.model.tools import ToolRef
 
@@ -135,6 +136,7 @@ async def test_what_has_to_be_asked_waits_for_a_person_and_does_what_they_say(
     crib: Crib, decision: Literal["approve", "deny"]
 ) -> None:
     ended: list[CallResult | Denied] = []
+    asked: list[Approval] = []
 
     async def call() -> None:
         try:

@@ -2,9 +2,9 @@
 
 from datetime import UTC, datetime
 
-from upstreams.speech import messages, refuse, reply, text_reply
+from upstreams.speech import Message, messages, refuse, reply, text_reply
 
-TOOL = {
+TOOL: Message = {
     "name": "get_current_time",
     "description": "The current time.",
     "inputSchema": {"type": "object", "properties": {}},
@@ -16,8 +16,8 @@ def main() -> None:
     for message in messages():
         match message.get("method"):
             case "initialize":
-                info = {"name": "clock", "version": "1"}
-                said = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}
+                info: Message = {"name": "clock", "version": "1"}
+                said: Message = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}
                 reply(message, said)
             case "tools/list":
                 reply(message, {"tools": [TOOL]})

@@ -3,14 +3,18 @@
 Above: `main`. Below: `client`, through `crib`. It only reads.
 """
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from toolcrib.cli import output
 from toolcrib.cli.options import HomeOption, JsonOption, begin, common
+from toolcrib.errors import InvalidRequest
 
 if TYPE_CHECKING:
+    from toolcrib.client import Client
     from toolcrib.model.json import JsonObject
 
 app = typer.Typer(name="audit", invoke_without_command=True, rich_markup_mode=None)
@@ -33,6 +37,10 @@ def find(
     until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Before this time (ISO 8601).")] = None,
     after: Annotated[int | None, typer.Option("--after", metavar="ID", help="Go on with older ones.")] = None,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="At most so many.")] = 50,
+    export: Annotated[
+        Path | None,
+        typer.Option("--export", metavar="FILE", help="Write the whole chain as JSON lines instead; - prints it."),
+    ] = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -44,6 +52,9 @@ def find(
     from toolcrib.cli.loop import run
 
     invocation = begin(ctx, home, as_json)
+    if export is not None:
+        run(lambda: ask(invocation.settings, lambda client: _export(client, export)))
+        return
     filters = {
         "server": server, "tool": tool, "agent": agent, "principal": principal, "session": session, "door": door,
         "phase": phase, "decision": decision, "since": since, "until": until, "after": after, "limit": limit,
@@ -55,6 +66,23 @@ def find(
         output.table(_SHOWN, [_row(record) for record in records])
     else:
         output.note("There are no such records.")
+
+
+async def _export(client: "Client", file: Path) -> None:
+    """Write every record, the oldest first. A file is private: arguments may say what is nobody else's business."""
+    if str(file) == "-":
+        async for piece in client.export_audit():
+            output.raw(piece)
+        return
+    count = 0
+    try:
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as lines:
+            async for piece in client.export_audit():
+                lines.write(piece)
+                count += piece.count(b"\n")
+    except OSError as error:
+        raise InvalidRequest("cli.usage", f"{file} cannot be written: {error.strerror}.") from error
+    output.note(f"Wrote {count} records to {file}.")
 
 
 @app.command("verify")

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from toolcrib.cli import agents, audit, mcp, output, serve, settings, tools
+from toolcrib.cli import agents, approvals, audit, mcp, output, rules, serve, settings, tokens, tools, why
 from toolcrib.cli.options import Common, HomeOption, JsonOption, begin
 from toolcrib.errors import InvalidRequest, ToolcribError, Unavailable
 from toolcrib.version import __version__
@@ -28,7 +28,11 @@ app.command("serve")(serve.serve)
 app.command("stdio")(serve.stdio)
 app.add_typer(mcp.app, name="mcp")
 app.add_typer(tools.app, name="tools")
+app.command("why")(why.why)
+app.add_typer(rules.app, name="rules")
+app.add_typer(approvals.app, name="approvals")
 app.add_typer(agents.app, name="agents")
+app.add_typer(tokens.app, name="tokens")
 app.command("settings")(settings.show)
 app.add_typer(audit.app, name="audit")
 

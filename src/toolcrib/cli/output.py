@@ -68,9 +68,24 @@ def record(value: JsonObject) -> None:
     _write(sys.stdout, _escaped(json.dumps(value, ensure_ascii=_ascii_only())) + "\n")
 
 
+def raw(lines: bytes) -> None:
+    """Lines of JSON exactly as they are, since whoever gets them may check their hashes."""
+    sys.stdout.flush()
+    try:
+        sys.stdout.buffer.write(lines)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        _give_up(sys.stdout)
+
+
 def pretty(value: Json) -> str:
     """JSON for a person, to be put into a line."""
     return json.dumps(value, ensure_ascii=False, indent=2)
+
+
+def compact(value: Json) -> str:
+    """JSON for a person on one line."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _ascii_only() -> bool:
@@ -161,5 +176,9 @@ def _write(stream: TextIO, text: str) -> None:
         stream.write(text)
         stream.flush()
     except BrokenPipeError:
-        # Whoever read along has seen enough. What is still to come goes nowhere, also when Python flushes at the end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        _give_up(stream)
+
+
+def _give_up(stream: TextIO) -> None:
+    """Whoever read along has seen enough. What is still to come goes nowhere, also when Python flushes at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

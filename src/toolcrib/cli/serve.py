@@ -46,7 +46,14 @@ def serve(
     run_crib(invocation, browser=bool(opened))
 
 
-def stdio(ctx: typer.Context, home: HomeOption = None, as_json: JsonOption = False) -> None:
+def stdio(
+    ctx: typer.Context,
+    agent: Annotated[
+        str | None, typer.Option("--agent", metavar="ID", help="Be this agent: its prompt, and only its tools.")
+    ] = None,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
     """Be an MCP server on standard input and output.
 
     For IDEs and other MCP clients: joins the running crib, else runs one.
@@ -58,15 +65,15 @@ def stdio(ctx: typer.Context, home: HomeOption = None, as_json: JsonOption = Fal
     settings = begin(ctx, home, as_json).settings
     place = prepare_home(settings.home)
     start_logging(place, settings.log_level, [owner_token(place)], talk=True)
-    run(lambda: _front(settings))
+    run(lambda: _front(settings, agent))
 
 
-async def _front(settings: "Settings") -> None:
+async def _front(settings: "Settings", agent: str | None) -> None:
     from toolcrib.cli.signals import until_signalled
     from toolcrib.server.stdio import run_stdio
 
     async with until_signalled():
-        await run_stdio(settings)
+        await run_stdio(settings, agent)
 
 
 def run_crib(invocation: Invocation, *, browser: bool) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolcrib.cli import output
+from toolcrib.cli import output, tools_changes
 from toolcrib.cli.options import HomeOption, JsonOption, begin, common
 
 if TYPE_CHECKING:
@@ -23,8 +23,13 @@ ToolArgument = Annotated[str, typer.Argument(metavar="SERVER/TOOL", help="The to
 
 @app.callback()
 def tools(ctx: typer.Context, home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """List, show, call and search tools."""
+    """List, show, call and search tools; accept or reject changed ones."""
     ctx.obj = common(ctx, home, as_json)
+
+
+app.command("changes")(tools_changes.changes)
+app.command("accept")(tools_changes.accept)
+app.command("reject")(tools_changes.reject)
 
 
 @app.command("list")

@@ -44,7 +44,7 @@ class PermissionsClient:
 
     async def approvals(self, *, status: str | None = None, session: str | None = None) -> list[JsonObject]:
         """Questions to a person, the newest first."""
-        return await self._ask("GET", _APPROVALS, {"status": status, "ofSession": session})
+        return await self._ask("GET", _APPROVALS, {"status": status, "session": session})
 
     async def approval(self, id: str) -> JsonObject:
         """One question."""

@@ -8,7 +8,7 @@ Above: `offer`. Below: `model`. Pure, and bounded whatever a server sends. It mu
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -21,6 +21,7 @@ from toolcrib.model.text import visible
 from toolcrib.model.tools import Marks
 
 DESCRIPTION_LIMIT: Final = 64 * 1024
+TITLE_LIMIT: Final = 1024
 SCHEMA_LIMIT: Final = 1024 * 1024
 DEPTH_LIMIT: Final = 200
 NAME_LENGTH: Final = 128
@@ -88,9 +89,9 @@ def judge(raw: JsonObject, *, strict_headers: bool) -> Definition | Problem:
         name=name,
         description=judgement.description(raw.get("description")),
         input_schema=schema,
-        title=judgement.text("title", raw.get("title")),
+        title=judgement.title(raw.get("title")),
         output_schema=judgement.output_schema(raw.get("outputSchema")),
-        annotations=judgement.members("annotations", raw.get("annotations")),
+        annotations=judgement.annotations(raw.get("annotations")),
         extra=judgement.rest(raw),
         headers=found,
         problems=tuple(judgement.problems),
@@ -118,20 +119,24 @@ class _Judgement:
         self._note(f"has a description of {len(encoded)} bytes, which is cut to {DESCRIPTION_LIMIT}")
         return encoded[:DESCRIPTION_LIMIT].decode("utf-8", "ignore") + "…"
 
-    def text(self, member: str, said: Json) -> str | None:
-        if said is None or isinstance(said, str):
+    def title(self, said: Json) -> str | None:
+        if said is None or (isinstance(said, str) and len(said) <= TITLE_LIMIT):
             return said
-        self._note(f"has a {member} that is no text")
-        return None
+        if not isinstance(said, str):
+            self._note("has a title that is no text")
+            return None
+        self._note(f"has a title of {len(said)} characters, which is cut to {TITLE_LIMIT}")
+        return said[:TITLE_LIMIT] + "…"
 
-    def members(self, member: str, said: Json) -> JsonObject | None:
-        if said is None or is_object(said):
+    def annotations(self, said: Json) -> JsonObject | None:
+        if said is None or (is_object(said) and self._fits("annotations", said)):
             return said
-        self._note(f"has `{member}` that are no object")
+        if not is_object(said):
+            self._note("has `annotations` that are no object")
         return None
 
     def rest(self, raw: JsonObject) -> dict[str, Json]:
-        kept = {key: value for key, value in raw.items() if key not in _OWN_MEMBERS}
+        kept = {key: value for key, value in raw.items() if key not in _OWN_MEMBERS and self._fits(key, value)}
         for key, fits in (("_meta", is_object), ("icons", is_array), ("execution", is_object)):
             if key in kept and not fits(kept[key]):
                 del kept[key]
@@ -160,17 +165,24 @@ class _Judgement:
         if not is_object(said):
             self._note(f"has an {member} that is no object")
             return None
-        if _depth(said) > DEPTH_LIMIT:
-            self._note(f"has an {member} nested deeper than {DEPTH_LIMIT} levels, which is left out")
-            return None
-        size = len(orjson.dumps(said))
-        if size > SCHEMA_LIMIT:
-            self._note(f"has an {member} of {size} bytes, more than {SCHEMA_LIMIT}, which is left out")
+        if not self._fits(member, said):
             return None
         foreign = _foreign_reference(said)
         if foreign is not None:
             self._note(f"has an {member} that refers to {visible(foreign[:200])}, which is not fetched")
         return said
+
+    def _fits(self, member: str, said: Json) -> bool:
+        """Whether a member is such that it can be kept, compared and passed on."""
+        shown = visible(member[:NAME_LENGTH])
+        if _depth(said) > DEPTH_LIMIT:
+            self._note(f"has `{shown}` nested deeper than {DEPTH_LIMIT} levels, which is left out")
+            return False
+        size = len(orjson.dumps(said))
+        if size > SCHEMA_LIMIT:
+            self._note(f"has `{shown}` of {size} bytes, more than {SCHEMA_LIMIT}, which is left out")
+            return False
+        return True
 
     def _note(self, what: str) -> None:
         self.problems.append(_problem(self._name, what))
@@ -180,9 +192,9 @@ def _problem(name: str, what: str) -> Problem:
     return Problem("tool.upstream", f"Tool {visible(name[:NAME_LENGTH])!r} {what}.")
 
 
-def _depth(value: JsonObject) -> int:
+def _depth(value: Json) -> int:
     """How deep a value is nested; stops counting just beyond the limit."""
-    level: list[Json] = [value]
+    level: list[JsonObject | Sequence[Json]] = [value] if is_object(value) or is_array(value) else []
     depth = 0
     while level and depth <= DEPTH_LIMIT:
         below: list[Json] = []

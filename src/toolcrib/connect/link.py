@@ -147,6 +147,7 @@ class Link:
     async def check(self) -> LinkStatus:
         """Connect now; or, where the conversation stands, ask whether the server is there and what it offers."""
         self._retries.reset()
+        self._is_forced |= self._is_closing
         try:
             upkeep = self._upkeep
             if self._exchange is None or upkeep is None:
@@ -234,7 +235,7 @@ class Link:
         except Exception as error:  # boundary: whatever one server's link meets must not end the others'
             logger.exception("The link to server %s failed.", self.spec.name)
             failure = Unavailable("internal", f'The link to "{self.spec.name}" failed: {type(error).__name__}.')
-        self._is_hurried = False
+        self._is_hurried, self._ended = False, None
         if failure is None:
             self._report.closed()
             self._hooks.status()
@@ -364,6 +365,11 @@ class Link:
     def _tell_listed(self) -> None:
         listed, self._listed = self._listed, anyio.Event()
         listed.set()
+
+    @property
+    def _is_closing(self) -> bool:
+        """Whether the conversation is over and its transport not yet: a new one has to wait for that."""
+        return self._ended is not None and self._ended.done()
 
     @property
     def _connect_wait(self) -> float:

@@ -91,21 +91,23 @@ class Offer:
         return {TOOLS: self.tools, PROMPTS: self.prompts, RESOURCES: self.resources, TEMPLATES: self.templates}[kind]
 
     def to_json(self) -> bytes:
-        """As it is stored."""
-        return orjson.dumps(
-            {
-                "era": self.era,
-                "version": self.version,
-                "capabilities": self.capabilities,
-                "serverInfo": self.server_info,
-                "instructions": self.instructions,
-                "tools": self.tools,
-                "prompts": self.prompts,
-                "resources": self.resources,
-                "templates": self.templates,
-                "problems": [problem.to_json() for problem in self.problems],
-            }
-        )
+        """As it is stored. What is nested too deep for that is left out, and is read again from the server."""
+        stored: JsonObject = {
+            "era": self.era,
+            "version": self.version,
+            "capabilities": self.capabilities,
+            "serverInfo": self.server_info,
+            "instructions": self.instructions,
+            "tools": self.tools,
+            "prompts": self.prompts,
+            "resources": self.resources,
+            "templates": self.templates,
+            "problems": [problem.to_json() for problem in self.problems],
+        }
+        try:
+            return orjson.dumps(stored)
+        except TypeError:
+            return orjson.dumps({**stored, "tools": [tool for tool in self.tools if _is_flat(tool)]})
 
     @classmethod
     def from_json(cls, stored: bytes) -> "Offer | None":
@@ -191,8 +193,8 @@ async def read_offer(
     return Offer(
         era=greeting.era,
         version=greeting.version,
-        capabilities=greeting.capabilities,
-        server_info=greeting.server_info,
+        capabilities=greeting.capabilities if _is_flat(greeting.capabilities) else {},
+        server_info=greeting.server_info if _is_flat(greeting.server_info) else {},
         instructions=instructions[:DESCRIPTION_LIMIT] if instructions is not None else None,
         tools=lists[TOOLS],
         prompts=lists[PROMPTS],
@@ -254,6 +256,8 @@ class _Reading:
             key: Json = item.get(self._kind.key) if is_object(item) else None
             if not isinstance(key, str) or not key:
                 self._note(f"has an item without `{self._kind.key}`, number {number}, which is left out")
+            elif self._kind is not TOOLS and not _is_flat(item):  # of a tool, the rest can be kept
+                self._note(f"has {visible(key[:128])!r} nested too deep, which is left out")
             elif key in self._items:
                 self._note(f"names {visible(key[:128])!r} twice; the first one counts")
             elif len(self._items) >= ITEMS_LIMIT:
@@ -274,6 +278,15 @@ def _subject(kind: Kind) -> str:
 
 def _is_of(problem: Problem, kinds: Sequence[Kind]) -> bool:
     return any(problem.message.startswith(f"{_subject(kind)} ") for kind in kinds)
+
+
+def _is_flat(value: Json) -> bool:
+    """Whether a value is not nested so deep that it could not be written down again."""
+    try:
+        orjson.dumps(value)
+    except TypeError:
+        return False
+    return True
 
 
 def _object(value: Json) -> JsonObject:

@@ -101,7 +101,7 @@ class Report:
     def _reason(self) -> str:
         failure = self.failure
         assert failure is not None
-        said = f"{_brief(failure)} {failure.hint}" if failure.hint else _brief(failure)
+        said = " ".join(part if part.endswith((".", "!", "?", "…")) else f"{part}." for part in (_brief(failure), failure.hint) if part)
         return f"{said} It is tried again by itself." if self._retries else said
 
 

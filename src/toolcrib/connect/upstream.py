@@ -10,13 +10,15 @@ anything but a result that says so; a cancelled call stays cancelled.
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+import orjson
+
 from toolcrib.config.identity import identity
 from toolcrib.connect.definitions import Definition, mcp_param_headers
 from toolcrib.connect.link import Link
 from toolcrib.connect.offer import PROMPTS, RESOURCES, TEMPLATES, Offer, content_of, passes, tools_of
 from toolcrib.connect.process import ServerFailed
 from toolcrib.connect.sessions import SessionLinks
-from toolcrib.errors import NotFound, ToolcribError
+from toolcrib.errors import NotFound, ToolcribError, Unavailable
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.links import LinkStatus
 from toolcrib.model.problems import Problem
@@ -108,11 +110,11 @@ class UpstreamSource:
             case "logging/setLevel":
                 return await self._set_level(link, params, context)
             case _:
-                return await link.request(method, params, context)
+                return _writable(self.name, await link.request(method, params, context))
 
     async def _run(self, params: JsonObject, headers: Mapping[str, str] | None, context: CallContext) -> CallResult:
         try:
-            wire = await self._link(context).request("tools/call", params, context, headers)
+            wire = _writable(self.name, await self._link(context).request("tools/call", params, context, headers))
         except ProtocolError as error:
             text = f"MCP error: {error.message}"
             fault = Fault(error.code, error.message, error.data)
@@ -161,6 +163,15 @@ class UpstreamSource:
         if self._last is None or self._last.offer is not offer:
             self._last = _Shown(offer, self.name, self.spec)
         return self._last
+
+
+def _writable(name: str, result: JsonObject) -> JsonObject:
+    """The result, if it can be passed on: more deeply nested JSON can be read than written."""
+    try:
+        orjson.dumps(result)
+    except TypeError:
+        raise Unavailable("server.reply_invalid", f'Server "{name}" gave a reply that is nested too deep.') from None
+    return result
 
 
 def _who(context: CallContext) -> str:

@@ -1,7 +1,8 @@
 """The gate: the only way a tool is called or a resource read, from any door, and the only view of what one may see.
 
-`view` holds the decisions for one asker, `consent` gets a person's word where one is needed, `gate` is the road itself;
-`intake` is what upstream definitions pass before anybody sees them.
+`view` holds the decisions for one asker, `consent` gets a person's word where one is needed, `gate` is the road itself,
+on which `thinking` stops the clock while a person is asked; `intake` is what upstream definitions pass before anybody
+sees them.
 Above: every door. Below: the catalog's snapshots, `policy`, the audit.
 """
 

@@ -12,11 +12,10 @@ from collections.abc import Callable
 
 import anyio
 
-from toolcrib.errors import ToolcribError
 from toolcrib.model.approvals import Answer, Question
 from toolcrib.model.json import Json, JsonObject, is_object
 from toolcrib.model.principals import Principal
-from toolcrib.model.sources import CallContext, Client, ProtocolError, ReportProgress
+from toolcrib.model.sources import CallContext, Client, ReportProgress
 from toolcrib.policy.approvals import Approvals, Asked, Check
 from toolcrib.policy.display import show
 
@@ -24,6 +23,8 @@ logger = logging.getLogger(__name__)
 
 SIGN_OF_LIFE = 10.0
 """Seconds between two reports to a client that waits."""
+_A_LITTLE = 1e-6
+"""By so much a call is further while it waits: progress has to grow, and what the tool reports comes after this."""
 
 _FORM: JsonObject = {
     "type": "object",
@@ -64,7 +65,7 @@ class Consent:
             reports += 1
             text = f"Waiting for a person: toolcrib approvals approve {asked.approval.id}"
             try:
-                await report(reports, None, text)
+                await report(reports * _A_LITTLE, None, text)
             except Exception as error:  # noqa: BLE001 boundary: a client that cannot be told still waits
                 logger.info("The client of question %s could not be told: %s", asked.approval.id, error)
             await anyio.sleep(SIGN_OF_LIFE)
@@ -83,7 +84,7 @@ class Consent:
                 await self._approvals.answer(asked.approval.id, "approve", by=question.principal)
             elif decision == "deny":
                 await self._approvals.answer(asked.approval.id, "deny", by=question.principal, reason=reason)
-        except (ProtocolError, ToolcribError) as error:
+        except Exception as error:  # noqa: BLE001 boundary: where the client cannot be asked, others still can
             logger.info("The client could not answer question %s: %s", asked.approval.id, error)
 
 

@@ -10,6 +10,7 @@ call a source in any other way, and never let a failure of its own parts end in 
 
 import asyncio
 import itertools
+import logging
 import secrets
 import time
 from collections import OrderedDict
@@ -24,7 +25,8 @@ from toolcrib.catalog.catalog import Catalog
 from toolcrib.catalog.naming import Form
 from toolcrib.errors import Denied, InvalidRequest, NotFound, ToolcribError, Unavailable
 from toolcrib.gate.consent import Consent
-from toolcrib.gate.view import Listing, View
+from toolcrib.gate.thinking import unhurried
+from toolcrib.gate.view import Listing, NoView, View
 from toolcrib.model.approvals import Question
 from toolcrib.model.json import JsonObject, canonical
 from toolcrib.model.policy import Decision
@@ -42,6 +44,10 @@ _VIEWS_KEPT = 256
 _READS = frozenset({"resources/read", "prompts/get"})
 """What is asked of a server beside tools and leaves records; the rest gives nothing that a model could act on."""
 
+_UNSETTLED = "whether it may be called could not be settled; the log says why."
+
+logger = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class Called:
@@ -50,6 +56,20 @@ class Called:
     result: CallResult
     audit_id: int
     duration_ms: float
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call on its way. `record` is that of the call as it was asked for and, once a person said so, as approved."""
+
+    ref: ToolRef
+    door: Door
+    context: CallContext
+    record: CallRecord
+
+    @property
+    def principal(self) -> Principal:
+        return self.context.principal
 
 
 class Gate:
@@ -155,72 +175,69 @@ class Gate:
         tool = view.snapshot.tools.get(ref)
         call_id = next(self._call_ids)
         record = self._audit.call(call_id, door, principal, ref, tool, arguments, encoded, decision)
-        if tool is None or not decision.visible:
-            await record.refused()
-            raise _invisible(decision, principal)
+        call = _Call(ref, door, CallContext(principal, call_id, progress, client), record)
         try:
-            run = view.snapshot.sources[ref.server].prepare(ref.tool, arguments, encoded)
+            tool, run = await self._clear(call, view, decision, arguments, encoded)
         except InvalidRequest as error:
-            return await _answer_unrun(record, CallResult.error(_sentence(error)))
-        except NotFound:
-            await record.refused()
+            return await _answer_unrun(call.record, CallResult.error(_sentence(error)))
+        except ToolcribError:
+            await call.record.refused()
             raise
-        context = CallContext(principal, call_id, progress, client)
+        except asyncio.CancelledError:
+            call.record.abandoned(0.0)
+            raise
+        except Exception as error:  # boundary: where a part fails that has a say, the call is refused, on record
+            logger.exception("Whether %s may be called could not be settled.", ref)
+            await call.record.refused()
+            raise Denied("policy.denied", f"{ref} was refused: {_UNSETTLED}") from error
+        return await self._run(tool, run, call.record, call.context)
+
+    async def _clear(
+        self, call: "_Call", view: View, decision: Decision, arguments: JsonObject, encoded: bytes
+    ) -> tuple[Tool, RunCall]:
+        """Everything that has a say before a call runs; whatever it raises, the call is refused."""
+        tool = view.snapshot.tools.get(call.ref)
+        if tool is None or not decision.visible:
+            raise _invisible(decision, call.principal)
+        run = view.snapshot.sources[call.ref.server].prepare(call.ref.tool, arguments, encoded)
         if decision.verdict == "ask" and self._consent is not None:
-            question = Question(
-                ref, tool.definition_hash, encoded, principal, door, decision.decided_by.reason, call_id
-            )
-            tool, run, record = await self._approved(question, context, record, self._consent)
+            tool, run = await self._approved(call, tool, decision, encoded, self._consent)
         elif decision.verdict != "allow":
-            await record.refused()
             raise _refused(decision)
-        await self._within_limits(principal, ref, record)
-        return await self._run(tool, run, record, context)
+        limits = self._limits()
+        refusal = limits.check(call.principal, call.ref)
+        if refusal is not None:
+            raise Denied("limit.reached", refusal)
+        limits.count(call.principal, call.ref)
+        return tool, run
 
     async def _approved(
-        self, question: Question, context: CallContext, record: CallRecord, consent: Consent
-    ) -> tuple[Tool, RunCall, CallRecord]:
+        self, call: "_Call", asked: Tool, decision: Decision, encoded: bytes, consent: Consent
+    ) -> tuple[Tool, RunCall]:
         """The call as a person approved it. Much may have changed while they thought, so all is looked at again."""
-        ref, principal = question.ref, question.principal
+        ref, principal = call.ref, call.principal
+        reason = decision.decided_by.reason
+        question = Question(ref, asked.definition_hash, encoded, principal, call.door, reason, call.context.call_id)
 
         def check(arguments: JsonObject, encoded: bytes) -> None:
             self._view(principal).snapshot.sources[ref.server].prepare(ref.tool, arguments, encoded)
 
-        try:
-            answer = await consent.obtain(question, context, check)
-        except ToolcribError:
-            await record.refused()
-            raise
-        except asyncio.CancelledError:
-            record.abandoned(0.0)
-            raise
+        answer = await consent.obtain(question, call.context, check)
         view = self._view(principal)
         tool = view.snapshot.tools.get(ref)
         arguments: JsonObject = orjson.loads(answer.arguments)
         decision = view.decision_on(ref, arguments)
-        record = self._audit.call(
-            context.call_id, question.door, principal, ref, tool, arguments, answer.arguments, decision,
+        call.record = self._audit.call(
+            call.context.call_id, call.door, principal, ref, tool, arguments, answer.arguments, decision,
             approval=answer.approval,
         )  # fmt: skip
-        refusal: ToolcribError | None = None
         if not answer.approved:
-            refusal = Denied("approval.denied", answer.refusal)
-        elif tool is None or tool.definition_hash != question.definition_hash:
-            refusal = Denied("tool.changed", f"{ref} was defined anew while its approval was waited for.")
-        elif decision.verdict not in ("allow", "ask"):
-            refusal = _refused(decision) if decision.visible else _invisible(decision, principal)
-        if refusal is not None or tool is None:
-            await record.refused()
-            raise refusal or _invisible(decision, principal)
-        return tool, view.snapshot.sources[ref.server].prepare(ref.tool, arguments, answer.arguments), record
-
-    async def _within_limits(self, principal: Principal, ref: ToolRef, record: CallRecord) -> None:
-        limits = self._limits()
-        refusal = limits.check(principal, ref)
-        if refusal is not None:
-            await record.refused()
-            raise Denied("limit.reached", refusal)
-        limits.count(principal, ref)
+            raise Denied("approval.denied", answer.refusal)
+        if tool is None or tool.definition_hash != asked.definition_hash:
+            raise Denied("tool.changed", f"{ref} was defined anew while its approval was waited for.")
+        if decision.verdict not in ("allow", "ask"):
+            raise _refused(decision) if decision.visible else _invisible(decision, principal)
+        return tool, view.snapshot.sources[ref.server].prepare(ref.tool, arguments, answer.arguments)
 
     async def request(
         self,
@@ -247,13 +264,14 @@ class Gate:
         if not isinstance(source, ContentSource) or server not in view.servers:
             await record.refused()
             raise NotFound("server.unknown", f'Server "{server}" not found.')
-        ask = partial(source.request, method, params, CallContext(principal, call_id, progress, client))
+        context = CallContext(principal, call_id, progress, client)
+        ask = partial(source.request, method, params)
         if method not in _READS:
-            return await self._bounded(ref, ask)
+            return await self._bounded(ref, ask, context)
         await record.intent()
         started = time.perf_counter()
         try:
-            result = await self._bounded(ref, ask)
+            result = await self._bounded(ref, ask, context)
         except asyncio.CancelledError:
             record.abandoned(_since(started))
             raise
@@ -263,10 +281,12 @@ class Gate:
         await record.outcome(is_error=False, duration_ms=_since(started))
         return result
 
-    async def _bounded(self, ref: ToolRef, ask: Callable[[], Awaitable[JsonObject]]) -> JsonObject:
+    async def _bounded(
+        self, ref: ToolRef, ask: Callable[[CallContext], Awaitable[JsonObject]], context: CallContext
+    ) -> JsonObject:
         try:
-            async with asyncio.timeout(self._default_timeout):
-                return await ask()
+            async with asyncio.timeout(self._default_timeout) as clock:
+                return await ask(unhurried(context, clock))
         except TimeoutError:
             message = f"{ref} did not answer within {self._default_timeout:g} s and was stopped."
             raise Unavailable("server.timeout", message) from None
@@ -277,8 +297,8 @@ class Gate:
         timeout = tool.timeout or self._default_timeout
         try:
             # Sources see to it that a cancelled call ends, so a plain time-out will do; a scope costs much more.
-            async with asyncio.timeout(timeout):
-                result = await run(context)
+            async with asyncio.timeout(timeout) as clock:
+                result = await run(unhurried(context, clock))
         except TimeoutError:
             result = CallResult.error(f"{tool.ref} did not answer within {timeout:g} s and was stopped.")
         except BaseException:  # boundary: a cancelled or broken call leaves its outcome before it ends
@@ -289,12 +309,17 @@ class Gate:
         return Called(result, audit_id, duration)
 
     def _view(self, principal: Principal) -> View:
-        snapshot, rules = self._catalog.at(principal.cwd), self._rules()
-        view = self._views.get(principal)
-        if view is None or view.version != (snapshot.version, rules.version):
-            view = self._views[principal] = View(snapshot, rules, principal, self._grants(principal))
-            if len(self._views) > _VIEWS_KEPT:
-                self._views.popitem(last=False)
+        snapshot = self._catalog.at(principal.cwd)
+        try:
+            rules = self._rules()
+            view = self._views.get(principal)
+            if view is None or view.version != (snapshot.version, rules.version):
+                view = self._views[principal] = View(snapshot, rules, principal, self._grants(principal))
+        except Exception:  # boundary: who cannot be told what they may see sees nothing, until it can be told again
+            logger.exception("What %s may see could not be told.", principal.name)
+            return NoView(snapshot, principal)
+        if len(self._views) > _VIEWS_KEPT:
+            self._views.popitem(last=False)
         self._views.move_to_end(principal)
         return view
 

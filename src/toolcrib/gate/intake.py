@@ -32,6 +32,10 @@ logger = logging.getLogger(__name__)
 
 Place = Path | None
 
+REST_SHARE = 4.0
+"""How much longer than taking in the rest after it is."""
+LONGEST_REST = 1.0
+
 
 class Upstream(ContentSource, Protocol):
     """An upstream server of one place. `offer` is another object whenever what it offers changed."""
@@ -66,9 +70,30 @@ class Intake:
         self._one_at_a_time = anyio.Lock()
         self._taken: dict[int, _Taken] = {}
         self._judgement = 0
+        self._changed: set[Place] = set()
+        self._stale = anyio.Event()
+
+    async def follow(self) -> None:
+        """Take in what `changed` was told of, for as long as this runs.
+
+        The first change is taken in at once; while more come one after the other, most of the time is left to others.
+        """
+        while True:
+            await self._stale.wait()
+            self._stale = anyio.Event()
+            places, self._changed = self._changed, set()
+            started = anyio.current_time()
+            for place in places:
+                await self.take(place)
+            await anyio.sleep(min(LONGEST_REST, REST_SHARE * (anyio.current_time() - started)))
+
+    def changed(self, place: Place) -> None:
+        """Something changed in a place; it is taken in soon."""
+        self._changed.add(place)
+        self._stale.set()
 
     async def take(self, place: Place) -> None:
-        """Put what counts of a place's servers into the catalog."""
+        """Put what counts of a place's servers into the catalog, now."""
         async with self._one_at_a_time:
             upstreams = self._upstreams(place)
             sources = [await self._judged(each) for each in upstreams]

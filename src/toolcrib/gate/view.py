@@ -9,10 +9,12 @@ import os.path
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import get_args
 
 from toolcrib.catalog.snapshot import Snapshot
+from toolcrib.errors import Unavailable
 from toolcrib.model.json import JsonObject
-from toolcrib.model.policy import Decision, Step
+from toolcrib.model.policy import Decision, Step, Verdict
 from toolcrib.model.principals import Principal
 from toolcrib.model.tools import ContentItem, Tool, ToolRef
 from toolcrib.policy import coding
@@ -22,6 +24,9 @@ from toolcrib.policy.rules import Rules
 
 logger = logging.getLogger(__name__)
 
+UNSETTLED = -1
+"""The number of rules that no rules have: a view in which something could not be decided is used no longer."""
+_VERDICTS = frozenset(get_args(Verdict))
 _UNDECIDED = Step("registered", True, "exclude", "The rules could not be applied to this tool; the log says why.")
 
 
@@ -67,8 +72,8 @@ class View:
     @cached_property
     def listing(self) -> Listing:
         """The tools this asker sees."""
-        tools = self.snapshot.tools
-        return Listing(self.version, tuple(tool for ref, tool in tools.items() if self.decision(ref).visible))
+        tools = tuple(tool for ref, tool in self.snapshot.tools.items() if self.decision(ref).visible)
+        return Listing(self.version, tools)
 
     @cached_property
     def servers(self) -> frozenset[str]:
@@ -104,10 +109,28 @@ class View:
     def _decide(self, ref: ToolRef, tool: Tool | None, arguments: JsonObject | None = None) -> Decision:
         paths = _paths(ref, arguments, self._asked[0]) if arguments is not None else None
         try:
-            return decide(ref, tool, *self._asked, arguments, paths)
+            decision = decide(ref, tool, *self._asked, arguments, paths)
+            if decision.verdict in _VERDICTS:
+                return decision
         except Exception:  # boundary: what cannot be decided is refused, and nothing else stops
             logger.exception("The rules could not be applied to %s.", ref)
-            return Decision("hidden", ref, (_UNDECIDED,))
+        self.version = (self.snapshot.version, UNSETTLED)
+        return Decision("hidden", ref, (_UNDECIDED,))
+
+
+class NoView(View):
+    """What is seen where nobody can tell what may be: nothing, and nothing of it is kept."""
+
+    def __init__(self, snapshot: Snapshot, principal: Principal) -> None:
+        super().__init__(snapshot, Rules(), principal, Grants(permissions=()))
+        self.version = (snapshot.version, UNSETTLED)
+
+    def question(self, ref: ToolRef, arguments: JsonObject | None) -> Question:
+        """There is nothing to explain."""
+        raise Unavailable("internal", "The rules cannot be told at the moment; the log says why.")
+
+    def _decide(self, ref: ToolRef, tool: Tool | None, arguments: JsonObject | None = None) -> Decision:
+        return Decision("hidden" if tool is not None else "unknown", ref, (_UNDECIDED,))
 
 
 def _paths(ref: ToolRef, arguments: JsonObject, principal: Principal) -> tuple[str, ...] | None:

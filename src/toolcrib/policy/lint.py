@@ -57,6 +57,18 @@ _CREDENTIALS = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 
+_INSTRUCTING = (
+    "ignore", "disregard", "forget", "override", "do not", "don\u2019t", "don't", "dont", "never", "without", "before",
+    "after", "prior to", "whenever", "instead of", "every time", "you must", "you have to", "you are required",
+    "you need to", "you should", "<", "system prompt", "jailbreak", "developer message", "secretly", "covertly",
+    "silently", "quietly",
+)  # fmt: skip
+_SECRET = (
+    "password", "passphrase", "key", "access", "credential", "id_", "/.", ".ssh", ".aws", ".gnupg", ".netrc", ".npmrc",
+    ".pypirc", ".kube", ".env", "/etc/", "mcp.json", "claude_desktop_config",
+)  # fmt: skip
+"""Of these at least one is in every text that the patterns find: looking for them costs a tenth of a pattern."""
+
 
 def telling_names(refs: Iterable[ToolRef]) -> Mapping[str, frozenset[str]]:
     """The names of tools that are no plain words, each with the servers that have it; made once for many tools."""
@@ -73,13 +85,20 @@ def lint(tool: Tool, others: Mapping[str, frozenset[str]] = MappingProxyType({})
     said = {"name": tool.ref.tool, **tool.definition}
     words = _walk("", said, 0, prose=True)
     texts = [(place, text[:_LONGEST]) for place, text in islice(words, _MOST_TEXTS)]
+    folded = "\n".join(text for _, text in texts).casefold()
     found = (
         _hidden(texts),
-        _first(texts, _INSTRUCTS, "tool.instructs", "tells the model what to do"),
-        _other_tool(texts, tool.ref, others),
-        _first(texts, _CREDENTIALS, "tool.names_credentials", "speaks of secrets"),
+        _first(texts, _INSTRUCTS, "tool.instructs", "tells the model what to do")
+        if _any(_INSTRUCTING, folded)
+        else None,
+        _other_tool(texts, tool.ref, others) if others else None,
+        _first(texts, _CREDENTIALS, "tool.names_credentials", "speaks of secrets") if _any(_SECRET, folded) else None,
     )
     return tuple(problem for problem in found if problem is not None)
+
+
+def _any(words: Iterable[str], text: str) -> bool:
+    return any(word in text for word in words)
 
 
 def _walk(place: str, value: Json, depth: int, *, prose: bool) -> Iterator[tuple[str, str]]:

@@ -80,7 +80,10 @@ class _Said:
 
 
 class Permissions:
-    """Everything that decisions depend on beside the tools themselves. `load` first, then `follow`."""
+    """Everything that decisions depend on beside the tools themselves. `load` first, then `follow`.
+
+    `names` gives the same object until there are other names; `on_change` hears that lists may be others now.
+    """
 
     def __init__(
         self,
@@ -97,6 +100,8 @@ class Permissions:
         self._files: dict[FileKind, Path] = {"managed": managed, "user": settings_file}
         self._said: dict[FileKind, _Said] = {"managed": _Said(), "user": _Said()}
         self._names = names
+        self._known = Names()
+        self._unclear = False
         self._of_agent = of_agent
         self._on_change = on_change
         self._book = RuleBook()
@@ -127,19 +132,13 @@ class Permissions:
 
     async def look(self) -> None:
         """Read the files again, if they changed or had something that could not be understood."""
+        self._known = self._names()
         for kind, path in self._files.items():
             content = await anyio.to_thread.run_sync(_look, path)
             before = self._said[kind]
             if content != before.content or before.problems:
-                read = partial(_read, content, path, kind, self._names(), before)
+                read = partial(_read, content, path, kind, self._known, before)
                 self._take(kind, await anyio.to_thread.run_sync(read))
-
-    def renamed(self) -> None:
-        """Tools have names now that they did not have: rules of files may mean something that they did not."""
-        for kind, path in self._files.items():
-            before = self._said[kind]
-            if before.problems and before.content is not None:
-                self._take(kind, _read(before.content, path, kind, self._names(), before))
 
     def changed(self) -> None:
         """Something that grants depend on changed, such as an agent: what was decided before is void."""
@@ -149,11 +148,23 @@ class Permissions:
     @property
     def problems(self) -> tuple[Problem, ...]:
         """What is wrong in the files."""
+        self._read_again()
         return tuple(problem for said in self._said.values() for problem in said.problems)
 
     def rules(self) -> Rules:
-        """The rules in force now."""
+        """The rules in force now. A rule of a file that named nothing yet counts as soon as its name is there."""
+        self._read_again()
         return self._book()
+
+    def _read_again(self) -> None:
+        """Understand anew what could not be, if there are other names now."""
+        if not self._unclear or self._names() is self._known:
+            return
+        self._known = self._names()
+        for kind, path in self._files.items():
+            before = self._said[kind]
+            if before.problems and before.content is not None:
+                self._take(kind, _read(before.content, path, kind, self._known, before))
 
     def grants(self, principal: Principal) -> Grants:
         """What an asker was given. An agent that does not exist, or does no longer, was given nothing."""
@@ -177,6 +188,7 @@ class Permissions:
 
     def list(self) -> tuple[Rule, ...]:
         """All rules: those of the files first, expired ones too."""
+        self._read_again()
         places = self._book.places
         return tuple(rule for place in (*self._files, _DATABASE) for rule in places.get(place, ()))
 
@@ -273,6 +285,7 @@ class Permissions:
             if problem not in self._said[kind].problems:
                 logger.warning("%s:%s: %s", problem.file, problem.line or 1, problem.message)
         self._said[kind] = said
+        self._unclear = any(each.problems for each in self._said.values())
         self.limits.set([limit for each in self._said.values() for limit in each.limits])
         self._set(kind, said.rules)
 

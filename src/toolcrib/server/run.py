@@ -67,6 +67,7 @@ async def hold(
                 crib.gate,
                 crib.feed,
                 key=sealing_key(crib.home),
+                zoo=crib.zoo,
                 introduce=crib.introduction,
                 enter=crib.placed,
                 ready=crib.ready,

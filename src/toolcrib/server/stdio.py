@@ -1,9 +1,9 @@
 """`toolcrib stdio`: MCP on standard input and output, carried to the crib's own endpoint.
 
-The front is a client like any other: each line becomes a request to `/mcp` of the crib that holds the home, so that
-there is one road for all clients. If no crib runs, this process becomes the holder; when the holder ends, one of its
-fronts does. What a front adds is the memory of what a legacy client said once, its handshake and what it wants to hear
-of: such a client does not notice that the crib changed.
+The front is a client like any other: each line becomes a request to `/mcp` of the crib that holds the home, or to the
+address of one agent there, so that there is one road for all clients. If no crib runs, this process becomes the holder;
+when the holder ends, one of its fronts does. What a front adds is the memory of what a legacy client said once, its
+handshake and what it wants to hear of: such a client does not notice that the crib changed.
 
 Above: the command line runs it. Below: `server.run` for the holder's part, `mcp.rpc` for what a line says. Standard
 output belongs to the protocol: whatever else this process prints must go to standard error.
@@ -14,13 +14,14 @@ import ssl
 from collections.abc import AsyncIterable, AsyncIterator
 from http import HTTPStatus
 from pathlib import Path
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import anyio
 import httpx2
 import orjson
 from anyio.abc import TaskGroup, TaskStatus
 
+from toolcrib.client import Client
 from toolcrib.errors import ToolcribError, Unavailable
 from toolcrib.home import Home, RunInfo, find_holder, owner_token, prepare_home
 from toolcrib.model.json import Json, is_object
@@ -46,6 +47,7 @@ LAST_WORDS = 10.0
 """Seconds that requests may still take after the client has closed its end."""
 
 _PAUSE = 0.1
+_LONG_PAUSE = 2.0
 _ACCEPT = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 _LISTS_CHANGED = tuple(
     orjson.dumps({"jsonrpc": "2.0", "method": f"notifications/{kind}/list_changed"})
@@ -53,15 +55,18 @@ _LISTS_CHANGED = tuple(
 )
 
 
-async def run_stdio(settings: Settings) -> None:
-    """Serve one client until it closes its end."""
+async def run_stdio(settings: Settings, agent: str | None = None) -> None:
+    """Serve one client until it closes its end, as this agent if one is named; raises `agent.unknown`."""
     home = prepare_home(settings.home)
     token = owner_token(home)
     async with protocol_pipes() as (lines, write), _http(token) as http, anyio.create_task_group() as tasks:
         crossing = Crossing(settings, home, http, tasks)
-        await crossing.holder()
+        holder = await crossing.holder()
+        if agent is not None:
+            async with Client(holder.url, token, source="cli") as client:
+                await client.inject_agent(agent)
         tasks.start_soon(crossing.keep)
-        await Front(crossing, http, write, tasks).serve(lines)
+        await Front(crossing, http, write, tasks, agent).serve(lines)
         tasks.cancel_scope.cancel()
 
 
@@ -140,12 +145,15 @@ class Crossing:
 class Front:
     """One client: reads its lines, sends them on, writes what comes back."""
 
-    def __init__(self, crossing: Crossing, http: httpx2.AsyncClient, write: Write, tasks: TaskGroup) -> None:
+    def __init__(
+        self, crossing: Crossing, http: httpx2.AsyncClient, write: Write, tasks: TaskGroup, agent: str | None = None
+    ) -> None:
         self._crossing = crossing
         self._http = http
         self._write = write
         self._tasks = tasks
-        self._query = urlencode({"cwd": str(Path.cwd())})
+        path = "/mcp" if agent is None else f"/mcp/agents/{quote(agent, safe='')}"
+        self._address = f"{path}?{urlencode({'cwd': str(Path.cwd())})}"
         self._running: dict[RequestId, anyio.CancelScope] = {}
         # A legacy client's handshake: its lines, who answered them, and the headers of the session that came of it.
         self._handshake: list[bytes] = []
@@ -244,7 +252,7 @@ class Front:
         async with self._http.stream("POST", self._url(holder), content=line, headers=headers) as response:
             if message.method == "initialize":
                 self._handshake, self._greeted, self._session = [line], holder, _session_of(response)
-            elif response.status_code == HTTPStatus.NOT_FOUND and headers is self._session and self._session:
+            elif headers is self._session and self._session and _is_session_unknown(response):
                 self._greeted = None
                 return False
             if response.headers.get("content-type", "").startswith("text/event-stream"):
@@ -255,7 +263,7 @@ class Front:
         return True
 
     def _url(self, holder: RunInfo) -> str:
-        return f"{holder.url}/mcp?{self._query}"
+        return f"{holder.url}{self._address}"
 
     def _headers(self, message: Message) -> dict[str, str]:
         if message.method == "initialize":
@@ -295,8 +303,10 @@ class Front:
                     if response.is_success:
                         async for event in _events(response.aiter_bytes()):
                             await self._write(event)
-                    elif response.status_code == HTTPStatus.NOT_FOUND:
+                    elif _is_session_unknown(response):
                         self._greeted = None
+                    else:
+                        await anyio.sleep(_LONG_PAUSE)
             except httpx2.HTTPError:
                 self._crossing.lost(holder)
             await anyio.sleep(_PAUSE)
@@ -305,6 +315,12 @@ class Front:
 def _session_of(response: httpx2.Response) -> dict[str, str]:
     session = response.headers.get("mcp-session-id")
     return {"mcp-session-id": session} if session else {}
+
+
+def _is_session_unknown(response: httpx2.Response) -> bool:
+    """Whether the crib has lost the session; a problem says that the address itself is gone, as a deleted agent's is."""
+    is_problem = response.headers.get("content-type", "").startswith("application/problem+json")
+    return response.status_code == HTTPStatus.NOT_FOUND and not is_problem
 
 
 async def _events(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

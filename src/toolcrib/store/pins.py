@@ -8,11 +8,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 import orjson
-from sqlalchemy import Insert, Row, Update, insert, select, update
+from sqlalchemy import Row, Update, insert, select, update
 
 from toolcrib.model.json import canonical
 from toolcrib.model.pins import Held, Pin
 from toolcrib.store.audit import moment
+from toolcrib.store.batch import Many
 from toolcrib.store.engine import Store
 from toolcrib.store.schema import pins
 
@@ -29,13 +30,12 @@ async def save_pins(store: Store, new: Iterable[Pin], changed: Iterable[tuple[Pi
 
     Raises `ConstraintError` if a new one is there already; then nothing was kept.
     """
-    added: list[Insert | Update] = [
-        insert(pins).values(server=pin.server, tool=pin.tool, **_values(pin)) for pin in new
-    ]
+    rows = [{"server": pin.server, "tool": pin.tool, **_values(pin)} for pin in new]
     replaced = [_replacement(old, pin) for old, pin in changed]
-    if not added and not replaced:
-        return True
-    return all(await store.write(*added, *replaced))
+    if rows:
+        # One statement for all: a server may have thousands of tools.
+        return all(await store.write(Many(insert(pins), rows), *replaced))
+    return all(await store.write(*replaced)) if replaced else True
 
 
 def _replacement(old: Pin, pin: Pin) -> Update:

@@ -43,12 +43,15 @@ def test_help_loads_nothing_heavy() -> None:
 def test_help_names_every_command_and_what_toolcrib_alone_does(capsys: Capture) -> None:
     assert main(["--help"]) == 0
     said = capsys.readouterr().out
-    assert all(f"\n  {name} " in said for name in ("serve", "stdio", "tools", "settings", "audit"))
+    assert all(f"\n  {name} " in said for name in ("serve", "stdio", "tools", "why", "rules", "settings", "audit"))
     assert "`toolcrib serve --open`" in said
 
 
 COMMANDS = (
     ["serve"], ["stdio"], ["tools", "list"], ["tools", "show"], ["tools", "call"], ["tools", "search"],
+    ["tools", "changes"], ["tools", "accept"], ["tools", "reject"], ["why"], ["rules", "list"], ["rules", "allow"],
+    ["rules", "ask"], ["rules", "deny"], ["rules", "remove"], ["rules", "simulate"], ["approvals", "list"],
+    ["approvals", "approve"], ["approvals", "deny"], ["tokens", "list"], ["tokens", "create"], ["tokens", "revoke"],
     ["settings"], ["audit"], ["audit", "verify"],
 )  # fmt: skip
 
@@ -78,6 +81,17 @@ def test_the_version_is_told(capsys: Capture) -> None:
         (["tools", "list", "--source", "moon"], "'moon' is not a source"),
         (["tools", "show", "noslash"], "'noslash' is not SERVER/TOOL"),
         (["tools", "call", "a/b", "[1]"], "not a JSON object"),
+        (["why"], "Give either SERVER/TOOL or --record"),
+        (["why", "a/b", "--record", "1"], "Give either SERVER/TOOL or --record"),
+        (["why", "a/b", "--args", "[1]"], "not a JSON object"),
+        (["rules", "simulate"], "Nothing is to be tried"),
+        (["rules", "simulate", "--file", "no/such.toml"], "cannot be read"),
+        (["rules", "deny", "a/b", "--if", "/a like b"], "not POINTER TEST VALUE"),
+        (["approvals", "approve", "x", "--scope", "ever"], "'ever' is not a scope"),
+        (["approvals", "approve", "x", "--arguments", "1"], "not a JSON object"),
+        (["approvals", "list", "--status", "open"], "'open' is not a status"),
+        (["tokens", "create", "x", "--source", "moon"], "'moon' is not a source"),
+        (["tools", "accept", "noslash"], "'noslash' is not SERVER/TOOL"),
         (["tools", "call", "a/b", '{"x": 1,\n}'], "line 2, column 1"),
         (["tools", "call", "a/b", '{"x": NaN}'], "NaN is not a number"),
         (["tools", "call", "a/b", '{"x": 1, "x": 2}'], "'x' is there twice"),

@@ -80,6 +80,12 @@ def test_a_call_made_by_hand_is_known_by_having_run_unasked() -> None:
     assert [(each.before, each.after) for each in approved.differences] == [("ask", "allow")]
 
 
+def test_a_call_by_hand_of_what_is_denied_now_would_run_without_the_rule() -> None:
+    owner_runs_again = record(1, principal=Principal("owner", "owner", "cli").to_json())
+    found = simulate([owner_runs_again], Rules(rules=(DENY,)), Rules(), tool=TOOLS.get, grants=lambda _: Grants())
+    assert [(each.before, each.after) for each in found.differences] == [("hidden", "allow")]
+
+
 def test_a_difference_that_hangs_on_arguments_which_are_not_whole_is_uncertain() -> None:
     rule = Rule("new", "deny", "*", Origin("user"), conditions=(Condition("/q", "glob", "x*"),))
     (whole,) = replay([record(1)], rule).differences

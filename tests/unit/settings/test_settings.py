@@ -79,6 +79,13 @@ def test_an_unknown_key_is_a_problem_with_its_line_and_the_name_that_was_meant(t
     assert loaded.settings.port == 5
 
 
+def test_tables_of_rules_and_limits_are_no_settings_and_no_problem(tmp_path: Path) -> None:
+    loaded = load(tmp_path, 'port = 5\n[[rules]]\neffect = "deny"\npattern = "a/*"\n[[limits]]\ncalls = 3\n')
+    assert (loaded.settings.port, loaded.problems) == (5, ())
+    (misspelt,) = load(tmp_path, "[[rule]]\nx = 1\n").problems
+    assert misspelt.hint == "Did you mean `rules`?"
+
+
 def test_the_home_cannot_be_set_in_the_file_that_lies_in_it(tmp_path: Path) -> None:
     (problem,) = load(tmp_path, 'home = "/elsewhere"\n').problems
     assert problem.message == "`home` cannot be set in this file."

@@ -4,6 +4,7 @@ The owner sees all of them. A token that may approve sees those that it may answ
 answer is judged by `policy.approvals`, here as for every door. Reading never answers anything.
 """
 
+from collections.abc import Callable
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -61,7 +62,7 @@ def routes(crib: Crib) -> APIRouter:
     return router
 
 
-def _person(crib: Crib) -> "Depends":
+def _person(crib: Crib) -> Callable[..., Principal]:
     """Who asks. The owner may say from where, and nothing else: an answer is given in nobody's name but one's own."""
 
     def who(

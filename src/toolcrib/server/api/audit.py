@@ -4,8 +4,10 @@ from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
+from fastapi.responses import StreamingResponse
 
 from toolcrib.audit import Filters
+from toolcrib.audit.export import export
 from toolcrib.host import Crib
 from toolcrib.model.json import JsonObject
 from toolcrib.model.policy import Verdict
@@ -13,6 +15,9 @@ from toolcrib.model.tools import ToolRef
 from toolcrib.principals import Door
 from toolcrib.server.api.shapes import AuditPhase, AuditRecordShape, VerificationShape
 
+_LINES = "application/x-ndjson"
+_After = Annotated[int, Query(ge=0, le=2**62, description="Begin after this record.")]
+_Upto = Annotated[int | None, Query(ge=1, le=2**62, description="End with this record.")]
 _Text = Annotated[str | None, Query(max_length=500)]
 
 
@@ -29,6 +34,16 @@ def routes(crib: Crib) -> APIRouter:
     async def verify_audit() -> JsonObject:
         """Check every record and every link; what was edited, moved, missing or cut off is in `findings`."""
         return (await crib.audit.verify()).to_json()
+
+    @router.get(
+        "/export",
+        response_class=StreamingResponse,
+        responses={200: {"description": "Lines of JSON.", "content": {_LINES: {"schema": {"type": "string"}}}}},
+    )
+    async def export_audit(after: _After = 0, upto: _Upto = None) -> StreamingResponse:
+        """The records that are in the database, the oldest first, each a line that proves itself by its hash."""
+        await crib.store.caught_up()
+        return StreamingResponse(export(crib.store, after=after, upto=upto), media_type=_LINES)
 
     return router
 

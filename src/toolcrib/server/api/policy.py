@@ -3,6 +3,7 @@
 All of it is the owner's: who is bound by rules is told of them only in the words of a refusal.
 """
 
+from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
@@ -22,7 +23,7 @@ from toolcrib.server.api.policy_shapes import (
     SimulateRequest,
     SimulationShape,
 )
-from toolcrib.server.api.reading import cwd_of, owner_only
+from toolcrib.server.api.reading import owner_only
 from toolcrib.server.api.shapes import ProblemShape
 from toolcrib.server.strict import MalformedJson, parse_json
 
@@ -97,7 +98,7 @@ def _add_reasons(router: APIRouter, crib: Crib) -> None:
 
 async def _explain(crib: Crib, principal: Principal, ref: ToolRef, arguments: JsonObject | None) -> JsonObject:
     asker = await crib.placed(principal)
-    note = await server_note(crib, ref, cwd_of(crib, asker))
+    note = await server_note(crib, ref, Path(asker.cwd) if asker.cwd is not None else None)
     return crib.gate.explain(asker, ref, arguments, note).to_json()
 
 

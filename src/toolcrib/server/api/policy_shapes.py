@@ -1,5 +1,6 @@
 """The shapes of what is about permissions: rules and reasons, questions, bundles, projects, tokens, definitions."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -40,10 +41,10 @@ class WhereShape(Shape):
     read_only: bool = False
     destructive: bool = False
     open_world: bool = False
-    sources: list[Source] = []
-    agents: list[str] = []
-    projects: list[str] = Field([], description="Absolute paths of directories.")
-    modes: list[Mode] = []
+    sources: Sequence[Source] = ()
+    agents: Sequence[str] = ()
+    projects: Sequence[str] = Field(default=(), description="Absolute paths of directories.")
+    modes: Sequence[Mode] = ()
 
 
 class RuleChanges(Shape):
@@ -76,7 +77,7 @@ class RuleShape(Shape):
     id: str
     effect: RuleEffect
     pattern: str
-    conditions: list[ConditionShape] = []
+    conditions: Sequence[ConditionShape] = ()
     where: WhereShape = WhereShape()
     origin: OriginShape
     reason: str = ""
@@ -132,7 +133,7 @@ class ExplanationShape(Shape):
     steps: list[StepShape]
     decided_by: StepShape
     flip: FlipShape | None = None
-    nearest: list[str] = []
+    nearest: Sequence[str] = ()
     recorded: RecordedShape | None = None
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends
 
-from toolcrib.errors import Conflict
+from toolcrib.errors import NotFound
 from toolcrib.host import Crib
 from toolcrib.model.json import JsonObject, digest
 from toolcrib.model.principals import Principal
@@ -59,7 +59,7 @@ def _current(crib: Crib, principal: Principal, ref: ToolRef) -> str:
         return str(held["hash"])
     tool = crib.gate.find(principal, ref)
     if tool.kind != "upstream":
-        raise Conflict("pin.not_upstream", f"{ref} is no tool of an upstream server.")
+        raise NotFound("pin.unknown", f"{ref} is no tool of an upstream server, so it needs nobody's word.")
     return digest(tool.definition)
 
 

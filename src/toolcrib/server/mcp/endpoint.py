@@ -45,6 +45,7 @@ from toolcrib.server.mcp.rpc import Message, RequestId, RpcError, check_modern, 
 from toolcrib.server.mcp.seal import Seal
 from toolcrib.server.mcp.sessions import Session, Sessions
 from toolcrib.server.mcp.subscriptions import Subscriptions
+from toolcrib.zoo import Zoo
 
 if TYPE_CHECKING:
     from toolcrib.server.mcp.sdk import SdkServer
@@ -58,6 +59,7 @@ NOTICES_WAITING = 1_000
 
 _PATHS = frozenset({"/mcp", "/mcp/"})
 _SERVERS = "/mcp/servers/"
+_AGENTS = "/mcp/agents/"
 
 Notices = Callable[[Callable[[Notice], None]], Callable[[], None]]
 """Calls back with every notice from now on; gives how to stop it."""
@@ -76,6 +78,7 @@ class McpEndpoint:
         feed: Feed,
         *,
         key: bytes | None = None,
+        zoo: Zoo | None = None,
         introduce: Introduce | None = None,
         enter: Enter | None = None,
         ready: Ready | None = None,
@@ -84,9 +87,9 @@ class McpEndpoint:
     ) -> None:
         """`key` seals what clients carry for us; without one, nothing that they carry outlives this object.
 
-        `introduce` says what a server said of itself, `enter` makes a directory's servers known and `ready` one of them
-        ready, `notices` is where servers are heard that say something by themselves, and `ended` is told of sessions
-        that are over.
+        `zoo` has the agents that may be asked as, `introduce` says what a server said of itself, `enter` makes a
+        directory's servers known and `ready` one of them ready, `notices` is where servers are heard that say something
+        by themselves, and `ended` is told of sessions that are over.
         """
         self._gate = gate
         self._feed = feed
@@ -95,8 +98,11 @@ class McpEndpoint:
         self._ready = ready
         self._notices = notices
         self._ended = ended
+        self._zoo = zoo
         self._everything = Everything(gate)
         self._searchable = Searchable(gate)
+        self._as_agent = Everything(gate, self._instruct)
+        self._as_searching_agent = Searchable(gate, self._instruct)
         self._pages = Pages(gate)
         self._sessions = Sessions()
         self._subscriptions = Subscriptions()
@@ -132,9 +138,15 @@ class McpEndpoint:
         asked = _read_query(scope["query_string"]) if scope["query_string"] else _NOTHING_ASKED
         if asked.cwd is not None:
             principal = await self._in_directory(principal, asked.cwd)
-        face: Face = self._searchable if asked.search else self._everything
-        if scope["path"] not in _PATHS:
-            face = await self._one_server(scope["path"], principal)
+        path: str = scope["path"]
+        face: Face
+        if path in _PATHS:
+            face = self._searchable if asked.search else self._everything
+        elif path.startswith(_AGENTS):
+            principal = await self._agent(path, principal)
+            face = self._as_searching_agent if asked.search else self._as_agent
+        else:
+            face = await self._one_server(path, principal)
         if scope["method"] != "POST":
             await self._hand_over(scope, receive, send, principal, face)
             return
@@ -170,6 +182,23 @@ class McpEndpoint:
             with suppress(Unavailable):
                 await self._ready(principal, name)
         return face
+
+    async def _agent(self, path: str, principal: Principal) -> Principal:
+        """The asker as the agent that the address names; who is bound to one is never another."""
+        agent = path.removeprefix(_AGENTS)
+        if self._zoo is None or not agent or "/" in agent or not (principal.is_owner or principal.agent == agent):
+            raise NotFound("route.unknown", f"There is nothing at {path}.")
+        if self._zoo.granted(agent) is None:
+            await self._zoo.list()  # another crib on the same database may just have made it
+        if self._zoo.granted(agent) is None:
+            raise NotFound("agent.unknown", f"Agent with ID '{agent}' not found.")
+        return principal if principal.agent == agent else replace(principal, agent=agent)
+
+    async def _instruct(self, principal: Principal) -> str:
+        assert self._zoo is not None
+        assert principal.agent is not None
+        _, compiled = await self._zoo.compiled(principal.agent)
+        return compiled.prompt
 
     async def _in_directory(self, principal: Principal, cwd: str) -> Principal:
         """The asker in the working directory that the address names, which only the owner may do."""

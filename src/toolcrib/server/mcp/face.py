@@ -1,7 +1,8 @@
 """Faces: what one address of the endpoint shows, under which names, and what it says of itself.
 
 `/mcp` shows everything under names that are unique in the crib; `/mcp?tools=search` the same, but for two tools in
-place of all; `/mcp/servers/{name}` one server under its own names. A face is a value without state of its own: who asks
+place of all; `/mcp/agents/{agentId}` either of them in the words of an agent, since what it may use is already decided
+by who asks; `/mcp/servers/{name}` one server under its own names. A face is a value without state of its own: who asks
 is told with every question, and whatever is called or read goes through the gate.
 
 Above: the methods, the pages and the SDK's server. Below: the gate's view of the asker. It must never show what the
@@ -9,7 +10,7 @@ gate does not list.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Literal
 
 from toolcrib.gate import Gate
@@ -26,6 +27,9 @@ Kind = Literal["tools", "prompts", "resources", "resourceTemplates"]
 
 Introduce = Callable[[Principal, str], Introduction | None]
 """What a server in the asker's view said of itself; None while it has said nothing."""
+
+Instruct = Callable[[Principal], Awaitable[str]]
+"""The prompt, as it is now, of the agent that asks."""
 
 Target = tuple[ToolRef, JsonObject] | CallResult | None
 """What a call of a shown name means: a tool and its arguments, an answer that needs no tool, or nothing that exists."""
@@ -80,18 +84,22 @@ class Face(ABC):
         """Who answers here."""
         return SERVER_INFO
 
-    def instructions(self, principal: Principal) -> str | None:
+    async def instructions(self, principal: Principal) -> str | None:
         """How this wants to be used."""
         return None
 
 
 class Everything(Face):
-    """All that the asker may use, under the crib's names."""
+    """All that the asker may use, under the crib's names; with `instruct` in the words of the agent that asks."""
+
+    def __init__(self, gate: Gate, instruct: Instruct | None = None) -> None:
+        super().__init__(gate)
+        self._instruct = instruct
 
     @property
     def key(self) -> str:
-        """One for all."""
-        return "all"
+        """One for all, and one for all agents: which one it is says the asker."""
+        return "agent" if self._instruct is not None else "all"
 
     def entries(self, kind: Kind, principal: Principal) -> Iterator[tuple[str, JsonObject]]:
         """Tools and prompts under their shown names, resources under their URIs, each URI once."""
@@ -145,6 +153,10 @@ class Everything(Face):
             "logging": {},
         }
 
+    async def instructions(self, principal: Principal) -> str | None:
+        """The agent's whole prompt, however long: it is the owner's own."""
+        return await self._instruct(principal) if self._instruct is not None else None
+
     def _items(self, kind: Kind, principal: Principal) -> Sequence[ContentItem]:
         return _items(self._gate, kind, principal)
 
@@ -155,7 +167,7 @@ class Searchable(Everything):
     @property
     def key(self) -> str:
         """Its own, since its list of tools is another one."""
-        return "search"
+        return f"{super().key} by search"
 
     def entries(self, kind: Kind, principal: Principal) -> Iterator[tuple[str, JsonObject]]:
         """The two tools; all else as everywhere."""
@@ -174,9 +186,10 @@ class Searchable(Everything):
             return search_tools.find(self._gate.listing(principal).tools, arguments)
         return search_tools.called(arguments) if name == search_tools.CALL else None
 
-    def instructions(self, principal: Principal) -> str | None:
-        """How to come by the tools."""
-        return search_tools.INSTRUCTIONS
+    async def instructions(self, principal: Principal) -> str | None:
+        """How to come by the tools; an agent is first told who it is."""
+        own = await super().instructions(principal)
+        return f"{own}\n\n{search_tools.INSTRUCTIONS}" if own else search_tools.INSTRUCTIONS
 
     def capabilities(self, principal: Principal) -> JsonObject:
         """As everywhere, but the list of tools stays what it is."""
@@ -254,7 +267,7 @@ class OneServer(Face):
         described = f"{title} {version}" if isinstance(version, str) and version else title
         return {**SERVER_INFO, "title": title[:200], "description": f"{described[:400]}, through Toolcrib"}
 
-    def instructions(self, principal: Principal) -> str | None:
+    async def instructions(self, principal: Principal) -> str | None:
         """The server's own, up to a length."""
         said = self._said(principal).instructions
         return said[:INSTRUCTIONS_KEPT] if said else None

@@ -112,9 +112,12 @@ class Methods:
     async def _through_gate(
         self, request: Request, ref: ToolRef, tool: Tool | None, arguments: JsonObject, name: str
     ) -> CallResult:
-        # Python tools do not know clients, and to introduce one costs more than many of them do.
-        is_upstream = tool is not None and tool.kind == "upstream"
-        client = request.client(partial(self._parking.ask, request)) if is_upstream else None
+        # Python tools do not know clients, and to introduce one costs more than many of them do. Where a person may
+        # have to be asked first, it can be the one behind the client.
+        decision = self._gate.decision(request.principal, ref)
+        is_needed = decision.verdict == "ask" or decision.needs_arguments
+        is_needed = is_needed or (tool is not None and tool.kind == "upstream")
+        client = request.client(partial(self._parking.ask, request)) if is_needed else None
         try:
             called = await self._gate.call(
                 request.principal, ref, arguments, door="mcp", progress=request.progress, client=client

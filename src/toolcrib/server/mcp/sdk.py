@@ -17,6 +17,7 @@ from typing import Any
 
 import anyio
 import mcp.types as types
+from mcp import MCPError
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.connection import Connection
@@ -199,7 +200,7 @@ class SdkServer:
             # The connection is the session's own; what the SDK offers for it drops what it does not know.
             self._audience(principal, face).connections[session_id] = ctx.session._connection  # pyright: ignore[reportPrivateUsage]
         elif ctx.method in ("initialize", "server/discover") and is_object(result):
-            return _introduced(result, ctx.method, principal, face)
+            return await _introduced(result, ctx.method, principal, face)
         return result
 
     async def _listen(
@@ -240,9 +241,12 @@ class SdkServer:
         return True
 
 
-def _introduced(result: JsonObject, method: str, principal: Principal, face: Face) -> JsonObject:
+async def _introduced(result: JsonObject, method: str, principal: Principal, face: Face) -> JsonObject:
     """An answer of the handshake in the words of a face."""
-    instructions, info = face.instructions(principal), face.server_info(principal)
+    try:
+        instructions, info = await face.instructions(principal), face.server_info(principal)
+    except ToolcribError as error:  # without its words an agent would be somebody else
+        raise MCPError(types.INTERNAL_ERROR, f"MCP error: {error.message} {error.hint or ''}".strip()) from error
     said = {**result, "capabilities": face.capabilities(principal)}
     if instructions is not None:
         said["instructions"] = instructions

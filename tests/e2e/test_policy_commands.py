@@ -1,0 +1,161 @@
+"""`toolcrib why`, `rules`, `approvals`, `tokens` and `audit --export` as a person uses them beside a running crib."""
+
+import json
+import re
+import subprocess
+import time
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from e2e.shell import LIMIT, Shell
+from toolcrib.audit.export import follow
+from toolcrib.model.json import JsonObject
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Generator[Shell]:
+    """A person beside a crib that runs, which commands join."""
+    person = Shell.at(tmp_path_factory.mktemp("policy"))
+    with person.serving():
+        yield person
+
+
+def said(shell: Shell, *arguments: str) -> str:
+    """What a command says; it has to succeed."""
+    done = shell.run(*arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def code(shell: Shell, *arguments: str) -> int:
+    """The exit code of a command that fails with words and without a trace."""
+    done = shell.run(*arguments)
+    assert "error: " in done.stderr
+    assert "Traceback" not in done.stderr
+    return done.returncode
+
+
+def test_a_rule_refuses_is_explained_and_removed(shell: Shell) -> None:
+    made = said(shell, "rules", "deny", "lab/fail", "--reason", "It only fails.", "--if", "/message glob secret*")
+    found = re.fullmatch(r'Added rule (\w+): deny lab/fail if /message glob "secret\*"\.\n', made)
+    assert found, made
+    rule = found[1]
+    assert code(shell, "tools", "call", "lab/fail", '{"message": "secret plan"}') == 4
+    why = said(shell, "why", "lab/fail", "--args", '{"message": "secret plan"}')
+    assert why.startswith("lab/fail is refused (deny).\n")
+    assert re.search(rf"deny +=> +deny +{rule} +user +It only fails\.", why)
+    assert f"Remove rule {rule}." in why
+    assert shell.json("why", "lab/fail", "--args", '{"message": "plan"}')["verdict"] == "allow"
+    listed = said(shell, "rules", "list")
+    assert re.search(rf"{rule} +deny +lab/fail +/message glob \"secret\*\" +user +It only fails\.", listed)
+    assert said(shell, "rules", "remove", rule).startswith(f"Removed rule {rule}: ")
+    assert code(shell, "rules", "remove", rule) == 3
+    assert shell.json("rules", "list") == []
+
+
+def test_why_of_what_does_not_exist_names_what_is_near_and_ends_with_three(shell: Shell) -> None:
+    done = shell.run("why", "lab/great")
+    assert done.returncode == 3
+    assert "Did you mean lab/greet" in done.stdout
+    done = shell.run("why", "lab/great", "--json")
+    assert (done.returncode, json.loads(done.stdout)["verdict"]) == (3, "unknown")
+    assert code(shell, "why", "lab/greet", "--agent", "nobody") == 3
+
+
+def test_why_is_asked_for_somebody_else(shell: Shell) -> None:
+    hidden = shell.json("why", "lab/secret", "--source", "ide")
+    assert (hidden["verdict"], hidden["decidedBy"]["step"]) == ("hidden", "permissions")
+    assert shell.json("why", "lab/greet", "--mode", "default", "--source", "api")["verdict"] == "ask"
+
+
+def test_a_change_of_rules_is_tried_on_what_was_recorded(shell: Shell) -> None:
+    said(shell, "tools", "call", "lab/greet", '{"name": "Ann"}')
+    found = shell.json("rules", "simulate", "--add", "deny lab/greet")
+    assert found["differences"]
+    assert {(each["ref"], each["after"]) for each in found["differences"]} == {("lab/greet", "hidden")}
+    (shell.folder / "candidate.toml").write_text('[[rules]]\neffect = "ask"\npattern = "x/*"\n', encoding="utf-8")
+    done = shell.run("rules", "simulate", "--file", "candidate.toml")
+    assert re.search(r"^0 of \d+ calls would be decided differently", done.stderr)
+    assert code(shell, "rules", "simulate", "--add", "dney lab/*") == 2
+    number = next(each["auditId"] for each in found["differences"])
+    assert "allow then" in said(shell, "why", "--record", str(number))
+
+
+def pending(shell: Shell) -> JsonObject:
+    """The one question that is open, as soon as there is one."""
+    end = time.monotonic() + LIMIT
+    while time.monotonic() < end:
+        if found := shell.json("approvals", "list"):
+            return found[0]
+    raise AssertionError("Nobody asked.")
+
+
+def asking(shell: Shell, url: str, token: str, arguments: JsonObject) -> "subprocess.Popen[str]":
+    """A program that calls a tool for which a person is asked."""
+    program = (
+        "import sys, httpx2; answer = httpx2.post(sys.argv[1], content=sys.argv[3], timeout=60, trust_env=False,"
+        "headers={'authorization': 'Bearer ' + sys.argv[2], 'content-type': 'application/json'}); print(answer.text)"
+    )
+    body = json.dumps({"arguments": arguments})
+    command = [shell.command()[0], "-c", program, f"{url}/api/tools/lab/greet/call", token, body]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_a_programs_question_is_shown_whole_and_safe_and_answered(tmp_path: Path) -> None:
+    shell = Shell.at(tmp_path)
+    with shell.serving() as crib:
+        secret = said(shell, "tokens", "create", "bot", "--source", "api").strip()
+        assert secret.startswith("tcb_")
+        name = "\x1b[2JAnn\u202e" + "x" * 2000
+        calls = [asking(shell, crib.url, secret, {"name": name})]
+        question = pending(shell)
+        shown = said(shell, "approvals", "list")
+        assert "x" * 2000 in shown
+        assert "\x1b" not in shown
+        assert "\u202e" not in shown
+        assert "CAREFUL:   /name: 2 hidden characters" in shown
+        assert said(shell, "approvals", "deny", question["id"], "--reason", "Too long.") == "lab/greet was denied.\n"
+        assert code(shell, "approvals", "approve", question["id"]) == 1
+        calls.append(asking(shell, crib.url, secret, {"name": "Ann"}))
+        again = pending(shell)
+        edited = json.dumps({"name": "Bob"})
+        done = said(shell, "approvals", "approve", again["id"], "--arguments", edited, "--scope", "always")
+        assert re.search(r"approved\.\nRule answer-\w+ says so from now on: allow lab/greet\.\n", done)
+        calls.append(asking(shell, crib.url, secret, {"name": "Eve"}))
+        answers = [call.communicate(timeout=LIMIT)[0] for call in calls]
+        assert "Too long." in answers[0]
+        assert "Hello, Bob." in answers[1]
+        assert "Hello, Eve." in answers[2]
+        assert said(shell, "tokens", "revoke", "bot") == "Revoked 'bot'.\n"
+        refused = asking(shell, crib.url, secret, {"name": "Ann"}).communicate(timeout=LIMIT)[0]
+        assert "auth.invalid" in refused
+        assert "revokedAt" in shell.json("tokens", "list")[0]
+
+
+def test_the_chain_is_exported_into_a_private_file_that_proves_itself(shell: Shell) -> None:
+    said(shell, "tools", "call", "lab/greet", '{"name": "Ann"}')
+    file = shell.folder / "chain.jsonl"
+    done = shell.run("audit", "--export", str(file))
+    assert done.returncode == 0, done.stderr
+    assert file.stat().st_mode & 0o777 == 0o600
+    lines = file.read_bytes().splitlines(keepends=True)
+    assert follow(lines).number == len(lines)
+    assert f"Wrote {len(lines)} records" in done.stderr
+    assert code(shell, "audit", "--export", str(file)) == 2
+    printed = said(shell, "audit", "--export", "-").encode().splitlines(keepends=True)
+    assert printed[: len(lines)] == lines
+
+
+def test_rules_of_the_settings_file_count_and_what_is_wrong_in_it_is_told(tmp_path: Path) -> None:
+    shell = Shell.at(tmp_path)
+    text = '[[rules]]\neffect = "deny"\npattern = "ping"\n\n[[rules]]\neffect = "deny"\n\n[[limits]]\ncalls = 100\n'
+    (shell.home / "toolcrib.toml").write_text(text, encoding="utf-8")
+    assert code(shell, "tools", "call", "toolcrib/ping") == 4
+    done = shell.run("rules", "list", "--json")
+    (rule,) = json.loads(done.stdout)
+    assert (rule["pattern"], rule["origin"]["line"]) == ("toolcrib/ping", 1)
+    assert "toolcrib.toml:5: This rule is not used" in done.stderr
+    assert "is not a setting" not in done.stderr
+    assert code(shell, "rules", "remove", rule["id"]) == 1

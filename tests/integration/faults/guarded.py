@@ -1,0 +1,40 @@
+"""A modern MCP server that wants a sign-in, and the real authorization server it trusts."""
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from integration.connect.http.harness import DISCOVERED
+from integration.connect.web.authority import Authority
+from toolcrib.model.json import JsonObject
+
+TOOLS: JsonObject = {"tools": [{"name": "echo", "inputSchema": {"type": "object", "properties": {}}}]}
+
+
+class Guarded(Authority):
+    """Answers whoever shows a token; `calls` counts them."""
+
+    calls: int = 0
+
+    async def _resource(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = await Request(scope, receive).body()
+        if not body:
+            await Response(status_code=405)(scope, receive, send)
+            return
+        message = orjson.loads(body)
+        match message["method"]:
+            case "server/discover":
+                value: JsonObject = DISCOVERED
+            case "tools/list":
+                value = TOOLS
+            case "subscriptions/listen":
+                error = {"code": -32601, "message": "Method not found"}
+                body = orjson.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error})
+                await Response(body, media_type="application/json")(scope, receive, send)
+                return
+            case _:
+                self.calls += 1
+                value = {"content": [{"type": "text", "text": "for members"}]}
+        body = orjson.dumps({"jsonrpc": "2.0", "id": message["id"], "result": value})
+        await Response(body, media_type="application/json")(scope, receive, send)

@@ -1,0 +1,51 @@
+"""Rules as the command line reads and tells them."""
+
+import pytest
+
+from toolcrib.cli.rules import describe_origin, describe_rule, parse_condition
+from toolcrib.errors import InvalidRequest
+from toolcrib.model.json import Json, JsonObject
+
+
+@pytest.mark.parametrize(
+    ("text", "test", "value"),
+    [
+        ("/path glob /etc/*", "glob", "/etc/*"),
+        ("/path glob 5", "glob", "5"),
+        ('/n range {"max": 10}', "range", {"max": 10}),
+        ("/force equals true", "equals", True),
+        ("/who equals anna and bob", "equals", "anna and bob"),
+        ("/sql regex DROP .*", "regex", "DROP .*"),
+    ],
+)
+def test_a_condition_is_pointer_test_and_value(text: str, test: str, value: Json) -> None:
+    assert parse_condition(text) == {"pointer": text.split()[0], "test": test, "value": value}
+
+
+@pytest.mark.parametrize("text", ["", "/a", "/a equals", "/a like b"])
+def test_anything_else_is_no_condition(text: str) -> None:
+    with pytest.raises(InvalidRequest):
+        parse_condition(text)
+
+
+def test_a_rule_is_told_with_everything_that_narrows_it() -> None:
+    rule: JsonObject = {
+        "effect": "deny",
+        "pattern": "a/*",
+        "conditions": [{"pointer": "/n", "test": "range", "value": {"min": 1}}],
+        "where": {"readOnly": False, "destructive": True, "sources": ["ide", "api"], "agents": ["x"]},
+        "session": "s1",
+        "definitionHash": "0123456789",
+    }
+    said = describe_rule(rule)
+    assert said == (
+        'deny a/* if /n range {"min": 1}, not read-only, destructive, source ide or api, agent x, session s1, '
+        "defined as 01234567"
+    )
+    assert describe_rule({"effect": "allow", "pattern": "*"}) == "allow *"
+
+
+def test_an_origin_is_its_file_and_line_or_its_kind() -> None:
+    assert describe_origin({"kind": "user"}) == "user"
+    assert describe_origin({"kind": "managed", "file": "/f"}) == "/f"
+    assert describe_origin({"kind": "managed", "file": "/f", "line": 3}) == "/f:3"
