@@ -15,7 +15,7 @@ from mcp.client.streamable_http import streamable_http_client
 from toolcrib.home import owner_token, prepare_home
 from toolcrib.settings import Settings
 
-ModeName = Literal["legacy", "2026-07-28"]
+ModeName = Literal["legacy", "2026-07-28", "auto"]
 Door = Literal["http", "stdio"]
 
 LAB_TOOLS = '''

@@ -28,6 +28,7 @@ from toolcrib.catalog.catalog import Catalog
 from toolcrib.catalog.naming import NameRow, NameTable, server_name
 from toolcrib.catalog.snapshot import CatalogChange, Snapshot
 from toolcrib.config.secrets import SecretCommands
+from toolcrib.config.trust import load_trust
 from toolcrib.connect import Ground, Hello, Pool, Processes, Shelf, SignIns, open_tokens, open_web
 from toolcrib.errors import InvalidRequest, Unavailable
 from toolcrib.feed import Feed, fresh_start
@@ -145,6 +146,7 @@ class Crib:
             settings_file=self.home.settings_file,
             names=self._known_names,
             of_agent=self._agent_grants,
+            trusted=self._is_trusted,
             on_change=self._on_rules,
         )
         await self.permissions.load()
@@ -250,8 +252,11 @@ class Crib:
         """
         place = _path(principal.cwd)
         source = self.pool.find(server, place)
-        if source is not None and source.offer is None:
+        if source is None:
+            return
+        if source.offer is None:
             await source.link.ensure()
+        if not self.intake.is_taken(place, source):
             await self.intake.take(place)  # it would be done in a moment, and is needed now
 
     def introduction(self, principal: Principal, server: str) -> Introduction | None:
@@ -343,6 +348,9 @@ class Crib:
     def _agent_grants(self, agent: str) -> AgentGrants | None:
         given = self.zoo.granted(agent)
         return AgentGrants(*given) if given is not None else None
+
+    def _is_trusted(self, project: str) -> bool:
+        return any(record.place == project for record in load_trust(self.home.trust_file).records)
 
     def _on_event(self, event: Event) -> None:
         if event.kind == "agent_changed":

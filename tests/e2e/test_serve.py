@@ -281,3 +281,27 @@ def test_a_signal_ends_the_front_in_good_order(shell: Shell, number: signal.Sign
         assert front.stdout is not None
         assert front.stdout.read() == b""
     assert not (shell.home / "run.json").exists()
+
+
+@pytest.mark.parametrize("agent", ["nobody", "", "..", "Reviewer"])
+def test_a_front_of_an_agent_that_is_not_there_says_so_and_ends(shell: Shell, agent: str) -> None:
+    done = shell.run("stdio", "--agent", agent, stdin="")
+    assert (done.returncode, done.stdout) == (3, ""), done.stderr
+    assert not (shell.home / "run.json").exists()
+
+
+def test_the_front_of_an_unknown_agent_names_it_and_what_to_run(shell: Shell) -> None:
+    done = shell.run("stdio", "--agent", "nobody", stdin="")
+    assert "Agent with ID 'nobody' not found." in done.stderr
+    assert "toolcrib agents list" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_front_of_an_agent_speaks_as_it(shell: Shell) -> None:
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}}
+    line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello})
+    done = shell.run("stdio", "--agent", "reviewer", stdin=f"{line}\n")
+    assert done.returncode == 0, done.stderr
+    (answer,) = map(json.loads, done.stdout.splitlines())
+    prompt = shell.run("agents", "inject", "reviewer", "--json")
+    assert answer["result"]["instructions"] == json.loads(prompt.stdout)["prompt"]

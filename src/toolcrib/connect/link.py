@@ -33,7 +33,7 @@ from toolcrib.model.json import JsonObject
 from toolcrib.model.links import LinkStatus
 from toolcrib.model.protocol import Era
 from toolcrib.model.servers import ServerSpec
-from toolcrib.model.sources import CallContext
+from toolcrib.model.sources import CallContext, ProtocolError
 
 logger = logging.getLogger(__name__)
 
@@ -170,8 +170,11 @@ class Link:
         exchange = self._exchange or await self.ready()
         try:
             return await exchange.request(method, params, context, headers)
+        except ProtocolError:
+            raise  # an answer as well, passed on as it is
         except ToolcribError as failure:
             if failure.code != SESSION_LOST:
+                self._opener.hush(failure)
                 self._learn(failure, exchange)
                 raise
         # The server answered that it does not know the session, so it did nothing.
@@ -231,6 +234,7 @@ class Link:
                 up_since = time.monotonic()
                 failure = await self._keep(opened)
         except ToolcribError as error:
+            self._opener.hush(error)
             failure = error
         except Exception as error:  # boundary: whatever one server's link meets must not end the others'
             logger.exception("The link to server %s failed.", self.spec.name)
@@ -341,6 +345,8 @@ class Link:
             return
         self._ended.set_result(failure)
         self._exchange = None
+        if failure is not None:
+            self._opener.hush(failure)
         if failure is not None and failure.code != SESSION_LOST:
             self._report.failed(failure)
             self._hooks.status()

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
 
 from toolcrib.config.masking import MASK, mask_value
 from toolcrib.config.resolve import Resolved, resolve
@@ -70,6 +71,7 @@ class Opener:
         self._own_url = own_url
         self._hello = hello or ground.hello
         self._bearer: Bearer | None = None
+        self._mask: Mask = str
 
     @property
     def hello(self) -> Hello:
@@ -80,6 +82,13 @@ class Opener:
         """Somebody signed in or out: look again at what is stored."""
         if self._bearer is not None:
             await self._bearer.reload()
+
+    def hush(self, failure: ToolcribError) -> None:
+        """Hide the definition's secrets in what is told of a failure: servers repeat what they were sent."""
+        if isinstance(failure, ServerFailed):
+            failure.brief = self._mask(failure.brief)
+        failure.message = self._mask(failure.message)
+        failure.args = (failure.message,)
 
     @asynccontextmanager
     async def open(self, era: Era | None, connect_wait: float) -> AsyncGenerator[Opened]:
@@ -104,10 +113,12 @@ class Opener:
         if resolved.problems:
             problem = resolved.problems[0]
             raise ConfigError(problem.code, problem.message, problem.hint)
+        self._mask = masking(resolved)
         if spec.type == "stdio" and spec.auth is not None:
             token = await self._token()
             if token is not None:
-                return replace(resolved, env={**resolved.env, TOKEN_VARIABLE: token})
+                resolved = replace(resolved, env={**resolved.env, TOKEN_VARIABLE: token})
+                self._mask = masking(resolved)
         return resolved
 
     def _opening(self, resolved: Resolved, era: Era | None, wait: float) -> AbstractAsyncContextManager[Opened]:
@@ -116,9 +127,9 @@ class Opener:
 
     @asynccontextmanager
     async def _started(self, resolved: Resolved, era: Era | None, wait: float) -> AsyncGenerator[Opened]:
-        mask, processes = masking(resolved), self._ground.processes
+        processes = self._ground.processes
         async with open_greeted(
-            processes, self._spec.name, resolved, self._hello, mask=mask, era=era, connect_wait=wait
+            processes, self._spec.name, resolved, self._hello, mask=self._mask, era=era, connect_wait=wait
         ) as (conversation, greeting):
             yield Opened(conversation, greeting, conversation.pid)
 
@@ -173,7 +184,9 @@ def _is_this_machine(url: CheckedUrl) -> bool:
 
 def masking(resolved: Resolved) -> Mask:
     """Hides the secret values of a definition wherever a server repeats them."""
-    secrets = sorted(set(_secrets({**resolved.env, **resolved.headers}.items())), key=len, reverse=True)
+    in_url = parse_qsl(urlsplit(resolved.url or "").query)
+    named = (*resolved.env.items(), *resolved.headers.items(), *in_url)
+    secrets = sorted(set(_secrets(named)), key=len, reverse=True)
 
     def mask(line: str) -> str:
         for secret in secrets:

@@ -101,7 +101,8 @@ class Report:
     def _reason(self) -> str:
         failure = self.failure
         assert failure is not None
-        said = " ".join(part if part.endswith((".", "!", "?", "…")) else f"{part}." for part in (_brief(failure), failure.hint) if part)
+        parts = (_brief(failure), failure.hint)
+        said = " ".join(part if part.endswith((".", "!", "?", "…")) else f"{part}." for part in parts if part)
         return f"{said} It is tried again by itself." if self._retries else said
 
 

@@ -70,6 +70,7 @@ class Intake:
         self._one_at_a_time = anyio.Lock()
         self._taken: dict[int, _Taken] = {}
         self._judgement = 0
+        self._shown: dict[Place, dict[str, object]] = {}
         self._changed: set[Place] = set()
         self._stale = anyio.Event()
 
@@ -98,9 +99,15 @@ class Intake:
             upstreams = self._upstreams(place)
             sources = [await self._judged(each) for each in upstreams]
             self._catalog.set_upstreams(_name(place), sources)
+            known = [(each.name, self._taken.get(id(each))) for each in upstreams]
+            self._shown[place] = {name: taken.offer for name, taken in known if taken is not None}
             current = {id(each) for each in upstreams}
             if len(self._taken) > 4 * len(current) + 100:  # sources come and go; their numbers may be used again
                 self._taken = {number: taken for number, taken in self._taken.items() if number in current}
+
+    def is_taken(self, place: Place, upstream: Upstream) -> bool:
+        """Whether what a server offers now is in the catalog."""
+        return self._shown.get(place, {}).get(upstream.name) is upstream.offer
 
     async def _judged(self, upstream: Upstream) -> PinnedSource:
         kept = self._taken.get(id(upstream))

@@ -44,7 +44,7 @@ _WRAPPED_HEADER = re.compile(r"=\?base64\?.*\?=")
 
 
 def encode_header(value: str) -> str:
-    """A value as a header of the protocol carries it: as it is, or wrapped where a header could not or would mislead."""
+    """A value as a header of the protocol carries it: as it is, or wrapped where a header could not hold it."""
     if _PLAIN_HEADER.fullmatch(value) and value == value.strip() and not _WRAPPED_HEADER.fullmatch(value):
         return value
     return f"=?base64?{base64.b64encode(value.encode()).decode()}?="

@@ -318,7 +318,7 @@ def _session_of(response: httpx2.Response) -> dict[str, str]:
 
 
 def _is_session_unknown(response: httpx2.Response) -> bool:
-    """Whether the crib has lost the session; a problem says that the address itself is gone, as a deleted agent's is."""
+    """Whether the crib has lost the session; a problem says that the address is gone, as a deleted agent's is."""
     is_problem = response.headers.get("content-type", "").startswith("application/problem+json")
     return response.status_code == HTTPStatus.NOT_FOUND and not is_problem
 

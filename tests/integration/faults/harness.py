@@ -64,6 +64,13 @@ async def until_state(client: Client, server: str, *states: str) -> JsonObject:
     raise AssertionError(f"The crib ended before {server} was {states}.")
 
 
+async def until_listed(client: Client, server: str, count: int) -> None:
+    """Wait until all tools of a server are in the list of all tools."""
+    with anyio.fail_after(30):
+        while sum(tool["server"] == server for tool in await client.tools()) != count:
+            await anyio.sleep(0.05)
+
+
 async def call(client: Client, tool: str, **arguments: object) -> JsonObject:
     """Call a tool, `server/tool`, and give the answer."""
     ref = ToolRef.parse(tool)
@@ -82,6 +89,7 @@ async def beside(client: Client, trouble: Callable[[], Awaitable[object]]) -> tu
 
     Every call has to succeed. How long they take is told, not judged: that is for `make bench`.
     """
+    await until_listed(client, "healthy", 10)
     before = [await _timed(client) for _ in range(20)]
     during: list[float] = []
     async with anyio.create_task_group() as tasks:

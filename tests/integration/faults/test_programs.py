@@ -1,15 +1,13 @@
 """Programs that misbehave, through a whole crib: only their own calls feel it, and each fault has its sentence."""
 
 import os
-from collections.abc import Awaitable, Callable
 from functools import partial
 
 import anyio
 import pytest
 
-from integration.faults.harness import HEALTHY, Bench, beside, call, program, text_of, until_state
+from integration.faults.harness import HEALTHY, Bench, beside, call, program, text_of, until_listed, until_state
 from lab import eventually
-from toolcrib.client import Client
 from toolcrib.errors import NotFound
 from toolcrib.model.json import JsonObject
 
@@ -19,19 +17,10 @@ IS_FULL = bool(os.environ.get("TOOLCRIB_TEST_ALL"))
 STDERR_MEGABYTES = 1024 if IS_FULL else 32
 BAD = program("troubles", "plain")
 
-Report = Callable[[str, object], None]
-
-
-async def while_well(client: Client, report: Report, trouble: Callable[[], Awaitable[object]]) -> None:
-    """Have trouble while the healthy server is called, and tell how its calls fared."""
-    before, during = await beside(client, trouble)
-    report("healthy_before_ms", round(before, 3))
-    report("healthy_during_ms", round(during, 3))
-
 
 @pytest.mark.parametrize("step", ["initialize", "tools/list"])
 async def test_a_program_that_leaves_at_a_step_of_its_greeting_is_failed_with_its_exit_code(
-    bench: Bench, step: str, record_property: Report
+    bench: Bench, step: str
 ) -> None:
     async with bench.crib(bad=program("troubles", "leaves", step), healthy=HEALTHY) as (_, client):
         await until_state(client, "healthy", "connected")
@@ -40,7 +29,7 @@ async def test_a_program_that_leaves_at_a_step_of_its_greeting_is_failed_with_it
         async def tested() -> None:
             found.append(await client.test_server("bad"))
 
-        await while_well(client, record_property, tested)
+        await beside(client, tested)
         assert (found[0]["state"], found[0]["exitCode"]) == ("failed", 3)
         assert "exit code 3" in found[0]["lastError"]
         assert found[0]["stderr"]
@@ -55,13 +44,11 @@ async def test_a_program_that_leaves_when_it_hears_of_the_new_era_is_greeted_in_
 
 
 @pytest.mark.parametrize("step", ["initialize", "tools/list"])
-async def test_a_program_that_hangs_in_its_greeting_is_given_up(
-    bench: Bench, step: str, record_property: Report
-) -> None:
+async def test_a_program_that_hangs_in_its_greeting_is_given_up(bench: Bench, step: str) -> None:
     async with bench.crib(bad=program("troubles", "silent", step, timeout=500), healthy=HEALTHY) as (holding, client):
         await until_state(client, "healthy", "connected")
         if step == "tools/list":  # nobody waits for it, and half a minute is not waited for here
-            await while_well(client, record_property, partial(anyio.sleep, 0.2))
+            await beside(client, partial(anyio.sleep, 0.2))
             assert (await client.server("bad"))["state"] in ("connecting", "not_checked")
             return
         found: list[JsonObject] = []
@@ -69,7 +56,7 @@ async def test_a_program_that_hangs_in_its_greeting_is_given_up(
         async def tested() -> None:
             found.append(await client.test_server("bad"))
 
-        await while_well(client, record_property, tested)
+        await beside(client, tested)
         assert found[0]["state"] == "failed"
         assert "did not answer" in found[0]["lastError"]
         assert holding.crib.pool.sources()
@@ -86,9 +73,7 @@ async def test_a_program_that_hangs_in_its_greeting_is_given_up(
         ("deep", {"levels": 5_000}, "cannot be read"),
     ],
 )
-async def test_a_call_that_meets_a_fault_says_which(
-    bench: Bench, tool: str, arguments: JsonObject, told: str, record_property: Report
-) -> None:
+async def test_a_call_that_meets_a_fault_says_which(bench: Bench, tool: str, arguments: JsonObject, told: str) -> None:
     async with bench.crib(bad=BAD, healthy=HEALTHY) as (_, client):
         await until_state(client, "bad", "connected")
         answers: list[JsonObject] = []
@@ -96,7 +81,7 @@ async def test_a_call_that_meets_a_fault_says_which(
         async def trouble() -> None:
             answers.append(await call(client, f"bad/{tool}", **arguments))
 
-        await while_well(client, record_property, trouble)
+        await beside(client, trouble)
         assert answers[0]["isError"]
         assert text_of(answers[0]).startswith("MCP error: ")
         assert told in text_of(answers[0])
@@ -116,9 +101,7 @@ async def test_a_call_that_meets_a_fault_says_which(
         ("stderr", {"megabytes": STDERR_MEGABYTES}, "written"),
     ],
 )
-async def test_a_call_survives_what_can_be_survived(
-    bench: Bench, tool: str, arguments: JsonObject, told: str, record_property: Report
-) -> None:
+async def test_a_call_survives_what_can_be_survived(bench: Bench, tool: str, arguments: JsonObject, told: str) -> None:
     async with bench.crib(bad=BAD, healthy=HEALTHY) as (_, client):
         started = await until_state(client, "bad", "connected")
         answers: list[JsonObject] = []
@@ -126,14 +109,12 @@ async def test_a_call_survives_what_can_be_survived(
         async def trouble() -> None:
             answers.extend([await call(client, f"bad/{tool}", **arguments) for _ in range(2)])
 
-        await while_well(client, record_property, trouble)
+        await beside(client, trouble)
         assert all(told in text_of(answer) and not answer["isError"] for answer in answers), answers
         assert (await client.server("bad"))["pid"] == started["pid"], "it was not started anew"
 
 
-async def test_an_endless_list_and_ten_thousand_tools_are_bounded_and_told(
-    bench: Bench, record_property: Report
-) -> None:
+async def test_an_endless_list_and_ten_thousand_tools_are_bounded_and_told(bench: Bench) -> None:
     servers = {"endless": program("crafts", "endless"), "many": program("crafts", "many", "10001")}
     async with bench.crib(healthy=HEALTHY) as (_, client):
         await until_state(client, "healthy", "connected")
@@ -144,28 +125,23 @@ async def test_an_endless_list_and_ten_thousand_tools_are_bounded_and_told(
             await until_state(client, "endless", "connected")
             await until_state(client, "many", "connected")
 
-        await while_well(client, record_property, appear)
+        await beside(client, appear)
         assert (await client.server("endless"))["tools"] == 100
         assert (await client.server("many"))["tools"] == 10_000
-        await eventually_listed(client, "many", 10_000)
-        await eventually_listed(client, "endless", 100)
-
-
-async def eventually_listed(client: Client, server: str, count: int) -> None:
-    """Wait until all tools of a server are in the list of all tools."""
-    with anyio.fail_after(20):
-        while sum(tool["server"] == server for tool in await client.tools()) != count:
-            await anyio.sleep(0.05)
+        await until_listed(client, "many", 10_000)
+        await until_listed(client, "endless", 100)
 
 
 async def test_names_and_texts_that_mean_harm_are_tools_like_others(bench: Bench) -> None:
     async with bench.crib(names=program("troubles", "names"), healthy=HEALTHY) as (_, client):
         await until_state(client, "names", "connected")
-        await eventually_listed(client, "names", 22)
+        await until_listed(client, "names", 22)
         tools = [tool for tool in await client.tools() if tool["server"] == "names"]
         shown = {tool["exposedName"] for tool in tools}
         assert len(shown) == len(tools)
-        assert all(len(name) <= 64 and name.replace("-", "_").isidentifier() and name.isascii() for name in shown), shown
+        assert all(len(name) <= 64 and name.replace("-", "_").isidentifier() and name.isascii() for name in shown), (
+            shown
+        )
         for tool in tools:
             answer = await call(client, tool["ref"], n=1)
             if not tool["name"].startswith("deep"):
@@ -190,9 +166,7 @@ async def test_a_program_that_changes_its_era_at_every_start_is_used_all_the_sam
 
 
 @pytest.mark.parametrize("way", ["term", "family"])
-async def test_what_does_not_want_to_end_is_gone_when_it_is_switched_off(
-    bench: Bench, way: str, record_property: Report
-) -> None:
+async def test_what_does_not_want_to_end_is_gone_when_it_is_switched_off(bench: Bench, way: str) -> None:
     async with bench.crib(bad=program("troubles", way), healthy=HEALTHY) as (_, client):
         await until_state(client, "bad", "connected")
         pids = (await call(client, "bad/pids"))["structuredContent"].values()
@@ -201,7 +175,7 @@ async def test_what_does_not_want_to_end_is_gone_when_it_is_switched_off(
             await client.switch_server("bad", enabled=False)
             await eventually(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids), 15)
 
-        await while_well(client, record_property, switched_off)
+        await beside(client, switched_off)
         assert (await client.server("bad"))["state"] == "disabled"
         with pytest.raises(NotFound):
             await call(client, "bad/echo")

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import anyio
 import httpx2
+import pytest
 from mcp import Client as McpClient
 from mcp.client.streamable_http import streamable_http_client
 
@@ -17,8 +18,10 @@ from lab import ModeName
 from toolcrib.client import Client
 from toolcrib.home import owner_token, prepare_home
 from toolcrib.host import Crib
+from toolcrib.model.approvals import Question
 from toolcrib.model.json import JsonObject
 from toolcrib.model.tools import ToolRef
+from toolcrib.policy.approvals import Approvals, Check
 from toolcrib.server.run import Holding, hold
 from toolcrib.settings import Environment, Settings
 from toolcrib.tools import PythonSource, ToolServer, tool
@@ -168,6 +171,16 @@ async def open_desk(folder: Path, **servers: JsonObject) -> AsyncGenerator[Desk]
             for name in servers:
                 await owner.test_server(name)
             yield desk
+
+
+def unanswered(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Let every question run out after so many seconds."""
+    asked = Approvals.asked
+
+    def briefly(self: Approvals, question: Question, *, check: Check | None = None) -> object:
+        return asked(self, question, seconds=seconds, check=check)
+
+    monkeypatch.setattr(Approvals, "asked", briefly)
 
 
 def upstream(*words: str) -> JsonObject:

@@ -5,11 +5,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from integration.permissions.desk import SELL, Desk, calling, open_desk
+from integration.permissions.desk import SELL, Desk, calling, open_desk, unanswered
 from toolcrib.errors import Conflict, Denied, InvalidRequest, NotFound, ToolcribError
 from toolcrib.gate import consent
 from toolcrib.model.json import JsonObject
-from toolcrib.policy import approvals
 from toolcrib.tools import ToolServer, tool
 
 pytestmark = pytest.mark.anyio
@@ -79,10 +78,7 @@ async def test_edited_arguments_are_checked_decided_and_recorded_anew(desk: Desk
 
 
 async def test_when_nobody_answers_in_time_the_call_is_denied(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = approvals.Approvals.asked
-    monkeypatch.setattr(
-        approvals.Approvals, "asked", lambda self, question, **rest: asked(self, question, **rest | {"seconds": 0.05})
-    )
+    unanswered(monkeypatch, 0.05)
     async with desk.rest(await desk.token("robot", source="api")) as robot:
         with pytest.raises(Denied, match="Nobody answered"), anyio.fail_after(10):
             await robot.call(SELL, {"what": "tea"})
@@ -93,21 +89,21 @@ async def test_when_nobody_answers_in_time_the_call_is_denied(desk: Desk, monkey
 
 
 async def test_only_the_first_answer_counts(desk: Desk) -> None:
-    async with desk.rest(await desk.token("robot", source="api")) as robot:
-        async with calling(lambda: robot.call(SELL, {"what": "tea"})):
-            question = await desk.question()
-            await desk.answer(question["id"], "approve")
-            async with desk.http() as http:
-                second = await http.post(f"/api/approvals/{question['id']}", json={"decision": "deny"})
-            assert (second.status_code, second.json()["code"]) == (409, "approval.decided")
+    secret = await desk.token("robot", source="api")
+    async with desk.rest(secret) as robot, calling(lambda: robot.call(SELL, {"what": "tea"})):
+        question = await desk.question()
+        await desk.answer(question["id"], "approve")
+        async with desk.http() as http:
+            second = await http.post(f"/api/approvals/{question['id']}", json={"decision": "deny"})
+        assert (second.status_code, second.json()["code"]) == (409, "approval.decided")
     assert desk.shop.sold == [("tea", 1)]
 
 
 async def test_a_call_that_is_given_up_takes_its_question_with_it(desk: Desk) -> None:
-    async with desk.rest(await desk.token("robot", source="api")) as robot:
-        async with calling(lambda: robot.call(SELL, {"what": "tea"})) as call:
-            question = await desk.question()
-            call.scope.cancel()
+    secret = await desk.token("robot", source="api")
+    async with desk.rest(secret) as robot, calling(lambda: robot.call(SELL, {"what": "tea"})) as call:
+        question = await desk.question()
+        call.scope.cancel()
 
     async def withdrawn() -> bool:
         return (await desk.owner.permissions.approval(question["id"]))["status"] == "withdrawn"

@@ -73,9 +73,11 @@ async def test_or_declines(asking: Desk, era: ModeName, result: ElicitResult, sa
 async def test_who_only_closes_the_question_leaves_it_to_the_owner(asking: Desk, era: ModeName) -> None:
     secret = await asking.token("ide", mayApprove=True)
     person = Person(ElicitResult(action="cancel"))
-    async with asking.mcp(secret, era, elicitation_callback=person) as client:
-        async with calling(lambda: client.call_tool("shop_sell", {"what": "tea"})) as call:
-            await asking.answer((await asking.question())["id"], "approve")
+    async with (
+        asking.mcp(secret, era, elicitation_callback=person) as client,
+        calling(lambda: client.call_tool("shop_sell", {"what": "tea"})) as call,
+    ):
+        await asking.answer((await asking.question())["id"], "approve")
     assert "sold 1 tea" in str(call.gave.content)
 
 
@@ -104,13 +106,13 @@ async def test_the_call_of_a_token_without_a_say_waits_for_the_owner_with_progre
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:
         told.append(message)
 
-    async with asking.mcp(await asking.token("ide"), era, elicitation_callback=person) as client:
-        async with calling(
-            lambda: client.call_tool("shop_sell", {"what": "tea"}, progress_callback=on_progress)
-        ) as call:
-            question = await asking.question()
-            assert asking.shop.sold == []
-            await asking.answer(question["id"], "approve")
+    async with (
+        asking.mcp(await asking.token("ide"), era, elicitation_callback=person) as client,
+        calling(lambda: client.call_tool("shop_sell", {"what": "tea"}, progress_callback=on_progress)) as call,
+    ):
+        question = await asking.question()
+        assert asking.shop.sold == []
+        await asking.answer(question["id"], "approve")
     assert "sold 1 tea" in str(call.gave.content)
     assert person.asked == []
     assert question["id"] in str(told[0])
@@ -123,42 +125,47 @@ async def test_programs_cannot_answer_whatever_they_try(asking: Desk) -> None:
         "other ide": await asking.token("other-ide", mayApprove=True),
         "agent": await asking.token("agent", source="api", agent=agent["id"], mayApprove=True),
     }
-    async with asking.mcp(await asking.token("ide"), "2026-07-28") as client:
-        async with calling(lambda: client.call_tool("shop_sell", {"what": "tea"})) as call:
-            question = await asking.question()
-            path = f"/api/approvals/{question['id']}"
-            yes: JsonObject = {"decision": "approve"}
-            for secret in secrets.values():
-                async with asking.rest(secret) as program:
-                    with pytest.raises((NotFound, Denied)):
-                        await program.permissions.answer(question["id"], yes)
-                    with pytest.raises((NotFound, Denied)):
-                        await program.permissions.approval(question["id"])
-            async with asking.http() as owner:
-                for method in ("GET", "HEAD", "PUT", "PATCH", "DELETE"):
-                    await owner.request(method, path, params={"decision": "approve"})
-                tricks = [{"agent": "x", "source": "agent"}, {"source": "ide"}, {"source": "scheduler"}]
-                for trick in tricks:
-                    assert (await owner.post(path, json=yes, params=trick)).status_code in (403, 422)
-                foreign = await owner.post(path, json=yes, headers={"origin": "http://evil.example"})
-                assert foreign.status_code == 403
-                form = await owner.post(path, data={"decision": "approve"})
-                assert form.status_code in (415, 422, 400)
-            for by in ("agent", "ide", "scheduler"):
-                with pytest.raises(ToolcribError):
-                    await asking.crib.approvals.answer(
-                        question["id"], "approve", by=asking.crib.principals.owner(by, session="s")
-                    )
-            assert (await asking.owner.permissions.approval(question["id"]))["status"] == "pending"
-            assert asking.shop.sold == []
-            await asking.answer(question["id"], "deny")
+    async with (
+        asking.mcp(await asking.token("ide"), "2026-07-28") as client,
+        calling(lambda: client.call_tool("shop_sell", {"what": "tea"})) as call,
+    ):
+        question = await asking.question()
+        path = f"/api/approvals/{question['id']}"
+        yes: JsonObject = {"decision": "approve"}
+        for secret in secrets.values():
+            async with asking.rest(secret) as program:
+                with pytest.raises((NotFound, Denied)):
+                    await program.permissions.answer(question["id"], yes)
+                with pytest.raises((NotFound, Denied)):
+                    await program.permissions.approval(question["id"])
+        async with asking.http() as owner:
+            for method in ("GET", "HEAD", "PUT", "PATCH", "DELETE"):
+                await owner.request(method, path, params={"decision": "approve"})
+            tricks = [{"agent": "x", "source": "agent"}, {"source": "ide"}, {"source": "scheduler"}]
+            for trick in tricks:
+                assert (await owner.post(path, json=yes, params=trick)).status_code in (403, 422)
+            foreign = await owner.post(path, json=yes, headers={"origin": "http://evil.example"})
+            assert foreign.status_code == 403
+            form = await owner.post(path, data={"decision": "approve"})
+            assert form.status_code in (415, 422, 400)
+        for by in ("agent", "ide", "scheduler"):
+            with pytest.raises(ToolcribError):
+                await asking.crib.approvals.answer(
+                    question["id"], "approve", by=asking.crib.principals.owner(by, session="s")
+                )
+        assert (await asking.owner.permissions.approval(question["id"]))["status"] == "pending"
+        assert asking.shop.sold == []
+        await asking.answer(question["id"], "deny")
     assert call.gave.is_error
 
 
 async def test_a_token_of_a_person_answers_for_others_if_it_may(asking: Desk) -> None:
     person = await asking.token("phone", source="api", mayApprove=True)
-    async with asking.mcp(await asking.token("ide"), "2026-07-28") as client, asking.rest(person) as phone:
-        async with calling(lambda: client.call_tool("shop_sell", {"what": "tea"})) as call:
-            question = await asking.question()
-            await phone.permissions.answer(question["id"], {"decision": "approve"})
+    async with (
+        asking.mcp(await asking.token("ide"), "2026-07-28") as client,
+        asking.rest(person) as phone,
+        calling(lambda: client.call_tool("shop_sell", {"what": "tea"})) as call,
+    ):
+        question = await asking.question()
+        await phone.permissions.answer(question["id"], {"decision": "approve"})
     assert "sold 1 tea" in str(call.gave.content)

@@ -1,4 +1,4 @@
-"""Whatever has a say in a call may break, say nothing or take too long: the call is refused, on record, and runs not."""
+"""Whatever has a say in a call may break, say nothing or run out of time: the call is refused, and on record."""
 
 import asyncio
 from collections.abc import Callable
@@ -57,9 +57,11 @@ async def refused(desk: Desk, mode: Any = "bypassPermissions") -> list[str]:
     async with calling(lambda: desk.crib.call(SELL, {"what": "tea"}, principal=asker)) as call:
         pass
     assert isinstance(call.raised, ToolcribError), (call.gave, call.raised)
-    async with desk.mcp(await desk.token("ide", mode=mode), "2026-07-28") as client:
-        async with calling(lambda: client.call_tool("shop_sell", {"what": "tea"})) as call:
-            pass
+    async with (
+        desk.mcp(await desk.token("ide", mode=mode), "2026-07-28") as client,
+        calling(lambda: client.call_tool("shop_sell", {"what": "tea"})) as call,
+    ):
+        pass
     assert call.raised is not None or call.gave.is_error
     assert desk.shop.sold == []
     return [record["phase"] for record in await desk.records()]

@@ -13,6 +13,7 @@ from subprocess import DEVNULL
 import anyio
 import pytest
 
+from lab import eventually
 from toolcrib.client import Client
 from toolcrib.errors import ToolcribError
 from toolcrib.home import owner_token, prepare_home, read_run
@@ -97,8 +98,7 @@ class Load:
                     for number in range(4):
                         tasks.start_soon(self.call_and_ask, robot, number % 2 == 0)
                     tasks.start_soon(self.approve, owner)
-                    while len(self.acknowledged) < enough:
-                        await anyio.sleep(0.005)
+                    await eventually(lambda: len(self.acknowledged) >= enough, seconds=30)
                     process.send_signal(signal.SIGKILL)
                     await process.wait()
                     tasks.cancel_scope.cancel()

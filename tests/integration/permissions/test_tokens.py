@@ -6,7 +6,7 @@ import anyio
 import httpx2
 import pytest
 
-from integration.mcp.test_bad_input import HEADERS
+from integration.mcp.test_bad_input import HEADERS, META
 from integration.permissions.desk import SELL, Desk, calling
 from toolcrib.errors import Conflict, Denied, NotFound, Unauthenticated
 from toolcrib.model.json import JsonObject
@@ -132,12 +132,8 @@ async def test_revoking_cuts_the_open_stream_of_a_legacy_client(desk: Desk) -> N
 
 async def test_revoking_cuts_the_open_stream_of_a_modern_client(desk: Desk) -> None:
     async with desk.http(await desk.token("ide")) as http:
-        meta = {
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientCapabilities": {},
-        }
-        params = {"notifications": {"toolsListChanged": True}, "_meta": meta}
-        body = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params}
+        params: JsonObject = {"notifications": {"toolsListChanged": True}, "_meta": META}
+        body: JsonObject = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params}
         headers = {name: value for name, value in HEADERS.items() if name != "mcp-name"}
         headers["mcp-method"] = "subscriptions/listen"
         async with http.stream("POST", "/mcp", json=body, headers=headers) as stream:

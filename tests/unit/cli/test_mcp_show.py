@@ -9,7 +9,7 @@ from toolcrib.model.json import JsonObject
 Capture = pytest.CaptureFixture[str]
 
 SERVER: JsonObject = {
-    "name": "a", "alias": "a", "type": "stdio", "state": "not_checked", "sameAs": [], "problems": [],
+    "name": "a", "alias": "a", "type": "stdio", "state": "not_checked", "sameAs": [], "problems": [], "tools": 0,
     "sources": [{"client": "cursor", "scope": "user", "file": "/f", "line": 3}],
 }  # fmt: skip
 QUESTION: JsonObject = {

@@ -45,7 +45,9 @@ def test_a_verdict_that_needs_no_arguments_is_the_same_for_all_of_them(
     decision = replace(question, arguments=None, paths=None).decide()
     with_arguments = replace(question, arguments=arguments).decide()
     if not decision.needs_arguments:
-        assert with_arguments == decision
+        # What is hidden by whoever started the session may still have been judged by paths on the way there.
+        assert (with_arguments.verdict, with_arguments.rules) == (decision.verdict, decision.rules)
+        assert with_arguments == decision or not decision.visible
     else:
         assert decision.visible
 
