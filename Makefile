@@ -31,8 +31,9 @@ bench: .venv/dev.stamp ## measure beside the MCP SDK's own server and others; ta
 	@sh scripts/programs.sh peers || true # without them their rows say so
 	@$(BIN)/python -m bench $(ARGS)
 
-test-all: check test ## also what takes longer: edits by the thousand, both commands of the README in a fresh clone
-	@TOOLCRIB_TEST_ALL=1 $(BIN)/pytest --numprocesses $(WORKERS) tests/integration/config
+test-all: check test ## also what takes longer: edits by the thousand, 60 kills, both commands of the README in a fresh clone
+	@TOOLCRIB_TEST_ALL=1 $(BIN)/pytest --numprocesses $(WORKERS) tests/integration/config \
+		tests/integration/permissions/test_killing.py
 	@scripts/fresh_clone.sh
 
 docs: .venv/dev.stamp ## write docs/reference anew from the code

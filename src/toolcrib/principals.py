@@ -7,7 +7,7 @@ own source, mode and agent, and gets no more than that. What a named token has u
   mode `default`, in which a person is asked here;
 - the tools of its agent or, without one, the default set, which has nothing privileged; what it may not see does not
   exist for it;
-- only the MCP endpoint, and of that only its own agent's part; other sources also list and call over REST. No token
+- only the MCP endpoint, and of that only its own agent's part if it is bound to one; other sources also list and call over REST. No token
   reaches servers, rules, settings, the audit or other tokens;
 - no say in approvals. With `may_approve` it answers what it asked itself; one that is no MCP client's and bound to no
   agent answers for others too.
@@ -193,7 +193,7 @@ class Principals:
         if _below(path, "/mcp/agents"):
             return principal.agent is not None and _below(path, f"/mcp/agents/{principal.agent}")
         if _below(path, _MCP):
-            return True
+            return principal.agent is None  # who is bound to an agent asks at that agent's address
         if principal.source == "ide":
             return False
         return _below(path, _FOR_TOOLS) or (_below(path, _FOR_APPROVALS) and self.may_answer(principal, principal))

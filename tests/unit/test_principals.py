@@ -58,8 +58,8 @@ API = Principal("token", "script", "api")
 @pytest.mark.parametrize(
     ("path", "reaching"),
     [
-        ("/mcp", {IDE, BOUND, API}),
-        ("/mcp/servers/github", {IDE, BOUND, API}),
+        ("/mcp", {IDE, API}),
+        ("/mcp/servers/github", {IDE, API}),
         ("/mcp/agents/reviewer", {BOUND}),
         ("/mcp/agents/reviewer/x", {BOUND}),
         ("/mcp/agents/reviewers", set[Principal]()),

@@ -345,9 +345,8 @@ class Link:
             return
         self._ended.set_result(failure)
         self._exchange = None
-        if failure is not None:
-            self._opener.hush(failure)
         if failure is not None and failure.code != SESSION_LOST:
+            self._opener.hush(failure)
             self._report.failed(failure)
             self._hooks.status()
 

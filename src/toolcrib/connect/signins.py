@@ -7,6 +7,7 @@ Above: `host`, for the commands and routes that start a sign-in. Below: `oauth`.
 sign-in than the address for the browser and how it ended.
 """
 
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -19,8 +20,10 @@ from anyio.abc import TaskGroup, TaskStatus
 from toolcrib.connect.oauth import SIGN_IN_SECONDS, SignIn, Target, signing_in
 from toolcrib.connect.tokens import Tokens
 from toolcrib.connect.web import Web
-from toolcrib.errors import NotFound, ToolcribError
+from toolcrib.errors import NotFound, ToolcribError, Unavailable
 from toolcrib.model.json import JsonObject
+
+logger = logging.getLogger(__name__)
 
 SignInState = Literal["waiting", "done", "failed"]
 
@@ -118,6 +121,7 @@ class SignIns:
     ) -> None:
         """One sign-in from its beginning to its end. That it cannot begin is told to who asked, the rest is kept."""
         known: _UnderWay | None = None
+        failure: ToolcribError | None = None
         try:
             async with signing_in(self._web, self._tokens, target, more_scopes=more_scopes) as sign_in:
                 expires_at = time.time() + SIGN_IN_SECONDS
@@ -126,15 +130,17 @@ class SignIns:
                 task_status.started(known)
                 await sign_in.finish()
             await then()
-            known.status = replace(known.status, state="done")
         except ToolcribError as error:
-            if known is None:
-                task_status.started(error)
-                return
-            known.status = replace(known.status, state="failed", error=error)
-        finally:
-            if known is not None:
-                known.ended.set()
+            failure = error
+        except Exception:  # boundary: one sign-in must end neither the others nor the crib
+            logger.exception("The sign-in at %s failed.", target.server)
+            failure = Unavailable("oauth.failed", "OAuth authentication failed: something unexpected happened.")
+        if known is None:
+            assert failure is not None
+            task_status.started(failure)
+            return
+        known.status = replace(known.status, state="done" if failure is None else "failed", error=failure)
+        known.ended.set()
 
     def _keep(self, server: str, known: _UnderWay) -> None:
         self._known.pop(server, None)

@@ -22,7 +22,8 @@ import orjson
 from anyio.abc import TaskGroup, TaskStatus
 
 from toolcrib.client import Client
-from toolcrib.errors import ToolcribError, Unavailable
+from toolcrib.connect.start import MARKER
+from toolcrib.errors import ConfigError, ToolcribError, Unavailable
 from toolcrib.home import Home, RunInfo, find_holder, owner_token, prepare_home
 from toolcrib.model.json import Json, is_object
 from toolcrib.model.protocol import (
@@ -37,7 +38,7 @@ from toolcrib.server.mcp.methods import CARRIED
 from toolcrib.server.mcp.rpc import Message, RequestId, RpcError, read_message
 from toolcrib.server.pipes import Line, Oversized, Write, protocol_pipes
 from toolcrib.server.run import hold
-from toolcrib.settings import Settings
+from toolcrib.settings import Environment, Settings
 
 logger = logging.getLogger(__name__)
 
@@ -56,8 +57,13 @@ _LISTS_CHANGED = tuple(
 
 
 async def run_stdio(settings: Settings, agent: str | None = None) -> None:
-    """Serve one client until it closes its end, as this agent if one is named; raises `agent.unknown`."""
+    """Serve one client until it closes its end, as this agent if one is named; raises `agent.unknown`.
+
+    A front that its own crib started is refused: what the crib offers would grow by itself, without end.
+    """
     home = prepare_home(settings.home)
+    if Environment.current().get(MARKER) == home.marker:
+        raise ConfigError("server.own_crib", "This is a front of the crib that started it, so it offers nothing.")
     token = owner_token(home)
     async with protocol_pipes() as (lines, write), _http(token) as http, anyio.create_task_group() as tasks:
         crossing = Crossing(settings, home, http, tasks)

@@ -14,11 +14,11 @@ from toolcrib.config.resolve import resolve
 from toolcrib.connect import Ground, Pool, SignIns, SignInStatus, credential_name
 from toolcrib.connect.oauth import Target
 from toolcrib.connect.urls import check_url
-from toolcrib.errors import Conflict, Denied, InvalidRequest
+from toolcrib.errors import ConfigError, Conflict, Denied, InvalidRequest
 from toolcrib.model.problems import Problem
 from toolcrib.model.servers import Auth, ServerEntry, ServerSpec
 from toolcrib.servers.desk import Servers
-from toolcrib.servers.standing import Standing
+from toolcrib.servers.standing import Standing, own_crib
 
 
 class Links:
@@ -136,6 +136,8 @@ class Links:
         spec = entry.spec
         if spec is None:
             raise InvalidRequest("server.invalid", entry.problems[0].message)
+        if (own := own_crib(entry)) is not None:
+            raise ConfigError(own.code, f"{own.message}.")
         match entry.state:
             case "disabled":
                 message = f'Server "{entry.name}" is disabled. Run toolcrib mcp enable {entry.alias} first.'

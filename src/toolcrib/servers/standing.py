@@ -36,7 +36,7 @@ class Standing:
             case "shadowed":
                 return f"Another definition of this name counts: {entry.shadowed_by}."
             case "disabled":
-                return "It is switched off."
+                return f"{own.message}." if (own := own_crib(entry)) is not None else "It is switched off."
             case "untrusted":
                 return "Nobody agreed to start it yet."
             case _:
@@ -50,7 +50,7 @@ class Standing:
         alias = self.entry.alias
         match self.state:
             case "disabled":
-                return f"toolcrib mcp enable {alias}"
+                return f"toolcrib mcp {'enable' if own_crib(self.entry) is None else 'get'} {alias}"
             case "untrusted":
                 return f"toolcrib mcp trust {alias}"
             case "invalid" | "shadowed":
@@ -77,6 +77,11 @@ class Standing:
         entry, tools = self.entry, self.link.tools if self.link is not None else 0
         told: JsonObject = {"name": entry.name, "alias": entry.alias, "change": "state", "state": self.state}
         return told | {"sentence": self.sentence, "tools": tools, "project": entry.source.project}
+
+
+def own_crib(entry: ServerEntry) -> Problem | None:
+    """That a server is this crib itself, if it is: then switching it on changes nothing."""
+    return next((problem for problem in entry.problems if problem.code == "server.own_crib"), None)
 
 
 def _live(link: LinkStatus) -> JsonObject:

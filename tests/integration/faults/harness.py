@@ -10,6 +10,7 @@ from pathlib import Path
 
 import anyio
 
+from lab import eventually
 from toolcrib.client import Client
 from toolcrib.home import owner_token, prepare_home
 from toolcrib.model.json import JsonObject
@@ -67,8 +68,9 @@ async def until_state(client: Client, server: str, *states: str) -> JsonObject:
 async def until_listed(client: Client, server: str, count: int) -> None:
     """Wait until all tools of a server are in the list of all tools."""
     with anyio.fail_after(30):
-        while sum(tool["server"] == server for tool in await client.tools()) != count:
-            await anyio.sleep(0.05)
+        async for _ in client.events(0):
+            if sum(tool["server"] == server for tool in await client.tools()) == count:
+                return
 
 
 async def call(client: Client, tool: str, **arguments: object) -> JsonObject:
@@ -100,8 +102,7 @@ async def beside(client: Client, trouble: Callable[[], Awaitable[object]]) -> tu
 
         tasks.start_soon(healthy)
         await trouble()
-        while len(during) < 20:
-            await anyio.sleep(0.01)
+        await eventually(lambda: len(during) >= 20)
         tasks.cancel_scope.cancel()
     return statistics.median(before), statistics.median(during)
 

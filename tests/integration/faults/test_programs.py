@@ -2,6 +2,7 @@
 
 import os
 from functools import partial
+from pathlib import Path
 
 import anyio
 import pytest
@@ -173,7 +174,7 @@ async def test_what_does_not_want_to_end_is_gone_when_it_is_switched_off(bench: 
 
         async def switched_off() -> None:
             await client.switch_server("bad", enabled=False)
-            await eventually(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids), 15)
+            await eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), 15)
 
         await beside(client, switched_off)
         assert (await client.server("bad"))["state"] == "disabled"

@@ -14,7 +14,7 @@ from integration.connect.web.authority import authority, browser, visit
 from integration.faults.guarded import Guarded
 from integration.faults.harness import HEALTHY, Bench, call, text_of, until_state
 from toolcrib.client import Client
-from toolcrib.connect import oauth
+from toolcrib.connect.oauth import signin
 from toolcrib.errors import Conflict, NotFound, Unavailable
 from toolcrib.server.run import Holding
 
@@ -127,7 +127,7 @@ async def test_who_denies_and_who_never_answers_are_told_apart(desk: Desk, monke
     assert ended["state"] == "failed"
     assert ended["error"]["message"].startswith("OAuth authentication failed: ")
     assert "\x1b" not in ended["error"]["message"]
-    monkeypatch.setattr(oauth.signin, "SIGN_IN_SECONDS", 0.2)
+    monkeypatch.setattr(signin, "SIGN_IN_SECONDS", 0.2)
     begun = await desk.client.sign_in("club")
     ended = await desk.client.await_sign_in("club", 20)
     assert ended["error"]["message"] == "OAuth flow timed out. Please try again."

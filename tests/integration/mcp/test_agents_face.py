@@ -202,7 +202,8 @@ async def test_an_agent_may_search_its_tools_and_no_others(place: Place, era: Mo
         assert await names(client) == ["call_tool", "find_tools"]
         for query, refs in (("say", ["lab/echo"]), ("count", []), ("secret", []), ("ping", [])):
             found = await client.call_tool("find_tools", {"query": query})
-            assert [each["ref"] for each in (found.structured_content or {})["tools"]] == refs
+            assert found.structured_content is not None
+            assert [each["ref"] for each in found.structured_content["tools"]] == refs
         with pytest.raises(MCPError, match=r"^Unknown tool: lab/count_to$"):
             await client.call_tool("call_tool", {"ref": "lab/count_to", "arguments": {"end": 1}})
 
@@ -269,8 +270,7 @@ async def test_a_token_of_an_agent_reaches_its_own_address_and_no_other_agents(p
     listed = await modern(place.lab, PATH, "tools/list", extra=own)
     assert [tool["name"] for tool in listed["result"]["tools"]] == ["lab_echo"]
     assert (await modern(place.lab, PATH, "server/discover", extra=own))["result"]["instructions"] == PLAIN
-    assert (await modern(place.lab, "/mcp", "server/discover", extra=own))["result"].get("instructions") is None
-    for path, who in (("/mcp/agents/reviewer", own), ("/mcp/agents/nobody", own), (PATH, free)):
+    for path, who in (("/mcp/agents/reviewer", own), ("/mcp/agents/nobody", own), ("/mcp", own), (PATH, free)):
         answer = await modern(place.lab, path, "tools/list", extra=who)
         assert (answer["status"], answer["code"]) == (404, "route.unknown")
 

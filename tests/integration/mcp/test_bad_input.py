@@ -69,13 +69,15 @@ async def test_a_malformed_message_gets_the_protocols_error(lab: Lab, body: byte
 
 
 @pytest.mark.parametrize(
-    "path", ["/mcp/agents/nobody", "/mcp/servers/", "/mcp/servers/lab/x", "/mcp/agents/", "/mcp//", "/mcp/x"]
+    ("path", "code"),
+    [("/mcp/agents/nobody", "agent.unknown"), ("/mcp/servers/nothing", "server.unknown")]
+    + [(f"/mcp/{path}", "route.unknown") for path in ("servers/", "servers/lab/x", "agents/", "agents/x/y", "/", "x")],
 )
-async def test_an_address_below_that_is_not_served_is_never_taken_for_the_whole(lab: Lab, path: str) -> None:
+async def test_an_address_below_that_is_not_served_is_never_taken_for_the_whole(lab: Lab, path: str, code: str) -> None:
     async with lab.http() as http:
         for method in ("POST", "GET", "DELETE"):
             answer = await http.request(method, path, content=call(), headers=HEADERS)
-            assert (answer.status_code, answer.json()["code"]) == (404, "route.unknown")
+            assert (answer.status_code, answer.json()["code"]) == (404, code)
 
 
 @pytest.mark.parametrize(

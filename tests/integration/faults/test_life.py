@@ -1,0 +1,187 @@
+"""The life of upstream processes, from outside: nothing outlives its reason, and nothing else is touched."""
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import anyio
+import pytest
+
+from e2e.shell import Shell
+from integration.faults.harness import Bench, call, program, text_of, until_listed, until_state
+from lab import eventually
+from toolcrib.client import Client
+from toolcrib.errors import ConfigError
+from toolcrib.home import owner_token
+from toolcrib.model.json import JsonObject, is_array, is_object
+
+pytestmark = pytest.mark.anyio
+
+HUNDRED = 100 if os.environ.get("TOOLCRIB_TEST_ALL") else 12
+
+
+def is_alive(pid: object) -> bool:
+    """Whether a process runs; one that is dead and not yet reaped does not."""
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return False
+
+
+async def pid_of(client: Client, server: str) -> int:
+    """The process of a server, by its own word."""
+    return int(text_of(await call(client, f"{server}/pid")))
+
+
+def test_nothing_that_a_killed_crib_started_outlives_the_next_start(tmp_path: Path) -> None:
+    shell = Shell.at(tmp_path)
+    servers = {"clings": program("troubles", "family"), "plain": program("crafts", "plain")}
+    (shell.home / "mcp.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
+    with shell.serving() as serving:
+        told = shell.json("tools", "call", "clings/pids", "{}")
+        assert is_object(told)
+        pids: list[int] = list(told["structuredContent"].values())
+        assert len(pids) == 2
+        serving.end(signal.SIGKILL)
+    with shell.serving():
+        deadline = time.monotonic() + 10
+        while any(map(is_alive, pids)) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert not any(map(is_alive, pids))
+
+
+def test_many_servers_stop_together(tmp_path: Path) -> None:
+    """Each ignores that its input ended and SIGTERM, so each has to be waited for; all of them at the same time."""
+    shell = Shell.at(tmp_path)
+    servers = {f"s{number}": program("troubles", "term", str(number)) for number in range(HUNDRED)}
+    (shell.home / "mcp.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
+    with shell.serving() as serving:
+        found = shell.json("mcp", "test")
+        assert is_array(found)
+        pids = [server["pid"] for server in found if is_object(server) and server["state"] == "connected"]
+        assert len(pids) == HUNDRED
+        serving.process.terminate()
+        assert serving.process.wait(10) in (0, 143, -signal.SIGTERM)
+        assert not any(map(is_alive, pids))
+
+
+async def test_removed_and_no_longer_trusted_servers_end_at_once(bench: Bench, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    (project / ".git").mkdir(parents=True)
+    file = project / ".mcp.json"
+    file.write_text(json.dumps({"mcpServers": {"here": program("crafts", "plain", "here")}}), encoding="utf-8")
+    async with bench.crib(gone=program("crafts", "plain", "1"), stays=program("crafts", "plain", "2")) as (
+        held,
+        client,
+    ):
+        await until_listed(client, "gone", 10)
+        gone, stays = await pid_of(client, "gone"), await pid_of(client, "stays")
+        await client.remove_server("gone")
+        await eventually(lambda: not is_alive(gone))
+        await client.trust_path(
+            str(project), [each["question"]["digest"] for each in await client.trust_path(str(project))]
+        )
+        async with Client(held.info.url, owner_token(held.crib.home), source="api", cwd=str(project)) as inside:
+            here = await pid_of(inside, "here")
+        await client.untrust_path(str(project))
+        await eventually(lambda: not is_alive(here))
+        assert await pid_of(client, "stays") == stays
+
+
+async def test_an_edit_in_another_tools_file_restarts_that_server_once_it_is_agreed_to(bench: Bench) -> None:
+    file = bench.user / ".claude.json"
+
+    def write(**servers: JsonObject) -> None:
+        file.write_text(json.dumps({"theme": "dark", "mcpServers": servers}), encoding="utf-8")
+
+    async def agree(client: Client, name: str) -> None:
+        await client.trust_server(name, (await client.server(name))["question"]["digest"])
+
+    write(one=program("crafts", "plain", "1"), two=program("crafts", "plain", "2"))
+    async with bench.crib() as (_, client):
+        for name in ("one", "two"):
+            await agree(client, name)
+            await until_listed(client, name, 10)
+        one, two = await pid_of(client, "one"), await pid_of(client, "two")
+        write(one=program("crafts", "plain", "changed"), two=program("crafts", "plain", "2"))
+        found = {server["name"]: server["state"] for server in await client.reload_servers()}
+        assert found["one"] == "untrusted", "another command is another thing to agree to"
+        await eventually(lambda: not is_alive(one))
+        assert await pid_of(client, "two") == two
+        await agree(client, "one")
+        await until_state(client, "one", "connected")
+        assert await pid_of(client, "one") != one
+        assert await pid_of(client, "two") == two
+
+
+async def test_a_crib_is_no_upstream_of_itself(bench: Bench) -> None:
+    async with bench.crib() as (held, client):
+        words = ["-m", "toolcrib", "stdio"]
+        headers: JsonObject = {"Authorization": f"Bearer {owner_token(held.crib.home)}"}
+        bench.write(
+            front={"command": sys.executable, "args": words, "env": _at(bench)},
+            hidden={"command": "sh", "args": ["-c", f"exec {sys.executable} {' '.join(words)}"], "env": _at(bench)},
+            address={"type": "http", "url": f"{held.info.url}/mcp", "headers": headers},
+        )
+        await client.reload_servers()
+        found = await client.server("front")
+        assert "this crib itself" in found["sentence"]
+        assert found["action"] == "toolcrib mcp get front"
+        with pytest.raises(ConfigError, match="this crib itself"):
+            await client.test_server("front")
+        address = await client.test_server("address")
+        assert (address["state"], "this crib itself" in address["sentence"]) == ("failed", True)
+        hidden = await client.test_server("hidden")
+        assert hidden["state"] == "failed"
+        assert "the crib that started it" in " ".join(hidden["stderr"])
+
+
+def _at(bench: Bench) -> JsonObject:
+    """What a program needs to find the crib of this home."""
+    return {"TOOLCRIB_HOME": str(bench.settings.home), "HOME": str(bench.user)}
+
+
+async def test_a_crib_of_another_home_is_an_upstream_like_others(bench: Bench, tmp_path: Path) -> None:
+    other = Bench(tmp_path / "other")
+    async with other.crib(crafts=program("crafts", "plain")) as (held, inner):
+        await until_listed(inner, "crafts", 10)
+        token = owner_token(held.crib.home)
+        headers: JsonObject = {"Authorization": f"Bearer {token}"}
+        # By its name it would be taken for a front of this crib.
+        words = f"exec {sys.executable} -m toolcrib stdio"
+        front: JsonObject = {"command": "sh", "args": ["-c", words], "env": _at(other)}
+        async with bench.crib(web={"type": "http", "url": f"{held.info.url}/mcp", "headers": headers}, front=front) as (
+            _,
+            client,
+        ):
+            for name in ("web", "front"):
+                await until_state(client, name, "connected")
+                answer = await call(client, f"{name}/crafts_echo", text=name)
+                assert answer["structuredContent"] == {"text": name}, answer
+
+
+async def test_a_storm_of_reloads_leaves_one_process(bench: Bench) -> None:
+    async with bench.crib(one=program("crafts", "plain")) as (_, client):
+        await until_listed(client, "one", 10)
+        async with anyio.create_task_group() as tasks:
+            for _ in range(20):
+                tasks.start_soon(client.reload_server, "one")
+                tasks.start_soon(client.reload_servers)
+        await until_state(client, "one", "connected")
+        pid = await pid_of(client, "one")
+        await eventually(lambda: [each for each in _children("upstreams.crafts") if is_alive(each)] == [pid])
+
+
+def _children(word: str) -> list[int]:
+    """The children of this process that have a word in their command line."""
+    found: list[int] = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            parent = (process / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1]
+            if parent == str(os.getpid()) and word.encode() in (process / "cmdline").read_bytes():
+                found.append(int(process.name))
+    return found
