@@ -138,7 +138,12 @@ class Crib:
         await self._open_servers(stack)
 
     async def _open_permissions(self, stack: AsyncExitStack) -> None:
-        self.zoo = Zoo(self.store, self.feed.publish, renew=self.catalog.refresh)
+        self.zoo = Zoo(
+            self.store,
+            self.feed.publish,
+            renew=self.catalog.refresh,
+            additions=lambda cwd: self.permissions.projects.prompts(cwd),
+        )
         await self.zoo.open()
         self.permissions = Permissions(
             self.store,

@@ -7,8 +7,8 @@ own source, mode and agent, and gets no more than that. What a named token has u
   mode `default`, in which a person is asked here;
 - the tools of its agent or, without one, the default set, which has nothing privileged; what it may not see does not
   exist for it;
-- only the MCP endpoint, and of that only its own agent's part if it is bound to one; other sources also list and call over REST. No token
-  reaches servers, rules, settings, the audit or other tokens;
+- only the MCP endpoint, and if it is bound to an agent only that agent's part of it; other sources also list and call
+  over REST. No token reaches servers, rules, settings, the audit or other tokens;
 - no say in approvals. With `may_approve` it answers what it asked itself; one that is no MCP client's and bound to no
   agent answers for others too.
 

@@ -38,12 +38,13 @@ async def agent_zoo_inject(
     format: Annotated[InjectFormat, "compiled: one prompt. structured: system prompt and skills apart."] = "compiled",
     *,
     zoo: ZooOf,
+    context: Annotated[Context, Inject],
 ) -> Answer:
     """Get an agent's compiled prompt. Use it when a chat should become that agent, then follow the prompt it returns.
 
     Returns agentId, agentName and prompt; with format "structured" the systemPrompt and the enabled skills.
     """
-    return await _answer(zoo.inject(agentId, format))
+    return await _answer(zoo.inject(agentId, format, context.principal.cwd))
 
 
 @tool(read_only=True, title="List agents")

@@ -57,7 +57,6 @@ class AgentZooSource:
         self._subscribed: Counter[str] = Counter()
         self._answers: Mapping[str, Callable[[JsonObject], Awaitable[JsonObject]]] = {
             "resources/read": self._read,
-            "prompts/get": self._prompt,
             "completion/complete": self._complete,
             "resources/subscribe": partial(self._subscribe, 1),
             "resources/unsubscribe": partial(self._subscribe, -1),
@@ -125,6 +124,8 @@ class AgentZooSource:
 
     async def request(self, method: ContentMethod, params: JsonObject, context: CallContext) -> JsonObject:
         """Answer a request for content."""
+        if method == "prompts/get":
+            return await self._prompt(params, context.principal.cwd)
         answer = self._answers.get(method)
         if answer is None:
             raise ProtocolError(METHOD_NOT_FOUND, f"{SERVER} does not know {method}.")
@@ -174,14 +175,14 @@ class AgentZooSource:
         entries = await self._zoo.brain.find(agent_id, _query(query or ""))
         return {"agentId": agent_id, "entries": [each.to_json() for each in entries]}
 
-    async def _prompt(self, params: JsonObject) -> JsonObject:
+    async def _prompt(self, params: JsonObject, cwd: str | None) -> JsonObject:
         name, arguments = params.get("name"), params.get("arguments")
         form: Json = arguments.get("format", FORMATS[0]) if is_object(arguments) else FORMATS[0]
         if form not in FORMATS:
             raise ProtocolError(INVALID_PARAMS, f"format is one of {', '.join(FORMATS)}.")
         agent_id = str(name).removeprefix(PROMPT)
         try:
-            injected = await self._zoo.inject(agent_id, form)
+            injected = await self._zoo.inject(agent_id, form, cwd)
         except NotFound as error:
             raise ProtocolError(INVALID_PARAMS, f"Unknown prompt: {name}") from error
         text = injected["prompt"] if form == "compiled" else orjson.dumps(injected).decode()

@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 OPEN_REQUESTS: Final = 100
 """How many requests a server may have open with us."""
 _PROGRESS_KEPT = 100
+_CHANGED = b'/list_changed"'
+_SHORT = 256
 _ABANDONED_KEPT = 1_000
 
 
@@ -192,11 +194,15 @@ class StdioConnection:
             self._child.write(wire.error(request_id, code, message, data))
 
     def received(self, data: bytes) -> None:
-        """Bytes of the server's output."""
+        """Bytes of the server's output. That a list changed is heard once of what came together: more says nothing."""
+        said: Line | None = None
         for line in self._lines.feed(data):
+            if line == said:
+                continue
             self._line(line)
             if self._failure is not None:
                 return
+            said = line if isinstance(line, bytes) and len(line) < _SHORT and _CHANGED in line else None
         self._check_garbage()
         if self._lines.pending > FLOOD_LIMIT:
             self._child.give_up("server.flood", f"wrote {self._lines.pending} bytes without ending the line")

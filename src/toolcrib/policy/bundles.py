@@ -9,7 +9,7 @@ names nothing: what a person means is looked up when it is written.
 """
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 import anyio
@@ -165,11 +165,17 @@ class Projects:
 
     def tools(self, cwd: str | None) -> tuple[str, ...]:
         """What the bundles of every project around a directory grant, as patterns."""
-        if cwd is None:
-            return ()
-        around = (project for path, project in self._projects.items() if is_inside(cwd, path))
-        bundles = (self._bundles.find(id) for project in around for id in project.bundles)
-        return tuple(dict.fromkeys(tool for bundle in bundles if bundle is not None for tool in bundle.tools))
+        return tuple(dict.fromkeys(tool for bundle in self._around(cwd) for tool in bundle.tools))
+
+    def prompts(self, cwd: str | None) -> tuple[str, ...]:
+        """What the bundles of every project around a directory add to the prompts of agents there."""
+        return tuple(dict.fromkeys(bundle.prompt for bundle in self._around(cwd) if bundle.prompt))
+
+    def _around(self, cwd: str | None) -> Iterator[Bundle]:
+        if cwd is not None:
+            around = (project for path, project in self._projects.items() if is_inside(cwd, path))
+            found = (self._bundles.find(id) for project in around for id in project.bundles)
+            yield from (bundle for bundle in found if bundle is not None)
 
     def _shown(self, project: Project) -> Project:
         return replace(project, trusted=self._trusted(project.path))

@@ -100,7 +100,15 @@ class Zoo:
     `renew` is called where lists of agents or what they may use changed.
     """
 
-    def __init__(self, store: Store, publish: Publish, renew: Callable[[], object] = lambda: None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        publish: Publish,
+        renew: Callable[[], object] = lambda: None,
+        additions: Callable[[str | None], Sequence[str]] = lambda _: (),
+    ) -> None:
+        """`additions` gives what the bundles of a directory add to prompts."""
+        self._additions = additions
         self._store = store
         self._publish = publish
         self._renew = renew
@@ -209,15 +217,15 @@ class Zoo:
         """One agent."""
         return _kept(await read_agent(self._store, agent_id), agent_id)
 
-    async def compiled(self, agent_id: str, additions: Sequence[str] = ()) -> tuple[KeptAgent, Compiled]:
-        """One agent and its prompt; `additions` are what bundles add to it."""
+    async def compiled(self, agent_id: str, cwd: str | None = None) -> tuple[KeptAgent, Compiled]:
+        """One agent and its prompt, for whoever works in this directory."""
         row, pinned = await read_pinned_too(self._store, agent_id)
         kept = _kept(row, agent_id)
-        return kept, compile_prompt(kept.agent, entries_of(pinned), additions)
+        return kept, compile_prompt(kept.agent, entries_of(pinned), self._additions(cwd))
 
-    async def inject(self, agent_id: str, form: InjectFormat = "compiled", additions: Sequence[str] = ()) -> JsonObject:
+    async def inject(self, agent_id: str, form: InjectFormat = "compiled", cwd: str | None = None) -> JsonObject:
         """What a chat needs to become this agent."""
-        kept, compiled = await self.compiled(agent_id, additions)
+        kept, compiled = await self.compiled(agent_id, cwd)
         if form == "structured":
             return structured(kept.agent)
         answer: JsonObject = {"agentId": agent_id, "agentName": kept.agent.name, "prompt": compiled.prompt}

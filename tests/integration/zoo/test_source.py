@@ -18,6 +18,7 @@ from toolcrib.model.principals import Principal
 from toolcrib.model.protocol import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
 from toolcrib.model.sources import CallContext, ContentMethod, ContentSource, ProtocolError
 from toolcrib.model.tools import CallResult, ToolRef
+from toolcrib.tools import Context
 
 pytestmark = pytest.mark.anyio
 
@@ -167,9 +168,9 @@ async def test_every_failure_is_an_answer_with_its_code(world: World) -> None:
 
 
 async def test_the_handlers_are_plain_functions(world: World) -> None:
-    zoo = world.keeper.zoo
-    assert isinstance(await agent_zoo_inject("writer", zoo=zoo), dict)
-    assert isinstance(await agent_zoo_inject("xyz", zoo=zoo), CallResult)
+    zoo, context = world.keeper.zoo, Context(Principal("owner", "owner", "api"), "1")
+    assert isinstance(await agent_zoo_inject("writer", zoo=zoo, context=context), dict)
+    assert isinstance(await agent_zoo_inject("xyz", zoo=zoo, context=context), CallResult)
     assert isinstance(await agent_zoo_list_agents(zoo=zoo), dict)
 
 

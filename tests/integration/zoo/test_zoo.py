@@ -275,7 +275,7 @@ async def test_pinned_memories_reach_the_prompt_of_an_agent_that_opted_in(databa
         first = "You are now A. Use agentId=a for all agent_zoo tool usage.\n\nP"
         assert await keeper.zoo.inject("a") == {"agentId": "a", "agentName": "A", "prompt": first}
         await keeper.update("a", includeBrain=True, systemPrompt="")
-        assert await keeper.zoo.inject("a", additions=["Bundled."]) == {
+        assert await keeper.zoo.inject("a", cwd="/project") == {
             "agentId": "a",
             "agentName": "A",
             "prompt": "You are now A. Use agentId=a for all agent_zoo tool usage.\n\n"

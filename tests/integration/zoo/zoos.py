@@ -25,7 +25,7 @@ class Keeper:
     zoo: Zoo = field(init=False)
 
     def __post_init__(self) -> None:
-        self.zoo = Zoo(self.store, self._publish, self._renew)
+        self.zoo = Zoo(self.store, self._publish, self._renew, lambda cwd: ("Bundled.",) if cwd else ())
 
     def _publish(self, kind: HostEventKind, data: JsonObject) -> None:
         self.events.append((kind, data))

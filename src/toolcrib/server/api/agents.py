@@ -97,7 +97,7 @@ def _add_moving(router: APIRouter, crib: Crib) -> None:
     ) -> JsonObject:
         """What a chat needs to become this agent."""
         check_sight(principal, agent_id)
-        return await crib.zoo.inject(agent_id, format)
+        return await crib.zoo.inject(agent_id, format, (await crib.placed(principal)).cwd)
 
     @router.post("/{agent_id}/clone", response_model=AgentShape, response_model_exclude_unset=True, status_code=201)
     async def clone_agent(

@@ -197,7 +197,7 @@ class McpEndpoint:
     async def _instruct(self, principal: Principal) -> str:
         assert self._zoo is not None
         assert principal.agent is not None
-        _, compiled = await self._zoo.compiled(principal.agent)
+        _, compiled = await self._zoo.compiled(principal.agent, principal.cwd)
         return compiled.prompt
 
     async def _in_directory(self, principal: Principal, cwd: str) -> Principal:
