@@ -33,7 +33,7 @@ bench: .venv/dev.stamp ## measure beside the MCP SDK's own server and others; ta
 
 test-all: check test ## also what takes longer: edits by the thousand, 60 kills, both commands of the README in a fresh clone
 	@TOOLCRIB_TEST_ALL=1 $(BIN)/pytest --numprocesses $(WORKERS) tests/integration/config \
-		tests/integration/permissions/test_killing.py
+		tests/integration/faults tests/integration/permissions/test_killing.py
 	@scripts/fresh_clone.sh
 
 docs: .venv/dev.stamp ## write docs/reference anew from the code

@@ -116,13 +116,13 @@ class Intake:
         offer, tools = upstream.offer, upstream.tools()
         try:
             seen = await self._pins.see(upstream.identity, tools)
-        except ToolcribError as error:
-            logger.warning("The tools of %s cannot be compared with what was pinned: %s", upstream.name, error)
+            others = telling_names(self._catalog.at(None).tools)
+            is_accepted = partial(self._pins.is_accepted, upstream.identity)
+            # Reading thousands of descriptions takes longer than many calls.
+            source = await anyio.to_thread.run_sync(PinnedSource, upstream, seen, is_accepted, others)
+        except Exception as error:  # boundary: a server whose tools cannot be judged has none, and all others go on
+            logger.warning("The tools of %s cannot be judged.", upstream.name, exc_info=error)
             return PinnedSource(upstream, (), lambda _: False, {}, (_unjudged(upstream, error),))
-        others = telling_names(self._catalog.at(None).tools)
-        is_accepted = partial(self._pins.is_accepted, upstream.identity)
-        # Reading thousands of descriptions takes longer than many calls.
-        source = await anyio.to_thread.run_sync(PinnedSource, upstream, seen, is_accepted, others)
         self._taken[id(upstream)] = _Taken(offer, self._judgement, source)
         return source
 
@@ -160,6 +160,8 @@ def _name(place: Place) -> str | None:
     return str(place) if place is not None else None
 
 
-def _unjudged(upstream: Upstream, error: ToolcribError) -> Problem:
+def _unjudged(upstream: Upstream, error: Exception) -> Problem:
     message = f"The tools of server {upstream.name!r} are left out: they could not be compared with what was pinned."
-    return Problem(error.code, message, error.hint)
+    if isinstance(error, ToolcribError):
+        return Problem(error.code, message, error.hint)
+    return Problem("internal", message, "The log says why.")

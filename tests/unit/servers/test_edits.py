@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolcrib.config.edit.entries import ChangeText, put_server, remove_server
@@ -24,6 +24,7 @@ ENV = {"toolcrib": "env", "codex": "env", "goose": "envs"}
 
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place.format)
 @given(secret=SECRETS, other=SECRETS)
+@settings(deadline=None)
 def test_no_secret_is_readable_in_a_difference(place: Place, secret: str, other: str) -> None:
     entry = {"command": "x", "cmd": "x", "type": "stdio", ENV[place.format]: {"API_TOKEN": secret, "b": "on"}}
     before = put_server(place, "first", entry)("")
@@ -74,6 +75,7 @@ DEFINITIONS = st.dictionaries(st.sampled_from(["env", "headers", "args", "url", 
 
 
 @given(kept=DEFINITIONS)
+@settings(deadline=None)
 def test_what_is_sent_back_as_it_was_shown_is_what_was_kept(kept: dict[str, object]) -> None:
     shown = mask_definition(kept)
     assert unmasked(shown, shown, kept) == kept
