@@ -3,12 +3,13 @@
 Above: the routes. Below: `strict`, `principals`. It must never let anybody but the owner ask in another name.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from email.message import Message
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import anyio
+import orjson
 from fastapi import Depends, Query, Request
 from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect
@@ -17,7 +18,7 @@ from starlette.types import Receive
 
 from toolcrib.errors import Denied, InvalidRequest
 from toolcrib.host import Crib
-from toolcrib.model.json import Json
+from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.principals import Mode, Principal, Source
 from toolcrib.principals import Principals
 from toolcrib.server.guard import PRINCIPAL
@@ -111,6 +112,14 @@ def path_of(text: str) -> Path:
     if not path.is_absolute() or "\0" in text:
         raise InvalidRequest("request.invalid", f"{text!r} is not an absolute path.")
     return path
+
+
+def written(shapes: Iterable[JsonObject]) -> Response:
+    """A list of public shapes as an answer.
+
+    Written out here: checking hundreds of them against their model takes longer than making them, on the event loop.
+    """
+    return Response(orjson.dumps(list(shapes)), media_type="application/json")
 
 
 async def while_connected(receive: Receive, work: Callable[[], Awaitable[Answer]]) -> Answer:

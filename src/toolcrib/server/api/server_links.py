@@ -2,12 +2,12 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Depends, Query, Response
 
 from toolcrib.host import Crib
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Principal
-from toolcrib.server.api.reading import cwd_of, owner_only
+from toolcrib.server.api.reading import cwd_of, owner_only, written
 from toolcrib.server.api.server_shapes import ServerShape, SignInRequest, SignInShape
 
 LONGEST_WAIT = 25.0
@@ -21,14 +21,14 @@ def add_linking(router: APIRouter, crib: Crib) -> None:
     owner = Depends(owner_only(crib))
 
     @router.post("/reload", response_model=list[ServerShape], response_model_exclude_unset=True)
-    async def reload_servers(principal: Annotated[Principal, owner]) -> list[JsonObject]:
+    async def reload_servers(principal: Annotated[Principal, owner]) -> Response:
         """Read all files again and open what changed or failed anew; the rest is not touched."""
-        return [each.to_json() for each in await crib.links.reload(None, cwd_of(crib, principal))]
+        return written(each.to_json() for each in await crib.links.reload(None, cwd_of(crib, principal)))
 
     @router.post("/test", response_model=list[ServerShape], response_model_exclude_unset=True)
-    async def test_servers(principal: Annotated[Principal, owner]) -> list[JsonObject]:
+    async def test_servers(principal: Annotated[Principal, owner]) -> Response:
         """Connect every server that may be, side by side, and tell how each stands."""
-        return [each.to_json() for each in await crib.links.check_all(cwd_of(crib, principal))]
+        return written(each.to_json() for each in await crib.links.check_all(cwd_of(crib, principal)))
 
     @router.post("/{name:path}/test", response_model=ServerShape, response_model_exclude_unset=True)
     async def test_server(principal: Annotated[Principal, owner], name: str) -> JsonObject:

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, Header, Query, Response
 from toolcrib.host import Crib
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Principal
-from toolcrib.server.api.reading import StrictRoute, asker, check_owner, cwd_of, owner_only, path_of
+from toolcrib.server.api.reading import StrictRoute, asker, check_owner, cwd_of, owner_only, path_of, written
 from toolcrib.server.api.server_links import add_linking
 from toolcrib.server.api.server_shapes import (
     AddRequest,
@@ -57,9 +57,9 @@ def _add_reading(router: APIRouter, crib: Crib) -> None:
     who = Depends(asker(crib.principals))
 
     @router.get("", response_model=list[ServerShape], response_model_exclude_unset=True)
-    async def list_servers(principal: Annotated[Principal, who]) -> list[JsonObject]:
+    async def list_servers(principal: Annotated[Principal, who]) -> Response:
         """Every server that a tool is configured to use in `cwd`, or anywhere for the person."""
-        return [standing.to_json() for standing in await crib.links.list(cwd_of(crib, principal))]
+        return written(standing.to_json() for standing in await crib.links.list(cwd_of(crib, principal)))
 
     @router.get("/-/problems", response_model=list[ProblemShape], response_model_exclude_unset=True)
     async def list_server_problems(principal: Annotated[Principal, who]) -> list[JsonObject]:
