@@ -34,7 +34,7 @@ Place = Path | None
 
 REST_SHARE = 4.0
 """How much longer than taking in the rest after it is."""
-LONGEST_REST = 0.3
+LONGEST_REST = 1.0
 
 
 class Upstream(ContentSource, Protocol):
