@@ -290,18 +290,6 @@ class Crib:
         placed = await self.placed(principal)
         return self.gate.explain(placed, named, arguments, await self.links.note(named.server, _path(placed.cwd)))
 
-    def changes(self, cwd: str | None = None) -> list[JsonObject]:
-        """The changed definitions of tools that wait for a person, or that one has rejected."""
-        return self.intake.changes(_path(cwd))
-
-    async def accept(self, ref: ToolRef, hash: str, by: Principal) -> None:
-        """Let a changed definition count, in the word of a person who has looked at it."""
-        await self.intake.accept(_path(by.cwd), ref, hash, by)
-
-    async def reject(self, ref: ToolRef, hash: str, by: Principal) -> None:
-        """Keep a changed definition out, in the word of a person who has looked at it."""
-        await self.intake.reject(_path(by.cwd), ref, hash, by)
-
     def listen(self, listener: Callable[[Notice], None]) -> Callable[[], None]:
         """Hear what servers say by themselves, upstream ones and the zoo; gives how to stop."""
 

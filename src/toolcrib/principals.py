@@ -150,10 +150,6 @@ class Principals:
         named = self._tokens.find(digest) if self._tokens is not None else None
         return self._owners[source] if is_owner else named
 
-    def is_owner_token(self, token: bytes) -> bool:
-        """Whether this is the owner's token."""
-        return hmac.compare_digest(hashlib.sha256(token).digest(), self._owner)
-
     def owner(
         self,
         source: Source,

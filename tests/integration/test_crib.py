@@ -159,6 +159,14 @@ async def test_what_has_to_be_asked_waits_for_a_person_and_does_what_they_say(
         assert (outcome.code, "Not today." in outcome.message) == ("approval.denied", True)
 
 
+async def test_the_library_says_why_and_what_would_change_it(crib: Crib) -> None:
+    explained = await crib.why("weather/burn", principal=crib.owner(source="ide"))
+    assert (explained.verdict, explained.decided_by.step) == ("hidden", "permissions")
+    assert explained.flip is not None
+    unknown = await crib.why("weather/forecats", principal=crib.owner(source="ide"))
+    assert (unknown.verdict, unknown.nearest[0]) == ("unknown", "weather/forecast")
+
+
 async def test_an_agent_that_does_not_exist_is_given_nothing(crib: Crib) -> None:
     with pytest.raises(Denied) as caught:
         await crib.call("weather/forecast", {"city": "Ulm"}, principal=crib.as_agent("nobody"))

@@ -170,10 +170,6 @@ class Client:
         """All agents of the zoo."""
         return await self._ask("GET", "/api/agents")
 
-    async def agent_templates(self) -> list[JsonObject]:
-        """The agents that every zoo starts with."""
-        return await self._ask("GET", "/api/agents/-/templates")
-
     async def agent(self, agent_id: str) -> JsonObject:
         """One agent in full."""
         return await self._ask("GET", _agent_path(agent_id))

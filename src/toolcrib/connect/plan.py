@@ -1,4 +1,4 @@
-"""Which links there should be: a function of what all places want and of what runs.
+"""Which links there should be: a function of what all places want and of what runs. And why one may not be.
 
 A definition has one link, whoever wants it: what stands in the person's files is one server for all places. Only what
 decides how a server is started or reached makes it another link; its name here, its filter and its time-out do not.
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from toolcrib.errors import Conflict, Denied, InvalidRequest, ToolcribError
 from toolcrib.model.servers import Auth, ServerEntry, ServerSpec, Share
 
 Place = Path | None
@@ -61,3 +62,20 @@ def everybody(wanted: Wanted) -> Iterable[ServerEntry]:
     """All servers of all places; those of a project after those that belong to none, so that their word is last."""
     for place in sorted(wanted, key=lambda place: (place is not None, str(place))):
         yield from wanted[place].values()
+
+
+def not_startable(entry: ServerEntry) -> ToolcribError:
+    """Why a server may not be connected, as whoever wanted it is told."""
+    name, alias = entry.name, entry.alias
+    match entry.state:
+        case "disabled":
+            message = f'Server "{name}" is disabled. Run toolcrib mcp enable {alias} first.'
+            return Conflict("server.disabled", message)
+        case "shadowed":
+            return Conflict("server.shadowed", f'Server "{name}" is shadowed by {entry.shadowed_by}.')
+        case "untrusted":
+            hint = f"Look at it, then run `toolcrib mcp trust {alias}`."
+            return Denied("server.untrusted", f'Server "{name}" is not trusted.', hint)
+        case _:
+            problem = next(iter(entry.problems), None)
+            return InvalidRequest("server.invalid", problem.message if problem else f'Server "{name}" is invalid.')

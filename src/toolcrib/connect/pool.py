@@ -23,11 +23,11 @@ from toolcrib.connect.greet import Hello
 from toolcrib.connect.link import Hooks, Link, Session
 from toolcrib.connect.offer import Offer
 from toolcrib.connect.opening import Ground, Opener
-from toolcrib.connect.plan import LinkKey, Place, everybody, key_of, plan, spec_of
+from toolcrib.connect.plan import LinkKey, Place, everybody, key_of, not_startable, plan, spec_of
 from toolcrib.connect.sessions import SessionLinks
 from toolcrib.connect.starts import Starts
 from toolcrib.connect.upstream import UpstreamSource
-from toolcrib.errors import Conflict, Denied, InvalidRequest, NotFound, ToolcribError, Unavailable
+from toolcrib.errors import ToolcribError, Unavailable
 from toolcrib.model.json import JsonObject
 from toolcrib.model.links import LinkStatus
 from toolcrib.model.servers import Discovery, ServerEntry, ServerSpec
@@ -172,7 +172,7 @@ class Pool:
 
     def _link(self, entry: ServerEntry) -> Link:
         if not entry.startable:
-            raise _not_startable(entry)
+            raise not_startable(entry)
         held = self._held.get(key_of(entry))
         if held is None:
             raise Unavailable("server.ended", f'Server "{entry.name}" is not wanted in any place that is in use.')
@@ -291,19 +291,3 @@ class Pool:
 def _look(source: UpstreamSource) -> tuple[object, ...]:
     """What two sources have in common that are the same."""
     return id(source.link), source.name, source.spec.tools, source.spec.timeout_ms
-
-
-def _not_startable(entry: ServerEntry) -> ToolcribError:
-    name = entry.name
-    match entry.state:
-        case "disabled":
-            hint = f"Run `toolcrib mcp enable {entry.alias}`."
-            message = f'Server "{name}" is disabled. Run toolcrib mcp enable {entry.alias} first.'
-            return Conflict("server.disabled", message, hint)
-        case "untrusted":
-            return Denied("server.untrusted", f'Nobody agreed to start server "{name}" yet.')
-        case "shadowed":
-            return NotFound("server.unknown", f'Server "{name}" is shadowed by {entry.shadowed_by}.')
-        case _:
-            problem = next(iter(entry.problems), None)
-            return InvalidRequest("server.invalid", problem.message if problem else f'Server "{name}" is invalid.')

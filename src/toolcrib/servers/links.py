@@ -13,8 +13,9 @@ import anyio
 from toolcrib.config.resolve import resolve
 from toolcrib.connect import Ground, Pool, SignIns, SignInStatus, credential_name
 from toolcrib.connect.oauth import Target
+from toolcrib.connect.plan import not_startable
 from toolcrib.connect.urls import check_url
-from toolcrib.errors import ConfigError, Conflict, Denied, InvalidRequest
+from toolcrib.errors import ConfigError, Conflict, InvalidRequest
 from toolcrib.model.problems import Problem
 from toolcrib.model.servers import Auth, ServerEntry, ServerSpec
 from toolcrib.servers.desk import Servers
@@ -133,19 +134,8 @@ class Links:
 
     async def _usable(self, name: str, cwd: Path | None) -> tuple[ServerEntry, ServerSpec]:
         entry = await self._desk.find(name, cwd)
-        spec = entry.spec
-        if spec is None:
-            raise InvalidRequest("server.invalid", entry.problems[0].message)
         if (own := own_crib(entry)) is not None:
             raise ConfigError(own.code, f"{own.message}.")
-        match entry.state:
-            case "disabled":
-                message = f'Server "{entry.name}" is disabled. Run toolcrib mcp enable {entry.alias} first.'
-                raise Conflict("server.disabled", message)
-            case "shadowed":
-                raise Conflict("server.shadowed", f'Server "{entry.name}" is shadowed by {entry.shadowed_by}.')
-            case "untrusted":
-                message = f'Server "{entry.name}" is not trusted.'
-                raise Denied("server.untrusted", message, f"Look at it, then run `toolcrib mcp trust {entry.alias}`.")
-            case _:
-                return entry, spec
+        if entry.spec is None or not entry.startable:
+            raise not_startable(entry)
+        return entry, entry.spec

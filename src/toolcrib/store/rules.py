@@ -41,18 +41,6 @@ async def delete_rule(store: Store, id: str) -> bool:
     return gone == 1
 
 
-async def delete_rules_of_session(store: Store, session: str) -> int:
-    """Remove what was answered for a session that is over; gives how many rules that were."""
-    (gone,) = await store.write(delete(rules).where(rules.c.session == session))
-    return gone
-
-
-async def delete_expired(store: Store, before: datetime) -> int:
-    """Remove rules that ended before this moment; gives how many that were."""
-    (gone,) = await store.write(delete(rules).where(rules.c.expires_at < moment(before)))
-    return gone
-
-
 def _columns(rule: Rule) -> JsonObject:
     return {
         "id": rule.id,

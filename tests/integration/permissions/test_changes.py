@@ -134,5 +134,5 @@ async def test_no_program_judges_definitions(desk: Desk) -> None:
             await robot.permissions.judge(TOOL, "accept", change["hash"])
     for agent in (desk.crib.principals.owner("agent"), desk.crib.principals.owner("ide")):
         with pytest.raises(Denied):
-            await desk.crib.accept(TOOL, change["hash"], agent)
+            await desk.crib.intake.accept(None, TOOL, change["hash"], agent)
     assert await seen(desk) is None

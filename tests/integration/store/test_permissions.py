@@ -10,7 +10,7 @@ from toolcrib.model.projects import Project
 from toolcrib.store import open_store
 from toolcrib.store.bundles import create_bundle, delete_bundle, load_bundles, replace_bundle
 from toolcrib.store.projects import delete_project, load_projects, save_project
-from toolcrib.store.rules import delete_expired, delete_rule, delete_rules_of_session, load_rules, save_rule
+from toolcrib.store.rules import delete_rule, load_rules, save_rule
 
 pytestmark = pytest.mark.anyio
 
@@ -53,17 +53,13 @@ async def test_a_second_rule_of_the_same_id_is_a_conflict_and_changes_nothing(da
         assert await load_rules(store) == [FULL]
 
 
-async def test_rules_are_removed_by_id_by_session_and_when_they_have_ended(database: str) -> None:
+async def test_rules_are_removed_by_id_once(database: str) -> None:
     async with open_store(database) as store:
         for number in range(3):
             await save_rule(store, Rule(f"r{number}", "allow", "*", Origin("session"), session=f"s{number}"))
         assert await delete_rule(store, "r0")
         assert not await delete_rule(store, "r0")
-        assert await delete_rules_of_session(store, "s1") == 1
-        await save_rule(store, FULL)
-        assert await delete_expired(store, AT) == 0
-        assert await delete_expired(store, AT + timedelta(days=2)) == 1
-        assert [rule.id for rule in await load_rules(store)] == ["r2"]
+        assert [rule.id for rule in await load_rules(store)] == ["r1", "r2"]
 
 
 async def test_bundles_are_made_changed_and_removed(database: str) -> None:
