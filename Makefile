@@ -33,7 +33,7 @@ bench: .venv/dev.stamp ## measure beside the MCP SDK's own server and others; ta
 
 test-all: check test ## also what takes longer: edits by the thousand, 60 kills, both commands of the README in a fresh clone
 	@TOOLCRIB_TEST_ALL=1 $(BIN)/pytest --numprocesses $(WORKERS) tests/integration/config \
-		tests/integration/faults tests/integration/permissions/test_killing.py
+		tests/integration/faults tests/integration/permissions/test_killing.py tests/integration/sessions/acp
 	@scripts/fresh_clone.sh
 
 docs: .venv/dev.stamp ## write docs/reference anew from the code
@@ -41,12 +41,13 @@ docs: .venv/dev.stamp ## write docs/reference anew from the code
 
 lock: ## pin all dependencies anew into requirements/ (ARGS=--upgrade for newer ones)
 	@$(COMPILE) --group tools --output-file requirements/tools.txt
-	@$(COMPILE) pyproject.toml --group build --output-file requirements/base.txt
-	@$(COMPILE) pyproject.toml --group build --extra dev --extra postgres \
+	@$(COMPILE) pyproject.toml --group build --extra claude --extra acp --extra code --output-file requirements/base.txt
+	@$(COMPILE) pyproject.toml --group build --extra claude --extra acp --extra code --extra dev --extra postgres \
 		--constraints requirements/base.txt --output-file requirements/dev.txt
 	@$(COMPILE) requirements/servers.in --output-file requirements/servers.txt
 	@$(COMPILE) requirements/peers.in --output-file requirements/peers.txt
 	@npm install --prefix requirements/node --package-lock-only --omit-lockfile-registry-resolved --no-audit --no-fund
+	@npm install --prefix requirements/agents --package-lock-only --omit-lockfile-registry-resolved --no-audit --no-fund
 
 fmt: .venv/dev.stamp ## format, and mend what the linter can
 	@$(BIN)/ruff check --fix
