@@ -1,0 +1,177 @@
+"""A runner that plays scripts by itself: no process, no API, no key. For tests of sessions that should be quick.
+
+It takes the scripts of the scripted model, calls the tools they name and answers as a coding agent would. Tools of the
+crib are named `mcp__<server>__<tool>`; of the runtime's own it runs none, but asks for permission as if it did.
+
+Above: tests. Below: `scripted` says what comes next, `sessions.runner` is the port.
+"""
+
+import secrets
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import anyio
+
+from toolcrib.model.json import Json, JsonObject, is_object
+from toolcrib.model.principals import Mode
+from toolcrib.model.sessions import Failure, ServerHealth, Spent, TurnEnd
+from toolcrib.model.tools import CallResult
+from toolcrib.scripted import Reply, Scripts, reply
+from toolcrib.sessions.runner import Brief, Desk, Offered
+
+QUESTION = "AskUserQuestion"
+_INTERRUPTED: JsonObject = {"role": "user", "content": "[Request interrupted by user]"}
+
+_History = list[JsonObject]
+
+
+class PlayedRunner:
+    """`PlayedRunner({"s": [step, …]})`: a `Runner`. Conversations are kept for as long as it is, to be resumed."""
+
+    name = "played"
+
+    def __init__(self, scripts: Mapping[str, Json] | None = None) -> None:
+        self.scripts = Scripts(scripts)
+        self.ran: list[tuple[str, JsonObject]] = []
+        """Which of the runtime's own tools would have run, and with which arguments."""
+        self._kept: dict[str, _History] = {}
+
+    @asynccontextmanager
+    async def open(self, brief: Brief, desk: Desk) -> AsyncGenerator["PlayedConversation"]:
+        """Begin, go on with, or copy a conversation."""
+        runtime = brief.resume if brief.resume is not None and not brief.fork else secrets.token_hex(8)
+        history = list(self._kept.get(brief.resume or "", ()))
+        self._kept[runtime] = history
+        yield PlayedConversation(self, brief, desk, runtime, history)
+
+
+@dataclass(slots=True)
+class PlayedConversation:
+    """A conversation of the played runner."""
+
+    runner: PlayedRunner
+    brief: Brief
+    desk: Desk
+    runtime: str
+    _history: _History
+    _model: str | None = field(init=False)
+    _turn: anyio.CancelScope | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        self._model = self.brief.model
+
+    async def turn(self, text: str) -> TurnEnd:
+        """Play the script that the prompt is for."""
+        self._history.append({"role": "user", "content": text})
+        with anyio.CancelScope() as self._turn:
+            try:
+                return await self._play()
+            finally:
+                self._turn = None
+        self._history.append(_INTERRUPTED)
+        return TurnEnd("interrupted", self.runtime)
+
+    async def interrupt(self) -> None:
+        """End the turn, if there is one."""
+        if self._turn is not None:
+            self._turn.cancel()
+
+    async def set_mode(self, mode: Mode) -> None:
+        """Modes are the desk's business."""
+
+    async def set_model(self, model: str | None) -> None:
+        """The scripts see this model from now on."""
+        self._model = model
+
+    async def servers(self) -> tuple[ServerHealth, ...]:
+        """All of them are there, always."""
+        names = [offered.server for offered in self.brief.tools]
+        return tuple(ServerHealth(name, "connected", names.count(name)) for name in dict.fromkeys(names))
+
+    async def _play(self) -> TurnEnd:
+        turns = 0
+        while self.brief.limits.turns is None or turns < self.brief.limits.turns:
+            turns += 1
+            said = reply(self.runner.scripts, self._request())
+            if (failure := await self._refused(said)) is not None or said.message is None:
+                return TurnEnd("failed", self.runtime, Spent(turns=turns), failure)
+            await self._tell(said.message, said)
+            self._history.append({"role": "assistant", "content": said.message["content"]})
+            uses: list[JsonObject] = [block for block in said.message["content"] if block["type"] == "tool_use"]
+            if not uses:
+                return TurnEnd("completed", self.runtime, Spent(0, 10 * turns, 5 * turns, turns))
+            self._history.append({"role": "user", "content": [await self._use(use) for use in uses]})
+        limit = Failure("runner.limit", f"The answer took more than {self.brief.limits.turns} turns and was ended.")
+        return TurnEnd("limit", self.runtime, Spent(turns=turns), limit)
+
+    def _request(self) -> JsonObject:
+        tools = [{"name": _name(offered)} for offered in self.brief.tools]
+        return {"model": self._model or "played", "messages": list(self._history), "tools": tools, "at": self.runtime}
+
+    async def _refused(self, said: Reply) -> Failure | None:
+        await anyio.sleep(said.step.pace.delay_ms / 1000)
+        if said.step.hang_s is not None:
+            await anyio.sleep(said.step.hang_s)
+            return Failure("runner.unreachable", "The model does not answer.")
+        refusal = said.step.refusal
+        return Failure("runner.failed", refusal.message) if refusal is not None else None
+
+    async def _tell(self, message: JsonObject, said: Reply) -> None:
+        pace = said.step.pace
+        for block in message["content"]:
+            if block["type"] == "text":
+                for at in range(0, len(block["text"]), pace.chunk):
+                    piece: str = block["text"][at : at + pace.chunk]
+                    self.desk.emit("text_delta", {"messageId": message["id"], "text": piece})
+                    await anyio.sleep(pace.chunk_delay_ms / 1000)
+                self.desk.emit("text_message", {"messageId": message["id"], "text": block["text"]})
+            elif block["type"] == "thinking":
+                self.desk.emit("thinking_delta", {"messageId": message["id"], "text": block["thinking"]})
+            elif block["type"] == "tool_use":
+                self._announce(block)
+
+    def _announce(self, use: JsonObject) -> None:
+        offered = self._offered(use["name"])
+        named: JsonObject = {} if offered is None else {"server": offered.server, "tool": offered.name}
+        self.desk.emit("tool_call_start", {"toolCallId": use["id"], "toolName": use["name"], **named})
+        self.desk.emit("tool_call_end", {"toolCallId": use["id"], "arguments": use["input"]})
+
+    async def _use(self, use: JsonObject) -> JsonObject:
+        result, duration = await self._called(use["name"], use["input"], use["id"])
+        told: JsonObject = {
+            "toolCallId": use["id"],
+            "isError": result.is_error,
+            "content": list(result.content),
+            "durationMs": duration,
+        }
+        if result.has_structured:
+            told["structuredContent"] = result.structured_content
+        self.desk.emit("tool_result", told)
+        content = list(result.content)
+        return {"type": "tool_result", "tool_use_id": use["id"], "content": content, "is_error": result.is_error}
+
+    async def _called(self, name: str, arguments: JsonObject, id: str) -> tuple[CallResult, float]:
+        offered = self._offered(name)
+        if offered is not None:
+            called = await self.desk.call(offered, arguments, id)
+            return called.result, called.duration_ms
+        if name == QUESTION:
+            questions: list[Json] = arguments.get("questions", [])
+            answers = await self.desk.ask([each for each in questions if is_object(each)], id)
+            return CallResult.text(str(dict(answers))) if answers else CallResult.error("Nobody answers."), 0
+        if name not in self.brief.own_tools:
+            return CallResult.error(f"There is no tool {name}."), 0
+        permit = await self.desk.permit(name, arguments, id)
+        if not permit.allowed:
+            return CallResult.error(permit.reason), 0
+        self.runner.ran.append((name, permit.arguments))
+        await self.desk.ended(id, is_error=False)
+        return CallResult.text(f"{name} has run."), 0
+
+    def _offered(self, name: str) -> Offered | None:
+        return next((offered for offered in self.brief.tools if _name(offered) == name), None)
+
+
+def _name(offered: Offered) -> str:
+    return f"mcp__{offered.server}__{offered.name}"

@@ -1,0 +1,365 @@
+"""What every `Runner` has to keep to, as a suite of tests to inherit.
+
+    class TestMyRunner(RunnerContract):
+        @pytest.fixture
+        def rig(self, scripted_model, tmp_path):
+            return RunnerRig(MyRunner(scripted_model.url), scripted_model.scripts.__setitem__, cwd=str(tmp_path))
+
+The model that the runtime thinks with is scripted, so everything is seen at the desk. What a runtime cannot do is said
+in its rig, and the tests about it are skipped.
+
+Above: tests of runners. Below: the port in `sessions.runner`, `rigs`, `desks`. It must never ask for what only one
+runtime does.
+"""
+
+import anyio
+import anyio.to_thread
+
+from toolcrib.model.json import JsonObject
+from toolcrib.model.sessions import SessionLimits, TurnEnd
+from toolcrib.model.tools import CallResult
+from toolcrib.sessions.runner import Conversation, Offered, Permit
+from toolcrib.testing.desks import DURATION_MS, RecordingDesk
+from toolcrib.testing.framework import pytest
+from toolcrib.testing.processes import descendants, left_behind
+from toolcrib.testing.rigs import ECHO, HEARD, OTHER, PIXEL, OwnTool, RunnerRig, do, prompt, say
+
+__all__ = ["OwnTool", "RunnerContract", "RunnerRig"]
+
+_OF_THE_DESK = (
+    "user_message", "approval_required", "approval_resolved", "question_prompt", "question_answered", "error", "done",
+)  # fmt: skip
+"""Events that come from whoever has the desk, never from a runner."""
+
+
+class RunnerContract:
+    """Inherit it, call the class `Test…`, and give a fixture `rig`: a `RunnerRig`."""
+
+    pytestmark = pytest.mark.anyio
+
+    @pytest.fixture
+    def anyio_backend(self) -> str:
+        """Runners live on asyncio."""
+        return "asyncio"
+
+    # What the model says.
+
+    async def test_a_text_comes_in_pieces_and_then_as_a_whole(self, rig: RunnerRig) -> None:
+        text = "All of this is said, in more than one piece."
+        desk = RecordingDesk()
+        end = await rig.answer(desk, say(text, chunk=10))
+        assert (end.reason, end.failure, end.is_alive) == ("completed", None, True)
+        pieces, (whole,) = desk.of("text_delta"), desk.of("text_message")
+        assert "".join(piece.data["text"] for piece in pieces) == whole.data["text"] == text
+        assert {piece.data["messageId"] for piece in pieces} == {whole.data["messageId"]}
+        assert desk.entries.index(pieces[-1]) < desk.entries.index(whole)
+
+    async def test_a_runner_tells_nothing_that_is_the_desks_to_tell(self, rig: RunnerRig) -> None:
+        desk = RecordingDesk()
+        await rig.answer(desk, do({"text": "I look."}, rig.use(ECHO, text="a")), HEARD)
+        assert desk.of(*_OF_THE_DESK) == []
+
+    async def test_turns_follow_each_other_in_one_conversation(self, rig: RunnerRig) -> None:
+        rig.script("s", [say("one"), say("two")])
+        desk = RecordingDesk()
+        async with rig.open(desk) as conversation:
+            first = await conversation.turn(prompt("s"))
+            assert desk.texts() == ["one"]
+            second = await conversation.turn("And now?")
+        assert (first.reason, second.reason) == ("completed", "completed")
+        assert desk.texts() == ["one", "two"]
+        assert len({entry.data["messageId"] for entry in desk.of("text_message")}) == 2
+
+    async def test_conversations_at_the_same_time_do_not_mix(self, rig: RunnerRig) -> None:
+        desks = {name: RecordingDesk() for name in ("a", "b")}
+
+        async def talk(name: str) -> None:
+            rig.script(name, [do(rig.use(ECHO, text=name)), say(f"done {name}")])
+            async with rig.open(desks[name]) as conversation:
+                await conversation.turn(prompt(name))
+
+        async with anyio.create_task_group() as tasks:
+            for name in desks:
+                tasks.start_soon(talk, name)
+        for name, desk in desks.items():
+            assert desk.texts() == [f"done {name}"]
+            assert [entry.data["arguments"] for entry in desk.of("call")] == [{"text": name}]
+
+    # Tools of the crib.
+
+    async def test_a_call_is_announced_then_made_then_its_result_is_told(self, rig: RunnerRig) -> None:
+        desk = RecordingDesk()
+        end = await rig.answer(desk, do(rig.use(ECHO, text="ä", n=1)), HEARD)
+        assert end.reason == "completed"
+        (call,) = desk.of("call")
+        assert call.tool_call is not None
+        order = [what for what in desk.order(call.tool_call) if what != "tool_call_delta"]
+        assert order == ["tool_call_start", "tool_call_end", "call", "call_done", "tool_result"]
+        (start,), (ended,), (result,) = (desk.of(kind) for kind in ("tool_call_start", "tool_call_end", "tool_result"))
+        assert (start.data["server"], start.data["tool"]) == ("lab", "echo")
+        assert start.data["toolName"] == rig.name_of(ECHO)
+        assert ended.data["arguments"] == call.data["arguments"] == {"text": "ä", "n": 1}
+        assert result.data["isError"] is False
+        assert result.data["durationMs"] == DURATION_MS
+
+    async def test_what_a_tool_gives_back_reaches_the_model(self, rig: RunnerRig) -> None:
+        desk = RecordingDesk()
+        await rig.answer(desk, do(rig.use(ECHO, text="a")), HEARD)
+        (text,) = desk.texts()
+        assert "pong" in text
+
+    async def test_every_part_of_a_result_is_told(self, rig: RunnerRig) -> None:
+        parts: list[JsonObject] = [
+            {"type": "text", "text": "x" * 60_000},
+            {"type": "image", "data": PIXEL, "mimeType": "image/png"},
+            {"type": "resource_link", "uri": "file:///a", "name": "a"},
+        ]
+
+        async def handle(offered: Offered, arguments: JsonObject) -> CallResult:
+            return CallResult(parts, structured_content={"n": [1, None]}, has_structured=True)
+
+        desk = RecordingDesk(handle)
+        end = await rig.answer(desk, do(rig.use(ECHO)), say("done"))
+        assert end.reason == "completed"
+        (result,) = desk.of("tool_result")
+        assert result.data["content"] == parts
+        assert result.data["structuredContent"] == {"n": [1, None]}
+
+    async def test_a_refusal_reaches_the_model_with_its_reason_and_the_turn_goes_on(self, rig: RunnerRig) -> None:
+        async def refuse(offered: Offered, arguments: JsonObject) -> CallResult:
+            return CallResult.error("Rule 7 says no.")
+
+        desk = RecordingDesk(refuse)
+        end = await rig.answer(desk, do(rig.use(ECHO, text="a")), HEARD)
+        assert end.reason == "completed"
+        (result,), (text,) = desk.of("tool_result"), desk.texts()
+        assert result.data["isError"] is True
+        assert "Rule 7 says no." in text
+
+    async def test_two_calls_of_one_message_are_told_apart(self, rig: RunnerRig) -> None:
+        async def handle(offered: Offered, arguments: JsonObject) -> CallResult:
+            return CallResult.text(f"{offered.name} {arguments['text']}")
+
+        desk = RecordingDesk(handle)
+        await rig.answer(desk, do(rig.use(ECHO, text="1"), rig.use(OTHER, text="2")), say("done"))
+        results = {entry.tool_call: entry.data["content"][0]["text"] for entry in desk.of("tool_result")}
+        called = {entry.tool_call: entry.data["tool"] for entry in desk.of("call")}
+        assert called.keys() == results.keys()
+        assert {called[id]: text for id, text in results.items()} == {"echo": "echo 1", "other": "other 2"}
+
+    async def test_a_tool_that_was_not_offered_is_not_called(self, rig: RunnerRig) -> None:
+        desk = RecordingDesk()
+        end = await rig.answer(desk, do(rig.use(OTHER, text="a")), say("done"), tools=(ECHO,))
+        assert (end.reason, desk.texts()) == ("completed", ["done"])
+        assert desk.of("call") == []
+
+    # Tools of the runtime itself.
+
+    async def test_a_tool_of_the_runtime_runs_once_it_is_permitted_and_its_end_is_told(self, rig: RunnerRig) -> None:
+        own = _own_tool(rig)
+        desk = RecordingDesk(permits={own.name: Permit(True, own.arguments)})
+        end = await rig.answer(desk, do({"tool": own.name, "input": own.arguments}), say("done"))
+        assert end.reason == "completed"
+        (permit,) = desk.of("permit")
+        assert permit.data == {"tool": own.name, "arguments": own.arguments}
+        assert permit.tool_call is not None
+        order = [what for what in desk.order(permit.tool_call) if what != "tool_call_delta"]
+        assert order[:3] == ["tool_call_start", "tool_call_end", "permit"]
+        assert set(order[3:]) == {"ended", "tool_result"}
+        assert [entry.data for entry in desk.of("ended")] == [{"isError": False}]
+        assert own.has_run(own.arguments)
+
+    async def test_a_tool_of_the_runtime_that_is_refused_does_not_run_and_the_model_reads_why(
+        self, rig: RunnerRig
+    ) -> None:
+        own = _own_tool(rig)
+        desk = RecordingDesk(permits={own.name: Permit(False, own.arguments, "Rule 8 says no.")})
+        end = await rig.answer(desk, do({"tool": own.name, "input": own.arguments}), HEARD)
+        assert end.reason == "completed"
+        assert not own.has_run(own.arguments)
+        (result,), (text,) = desk.of("tool_result"), desk.texts()
+        assert result.data["isError"] is True
+        assert "Rule 8 says no." in str(result.data["content"])
+        assert "Rule 8 says no." in text or not rig.gives_reasons
+
+    async def test_a_tool_of_the_runtime_runs_with_the_arguments_that_were_permitted(self, rig: RunnerRig) -> None:
+        own = _own_tool(rig)
+        desk = RecordingDesk(permits={own.name: Permit(True, own.others)})
+        await rig.answer(desk, do({"tool": own.name, "input": own.arguments}), say("done"))
+        assert own.has_run(own.others) is rig.takes_changes
+        assert not own.has_run(own.arguments)
+
+    async def test_a_question_is_put_to_the_person_and_the_answer_reaches_the_model(self, rig: RunnerRig) -> None:
+        if rig.question is None:
+            pytest.skip("This runtime asks no questions.")
+        tool, arguments = rig.question
+        desk = RecordingDesk(answers={"Which?": "A"})
+        end = await rig.answer(desk, do({"tool": tool, "input": arguments}), HEARD)
+        assert end.reason == "completed"
+        (asked,), (text,) = desk.of("ask"), desk.texts()
+        assert asked.data["questions"] == arguments["questions"]
+        assert "Which?" in text
+        assert "A" in text.replace("Heard", "")
+
+    # The ends of a turn.
+
+    async def test_an_interrupt_during_a_call_cancels_it_and_ends_the_turn(self, rig: RunnerRig) -> None:
+        desk = RecordingDesk(_never)
+        rig.script("s", [do(rig.use(ECHO, text="a"))])
+        rig.script("next", [say("I am here.")])
+        async with rig.open(desk) as conversation:
+            end = await _interrupted(conversation, desk, "call")
+            assert (end.reason, end.failure) == ("interrupted", None)
+            assert len(desk.of("call_cancelled")) == 1
+            if end.is_alive:
+                assert (await conversation.turn(prompt("next"))).reason == "completed"
+                assert desk.texts() == ["I am here."]
+
+    async def test_an_interrupt_while_the_model_speaks_ends_the_turn(self, rig: RunnerRig) -> None:
+        desk = RecordingDesk()
+        rig.script("s", [say("word " * 1000, chunk=5, chunk_delay_ms=20)])
+        async with rig.open(desk) as conversation:
+            end = await _interrupted(conversation, desk, "text_delta")
+        assert (end.reason, end.failure) == ("interrupted", None)
+        assert len("".join(entry.data["text"] for entry in desk.of("text_delta"))) < 5000
+
+    async def test_an_interrupt_between_turns_changes_nothing(self, rig: RunnerRig) -> None:
+        desk = RecordingDesk()
+        rig.script("s", [say("one"), say("two")])
+        async with rig.open(desk) as conversation:
+            await conversation.turn(prompt("s"))
+            await conversation.interrupt()
+            assert (await conversation.turn("And now?")).reason == "completed"
+        assert desk.texts() == ["one", "two"]
+
+    async def test_a_model_that_refuses_fails_the_turn_with_a_sentence(self, rig: RunnerRig) -> None:
+        desk = RecordingDesk()
+        refusal: JsonObject = {"status": 400, "error": "invalid_request_error", "message": "Not like this."}
+        end = await rig.answer(desk, refusal)
+        assert end.reason == "failed"
+        assert end.failure is not None
+        assert end.failure.code
+        assert end.failure.message
+
+    async def test_a_turn_ends_at_its_limit_of_model_turns(self, rig: RunnerRig) -> None:
+        if not rig.counts_turns:
+            pytest.skip("This runtime does not count its turns.")
+        desk = RecordingDesk()
+        end = await rig.answer(desk, do(rig.use(ECHO, text="a")), limits=SessionLimits(turns=3))
+        assert end.reason == "limit"
+        assert 2 <= len(desk.of("call")) <= 3
+
+    # Going on later.
+
+    async def test_a_conversation_is_resumed_with_its_history_and_its_tools(self, rig: RunnerRig) -> None:
+        _needs_resume(rig)
+        rig.script("s", [say("one"), do(rig.use(ECHO, text="a")), HEARD])
+        async with rig.open(RecordingDesk()) as conversation:
+            first = await conversation.turn(prompt("s"))
+            assert conversation.runtime in (None, first.runtime)
+        assert first.runtime is not None
+        desk = RecordingDesk()
+        async with rig.open(desk, resume=first.runtime) as conversation:
+            second = await conversation.turn("And now?")
+        assert (second.reason, second.runtime) == ("completed", first.runtime)
+        assert len(desk.of("call")) == 1
+        (text,) = desk.texts()
+        assert "pong" in text
+
+    async def test_a_copy_of_a_conversation_begins_with_its_history_and_leaves_it_alone(self, rig: RunnerRig) -> None:
+        _needs_resume(rig)
+        rig.script("s", [say("one"), say("two"), say("three")])
+        async with rig.open(RecordingDesk()) as conversation:
+            first = await conversation.turn(prompt("s"))
+        copy, again = RecordingDesk(), RecordingDesk()
+        async with rig.open(copy, resume=first.runtime, fork=True) as conversation:
+            forked = await conversation.turn("And now?")
+        async with rig.open(again, resume=first.runtime) as conversation:
+            resumed = await conversation.turn("And now?")
+        assert forked.runtime not in (None, first.runtime)
+        assert resumed.runtime == first.runtime
+        assert (copy.texts(), again.texts()) == (["two"], ["two"])
+
+    # What else a conversation can be told and asked.
+
+    async def test_the_model_can_be_changed_between_turns(self, rig: RunnerRig) -> None:
+        if rig.model is None:
+            pytest.skip("This runtime has one model.")
+        rig.script("s", [say("{{model}}")])
+        desk = RecordingDesk()
+        async with rig.open(desk, model=None) as conversation:
+            await conversation.turn(prompt("s"))
+            await conversation.set_model(rig.model)
+            await conversation.turn(prompt("s"))
+        before, after = desk.texts()
+        assert before != after == rig.model
+
+    async def test_a_conversation_works_on_in_another_mode(self, rig: RunnerRig) -> None:
+        rig.script("s", [do(rig.use(ECHO, text="a")), say("done")])
+        desk = RecordingDesk()
+        async with rig.open(desk) as conversation:
+            for mode in ("plan", "acceptEdits", "bypassPermissions", "dontAsk", "default"):
+                await conversation.set_mode(mode)
+                assert (await conversation.turn(prompt("s"))).reason == "completed"
+        assert len(desk.of("call")) == 5
+
+    async def test_the_servers_of_a_conversation_are_there_with_their_tools(self, rig: RunnerRig) -> None:
+        rig.script("s", [say("done")])
+        async with rig.open(RecordingDesk()) as conversation:
+            await conversation.turn(prompt("s"))
+            servers = {server.name: server.tools for server in await conversation.servers()}
+        assert servers == {"lab": 1, "shed": 1}
+
+    # Closing.
+
+    async def test_closing_in_the_middle_of_a_call_cancels_it_and_leaves_no_process(self, rig: RunnerRig) -> None:
+        before = descendants()
+        desk = RecordingDesk(_never)
+        rig.script("s", [do(rig.use(ECHO, text="a"))])
+
+        async def talk() -> None:
+            async with rig.open(desk) as conversation:
+                await conversation.turn(prompt("s"))
+
+        with anyio.fail_after(rig.patience):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(talk)
+                await desk.until("call")
+                tasks.cancel_scope.cancel()
+        assert len(desk.of("call_cancelled")) == 1
+        assert await anyio.to_thread.run_sync(left_behind, before) == {}
+
+    async def test_a_closed_conversation_leaves_no_process(self, rig: RunnerRig) -> None:
+        before = descendants()
+        await rig.answer(RecordingDesk(), say("done"))
+        assert await anyio.to_thread.run_sync(left_behind, before) == {}
+
+
+async def _never(offered: Offered, arguments: JsonObject) -> CallResult:
+    await anyio.sleep_forever()
+    return CallResult()
+
+
+async def _interrupted(conversation: Conversation, desk: RecordingDesk, what: str) -> TurnEnd:
+    """The end of a turn that is interrupted as soon as this came to the desk."""
+    ends: list[TurnEnd] = []
+
+    async def talk() -> None:
+        ends.append(await conversation.turn(prompt("s")))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(talk)
+        await desk.until(what)
+        await conversation.interrupt()
+    return ends[0]
+
+
+def _own_tool(rig: RunnerRig) -> OwnTool:
+    if rig.own_tool is None:
+        pytest.skip("This runtime has no tools of its own.")
+    return rig.own_tool
+
+
+def _needs_resume(rig: RunnerRig) -> None:
+    if not rig.resumes:
+        pytest.skip("This runtime cannot resume conversations.")

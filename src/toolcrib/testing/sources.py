@@ -1,0 +1,140 @@
+"""What every `ToolSource` has to keep to, as a suite of tests to inherit.
+
+    class TestMySource(SourceContract):
+        @pytest.fixture
+        async def rig(self):
+            async with MySource() as source:
+                yield SourceRig(source, echo="echo", fails="fail", hangs="sleep")
+
+Above: tests of sources. Below: the port in `model.sources`.
+"""
+
+import re
+from dataclasses import dataclass, field
+from typing import get_args
+
+import anyio
+
+from toolcrib.errors import InvalidRequest, NotFound
+from toolcrib.model.json import JsonObject, canonical
+from toolcrib.model.principals import Principal
+from toolcrib.model.problems import Problem
+from toolcrib.model.sources import CallContext, ToolSource
+from toolcrib.model.tools import CallResult, ServerKind
+from toolcrib.testing.framework import pytest
+
+OWNER = Principal("owner", "owner", "cli")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRig:
+    """A source, and which of its tools are good for what.
+
+    `echo` gives a result that has the argument `text` in it, `fails` fails without arguments, `hangs` never answers.
+    `wrong` are arguments that do not fit `echo`; None where the source leaves it to a server to say so. `patience`
+    bounds each call, in seconds.
+    """
+
+    source: ToolSource
+    echo: str
+    fails: str
+    hangs: str
+    wrong: JsonObject | None = None
+    patience: float = 15.0
+    _calls: list[str] = field(default_factory=list[str])
+
+    async def call(self, tool: str, arguments: JsonObject | None = None) -> CallResult:
+        """Call a tool as the gate does."""
+        given = arguments or {}
+        run = self.source.prepare(tool, given, canonical(given))
+        self._calls.append(tool)
+        with anyio.fail_after(self.patience):
+            return await run(CallContext(OWNER, f"call-{len(self._calls)}"))
+
+
+class SourceContract:
+    """Inherit it, call the class `Test…`, and give a fixture `rig`: a `SourceRig`."""
+
+    pytestmark = pytest.mark.anyio
+
+    @pytest.fixture
+    def anyio_backend(self) -> str:
+        """Sources live on asyncio."""
+        return "asyncio"
+
+    async def test_its_name_is_safe_and_its_kind_is_known(self, rig: SourceRig) -> None:
+        assert re.fullmatch(r"[A-Za-z0-9_.-]{1,100}", rig.source.name)
+        assert rig.source.kind in get_args(ServerKind)
+
+    async def test_its_tools_are_its_own_each_once_with_the_schema_of_an_object(self, rig: SourceRig) -> None:
+        tools = rig.source.tools()
+        names = [tool.ref.tool for tool in tools]
+        assert {rig.echo, rig.fails, rig.hangs} <= set(names)
+        assert len(names) == len(set(names))
+        assert {tool.ref.server for tool in tools} == {rig.source.name}
+        assert {tool.kind for tool in tools} == {rig.source.kind}
+        assert all(tool.input_schema.get("type") == "object" and "properties" in tool.input_schema for tool in tools)
+        assert all(isinstance(problem, Problem) for problem in rig.source.problems())
+
+    async def test_a_definition_stays_the_same_while_nothing_changes(self, rig: SourceRig) -> None:
+        before = {tool.ref: tool.definition_hash for tool in rig.source.tools()}
+        await rig.call(rig.echo, {"text": "a"})
+        assert {tool.ref: tool.definition_hash for tool in rig.source.tools()} == before
+
+    async def test_a_call_gives_what_the_tool_gave(self, rig: SourceRig) -> None:
+        result = await rig.call(rig.echo, {"text": "höre"})
+        assert (result.is_error, result.is_final) == (False, True)
+        assert "höre" in _said(result)
+
+    async def test_a_prepared_call_does_nothing_until_it_is_run(self, rig: SourceRig) -> None:
+        rig.source.prepare(rig.fails, {}, canonical({}))
+        assert not (await rig.call(rig.echo, {"text": "a"})).is_error
+
+    async def test_a_tool_that_is_not_there_is_not_found(self, rig: SourceRig) -> None:
+        with pytest.raises(NotFound) as caught:
+            rig.source.prepare("no-such-tool", {}, canonical({}))
+        assert caught.value.code == "tool.unknown"
+
+    async def test_arguments_that_do_not_fit_are_refused_before_anything_runs(self, rig: SourceRig) -> None:
+        if rig.wrong is None:
+            pytest.skip("This source leaves it to a server to check arguments.")
+        with pytest.raises(InvalidRequest) as caught:
+            rig.source.prepare(rig.echo, rig.wrong, canonical(rig.wrong))
+        assert caught.value.code == "tool.arguments_invalid"
+
+    async def test_a_failure_of_a_tool_is_an_error_result_with_words(self, rig: SourceRig) -> None:
+        result = await rig.call(rig.fails)
+        assert result.is_error
+        assert any(block.get("text") for block in result.content)
+
+    async def test_a_cancelled_call_stays_cancelled_and_others_go_on(self, rig: SourceRig) -> None:
+        run = rig.source.prepare(rig.hangs, {}, canonical({}))
+        answered: list[CallResult] = []
+
+        async def hang() -> None:
+            answered.append(await run(CallContext(OWNER, "hanging")))
+
+        with anyio.fail_after(rig.patience):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(hang)
+                assert "while it hangs" in _said(await rig.call(rig.echo, {"text": "while it hangs"}))
+                tasks.cancel_scope.cancel()
+        assert answered == []
+        assert "after it" in _said(await rig.call(rig.echo, {"text": "after it"}))
+
+    async def test_calls_at_the_same_time_do_not_mix(self, rig: SourceRig) -> None:
+        heard: dict[str, str] = {}
+
+        async def speak(text: str) -> None:
+            heard[text] = _said(await rig.call(rig.echo, {"text": text}))
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(10):
+                tasks.start_soon(speak, f"<{number}>")
+        assert len(heard) == 10
+        assert all(text in said for text, said in heard.items())
+
+
+def _said(result: CallResult) -> str:
+    """Everything that a result has, as one text."""
+    return f"{list(result.content)} {result.structured_content}"

@@ -1,0 +1,5 @@
+"""The fixtures that are shipped."""
+
+from toolcrib.testing.plugin import claude_environment, crib, scripted_model
+
+__all__ = ["claude_environment", "crib", "scripted_model"]

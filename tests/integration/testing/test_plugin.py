@@ -1,0 +1,154 @@
+"""The fixtures that are shipped, as tests of others use them."""
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import pytest
+
+from toolcrib import Crib, tool
+from toolcrib.scripted import ScriptedModel
+from toolcrib.settings import Environment
+from toolcrib.testing import call, crib
+from toolcrib.testing.processes import descendants, from_ps, left_behind
+
+SECRET = "TOOLCRIB_TEST_SECRET"
+LEAKS = """
+import subprocess, sys
+
+pytest_plugins = ["toolcrib.testing.plugin"]
+
+def test_that_leaves_a_process_behind(no_leaked_children):
+    subprocess.Popen([sys.executable, "-c", "print('up', flush=True); input()"], stdin=subprocess.PIPE).stdin.flush()
+
+def test_that_leaves_none(no_leaked_children):
+    subprocess.run([sys.executable, "-c", ""], check=True)
+"""
+
+
+@pytest.fixture
+def child() -> Iterator["subprocess.Popen[bytes]"]:
+    """A process that waits to be ended."""
+    command = [sys.executable, "-c", "print('up', flush=True); input()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process
+        process.kill()
+
+
+@tool
+async def secret() -> str:
+    """Tell a variable of the process."""
+    return os.environ.get(SECRET, "none")
+
+
+@tool(name="other-name", requires=("clock",), privileged=True)
+async def named() -> int:
+    """Something for few."""
+    return 1
+
+
+@tool(timeout=0.05)
+async def slow() -> str:
+    """Never answer."""
+    await anyio.sleep_forever()
+    return ""
+
+
+def test_claude_code_gets_what_it_needs_and_nothing_of_the_users(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    monkeypatch.setenv(SECRET, "hidden")
+    environment: Environment = request.getfixturevalue("claude_environment")
+    model: ScriptedModel = request.getfixturevalue("scripted_model")
+    assert environment["ANTHROPIC_BASE_URL"] == model.url
+    assert Path(environment["HOME"]).is_dir()
+    assert list(Path(environment["HOME"]).iterdir()) == []
+    assert SECRET not in environment
+    ours = {name for name in os.environ if not name.startswith("PYTEST_")}
+    assert ours == set(environment)
+    assert os.environ["HOME"] == environment["HOME"]
+
+
+@pytest.mark.anyio
+async def test_a_crib_for_a_test_sees_no_servers_and_is_gone_afterwards(tmp_path: Path) -> None:
+    async with crib([secret]) as opened:
+        home = opened.home.root
+        owner = opened.owner(source="cli")
+        assert (await opened.call("tools/secret", principal=owner)).content[0]["text"] == "none"
+        assert (await opened.servers.list()).servers == ()
+    assert not home.exists()
+
+
+@pytest.mark.anyio
+async def test_the_crib_of_a_test_is_open_and_its_own(crib: Crib) -> None:
+    assert crib.home.root.is_dir()
+    assert not crib.settings.home.is_relative_to(Path.home())
+    assert not (await crib.call("toolcrib/ping", principal=crib.owner(source="cli"))).is_error
+
+
+@pytest.mark.anyio
+async def test_a_tool_is_called_by_its_own_name_with_the_services_it_requires() -> None:
+    assert (await call(named, services=["clock"])).structured_content == {"result": 1}
+
+
+@pytest.mark.anyio
+async def test_a_passed_time_out_is_what_the_model_reads() -> None:
+    with anyio.fail_after(10):
+        result = await call(slow)
+    assert result.is_error
+    assert "did not answer within 0.05 s" in result.content[0]["text"]
+
+
+def test_the_model_of_a_test_is_closed_with_it(scripted_model: ScriptedModel) -> None:
+    assert any(thread.name == "scripted-model" for thread in threading.enumerate())
+    assert scripted_model.requests == []
+
+
+def test_processes_are_found_with_those_they_started_and_ended_ones_are_not(child: "subprocess.Popen[bytes]") -> None:
+    assert child.pid in descendants()
+    before = {pid: name for pid, name in descendants().items() if pid != child.pid}
+    assert child.pid in left_behind(before, patience=0.05)
+    assert child.wait(timeout=5) != 0
+    assert left_behind(before, patience=5) == {}
+
+
+@pytest.mark.skipif(shutil.which("ps") is None, reason="There is no ps here.")
+def test_ps_tells_the_same_of_a_process(child: "subprocess.Popen[bytes]") -> None:
+    (told,) = [process for process in from_ps() if process.pid == child.pid]
+    assert (told.parent, told.name.endswith(descendants()[child.pid])) == (os.getpid(), True)
+
+
+def test_a_test_that_leaves_a_process_behind_fails(tmp_path: Path) -> None:
+    (tmp_path / "test_leaks.py").write_text(LEAKS, encoding="utf-8")
+    (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_leaks.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert "2 passed, 1 error" in done.stdout
+    assert "Processes were left behind" in done.stdout
+
+
+@pytest.mark.parametrize("module", ["plugin", "runners", "sources"])
+def test_without_pytest_it_is_said_what_to_install(module: str) -> None:
+    code = f"import sys; sys.modules['pytest'] = None; import toolcrib.testing; import toolcrib.testing.{module}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stderr.strip().splitlines()[-1].startswith("ModuleNotFoundError: The fixtures and conformance suites")
+
+
+def test_tools_can_be_tried_without_pytest() -> None:
+    code = (
+        "import sys, anyio; sys.modules['pytest'] = None\n"
+        "from toolcrib import testing, tool\n"
+        "@tool\n"
+        "async def echo(text: str) -> str: return text\n"
+        "print(anyio.run(testing.call, echo, {'text': 'hi'}).content[0]['text'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.returncode) == ("hi\n", 0), done.stderr
