@@ -12,6 +12,9 @@ own source, mode and agent, and gets no more than that. What a named token has u
 - no say in approvals. With `may_approve` it answers what it asked itself; one that is no MCP client's and bound to no
   agent answers for others too.
 
+A session whose runtime is a process of its own has a secret too, while that process runs: with it the runtime reaches
+the session's tools at `/mcp`, and nothing else.
+
 Above: the guard authenticates every request here. Below: `model`, the store. It must never compare a secret in a way
 that tells by its time how much of it was right, and never keep one in a form that could be used.
 """
@@ -20,24 +23,32 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
 import anyio
 
 from toolcrib.errors import Conflict, InvalidRequest, NotFound
+from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Mode, Principal, Source
+from toolcrib.model.sources import ReportProgress
 from toolcrib.model.tokens import Token
+from toolcrib.model.tools import CallResult, ToolRef
 from toolcrib.store.batch import ConstraintError
 from toolcrib.store.engine import Store
 from toolcrib.store.tokens import load_tokens, revoke_token, save_token
 
-Door = Literal["mcp", "api", "cli", "console", "library"]
+Door = Literal["mcp", "api", "cli", "console", "library", "session"]
 """Where a call came in."""
 
 PREFIX = "tcb_"
 """What the secret of every named token begins with, so that it is known for one wherever it turns up."""
+SESSION_PREFIX = "tcs_"
+"""What the secret of a session begins with."""
+SessionCall = Callable[[ToolRef, JsonObject, ReportProgress | None], Awaitable[CallResult]]
+"""Calls a tool in a session, from which the runtime has announced the call or will."""
 _SECRET_BYTES = 32
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 _OF_PERSONS: tuple[Source, ...] = ("web", "cli", "api")
@@ -120,7 +131,7 @@ class Tokens:
         return next((live.token for live in self._live.values() if live.token.name == name), None)
 
     def _place(self, digest: bytes) -> bytes:
-        return hmac.digest(self._key, digest, "sha256")
+        return hashlib.blake2b(digest, key=self._key).digest()
 
     def _begin(self, place: bytes, token: Token) -> None:
         self._live[place] = _Live(token, Credential(token.principal, anyio.Event()))
@@ -132,23 +143,79 @@ class Tokens:
         self._on_end(credential.principal)
 
 
+class SessionToken:
+    """The secret of a session while its runtime runs; `is_used` says whether the runtime has shown it."""
+
+    def __init__(self, secret: str, principal: Callable[[], Principal | None], call: SessionCall) -> None:
+        self.secret = secret
+        self.digest = hashlib.sha256(secret.encode()).digest()
+        self.principal = principal
+        self.call = call
+        self.ended = anyio.Event()
+        self.is_used = False
+
+
+class SessionTokens:
+    """The secrets of sessions, known in memory only. Who a session is now is looked up with every request."""
+
+    def __init__(self) -> None:
+        self._key = secrets.token_bytes(32)
+        self._live: dict[bytes, SessionToken] = {}
+
+    @contextmanager
+    def issued(self, principal: Callable[[], Principal | None], call: SessionCall) -> Generator[SessionToken]:
+        """A secret for as long as the block runs; calls that are made with it go to `call`."""
+        token = SessionToken(SESSION_PREFIX + secrets.token_urlsafe(_SECRET_BYTES), principal, call)
+        place = self._place(token.digest)
+        self._live[place] = token
+        try:
+            yield token
+        finally:
+            del self._live[place]
+            token.ended.set()
+
+    def find(self, digest: bytes) -> Credential | None:
+        """Who has the secret of this SHA-256."""
+        token = self._live.get(self._place(digest))
+        if token is None or not hmac.compare_digest(token.digest, digest):
+            return None
+        principal = token.principal()
+        token.is_used = True
+        return Credential(principal, token.ended) if principal is not None else None
+
+    async def call(
+        self, principal: Principal, ref: ToolRef, arguments: JsonObject, progress: ReportProgress | None
+    ) -> CallResult:
+        """Call a tool in the session that asks."""
+        for token in self._live.values():
+            who = token.principal()
+            if who is not None and who.session == principal.session:
+                return await token.call(ref, arguments, progress)
+        return CallResult.error("The session has ended.")
+
+    def _place(self, digest: bytes) -> bytes:
+        return hashlib.blake2b(digest, key=self._key).digest()
+
+
 class Principals:
     """Knows the credentials of this crib."""
 
-    def __init__(self, owner_token: str, tokens: Tokens | None = None) -> None:
+    def __init__(self, owner_token: str, tokens: Tokens | None = None, sessions: SessionTokens | None = None) -> None:
         self._owner = hashlib.sha256(owner_token.encode()).digest()
         self._tokens = tokens
+        self._sessions = sessions
         self._owners = {source: Credential(self.owner(source)) for source in ("ide", "api", "cli", "web")}
 
     def authenticate(self, bearer: bytes, source: Literal["ide", "api", "cli", "web"] = "api") -> Credential | None:
         """Who shows this token; `source` is where the owner would be asking from. None for a token that is not valid.
 
-        Every token takes the same time: both places are looked at, whatever the first says.
+        Every token takes the same time: all places are looked at, whatever the first says.
         """
         digest = hashlib.sha256(bearer).digest()
         is_owner = hmac.compare_digest(digest, self._owner)
         named = self._tokens.find(digest) if self._tokens is not None else None
-        return self._owners[source] if is_owner else named
+        session = self._sessions.find(digest) if self._sessions is not None else None
+        return self._owners[source] if is_owner else named or session
 
     def owner(
         self,
@@ -186,6 +253,8 @@ class Principals:
         """Whether this asker may use a path of the server at all; where not, the path does not exist for it."""
         if principal.kind == "owner":
             return True
+        if principal.kind == "session":
+            return path == _MCP
         if _below(path, "/mcp/agents"):
             return principal.agent is not None and _below(path, f"/mcp/agents/{principal.agent}")
         if _below(path, _MCP):

@@ -7,8 +7,8 @@ Above: every door. Below: the catalog's snapshots, `policy`, the audit.
 """
 
 from toolcrib.gate.consent import Consent
-from toolcrib.gate.gate import Called, Gate
+from toolcrib.gate.gate import Called, Gate, InSession
 from toolcrib.gate.intake import Intake
 from toolcrib.gate.view import Listing
 
-__all__ = ["Called", "Consent", "Gate", "Intake", "Listing"]
+__all__ = ["Called", "Consent", "Gate", "InSession", "Intake", "Listing"]

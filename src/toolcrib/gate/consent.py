@@ -2,7 +2,7 @@
 
 The question is open in the console, on the command line and over the API. An MCP client whose token may approve is
 asked as well, with an elicitation; whoever answers first decides. While nobody does, the client is told now and then
-that the call waits and where it can be answered.
+that the call waits and where it can be answered. A client that does not want to wait gets a handle instead.
 
 Above: the gate. Below: `policy.approvals`. It must never take a word that `approvals` did not accept.
 """
@@ -12,15 +12,18 @@ from collections.abc import Callable
 
 import anyio
 
-from toolcrib.model.approvals import Answer, Question
+from toolcrib.model.approvals import Answer, Approval, Question
 from toolcrib.model.json import Json, JsonObject, is_object
 from toolcrib.model.principals import Principal
 from toolcrib.model.sources import CallContext, Client, ReportProgress
-from toolcrib.policy.approvals import Approvals, Asked, Check
+from toolcrib.policy.approvals import WAIT, Approvals, Asked, Check
 from toolcrib.policy.display import show
+from toolcrib.policy.handles import Handles
 
 logger = logging.getLogger(__name__)
 
+HANDLE = "handle"
+"""What a client says that wants to come back for the answer; then it says the number of the question."""
 SIGN_OF_LIFE = 10.0
 """Seconds between two reports to a client that waits."""
 _A_LITTLE = 1e-6
@@ -39,13 +42,18 @@ _FORM: JsonObject = {
 class Consent:
     """Asks persons on behalf of the gate."""
 
-    def __init__(self, approvals: Approvals, may_answer: Callable[[Principal, Principal], bool]) -> None:
+    def __init__(
+        self, approvals: Approvals, handles: Handles, may_answer: Callable[[Principal, Principal], bool]
+    ) -> None:
         self._approvals = approvals
+        self._handles = handles
         self._may_answer = may_answer
 
-    async def obtain(self, question: Question, context: CallContext, check: Check) -> Answer:
-        """Ask, and wait for the answer; raises `Denied` where too many questions are open."""
-        async with self._approvals.asked(question, check=check) as asked:
+    async def obtain(
+        self, question: Question, context: CallContext, check: Check, patience: float | None = None
+    ) -> Answer:
+        """Ask, and wait for the answer, for `patience` seconds; raises `Denied` where too many questions are open."""
+        async with self._approvals.asked(question, seconds=patience or WAIT, check=check) as asked:
             async with anyio.create_task_group() as beside:
                 client = context.client
                 if context.report_progress is not None:
@@ -55,6 +63,15 @@ class Consent:
                 await self._approvals.wait(asked)
                 beside.cancel_scope.cancel()
             return await self._approvals.wait(asked)
+
+    async def fetch(self, question: Question, check: Check, handle: str) -> Answer | Approval:
+        """Ask without waiting, if `handle` is `HANDLE`; else the answer to the question of this number.
+
+        Gives the question itself while nobody has answered it. Raises as `obtain` and `Handles.fetch` do.
+        """
+        if handle == HANDLE:
+            return await self._handles.ask(question, check)
+        return await self._handles.fetch(handle, question)
 
     def _is_asked(self, client: Client, asker: Principal) -> bool:
         return client.ask is not None and "elicitation" in client.capabilities and self._may_answer(asker, asker)

@@ -24,14 +24,23 @@ from toolcrib.audit import Audit, CallRecord
 from toolcrib.catalog.catalog import Catalog
 from toolcrib.catalog.naming import Form
 from toolcrib.errors import Denied, InvalidRequest, NotFound, ToolcribError, Unavailable
-from toolcrib.gate.consent import Consent
+from toolcrib.gate.clocks import Clocks
+from toolcrib.gate.consent import HANDLE, Consent
 from toolcrib.gate.thinking import unhurried
 from toolcrib.gate.view import Listing, NoView, View
-from toolcrib.model.approvals import Question
+from toolcrib.model.approvals import Approval, Question
 from toolcrib.model.json import JsonObject, canonical
 from toolcrib.model.policy import Decision
 from toolcrib.model.principals import Principal
-from toolcrib.model.sources import CallContext, Client, ContentMethod, ContentSource, ReportProgress, RunCall
+from toolcrib.model.sources import (
+    CallContext,
+    Client,
+    ConditionalSource,
+    ContentMethod,
+    ContentSource,
+    ReportProgress,
+    RunCall,
+)
 from toolcrib.model.tools import CallResult, ContentItem, Tool, ToolRef
 from toolcrib.policy.decide import Grants
 from toolcrib.policy.explain import Explanation, explain
@@ -58,6 +67,27 @@ class Called:
     duration_ms: float
 
 
+@dataclass(frozen=True, slots=True)
+class InSession:
+    """What is particular to a call that an agent makes in its session.
+
+    `tool_call` is the number it has there, `patience` for how many seconds a person is waited for. Where the agent's
+    runtime runs the tool itself, `prepare` stands in for the tool's source: what it gives waits for that run to end.
+    """
+
+    tool_call: str
+    patience: float
+    prepare: Callable[[str, JsonObject, bytes], RunCall] | None = None
+
+
+class _Waits(Exception):
+    """A person has yet to answer, and the client will come back."""
+
+    def __init__(self, approval: Approval) -> None:
+        super().__init__(approval.id)
+        self.approval = approval
+
+
 @dataclass(slots=True)
 class _Call:
     """A call on its way. `record` is that of the call as it was asked for and, once a person said so, as approved."""
@@ -66,6 +96,8 @@ class _Call:
     door: Door
     context: CallContext
     record: CallRecord
+    session: InSession | None = None
+    handle: str | None = None
 
     @property
     def principal(self) -> Principal:
@@ -94,6 +126,7 @@ class Gate:
         self._grants = grants
         self._limits = limits
         self._consent = consent
+        self._clocks = Clocks()
         self._views: OrderedDict[Principal, View] = OrderedDict()
         run = secrets.token_hex(6)
         self._call_ids = (f"{run}-{number}" for number in itertools.count(1))
@@ -101,6 +134,10 @@ class Gate:
     def listing(self, principal: Principal) -> Listing:
         """The tools this asker sees now."""
         return self._view(principal).listing
+
+    def own_tools(self, principal: Principal) -> tuple[Tool, ...]:
+        """The tools of its own that the runtime of a session may have."""
+        return self._view(principal).own_tools
 
     def servers(self, principal: Principal) -> frozenset[str]:
         """The servers this asker sees now. Equal versions of equal askers give the same object, also below."""
@@ -140,15 +177,22 @@ class Gate:
         """
         view = self._view(principal)
         known = view.snapshot.tools if principal.is_owner else (tool.ref for tool in view.listing.tools)
-        return explain(view.question(ref, arguments), known, server_note)
+        source = view.snapshot.sources.get(ref.server)
+        lack = source.lacks(ref.tool) if isinstance(source, ConditionalSource) else None
+        return explain(view.question(ref, arguments), known, lack or server_note)
+
+    def seen(self, principal: Principal, ref: ToolRef) -> tuple[Tool | None, Decision]:
+        """A tool as this asker sees it, None where they do not, with the decision on it."""
+        view = self._view(principal)
+        decision = view.decision(ref)
+        return (view.snapshot.tools[ref] if decision.visible else None), decision
 
     def find(self, principal: Principal, ref: ToolRef) -> Tool:
         """One tool this asker sees. For others than the owner a hidden tool does not exist."""
-        view = self._view(principal)
-        decision = view.decision(ref)
-        if not decision.visible:
+        tool, decision = self.seen(principal, ref)
+        if tool is None:
             raise _invisible(decision, principal)
-        return view.snapshot.tools[ref]
+        return tool
 
     async def call(
         self,
@@ -159,8 +203,13 @@ class Gate:
         door: Door,
         progress: ReportProgress | None = None,
         client: Client | None = None,
+        session: InSession | None = None,
+        handle: str | None = None,
     ) -> Called:
         """Call a tool for this asker; `client` is what an MCP client behind it can do for the server meanwhile.
+
+        With `handle` nobody waits for a person: `HANDLE` gives the number of the question, which says when it is given
+        itself how that ended.
 
         A failure of the tool, and arguments that do not fit, come back as an error result the model can read. Raised
         are: `NotFound` for a tool that does not exist for the asker, `Denied` where it does but may not be called now,
@@ -174,12 +223,16 @@ class Gate:
         decision = view.decision_on(ref, arguments)
         tool = view.snapshot.tools.get(ref)
         call_id = next(self._call_ids)
-        record = self._audit.call(call_id, door, principal, ref, tool, arguments, encoded, decision)
-        call = _Call(ref, door, CallContext(principal, call_id, progress, client), record)
+        record = self._audit.call(
+            call_id, door, principal, ref, tool, arguments, encoded, decision, rules=view.rules_version
+        )
+        call = _Call(ref, door, CallContext(principal, call_id, progress, client), record, session, handle)
         try:
             tool, run = await self._clear(call, view, decision, arguments, encoded)
         except InvalidRequest as error:
             return await _answer_unrun(call.record, CallResult.error(_sentence(error)))
+        except _Waits as waits:
+            return Called(_waiting(waits.approval), await call.record.refused(), 0.0)
         except ToolcribError:
             await call.record.refused()
             raise
@@ -199,8 +252,9 @@ class Gate:
         tool = view.snapshot.tools.get(call.ref)
         if tool is None or not decision.visible:
             raise _invisible(decision, call.principal)
-        run = view.snapshot.sources[call.ref.server].prepare(call.ref.tool, arguments, encoded)
-        if decision.verdict == "ask" and self._consent is not None:
+        run = _prepare(view, call)(call.ref.tool, arguments, encoded)
+        fetches = decision.verdict == "allow" and call.handle not in (None, HANDLE)  # what may be another call by now
+        if (decision.verdict == "ask" or fetches) and self._consent is not None:
             tool, run = await self._approved(call, tool, decision, encoded, self._consent)
         elif decision.verdict != "allow":
             raise _refused(decision)
@@ -217,19 +271,31 @@ class Gate:
         """The call as a person approved it. Much may have changed while they thought, so all is looked at again."""
         ref, principal = call.ref, call.principal
         reason = decision.decided_by.reason
-        question = Question(ref, asked.definition_hash, encoded, principal, call.door, reason, call.context.call_id)
+        session = call.session
+        number = session.tool_call if session is not None else call.context.call_id
+        question = Question(ref, asked.definition_hash, encoded, principal, call.door, reason, number)
 
         def check(arguments: JsonObject, encoded: bytes) -> None:
-            self._view(principal).snapshot.sources[ref.server].prepare(ref.tool, arguments, encoded)
+            _prepare(self._view(principal), call)(ref.tool, arguments, encoded)
 
-        answer = await consent.obtain(question, call.context, check)
+        patience = session.patience if session is not None else None
+        if call.handle is None:
+            answer = await consent.obtain(question, call.context, check, patience)
+        else:
+            answer = await consent.fetch(question, check, call.handle)
+        if isinstance(answer, Approval):
+            call.record = self._audit.call(
+                call.context.call_id, call.door, principal, ref, asked, orjson.loads(encoded), encoded, decision,
+                rules=self._view(principal).rules_version, approval=answer.id,
+            )  # fmt: skip
+            raise _Waits(answer)
         view = self._view(principal)
         tool = view.snapshot.tools.get(ref)
         arguments: JsonObject = orjson.loads(answer.arguments)
         decision = view.decision_on(ref, arguments)
         call.record = self._audit.call(
             call.context.call_id, call.door, principal, ref, tool, arguments, answer.arguments, decision,
-            approval=answer.approval,
+            rules=view.rules_version, approval=answer.approval,
         )  # fmt: skip
         if not answer.approved:
             raise Denied("approval.denied", answer.refusal)
@@ -237,7 +303,7 @@ class Gate:
             raise Denied("tool.changed", f"{ref} was defined anew while its approval was waited for.")
         if decision.verdict not in ("allow", "ask"):
             raise _refused(decision) if decision.visible else _invisible(decision, principal)
-        return tool, view.snapshot.sources[ref.server].prepare(ref.tool, arguments, answer.arguments)
+        return tool, _prepare(view, call)(ref.tool, arguments, answer.arguments)
 
     async def request(
         self,
@@ -260,7 +326,9 @@ class Gate:
         decision = view.whole_server(server)
         call_id = next(self._call_ids)
         ref = ToolRef(server, method)
-        record = self._audit.call(call_id, door, principal, ref, None, params, canonical(params), decision)
+        record = self._audit.call(
+            call_id, door, principal, ref, None, params, canonical(params), decision, rules=view.rules_version
+        )
         if not isinstance(source, ContentSource) or server not in view.servers:
             await record.refused()
             raise NotFound("server.unknown", f'Server "{server}" not found.')
@@ -285,7 +353,7 @@ class Gate:
         self, ref: ToolRef, ask: Callable[[CallContext], Awaitable[JsonObject]], context: CallContext
     ) -> JsonObject:
         try:
-            async with asyncio.timeout(self._default_timeout) as clock:
+            with self._clocks.start(self._default_timeout) as clock:
                 return await ask(unhurried(context, clock))
         except TimeoutError:
             message = f"{ref} did not answer within {self._default_timeout:g} s and was stopped."
@@ -296,8 +364,8 @@ class Gate:
         started = time.perf_counter()
         timeout = tool.timeout or self._default_timeout
         try:
-            # Sources see to it that a cancelled call ends, so a plain time-out will do; a scope costs much more.
-            async with asyncio.timeout(timeout) as clock:
+            # Sources see to it that a cancelled call ends, so cancelling the task will do; a scope costs much more.
+            with self._clocks.start(timeout) as clock:
                 result = await run(unhurried(context, clock))
         except TimeoutError:
             result = CallResult.error(f"{tool.ref} did not answer within {timeout:g} s and was stopped.")
@@ -314,7 +382,7 @@ class Gate:
             rules = self._rules()
             view = self._views.get(principal)
             if view is None or view.version != (snapshot.version, rules.version):
-                view = self._views[principal] = View(snapshot, rules, principal, self._grants(principal))
+                view = self._views[principal] = View(snapshot, rules, principal, self._grants(principal), view)
         except Exception:  # boundary: who cannot be told what they may see sees nothing, until it can be told again
             logger.exception("What %s may see could not be told.", principal.name)
             return NoView(snapshot, principal)
@@ -324,11 +392,28 @@ class Gate:
         return view
 
 
+def _prepare(view: View, call: _Call) -> Callable[[str, JsonObject, bytes], RunCall]:
+    if call.session is not None and call.session.prepare is not None:
+        return call.session.prepare
+    return view.snapshot.sources[call.ref.server].prepare
+
+
 async def _answer_unrun(record: CallRecord, result: CallResult) -> Called:
     """Answer without having run anything; both records are written all the same."""
     audit_id = await record.intent()
     await record.outcome(is_error=True, duration_ms=0.0)
     return Called(result, audit_id, 0.0)
+
+
+def _waiting(approval: Approval) -> CallResult:
+    """What a client is told that will come back."""
+    until = approval.expires_at.isoformat(timespec="seconds")
+    text = (
+        f"This call waits for a person until {until}. They answer with `toolcrib approvals approve {approval.id}` or "
+        f'`deny`. Afterwards make the same call again with `_meta: {{"toolcrib/approval": "{approval.id}"}}`.'
+    )
+    shape: JsonObject = {"approvalId": approval.id, "status": "waiting", "expiresAt": until}
+    return CallResult(({"type": "text", "text": text},), is_error=True, structured_content=shape, has_structured=True)
 
 
 def _since(started: float) -> float:

@@ -8,33 +8,42 @@ Above: `host` tells when something changed; REST asks what is held and brings a 
 """
 
 import logging
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 import anyio
-import anyio.to_thread
+import anyio.lowlevel
 
 from toolcrib.catalog.catalog import Catalog
+from toolcrib.catalog.naming import NameRow
+from toolcrib.catalog.snapshot import Part
 from toolcrib.errors import NotFound, ToolcribError
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Principal
 from toolcrib.model.problems import Problem
 from toolcrib.model.sources import ContentSource
-from toolcrib.model.tools import ToolRef
+from toolcrib.model.tools import Tool, ToolRef
 from toolcrib.policy.lint import telling_names
-from toolcrib.policy.pinned import PinnedSource
+from toolcrib.policy.pinned import PinnedSource, counting, notes
 from toolcrib.policy.pins import Pins
 
 logger = logging.getLogger(__name__)
 
 Place = Path | None
 
-REST_SHARE = 4.0
-"""How much longer than taking in the rest after it is."""
-LONGEST_REST = 1.0
+REST_SHARE = 0.5
+"""How long the rest after taking something in is, as a share of how long that took."""
+LONGEST_REST = 0.1
+SHOWN_TOGETHER = 400
+"""So many new tools are shown before others are judged."""
+UNJUDGED = -1
+"""The number of no judgement: who could not be judged is judged again."""
+SLICE = 0.002
+"""Seconds for which definitions are read before everybody else has a turn: a server may have thousands."""
 
 
 class Upstream(ContentSource, Protocol):
@@ -57,16 +66,23 @@ class _Taken:
 
     offer: object
     judgement: int
-    source: PinnedSource
+    part: Part
 
 
 class Intake:
-    """Takes servers in for one crib."""
+    """Takes servers in for one crib. `keep_names` returns when the names it is given are durable."""
 
-    def __init__(self, catalog: Catalog, pins: Pins, upstreams: Callable[[Place], Sequence[Upstream]]) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        pins: Pins,
+        upstreams: Callable[[Place], Sequence[Upstream]],
+        keep_names: Callable[[Sequence[NameRow]], Awaitable[None]],
+    ) -> None:
         self._catalog = catalog
         self._pins = pins
         self._upstreams = upstreams
+        self._keep_names = keep_names
         self._one_at_a_time = anyio.Lock()
         self._taken: dict[int, _Taken] = {}
         self._judgement = 0
@@ -94,13 +110,18 @@ class Intake:
         self._stale.set()
 
     async def take(self, place: Place) -> None:
-        """Put what counts of a place's servers into the catalog, now."""
+        """Put what counts of a place's servers into the catalog, now; of many of them some after the other."""
         async with self._one_at_a_time:
             upstreams = self._upstreams(place)
-            sources = [await self._judged(each) for each in upstreams]
-            self._catalog.set_upstreams(_name(place), sources)
-            known = [(each.name, self._taken.get(id(each))) for each in upstreams]
-            self._shown[place] = {name: taken.offer for name, taken in known if taken is not None}
+            unjudged = [each for each in upstreams if not self._is_judged(each)]
+            others = telling_names(self._catalog.at(None).tools if unjudged else ())
+            new = 0
+            for each in unjudged:
+                if new >= SHOWN_TOGETHER:
+                    await self._show(place, upstreams)
+                    new = 0
+                new += await self._judge(each, others)
+            await self._show(place, upstreams)
             current = {id(each) for each in upstreams}
             if len(self._taken) > 4 * len(current) + 100:  # sources come and go; their numbers may be used again
                 self._taken = {number: taken for number, taken in self._taken.items() if number in current}
@@ -109,22 +130,32 @@ class Intake:
         """Whether what a server offers now is in the catalog."""
         return self._shown.get(place, {}).get(upstream.name) is upstream.offer
 
-    async def _judged(self, upstream: Upstream) -> PinnedSource:
-        kept = self._taken.get(id(upstream))
-        if kept is not None and kept.offer is upstream.offer and kept.judgement == self._judgement:
-            return kept.source
-        offer, tools = upstream.offer, upstream.tools()
+    def _is_judged(self, upstream: Upstream) -> bool:
+        taken = self._taken.get(id(upstream))
+        return taken is not None and taken.offer is upstream.offer and taken.judgement == self._judgement
+
+    async def _judge(self, upstream: Upstream, others: Mapping[str, frozenset[str]]) -> int:
+        """Find out what counts of a server; gives how many tools do."""
+        offer, judgement = upstream.offer, self._judgement
         try:
-            seen = await self._pins.see(upstream.identity, tools)
-            others = telling_names(self._catalog.at(None).tools)
-            is_accepted = partial(self._pins.is_accepted, upstream.identity)
-            # Reading thousands of descriptions takes longer than many calls.
-            source = await anyio.to_thread.run_sync(PinnedSource, upstream, seen, is_accepted, others)
+            seen = await self._pins.see(upstream.identity, upstream.tools())
+            tools = await _unhurried(counting(seen, partial(self._pins.is_accepted, upstream.identity), others))
+            source = PinnedSource(upstream, tools, notes(seen))
         except Exception as error:  # boundary: a server whose tools cannot be judged has none, and all others go on
             logger.warning("The tools of %s cannot be judged.", upstream.name, exc_info=error)
-            return PinnedSource(upstream, (), lambda _: False, {}, (_unjudged(upstream, error),))
-        self._taken[id(upstream)] = _Taken(offer, self._judgement, source)
-        return source
+            source, judgement = PinnedSource(upstream, (), (_unjudged(upstream, error),)), UNJUDGED
+        part = Part.of(source)
+        self._taken[id(upstream)] = _Taken(offer, judgement, part)
+        return len(part.tools)
+
+    async def _show(self, place: Place, upstreams: Sequence[Upstream]) -> None:
+        """Put all that was judged into the catalog, under names that are kept."""
+        known = [(each.name, taken) for each in upstreams if (taken := self._taken.get(id(each))) is not None]
+        parts = [taken.part for _, taken in known]
+        if rows := self._catalog.reserve(parts):
+            await self._keep_names(rows)
+        self._catalog.set_upstreams(_name(place), parts)
+        self._shown[place] = {name: taken.offer for name, taken in known if taken.judgement == self._judgement}
 
     def changes(self, place: Place) -> list[JsonObject]:
         """The definitions that are held back in a place, each with its tool, how it differs and its hash."""
@@ -154,6 +185,19 @@ class Intake:
         self._judgement += 1
         for each in {None, place}:
             await self.take(each)
+
+
+async def _unhurried(tools: Iterable[Tool]) -> list[Tool]:
+    """All of them, each as it is sent too; whoever else has something to do has a turn in between."""
+    found: list[Tool] = []
+    until = time.perf_counter() + SLICE
+    for tool in tools:
+        _ = tool.encoded  # now, so that the first one who lists them need not wait for it
+        found.append(tool)
+        if time.perf_counter() > until:
+            await anyio.lowlevel.checkpoint()
+            until = time.perf_counter() + SLICE
+    return found
 
 
 def _name(place: Place) -> str | None:

@@ -1,5 +1,7 @@
 """What one asker sees: the decisions on one snapshot and one version of the rules, made when first asked for.
 
+Decisions are kept by server, so that a view of the next snapshot takes over those on all servers that did not change.
+
 Above: the gate keeps views and makes new ones when tools or rules change. Below: `policy.decide`. It must never show
 what could not be decided: a failure of the rules hides the tool.
 """
@@ -9,9 +11,10 @@ import os.path
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import get_args
 
-from toolcrib.catalog.snapshot import Snapshot
+from toolcrib.catalog.snapshot import Part, Snapshot
 from toolcrib.errors import Unavailable
 from toolcrib.model.json import JsonObject
 from toolcrib.model.policy import Decision, Step, Verdict
@@ -38,23 +41,41 @@ class Listing:
     tools: tuple[Tool, ...]
 
 
-class View:
-    """The decisions for one asker."""
+class _Decided:
+    """The decisions on the tools of one server, and those of them that are seen once all are decided."""
 
-    def __init__(self, snapshot: Snapshot, rules: Rules, principal: Principal, grants: Grants) -> None:
+    __slots__ = ("decisions", "part", "seen")
+
+    def __init__(self, part: Part) -> None:
+        self.part = part
+        self.decisions: dict[ToolRef, Decision] = {}
+        self.seen: tuple[Tool, ...] | None = None
+
+
+class View:
+    """The decisions for one asker. `before` is an earlier view of the same asker, if there is one."""
+
+    def __init__(
+        self, snapshot: Snapshot, rules: Rules, principal: Principal, grants: Grants, before: "View | None" = None
+    ) -> None:
         self.version = (snapshot.version, rules.version)
+        self.rules_version: str | None = rules.fingerprint
         self.snapshot = snapshot
         self._asked = (principal, grants, rules)
-        self._decisions: dict[ToolRef, Decision] = {}
+        known: dict[str, _Decided] = {}
+        if before is not None and before.version[1] == rules.version and before._asked[1] == grants:
+            known = before._decided
+        self._decided = {server: _of_part(known.get(server), part) for server, part in snapshot.parts.items()}
 
     def decision(self, ref: ToolRef) -> Decision:
         """The decision on a tool whatever it is called with."""
-        kept = self._decisions.get(ref)
+        decided = self._decided.get(ref.server)
+        tool = decided.part.tools.get(ref) if decided is not None else None
+        if decided is None or tool is None:  # unknown names come from outside and are without end, so none is kept
+            return self._decide(ref, None)
+        kept = decided.decisions.get(ref)
         if kept is None:
-            tool = self.snapshot.tools.get(ref)
-            kept = self._decide(ref, tool)
-            if tool is not None:  # unknown names come from outside and are without end
-                self._decisions[ref] = kept
+            kept = decided.decisions[ref] = self._decide(ref, tool)
         return kept
 
     def decision_on(self, ref: ToolRef, arguments: JsonObject) -> Decision:
@@ -71,16 +92,28 @@ class View:
 
     @cached_property
     def listing(self) -> Listing:
-        """The tools this asker sees."""
-        tools = tuple(tool for ref, tool in self.snapshot.tools.items() if self.decision(ref).visible)
-        return Listing(self.version, tools)
+        """The tools this asker sees. What only a runtime runs is in no list."""
+        seen = [self._seen_of(decided) for server, decided in self._decided.items() if not self._is_runtime(server)]
+        return Listing(self.version, tuple(chain.from_iterable(seen)))
+
+    @cached_property
+    def own_tools(self) -> tuple[Tool, ...]:
+        """The tools of its own that this asker's runtime may have."""
+        seen = [self._seen_of(decided) for server, decided in self._decided.items() if self._is_runtime(server)]
+        return tuple(chain.from_iterable(seen))
+
+    def _is_runtime(self, server: str) -> bool:
+        return self.snapshot.sources[server].kind == "runtime"
 
     @cached_property
     def servers(self) -> frozenset[str]:
         """The servers of which this asker sees a tool, or would see one if they had any."""
-        seen = {tool.ref.server for tool in self.listing.tools}
-        bare = self.snapshot.sources.keys() - {ref.server for ref in self.snapshot.tools}
-        return frozenset(seen | {server for server in bare if self.whole_server(server).visible})
+        return frozenset(
+            server
+            for server, decided in self._decided.items()
+            if not self._is_runtime(server)
+            and (self._seen_of(decided) if decided.part.tools else self.whole_server(server).visible)
+        )
 
     def whole_server(self, server: str) -> Decision:
         """The decision on a server as such: that on a tool of it which has no name."""
@@ -91,20 +124,29 @@ class View:
     @cached_property
     def prompts(self) -> tuple[ContentItem, ...]:
         """The prompts of these servers."""
-        return self._seen(self.snapshot.prompts.values())
+        return self._of_servers(self.snapshot.prompts.values())
 
     @cached_property
     def resources(self) -> tuple[ContentItem, ...]:
         """The resources of these servers."""
-        return self._seen(self.snapshot.resources)
+        return self._of_servers(self.snapshot.resources)
 
     @cached_property
     def templates(self) -> tuple[ContentItem, ...]:
         """The templates of these servers."""
-        return self._seen(self.snapshot.templates)
+        return self._of_servers(self.snapshot.templates)
 
-    def _seen(self, items: Iterable[ContentItem]) -> tuple[ContentItem, ...]:
+    def _of_servers(self, items: Iterable[ContentItem]) -> tuple[ContentItem, ...]:
         return tuple(item for item in items if item.server in self.servers)
+
+    def _seen_of(self, decided: _Decided) -> tuple[Tool, ...]:
+        if decided.seen is None:
+            known, decide_on = decided.decisions, self._decide
+            for ref, tool in decided.part.tools.items():
+                if ref not in known:
+                    known[ref] = decide_on(ref, tool)
+            decided.seen = tuple([tool for ref, tool in decided.part.tools.items() if known[ref].visible])
+        return decided.seen
 
     def _decide(self, ref: ToolRef, tool: Tool | None, arguments: JsonObject | None = None) -> Decision:
         paths = _paths(ref, arguments, self._asked[0]) if arguments is not None else None
@@ -124,6 +166,7 @@ class NoView(View):
     def __init__(self, snapshot: Snapshot, principal: Principal) -> None:
         super().__init__(snapshot, Rules(), principal, Grants(permissions=()))
         self.version = (snapshot.version, UNSETTLED)
+        self.rules_version = None
 
     def question(self, ref: ToolRef, arguments: JsonObject | None) -> Question:
         """There is nothing to explain."""
@@ -131,6 +174,10 @@ class NoView(View):
 
     def _decide(self, ref: ToolRef, tool: Tool | None, arguments: JsonObject | None = None) -> Decision:
         return Decision("hidden" if tool is not None else "unknown", ref, (_UNDECIDED,))
+
+
+def _of_part(kept: _Decided | None, part: Part) -> _Decided:
+    return kept if kept is not None and kept.part is part else _Decided(part)
 
 
 def _paths(ref: ToolRef, arguments: JsonObject, principal: Principal) -> tuple[str, ...] | None:

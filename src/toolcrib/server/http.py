@@ -6,18 +6,20 @@ to a request after the guard has judged it. A client that pipelines is answered 
 when it has gone.
 
 The clock costs a request two numbers: one timer per connection looks at them now and then, nobody sets and cancels one
-per request. Above: uvicorn's server drives it. Below: `limits`, `problems`. It must never decide who may do what.
+per request. Above: uvicorn's server drives it. Below: `answer`, `limits`, `problems`. It must never decide who may do
+what.
 """
 
 import asyncio
-from typing import Literal, NoReturn, TypeAlias
+from typing import Any, Literal, NoReturn, TypeAlias
+from urllib.parse import unquote
 
 import httptools
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from toolcrib.errors import CODES
-from toolcrib.server.cork import Cork
+from toolcrib.server.answer import Answer
 from toolcrib.server.limits import Limits
 from toolcrib.server.problems import on_the_wire
 
@@ -35,6 +37,7 @@ class _Refusal(Exception):
 class BoundedHttp(HttpToolsProtocol):
     """One connection, bounded by `limits`."""
 
+    app: Any
     limits = Limits()
     url = b""
 
@@ -50,12 +53,10 @@ class BoundedHttp(HttpToolsProtocol):
     _refused = False
     _running: RequestResponseCycle | None = None
     _clock: asyncio.TimerHandle | None = None
-    _cork: Cork
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride] as in uvicorn
         """Start the clock, unless there are too many connections."""
-        self._cork = Cork(transport, self.loop)
-        super().connection_made(self._cork)
+        super().connection_made(transport)
         self._since = self.loop.time()
         if len(self.connections) > self.limits.connections:
             self._refuse("crib.busy", "Too many connections are open.")
@@ -75,8 +76,7 @@ class BoundedHttp(HttpToolsProtocol):
         """Parse what came; refuse what cannot become a request."""
         if self._refused:
             return
-        self._unset_keepalive_if_required()
-        if self._phase == "idle" and (self._running is None or self._running.response_complete):
+        if self._is_idle:
             self._begin()
         rest: Data | None = data
         try:
@@ -138,9 +138,20 @@ class BoundedHttp(HttpToolsProtocol):
             self._stop(*_too_large(self.limits))
         if not self.url.startswith(b"/"):
             self._stop("request.malformed", "The target has to begin with a slash.")
-        if self.parser is not None and self.parser.should_upgrade():
+        parser = self.parser
+        assert parser is not None
+        if parser.should_upgrade():
             self._expect_bare_body()
-        super().on_headers_complete()
+        target = httptools.parse_url(self.url)
+        path = target.path.decode("ascii")
+        version = parser.get_http_version()
+        scope = self.scope
+        scope["method"] = parser.get_method().decode("ascii")
+        scope["http_version"] = version
+        scope["path"] = unquote(path) if "%" in path else path
+        scope["raw_path"] = target.path
+        scope["query_string"] = target.query or b""
+        self._take(version != "1.0" and parser.should_keep_alive())
 
     def on_body(self, body: bytes) -> None:
         """Take a piece of the body; after the answer it is dropped, up to a limit."""
@@ -159,9 +170,15 @@ class BoundedHttp(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """The answer is whole: send it in one piece, at once."""
-        self._cork.flush()
-        super().on_response_complete()
+        """The answer is whole: go on with the next request, which may be here already."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+        elif self._phase == "idle":
+            self._since = self.loop.time()
 
     def pause_writing(self) -> None:
         """The client does not read: note since when."""
@@ -172,6 +189,11 @@ class BoundedHttp(HttpToolsProtocol):
         """The client reads again."""
         self._stuck_since = None
         super().resume_writing()
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether nothing of a request is there, and nothing of an answer missing."""
+        return self._phase == "idle" and (self._running is None or self._running.response_complete)
 
     def _begin(self) -> None:
         self._phase = "head"
@@ -194,6 +216,27 @@ class BoundedHttp(HttpToolsProtocol):
             self.on_message_complete()
         return rest
 
+    def _take(self, keep_alive: bool) -> None:
+        """The head of a request is there: answer it now, or after those that came before it."""
+        cycle = self.cycle = Answer(
+            scope=self.scope,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=False,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=self.expect_100_continue,
+            keep_alive=keep_alive,
+            on_response=self.on_response_complete,
+        )
+        if self._running is None or self._running.response_complete:
+            self._start_asgi_task(cycle, self.app)
+        else:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((cycle, self.app))
+
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._running = cycle
         super()._start_asgi_task(cycle, app)
@@ -212,6 +255,9 @@ class BoundedHttp(HttpToolsProtocol):
         limit = limits.head_seconds if self._phase == "head" else limits.request_seconds
         if self._phase != "idle" and self._since + limit <= now:
             self._refuse("request.too_slow", f"The request was not complete after {limit:g} s.")
+            return
+        if self._is_idle and self._since + limits.idle_seconds <= now:
+            self.transport.close()
             return
         # Whatever begins after this look gets its full time: the next one comes no later than the shortest limit.
         soonest = now + min(limits.head_seconds, limits.stuck_seconds)

@@ -19,6 +19,8 @@ class Limits:
     """From the first byte to the end of the body."""
     stuck_seconds: float = 30.0
     """How long a client may leave an answer unread."""
+    idle_seconds: int = 75
+    """How long a connection stays open on which nothing is asked; it may take one more look at the clock."""
     target_bytes: int = 8 * 1024
     head_bytes: int = 64 * 1024
     header_count: int = 100

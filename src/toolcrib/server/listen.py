@@ -36,7 +36,6 @@ else:
         return bounded_http(replace(limits, connections=affordable))
 
 
-KEEP_ALIVE = 75
 BACKLOG = 2048
 GRACE = 5
 """Seconds that requests under way get to finish when the crib stops."""
@@ -133,6 +132,6 @@ def _config(app: ASGIApp, limits: Limits, grace: int) -> uvicorn.Config:
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        timeout_keep_alive=KEEP_ALIVE,
+        timeout_keep_alive=limits.idle_seconds,
         timeout_graceful_shutdown=grace,
     )

@@ -61,7 +61,7 @@ _CROWD = 8
 """Rows in one turn of the loop from which on one commit for all costs less than a line in the journal for each."""
 _RETRY = 1.0
 """Seconds until what is ahead of a failing database is tried again, should nobody come earlier."""
-_AHEAD = 0.01
+_AHEAD = 0.05
 """Seconds for which rows that the journal has may be missing in the database, while they come one after the other."""
 
 

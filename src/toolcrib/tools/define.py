@@ -141,7 +141,8 @@ def check_server_name(name: str) -> None:
 class ToolServer:
     """Tools offered under one name, with the providers of what is injected into them.
 
-    `instructions` says what the server is for. Raises `ConfigError` for a bad name, something that is not a tool, or
+    `instructions` says what the server is for; `conditions` says of services that tools require what they are and how
+    one has them. Raises `ConfigError` for a bad name, something that is not a tool, or
     two tools of one name.
     """
 
@@ -151,6 +152,7 @@ class ToolServer:
     kind: ServerKind = "plugin"
     title: str | None = None
     instructions: str | None = None
+    conditions: Mapping[str, str] = field(default_factory=dict[str, str])
     definitions: Mapping[str, ToolDefinition] = field(init=False, repr=False, compare=False)
     provided: Mapping[Key, Provider] = field(init=False, repr=False, compare=False)
 

@@ -86,6 +86,11 @@ class PythonSource:
         """None: a server with problems of its own does not get this far."""
         return ()
 
+    def lacks(self, tool: str) -> str | None:
+        """What a tool needs that is not there, in words; None for one that is offered, or not known at all."""
+        missing = [self.server.conditions.get(service, f"`{service}`") for service in self.unmet.get(tool, ())]
+        return f"It needs {' and '.join(missing)}." if missing else None
+
     def prepare(self, tool: str, arguments: JsonObject, canonical: bytes) -> RunCall:
         """Check the arguments and bind them."""
         found = self._ways.get(tool)
@@ -134,34 +139,42 @@ class PythonSource:
 
     async def _run(self, definition: ToolDefinition, way: _Way, values: _Values, call: CallContext) -> CallResult:
         """Run a call in a task of its own, which is left behind if it does not end when it is told to."""
+        loop = asyncio.get_running_loop()
+        outcome: asyncio.Future[CallResult] = loop.create_future()
         self._calls += 1
-        running = asyncio.create_task(self._outcome(definition, way, values, call))
+        running = loop.create_task(self._settle(outcome, definition, way, values, call))
         running.add_done_callback(self._ended)
         try:
-            return await asyncio.shield(running)
-        except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                await self._stop(running, definition)
-                raise
-            return self._failure(definition, error)  # something the tool waited for was cancelled, not the call
-
-    async def _outcome(self, definition: ToolDefinition, way: _Way, values: _Values, call: CallContext) -> CallResult:
-        try:
-            return await way(definition, values, call)
+            return await outcome
         except asyncio.CancelledError:
+            await self._stop(running, definition)
             raise
-        except BaseException as error:  # noqa: BLE001 boundary: a tool may raise anything, even what is no `Exception`
-            return self._failure(definition, error)
 
-    async def _stop(self, running: asyncio.Task[CallResult], definition: ToolDefinition) -> None:
+    async def _settle(
+        self,
+        outcome: "asyncio.Future[CallResult]",
+        definition: ToolDefinition,
+        way: _Way,
+        values: _Values,
+        call: CallContext,
+    ) -> None:
+        try:
+            result = await way(definition, values, call)
+        except BaseException as error:  # noqa: BLE001 boundary: a tool may raise anything, even what is no `Exception`
+            if isinstance(error, asyncio.CancelledError) and outcome.cancelled():
+                return  # it was told to end; where it was not, something that it waited for was cancelled
+            result = self._failure(definition, error)
+        if not outcome.done():
+            outcome.set_result(result)
+
+    async def _stop(self, running: asyncio.Task[None], definition: ToolDefinition) -> None:
         running.cancel()
         with anyio.CancelScope(shield=True):
             await asyncio.wait([running], timeout=LAST_WORDS)
         if not running.done():
             logger.error("Tool %s/%s was cancelled but does not end; it is left behind", self.name, definition.name)
 
-    def _ended(self, _: asyncio.Task[CallResult]) -> None:
+    def _ended(self, _: asyncio.Task[None]) -> None:
         self._calls -= 1
         if not self._calls:
             self._idle.set()

@@ -84,9 +84,9 @@ async def test_a_server_that_wants_to_be_asked_again_gets_answers_and_state(lab:
 
 async def test_the_caller_is_introduced_to_the_server_as_it_introduced_itself(lab: Lab, library: Library) -> None:
     async with lab.client("http", "legacy", elicitation_callback=Person()) as client:
-        await client.call_tool("library_look", {}, meta={"own/key": 1})
+        await client.call_tool("library_look", {}, meta={"own/key": 1, "toolcrib/approval": "handle"})
     async with lab.client("http", "2026-07-28", elicitation_callback=Person()) as client:
-        await client.call_tool("library_look", {}, meta={"own/key": 2})
+        await client.call_tool("library_look", {}, meta={"own/key": 2, "toolcrib/approval": "handle"})
     old, new = library.clients
     assert old is not None
     assert new is not None

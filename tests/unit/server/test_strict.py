@@ -68,11 +68,30 @@ def test_what_is_not_json_is_refused(body: bytes) -> None:
         b'{"a":{"b":[{"x":1,"x":1}]}}',
         b'{"name":1,"n\\u0061me":2}',
         b'{"":1,"":2}',
+        b'{"name": "allowed", "name": "denied"}',
+        b'{"a": {"b": [{"x": "\\"", "x": 1}]}}',
     ],
 )
 def test_a_repeated_key_is_refused_at_any_depth_and_in_any_spelling(body: bytes) -> None:
     with pytest.raises(MalformedJson, match="twice"):
         parse_json(body)
+
+
+KEYS = st.text(st.sampled_from(["a", "b", '"', "\\", "ä"]), max_size=2)
+
+
+@given(st.lists(st.tuples(KEYS, JSON_VALUES), max_size=4), st.sampled_from([(",", ":"), (", ", ": "), ("\n,", " :")]))
+def test_an_object_is_read_if_no_key_of_it_repeats_and_refused_if_one_does(
+    pairs: list[tuple[str, object]], separators: tuple[str, str]
+) -> None:
+    comma, colon = separators
+    written = [json.dumps(key) + colon + json.dumps(value, ensure_ascii=False) for key, value in pairs]
+    body = f"[1,{{{comma.join(written)}}}]".encode()
+    if len(dict(pairs)) == len(pairs):
+        assert parse_json(body) == [1, dict(pairs)]
+    else:
+        with pytest.raises(MalformedJson, match="twice"):
+            parse_json(body)
 
 
 def test_the_repeated_key_is_named_and_cut_short() -> None:

@@ -37,7 +37,7 @@ from toolcrib.server import problems
 from toolcrib.server.mcp.asking import is_wanted
 from toolcrib.server.mcp.exchange import Exchange
 from toolcrib.server.mcp.face import Everything, Face, Introduce, OneServer, Searchable
-from toolcrib.server.mcp.methods import Methods
+from toolcrib.server.mcp.methods import InSession, Methods
 from toolcrib.server.mcp.pages import LISTED, Pages
 from toolcrib.server.mcp.parking import Parking
 from toolcrib.server.mcp.request import Request
@@ -84,12 +84,13 @@ class McpEndpoint:
         ready: Ready | None = None,
         notices: Notices | None = None,
         ended: Callable[[str], None] = lambda _: None,
+        in_session: InSession | None = None,
     ) -> None:
         """`key` seals what clients carry for us; without one, nothing that they carry outlives this object.
 
         `zoo` has the agents that may be asked as, `introduce` says what a server said of itself, `enter` makes a
         directory's servers known and `ready` one of them ready, `notices` is where servers are heard that say something
-        by themselves, and `ended` is told of sessions that are over.
+        by themselves, `ended` is told of sessions that are over, and `in_session` makes the calls of agents' sessions.
         """
         self._gate = gate
         self._feed = feed
@@ -108,7 +109,7 @@ class McpEndpoint:
         self._subscriptions = Subscriptions()
         seal = Seal(key or secrets.token_bytes(32))
         self._parking = Parking(seal)
-        self._methods = Methods(gate, seal, self._parking, self._subscriptions)
+        self._methods = Methods(gate, seal, self._parking, self._subscriptions, in_session)
         self._running: dict[tuple[str, RequestId], Exchange] = {}
         self._sdk: SdkServer | None = None
         self._loading = anyio.Lock()
@@ -251,7 +252,7 @@ class McpEndpoint:
         outcome: JsonObject | RpcError | None = None
         body, status = b"", 200
         try:
-            async with exchange:
+            with exchange:
                 outcome = await self._methods.answer(request)
                 body = orjson.dumps({"jsonrpc": "2.0", "id": message.id, "result": outcome})
         except RpcError as failure:

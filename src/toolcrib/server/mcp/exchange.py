@@ -29,7 +29,7 @@ _STREAM = [
 
 
 class Exchange:
-    """`async with` around the work for one request; then `finish` or `end`, exactly once.
+    """`with` around the work for one request; then `finish` or `end`, exactly once.
 
     The work may go on after `finish`: a call that waits for its client's answers is answered that it does. What is sent
     once the exchange is over is dropped.
@@ -38,7 +38,7 @@ class Exchange:
     def __init__(self, receive: Receive, send: Send, headers: Mapping[bytes, bytes]) -> None:
         self._receive = receive
         self._send = send
-        self.may_stream = b"text/event-stream" in headers.get(b"accept", b"")
+        self.may_stream = headers.get(b"accept", b"").find(b"text/event-stream") >= 0
         """Whether anything can be sent ahead of the answer."""
         self.is_over = False
         self._streaming = False
@@ -47,13 +47,14 @@ class Exchange:
         self._timer: asyncio.TimerHandle | None = None
         self._attendant: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> Self:
-        self._work = asyncio.current_task()
+    def __enter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        self._work = asyncio.current_task(loop)
         # A timer costs a microsecond, a task twenty: hardly any call lasts long enough to need the task.
-        self._timer = asyncio.get_running_loop().call_later(ATTEND_AFTER, self._start_attendant)
+        self._timer = loop.call_later(ATTEND_AFTER, self._start_attendant)
         return self
 
-    async def __aexit__(
+    def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         self._dismiss_attendant()

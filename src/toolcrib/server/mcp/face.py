@@ -13,6 +13,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Literal
 
+import orjson
+
 from toolcrib.gate import Gate
 from toolcrib.model.json import Json, JsonObject, is_object
 from toolcrib.model.principals import Principal
@@ -57,8 +59,8 @@ class Face(ABC):
         """Tells this face from every other: sessions, pages and sealed state hold for one."""
 
     @abstractmethod
-    def entries(self, kind: Kind, principal: Principal) -> Iterator[tuple[str, JsonObject]]:
-        """What a list has, each with the unique key that it is sorted by."""
+    def entries(self, kind: Kind, principal: Principal) -> Iterator[tuple[str, bytes]]:
+        """What a list has, as it is sent, each with the unique key that it is sorted by."""
 
     @abstractmethod
     def shown(self, kind: Kind, principal: Principal) -> Sequence[object]:
@@ -101,21 +103,21 @@ class Everything(Face):
         """One for all, and one for all agents: which one it is says the asker."""
         return "agent" if self._instruct is not None else "all"
 
-    def entries(self, kind: Kind, principal: Principal) -> Iterator[tuple[str, JsonObject]]:
+    def entries(self, kind: Kind, principal: Principal) -> Iterator[tuple[str, bytes]]:
         """Tools and prompts under their shown names, resources under their URIs, each URI once."""
         if kind == "tools":
             for tool in self._gate.listing(principal).tools:
                 name = self._gate.name("endpoint", tool.ref)
-                yield name, {"name": name, **tool.definition}
+                yield name, _named(name, tool)
         elif kind == "prompts":
             for item in self._gate.prompts(principal):
                 name = self._gate.name("prompt", ToolRef(item.server, item.key))
-                yield name, {**item.definition, "name": name}
+                yield name, orjson.dumps({**item.definition, "name": name})
         else:
             first: dict[str, JsonObject] = {}
             for item in sorted(self._items(kind, principal), key=lambda item: item.server):
                 first.setdefault(item.key, item.definition)
-            yield from first.items()
+            yield from ((key, orjson.dumps(definition)) for key, definition in first.items())
 
     def shown(self, kind: Kind, principal: Principal) -> Sequence[object]:
         """The definitions themselves."""
@@ -169,10 +171,10 @@ class Searchable(Everything):
         """Its own, since its list of tools is another one."""
         return f"{super().key} by search"
 
-    def entries(self, kind: Kind, principal: Principal) -> Iterator[tuple[str, JsonObject]]:
+    def entries(self, kind: Kind, principal: Principal) -> Iterator[tuple[str, bytes]]:
         """The two tools; all else as everywhere."""
         if kind == "tools":
-            yield from ((definition["name"], definition) for definition in search_tools.DEFINITIONS)
+            yield from ((definition["name"], orjson.dumps(definition)) for definition in search_tools.DEFINITIONS)
         else:
             yield from super().entries(kind, principal)
 
@@ -219,13 +221,13 @@ class OneServer(Face):
         """Whether the server said anything of itself yet."""
         return bool(self._said(principal).capabilities)
 
-    def entries(self, kind: Kind, principal: Principal) -> Iterator[tuple[str, JsonObject]]:
+    def entries(self, kind: Kind, principal: Principal) -> Iterator[tuple[str, bytes]]:
         """What the server offers and the asker may see, as the server says it."""
         if kind == "tools":
             for tool in self._tools(principal):
-                yield tool.ref.tool, {"name": tool.ref.tool, **tool.definition}
+                yield tool.ref.tool, _named(tool.ref.tool, tool)
         else:
-            yield from ((item.key, item.definition) for item in self._items(kind, principal))
+            yield from ((item.key, orjson.dumps(item.definition)) for item in self._items(kind, principal))
 
     def shown(self, kind: Kind, principal: Principal) -> Sequence[object]:
         """The definitions themselves."""
@@ -286,6 +288,11 @@ def _items(gate: Gate, kind: Kind, principal: Principal) -> Sequence[ContentItem
     if kind == "prompts":
         return gate.prompts(principal)
     return gate.resources(principal) if kind == "resources" else gate.templates(principal)
+
+
+def _named(name: str, tool: Tool) -> bytes:
+    """A tool as it is listed under a name."""
+    return b'{"name":%b,%b' % (orjson.dumps(name), tool.encoded[1:])
 
 
 def _app(tool: Tool) -> str | None:

@@ -13,7 +13,10 @@ from functools import partial
 from toolcrib.errors import NotFound, ToolcribError
 from toolcrib.gate import Gate
 from toolcrib.model.json import Json, JsonObject, is_object
+from toolcrib.model.policy import Decision
+from toolcrib.model.principals import Principal
 from toolcrib.model.protocol import (
+    APPROVAL_KEY,
     INTERNAL_ERROR,
     INVALID_PARAMS,
     KEY,
@@ -24,7 +27,7 @@ from toolcrib.model.protocol import (
     URL_ELICITATION_REQUIRED,
     Era,
 )
-from toolcrib.model.sources import ContentMethod, ProtocolError
+from toolcrib.model.sources import ContentMethod, ProtocolError, ReportProgress
 from toolcrib.model.tools import CallResult, Tool, ToolRef
 from toolcrib.server.mcp.argument_headers import RepeatedArgument, check_repeated, repeated_arguments
 from toolcrib.server.mcp.asking import LEVELS
@@ -47,11 +50,18 @@ _MODERN_ONLY = ("resultType", "ttlMs", "cacheScope")
 _ANNOTATED_KEPT = 10_000
 
 
+InSession = Callable[[Principal, ToolRef, JsonObject, ReportProgress | None], Awaitable[CallResult]]
+"""Calls a tool in the session that asks, which knows the call from its runtime."""
+
+
 class Methods:
     """Answers requests by method."""
 
-    def __init__(self, gate: Gate, seal: Seal, parking: Parking, subscriptions: Subscriptions) -> None:
+    def __init__(
+        self, gate: Gate, seal: Seal, parking: Parking, subscriptions: Subscriptions, in_session: InSession | None
+    ) -> None:
         self._gate = gate
+        self._in_session = in_session
         self._seal = seal
         self._parking = parking
         self._subscriptions = subscriptions
@@ -99,28 +109,30 @@ class Methods:
         if isinstance(target, CallResult):
             return self._result(request, target)
         ref, given = target
-        try:
-            tool = self._gate.find(request.principal, ref)
-        except ToolcribError:
-            tool = None  # the gate says so once more, for the record
+        tool, decision = self._gate.seen(request.principal, ref)
         if given is not arguments:
             name = arguments["ref"]  # called through another tool, which names it
         elif tool is not None and request.era == "modern":
             self._check_headers(request, tool, arguments)
-        return self._result(request, await self._through_gate(request, ref, tool, given, name))
+        return self._result(request, await self._through_gate(request, tool, decision, given, name))
 
     async def _through_gate(
-        self, request: Request, ref: ToolRef, tool: Tool | None, arguments: JsonObject, name: str
+        self, request: Request, tool: Tool | None, decision: Decision, arguments: JsonObject, name: str
     ) -> CallResult:
+        ref = decision.ref
+        if request.principal.kind == "session" and self._in_session is not None and tool is not None:
+            return await self._in_session(request.principal, ref, arguments, request.progress)
         # Python tools do not know clients, and to introduce one costs more than many of them do. Where a person may
         # have to be asked first, it can be the one behind the client.
-        decision = self._gate.decision(request.principal, ref)
         is_needed = decision.verdict == "ask" or decision.needs_arguments
         is_needed = is_needed or (tool is not None and tool.kind == "upstream")
         client = request.client(partial(self._parking.ask, request)) if is_needed else None
+        handle: Json = request.message.meta.get(APPROVAL_KEY)
+        if handle is not None and not isinstance(handle, str):
+            raise RpcError(INVALID_PARAMS, f"params._meta.{APPROVAL_KEY} must be a string.")
         try:
             called = await self._gate.call(
-                request.principal, ref, arguments, door="mcp", progress=request.progress, client=client
+                request.principal, ref, arguments, door="mcp", progress=request.progress, client=client, handle=handle
             )
         except ToolcribError as error:
             # A hidden tool is unknown here even to the owner, whose client would only show the name to its model.

@@ -73,8 +73,7 @@ def _build(face: Face, kind: Kind, principal: Principal, era: Era, listing: List
     entries = sorted((entry for entry in face.entries(kind, principal) if entry[0] >= start), key=_key)
     cuts: list[list[tuple[str, bytes]]] = [[]]
     size = 0
-    for key, entry in entries:
-        encoded = orjson.dumps(entry)
+    for key, encoded in entries:
         if size and size + len(encoded) > PAGE_BYTES:
             cuts.append([])
             size = 0
@@ -87,7 +86,7 @@ def _build(face: Face, kind: Kind, principal: Principal, era: Era, listing: List
     return _Pages(listing, starts, bodies)
 
 
-def _key(entry: tuple[str, JsonObject]) -> str:
+def _key(entry: tuple[str, bytes]) -> str:
     return entry[0]
 
 

@@ -15,6 +15,7 @@ from toolcrib.model.protocol import (
     KEY,
     LOG_LEVEL_KEY,
     META,
+    OUR_KEY,
     Era,
 )
 from toolcrib.model.sources import Ask, Client, ReportProgress
@@ -78,7 +79,8 @@ class Request:
     def client(self, ask: Ask | None) -> Client:
         """What the client can do for a server; `ask` is how one of the modern era is asked."""
         meta = self.message.meta
-        rest = {key: value for key, value in meta.items() if key != "progressToken" and not key.startswith(KEY)}
+        ours = (KEY, OUR_KEY)
+        rest = {key: value for key, value in meta.items() if key != "progressToken" and not key.startswith(ours)}
         session = self.session
         if session is not None:
             may_ask = self.exchange.may_stream and can_be_asked(session.capabilities)

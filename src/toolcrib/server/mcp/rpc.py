@@ -150,7 +150,8 @@ def era_of(version: str | None) -> Era:
 def check_modern(message: Message, headers: Mapping[bytes, bytes]) -> None:
     """Raise unless the envelope is complete and the routing headers say what the body says."""
     meta = message.meta
-    if missing := [key for key in (VERSION_KEY, CAPABILITIES_KEY) if key not in meta]:
+    if VERSION_KEY not in meta or CAPABILITIES_KEY not in meta:
+        missing = [key for key in (VERSION_KEY, CAPABILITIES_KEY) if key not in meta]
         raise RpcError(INVALID_PARAMS, f"params._meta lacks {' and '.join(missing)}.")
     version = meta[VERSION_KEY]
     if _text(headers.get(b"mcp-protocol-version")) != version:
@@ -176,8 +177,7 @@ def _text(value: bytes | None) -> str | None:
 def decode_header(value: bytes | None) -> str | None:
     """A header value that may be wrapped as `=?base64?…?=`; a wrong wrapping equals nothing."""
     text = _text(value)
-    wrapped = _BASE64.fullmatch(text) if text is not None else None
-    if wrapped is None:
+    if text is None or not text.startswith("=?base64?") or (wrapped := _BASE64.fullmatch(text)) is None:
         return text
     try:
         raw = base64.b64decode(wrapped[1], validate=True)

@@ -261,4 +261,6 @@ def _asked_by(ctx: ServerRequestContext[Any, Any]) -> tuple[Principal, Face]:
 
 
 def _owner(principal: Principal, face: Face) -> str:
-    return hashlib.sha256(repr((principal, face.key)).encode()).hexdigest()
+    # An agent's session stays the same asker in whatever mode it is by now.
+    who = principal.session if principal.kind == "session" else principal
+    return hashlib.sha256(repr((who, face.key)).encode()).hexdigest()

@@ -1,0 +1,77 @@
+"""What one asker sees of one snapshot after the other."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from toolcrib.catalog.snapshot import Part, Snapshot
+from toolcrib.gate import view as gate_view
+from toolcrib.gate.view import View
+from toolcrib.model.json import JsonObject
+from toolcrib.model.policy import Decision
+from toolcrib.model.principals import Principal
+from toolcrib.model.problems import Problem
+from toolcrib.model.sources import RunCall
+from toolcrib.model.tools import ServerKind, Tool, ToolRef
+from toolcrib.policy.decide import Grants, decide
+from toolcrib.policy.rules import Rules
+
+OWNER = Principal("owner", "owner", "api")
+
+
+@dataclass
+class Source:
+    """A server with some tools."""
+
+    name: str
+    names: tuple[str, ...]
+    kind: ServerKind = "upstream"
+
+    def tools(self) -> list[Tool]:
+        return [Tool(ToolRef(self.name, name), "", {}, self.kind) for name in self.names]
+
+    def problems(self) -> list[Problem]:
+        return []
+
+    def prepare(self, tool: str, arguments: JsonObject, canonical: bytes) -> RunCall:
+        raise AssertionError("nothing is called")
+
+
+def snapshot(version: int, *parts: Part) -> Snapshot:
+    return Snapshot.of(version, {part.source.name: part for part in parts}, ())
+
+
+@pytest.fixture
+def decided(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The tools that were decided on, in order."""
+    asked: list[str] = []
+
+    def noting(ref: ToolRef, *rest: Any) -> Decision:
+        asked.append(str(ref))
+        return decide(ref, *rest)
+
+    monkeypatch.setattr(gate_view, "decide", noting)
+    return asked
+
+
+def test_what_did_not_change_is_not_decided_again(decided: list[str]) -> None:
+    a, b = Part.of(Source("a", ("one", "two"))), Part.of(Source("b", ("tool",)))
+    first = View(snapshot(1, a, b), Rules(1), OWNER, Grants())
+    assert [str(tool.ref) for tool in first.listing.tools] == ["a/one", "a/two", "b/tool"]
+    decided.clear()
+    more = Part.of(Source("b", ("other", "tool")))
+    second = View(snapshot(2, a, more), Rules(1), OWNER, Grants(), first)
+    assert [str(tool.ref) for tool in second.listing.tools] == ["a/one", "a/two", "b/other", "b/tool"]
+    assert decided == ["b/other", "b/tool"]
+    assert second.listing.version == (2, 1)
+
+
+@pytest.mark.parametrize(("rules", "grants"), [(Rules(2), Grants()), (Rules(1), Grants(permissions=("a/*",)))])
+def test_other_rules_or_grants_begin_anew(rules: Rules, grants: Grants, decided: list[str]) -> None:
+    part = Part.of(Source("a", ("one",)))
+    first = View(snapshot(1, part), Rules(1), OWNER, Grants())
+    assert first.servers == {"a"}
+    decided.clear()
+    assert View(snapshot(2, part), rules, OWNER, grants, first).servers == {"a"}
+    assert decided == ["a/one"]
