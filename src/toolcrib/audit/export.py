@@ -34,15 +34,18 @@ class Line(NamedTuple):
     body: bytes
 
 
-async def export(store: Store, *, after: int = 0, upto: int | None = None) -> AsyncIterator[bytes]:
-    """The records after this number in order, up to and with another; those that come meanwhile too."""
+async def export(
+    store: Store, *, after: int = 0, upto: int | None = None, most: int | None = None
+) -> AsyncIterator[bytes]:
+    """The records of the database after this number in order, up to and with another; those that come meanwhile too."""
+    left = most
     while True:
         rows = await store.read(lambda connection, after=after: _page(connection, after))
         for number, line in rows:
-            if upto is not None and number > upto:
+            if (upto is not None and number > upto) or left == 0:
                 return
             yield line
-            after = number
+            after, left = number, None if left is None else left - 1
         if len(rows) < _PAGE:
             return
 

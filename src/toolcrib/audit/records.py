@@ -19,9 +19,10 @@ import orjson
 from toolcrib.audit.chain import Chain, Entry, Left, columns_of, stored, unbroken
 from toolcrib.audit.head import Head, HeadContent, HeadFile, read_head
 from toolcrib.audit.redact import CUT, shown
+from toolcrib.audit.segments import Segments
 from toolcrib.audit.verify import Verification, verify
-from toolcrib.errors import Unavailable
-from toolcrib.model.json import Json, JsonObject, is_array, is_object
+from toolcrib.errors import Conflict, Unavailable
+from toolcrib.model.json import JsonObject, storable
 from toolcrib.model.policy import Decision
 from toolcrib.model.principals import Principal
 from toolcrib.model.tools import Tool, ToolRef
@@ -35,7 +36,7 @@ _LONGEST_NAME = 256
 _MOST_FORMS = 4096
 
 
-_Of: TypeAlias = tuple[str, Principal, ToolRef, Tool | None, Decision]
+_Of: TypeAlias = tuple[str, Principal, ToolRef, Tool | None, Decision, str | None]
 
 
 class _Form(NamedTuple):
@@ -50,7 +51,7 @@ class _Form(NamedTuple):
     @classmethod
     def make(cls, *of: *_Of) -> Self:
         """Encode it. What JSON cannot say is replaced, a long name that no tool has is cut."""
-        door, principal, ref, tool, decision = of
+        door, principal, ref, tool, decision, rules_version = of
         before, first = _encoded({
             "door": door,
             "principal": principal.to_json(),
@@ -58,7 +59,10 @@ class _Form(NamedTuple):
             "tool": ref.tool if tool else _bounded(ref.tool),
             "definitionHash": tool.definition_hash if tool else None,
         })  # fmt: skip
-        after, second = _encoded({"decision": decision.verdict, "rules": decision.rules})
+        decided: JsonObject = {"decision": decision.verdict, "rules": decision.rules}
+        if rules_version is not None:
+            decided["rulesVersion"] = rules_version
+        after, second = _encoded(decided)
         return cls(of, before, after, stored(columns_of(first | second))[2:])
 
 
@@ -66,8 +70,10 @@ class Audit:
     """One chain of records: `async with Audit(store, head_file) as audit`."""
 
     def __init__(self, store: Store, head_file: Path) -> None:
+        """Sealed segments are in the folder `audit` beside the head file."""
         self._store = store
         self._path = head_file
+        self.segments = Segments(store, self.record, head_file.with_name("audit"))
         self._file: HeadFile
         self._chain: Chain
         self._forms: dict[int, _Form] = {}
@@ -106,15 +112,24 @@ class Audit:
 
         They follow a record of the database, or the one that the head file knows as the last.
         """
-        found = unbroken(self._store.journalled())
+        base = await self._base()
+        found = [record for record in unbroken(self._store.journalled()) if record.head.number > base.number]
         if not found:
             return []
         first, last = found[0].prev, found[-1].head
         there = await self._store.read(lambda connection: hashes(connection, first.number, last.number))
-        if first.number and there.get(first.number) != first.hash and first != known:
+        if first.number and there.get(first.number) != first.hash and first not in (known, base):
             logger.error("The journal of another database was found and is not used: it begins at %d.", first.number)
             return []
         return [record for record in found if there.get(record.head.number) != record.head.hash]
+
+    async def _base(self) -> Head:
+        """The last record that was sealed; whatever the journal has up to it is old."""
+        try:
+            return await self.segments.base()
+        except Conflict as error:
+            logger.error("The list of sealed records cannot be used: %s", error)  # noqa: TRY400 verification says more
+            return Head()
 
     async def __aexit__(self, *_: object) -> None:
         self._store.journal(None)
@@ -136,10 +151,14 @@ class Audit:
         canonical: bytes,
         decision: Decision,
         *,
+        rules: str | None = None,
         approval: str | None = None,
     ) -> "CallRecord":
-        """What the records of one call have in common; `tool` is None where there is none of that name."""
-        form = self._form(door, principal, ref, tool, decision)
+        """What the records of one call have in common; `tool` is None where there is none of that name.
+
+        `rules` is the version of the rules by which it was decided.
+        """
+        form = self._form(door, principal, ref, tool, decision, rules)
         digest = sha256(canonical).hexdigest().encode()
         members = b'%b,%b,"argumentsDigest":"%b","arguments":%b,%b' % (
             _encoded({"call": call})[0], form.before, digest, shown(arguments, canonical), form.after,
@@ -150,7 +169,7 @@ class Audit:
 
     def _form(self, *of: *_Of) -> "_Form":
         """What all records of such calls have in common, kept for as long as the same decision object is given."""
-        decision = of[-1]
+        decision = of[4]
         kept = self._forms.get(id(decision))
         if kept is None or kept.of != of:
             kept = _Form.make(*of)
@@ -166,12 +185,13 @@ class Audit:
         return [_public(*row) for row in rows]
 
     async def verify(self) -> Verification:
-        """Check every record, every link and both ends of the chain.
+        """Check every record, sealed ones too, every link and both ends of the chain.
 
         Raises `Unavailable` if there are records that cannot be brought into the database now.
         """
         await self._store.caught_up()
-        return await verify(self._store, self._path, self._chain.durable)
+        async with self.segments.steady():
+            return await verify(self._store, self._path, self._chain.durable, await self.segments.check())
 
 
 class CallRecord:
@@ -252,23 +272,8 @@ def _encoded(body: JsonObject) -> tuple[bytes, JsonObject]:
     try:
         return orjson.dumps(body)[1:-1], body
     except TypeError:
-        body = _storable(body)
+        body = storable(body)
         return orjson.dumps(body)[1:-1], body
-
-
-def _storable(value: Json) -> Json:
-    """The value with lone surrogates, as paths may have them, written out, and with anything foreign as text."""
-    if isinstance(value, str):
-        return value.encode(errors="backslashreplace").decode()
-    if is_object(value):
-        return {_storable(name): _storable(item) for name, item in value.items()}
-    if is_array(value):
-        return [_storable(item) for item in value]
-    try:
-        orjson.dumps(value)
-    except TypeError:
-        return _storable(str(value))
-    return value
 
 
 def _public(number: int, digest: str, body: bytes) -> JsonObject:

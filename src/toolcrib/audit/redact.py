@@ -30,11 +30,13 @@ _COUNT_NAME = re.compile(r"tokens", re.IGNORECASE | re.ASCII)
 _CREDENTIAL = re.compile(
     r"""
       -----BEGIN[ A-Z0-9]*PRIVATE[ ]KEY-----.*?(?:-----END[ A-Z0-9]*PRIVATE[ ]KEY-----|\Z)
+    | tcb_[\w-]{16,}
     | \b(?:sk|rk|pk)[-_][\w-]{16,}
     | \b(?:gh[pousr]_|github_pat_|glpat-|npm_|hf_|pypi-|xox[a-z]-)[\w-]{10,}
     | \b(?:AKIA|ASIA)[0-9A-Z]{16}\b
     | \bAIza[\w-]{30,}
     | \beyJ[\w-]{8,}+\.[\w-]{8,}+\.[\w-]*
+    | (?<![\w-])(?=[\w-]{43}(?![\w-]))(?=[\w-]{0,42}[a-z])(?=[\w-]{0,42}[A-Z])[\w-]{43}
     """,
     re.VERBOSE | re.DOTALL | re.ASCII,
 )
@@ -49,17 +51,26 @@ _AFTER = re.compile(
     re.VERBOSE | re.IGNORECASE | re.ASCII,
 )
 _SUSPECT = re.compile(
-    rb"pass|pwd|secret|token|cookie|cred|auth|key|bearer|basic|://|sk-|sk_|rk-|rk_|pk-|pk_|ghp_|gho_|ghu_|ghs_|ghr_"
-    rb"|github_|glpat-|npm_|hf_|pypi-|xox|akia|asia|aiza|eyj"
+    rb"p(?:ass|wd|k[-_]|ypi-)|s(?:ecret|k[-_])|t(?:oken|cb_)|c(?:ookie|red)|a(?:uth|kia|sia|iza)|key|b(?:earer|asic)"
+    rb"|://|rk[-_]|g(?:h[pousr]_|ithub_|lpat-)|npm_|hf_|xox|eyj"
 )
-"""What every secret the patterns know has in its lower-case bytes."""
+"""What every secret the patterns know has in its lower-case bytes, but for those that have no words in them."""
+_IN_RUNS = bytes.maketrans(
+    bytes(range(256)), bytes(120 if re.match(rb"[\w-]", bytes((n,))) else 32 for n in range(256))
+)
+_RUN = b"x" * 43
+"""256 random bits as the owner's token writes them have so many characters and nothing else to be known by."""
 
 
 def shown(arguments: Json, canonical: bytes) -> bytes:
     """The JSON to show of these arguments; `canonical` is theirs."""
-    if len(canonical) <= LIMIT and _SUSPECT.search(canonical.lower()) is None:
+    if len(canonical) <= LIMIT and not _is_suspect(canonical):
         return canonical
     return orjson.dumps(_Excerpt().of(arguments))
+
+
+def _is_suspect(canonical: bytes) -> bool:
+    return _SUSPECT.search(canonical.lower()) is not None or canonical.translate(_IN_RUNS).find(_RUN) >= 0
 
 
 def mask(text: str) -> str:

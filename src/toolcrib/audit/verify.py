@@ -1,7 +1,8 @@
 """Finds what was tampered with: edited, moved, missing or cut-off records, and columns that no longer fit.
 
 Every record is hashed again and must follow the one before it; the record that `audit.head` names, and the last one
-this crib has written, must be there. Records may be added meanwhile. It must never take a record's own word for what
+this crib has written, must be there. Records that were sealed are read in their files; the database goes on where they
+end. Records may be added meanwhile. It must never take a record's own word for what
 it is.
 """
 
@@ -16,6 +17,8 @@ from sqlalchemy import Connection
 
 from toolcrib.audit.chain import COLUMNS, columns_of, span, stored
 from toolcrib.audit.head import Head, HeadContent, read_head
+from toolcrib.audit.segment_files import erasing_of
+from toolcrib.audit.segments import Sealed
 from toolcrib.errors import Unavailable
 from toolcrib.model.json import Json, JsonObject, is_object
 from toolcrib.store.audit import page
@@ -24,7 +27,7 @@ from toolcrib.store.engine import Store
 _PAGE = 1000
 _MOST_FINDINGS = 100
 
-Kind = Literal["edited", "moved", "unlinked", "missing", "columns", "cut", "head", "unreadable"]
+Kind = Literal["edited", "moved", "unlinked", "missing", "columns", "cut", "head", "unreadable", "segment"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,21 +61,23 @@ class Verification:
         return {"ok": self.ok, "records": self.records, "findings": [finding.to_json() for finding in self.findings]}
 
 
-async def verify(store: Store, head_file: Path, durable: Head, *, base: Head | None = None) -> Verification:
-    """Check the chain in `store`; `durable` is the last record this process has written or found.
-
-    `base` is the last record that left the database in a sealed segment: the chain goes on from there.
-    """
+async def verify(store: Store, head_file: Path, durable: Head, sealed: Sealed) -> Verification:
+    """Check the chain in `store`; `durable` is the last record this process has written or found."""
     content = read_head(head_file)
-    check = _Check([head for head in (durable, content.head if content else None) if head], base or Head())
+    check = _Check([head for head in (durable, content.head if content else None) if head], sealed.base)
+    for finding in sealed.findings:
+        check.found("segment", finding)
     try:
         while await store.read(check.next_page):
             pass
     except Unavailable as error:
         check.found("unreadable", f"The records after {check.last.number} cannot be read. {error.message}")
     check.end()
+    for segment in sealed.erased:
+        if segment.first not in check.erasings | sealed.told:
+            check.found("segment", f"{segment.file} is said to be erased, but no record tells of it.")
     _judge_head(check, content, head_file.name)
-    return Verification(check.records, tuple(check.findings))
+    return Verification(sealed.records + check.records, tuple(check.findings))
 
 
 def _judge_head(check: "_Check", content: HeadContent | None, name: str) -> None:
@@ -93,6 +98,7 @@ class _Check:
         self.last = base
         self.records = 0
         self.findings: list[Finding] = []
+        self.erasings: set[int] = set()
         self._expected = {head for head in expected if head.number >= max(base.number, 1) and head != base}
 
     def found(self, kind: Kind, message: str, record: int | None = None) -> None:
@@ -121,6 +127,8 @@ class _Check:
         elif prev != self.last.hash and not gap:
             self.found("unlinked", f"Record {number} does not follow {number - 1}: one of them was replaced.", number)
         self._compare(number, record, columns)
+        if (first := erasing_of(record)) is not None:
+            self.erasings.add(first)
         self.records += 1
         self.last = Head(number, digest)
         self._expected.discard(self.last)

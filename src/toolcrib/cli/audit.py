@@ -1,6 +1,6 @@
-"""`toolcrib audit`: what ran and who allowed it, and whether the record is whole.
+"""`toolcrib audit`: what ran and who allowed it, whether the record is whole, and where old records go.
 
-Above: `main`. Below: `client`, through `crib`. It only reads.
+Above: `main`. Below: `client`, through `crib`. It must never remove a record without a person's word.
 """
 
 import os
@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolcrib.cli import output
+from toolcrib.cli.asking import can_ask, confirm
+from toolcrib.cli.mcp_change import ask_crib
 from toolcrib.cli.options import HomeOption, JsonOption, begin, common
 from toolcrib.errors import InvalidRequest
 
@@ -103,6 +105,69 @@ def verify(ctx: typer.Context, home: HomeOption = None, as_json: JsonOption = Fa
             output.line(f"  {finding['message']}")
     if not report["ok"]:
         raise typer.Exit(1)
+
+
+@app.command("seal")
+def seal(
+    ctx: typer.Context,
+    older_than: Annotated[
+        float, typer.Option("--older-than", metavar="DAYS", min=0, help="Only what is older.", show_default=False)
+    ],
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Move old records, but for the newest hundred, into sealed files; the chain stays whole."""
+    invocation = begin(ctx, home, as_json)
+    sealed = ask_crib(invocation, lambda client: client.seal_audit(older_than))
+    if invocation.as_json:
+        output.document(sealed)
+        return
+    for each in sealed:
+        output.line(f"Sealed records {each['first']} to {each['last']} in {each['file']}.")
+    if not sealed:
+        output.note("There is nothing to seal.")
+
+
+@app.command("segments")
+def segments(ctx: typer.Context, home: HomeOption = None, as_json: JsonOption = False) -> None:
+    """List the files that old records were sealed in."""
+    invocation = begin(ctx, home, as_json)
+    found = ask_crib(invocation, lambda client: client.audit_segments())
+    if invocation.as_json:
+        output.document(found)
+    elif found:
+        rows = [(str(each["first"]), str(each["last"]), each["sealedAt"], each.get("erasedAt", ""), each["file"])
+                for each in found]  # fmt: skip
+        output.table(("first", "last", "sealed", "erased", "file"), rows)
+    else:
+        output.note("All records are in the database.")
+
+
+@app.command("erase")
+def erase(
+    ctx: typer.Context,
+    older_than: Annotated[
+        float, typer.Option("--older-than", metavar="DAYS", min=0, help="Files sealed before.", show_default=False)
+    ],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Without being asked.")] = False,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove sealed files for good; the chain keeps a record of each, and stays whole."""
+    invocation = begin(ctx, home, as_json)
+    if not yes:
+        if not can_ask():
+            raise InvalidRequest("cli.usage", "Erasing needs a person's yes, and nobody can be asked.", "Add --yes.")
+        if not confirm(f"Remove every file that was sealed more than {older_than:g} days ago?"):
+            raise typer.Exit(1)
+    erased = ask_crib(invocation, lambda client: client.erase_audit(older_than))
+    if invocation.as_json:
+        output.document(erased)
+        return
+    for each in erased:
+        output.line(f"Erased records {each['first']} to {each['last']} ({each['file']}).")
+    if not erased:
+        output.note("There is nothing to erase.")
 
 
 def _row(record: "JsonObject") -> tuple[str, ...]:

@@ -80,9 +80,10 @@ logger = logging.getLogger(__name__)
 class Asked:
     """An open question and whoever waits for its answer."""
 
-    def __init__(self, approval: Approval, binding: str, deadline: float, check: Check | None) -> None:
+    def __init__(self, approval: Approval, deadline: float, check: Check | None) -> None:
         self.approval = approval
-        self.binding = binding
+        self.nonce = secrets.token_hex(16)
+        self.binding = bind(approval, self.nonce)
         self.deadline = deadline
         self.check = check
         self.announced = False
@@ -182,7 +183,7 @@ class Approvals:
             raise Denied("approval.too_many", f"{len(self._open)} questions wait for an answer.")
         seconds = min(max(seconds, 0.0), LONGEST_WAIT)
         approval = opened(question, seconds)
-        asked = Asked(approval, bind(approval, secrets.token_hex(16)), anyio.current_time() + seconds, check)
+        asked = Asked(approval, anyio.current_time() + seconds, check)
         self._open[approval.id] = asked
         self._askers[asker] += 1
         self._bytes += size

@@ -19,6 +19,10 @@ from toolcrib.model.principals import Mode
 SERVER = "claude_code"
 READERS = frozenset({"Read", "Glob", "Grep"})
 EDITORS = frozenset({"Edit", "Write", "NotebookEdit"})
+QUESTION = "AskUserQuestion"
+LEAVE_PLANNING = "ExitPlanMode"
+CONVERSATION = frozenset({"ToolSearch", "TodoWrite", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate"})
+"""Tools that touch nothing but the conversation itself: they look for tools in it and keep its list of what to do."""
 TOOLS = frozenset({*READERS, *EDITORS, "Bash", "Task", "TodoWrite", "WebFetch", "WebSearch"})
 """The ones that people name without their server."""
 
@@ -37,12 +41,18 @@ _EDITS_INSIDE = Step("mode", True, "allow", "Mode acceptEdits lets edits inside 
 _READS_OUTSIDE = Step("mode", True, "ask", "Reading outside the project asks a person.")
 _EDITS_OUTSIDE = Step("mode", True, "ask", "Editing outside the project asks a person.")
 _ASKED = Step("mode", True, "ask", "This tool of the coding agent asks a person before each call.")
+_TALKS = Step("mode", True, "allow", "This tool touches nothing but the conversation.")
+_LEAVES = Step("mode", True, "ask", "Whether planning is over is for a person to say.")
 
 
 def mode_step(tool: str, mode: Mode, inside: bool) -> Step | None:
     """What a mode says to a call of one of these tools; None where it says what it says to every tool."""
+    if tool in CONVERSATION or (tool == QUESTION and mode != "dontAsk"):
+        return _TALKS
     if mode not in ("default", "acceptEdits", "plan"):
         return None
+    if tool == LEAVE_PLANNING:
+        return _LEAVES
     if tool in READERS:
         return _READS_INSIDE if inside else _READS_OUTSIDE
     if mode == "plan":

@@ -21,7 +21,7 @@ from toolcrib.model.principals import Mode, Principal
 from toolcrib.model.tools import Tool, ToolRef
 from toolcrib.policy import coding
 from toolcrib.policy.patterns import PatternIndex
-from toolcrib.policy.rules import Ranked, Rules, obstacle, unmet
+from toolcrib.policy.rules import Ranked, Rules, unmet
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,7 @@ _BUNDLED = Step("permissions", True, "include", "A skill or project bundle grant
 _SCHEDULED = Step("scheduler", True, "exclude", "The tool is blocked for scheduled runs.")
 _NOBODY_THERE = Step("scheduler", True, "deny", "A scheduled run has nobody who could be asked.")
 _BY_HAND = Step("by_hand", True, "allow", "The owner makes this call by hand, which is its own approval.")
-NO_DENY = Step("deny", False, "none", "No deny rule names the tool.")
-_NO_DENY_HOLDS = Step("deny", False, "none", "No deny rule that names the tool applies here.")
+_NO_DENY = Step("deny", False, "none", "No deny rule applies here.")
 _BY_MODE: dict[Mode, Step] = {
     "default": Step("mode", True, "ask", "Mode default asks a person before each call."),
     "acceptEdits": Step("mode", True, "allow", "Mode acceptEdits runs tools without asking."),
@@ -88,15 +87,13 @@ _EFFECTS: dict[Verdict, Effect] = {"allow": "allow", "ask": "ask", "deny": "deny
 
 
 class _Ruling(NamedTuple):
-    """The rule that decides, if one does; whether other arguments could make it another one; whether any deny rule
-    names the tool."""
+    """The rule that decides, if one does, and whether other arguments could make it another one."""
 
     rule: Ranked | None
     needs_arguments: bool
-    has_deny: bool
 
 
-_NO_RULING = _Ruling(None, False, False)
+_NO_RULING = _Ruling(None, False)
 
 
 def decide(
@@ -135,14 +132,13 @@ def _decide(
     seen = sight(tool, principal, grants)
     if seen[-1].effect == "exclude":
         return Decision("hidden", ref, (REGISTERED, *seen))
-    naming = rules.naming(ref)
-    ruling = _ruling(naming, tool, principal, arguments) if naming else _NO_RULING
+    standing = rules.standing(principal).on(tool)
+    ruling = _ruling(standing, arguments) if standing else _NO_RULING
     if ruling.rule is not None:
         return _ruled(ref, ruling.rule, ruling, seen, principal)
     step, by_paths = _by_mode(tool, principal, paths)
-    no_deny = _NO_DENY_HOLDS if ruling.has_deny else NO_DENY
     after = _instead_of_asking(principal) if step.effect == "ask" else ()
-    steps = (REGISTERED, *seen, no_deny, step, *after)
+    steps = (REGISTERED, *seen, _NO_DENY, step, *after)
     return Decision(_VERDICTS[steps[-1].effect], ref, steps, (), ruling.needs_arguments or by_paths)
 
 
@@ -152,7 +148,7 @@ def _ruled(ref: ToolRef, ranked: Ranked, ruling: _Ruling, seen: tuple[Step, ...]
     ids = (ranked.rule.id,)
     if ranked.hides:
         return Decision("hidden", ref, (REGISTERED, *seen, step), ids)
-    no_deny = () if step.step == "deny" else (_NO_DENY_HOLDS if ruling.has_deny else NO_DENY,)
+    no_deny = () if step.step == "deny" else (_NO_DENY,)
     after = _instead_of_asking(principal) if step.effect == "ask" else ()
     steps = (REGISTERED, *seen, *no_deny, step, *after)
     return Decision(_VERDICTS[steps[-1].effect], ref, steps, ids, ruling.needs_arguments)
@@ -176,19 +172,17 @@ def _permitted(tool: Tool, grants: Grants) -> Step:
     return _GRANTED if grants.permit(tool.ref) else _NOT_GRANTED
 
 
-def _ruling(naming: Sequence[Ranked], tool: Tool, principal: Principal, arguments: JsonObject | None) -> _Ruling:
-    """The first rule in order that counts here; a listing has no arguments, so no condition on them holds."""
+def _ruling(standing: Sequence[Ranked], arguments: JsonObject | None) -> _Ruling:
+    """The first rule in order that holds; a listing has no arguments, so no condition on them does."""
     needs_arguments = False
-    for ranked in naming:
+    for ranked in standing:
         rule = ranked.rule
-        if ranked.scoped and obstacle(rule, tool, principal) is not None:
-            continue
         if rule.conditions:
             needs_arguments = True
             if arguments is None or unmet(rule, arguments) is not None:
                 continue
-        return _Ruling(ranked, needs_arguments, naming[0].rule.effect == "deny")
-    return _Ruling(None, needs_arguments, naming[0].rule.effect == "deny")
+        return _Ruling(ranked, needs_arguments)
+    return _Ruling(None, needs_arguments)
 
 
 def _by_mode(tool: Tool, principal: Principal, paths: Sequence[str] | None) -> tuple[Step, bool]:

@@ -9,14 +9,18 @@ than the length of the text warrants: texts come from outside, so every repetiti
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
+from typing import NamedTuple
 
 from toolcrib.model.json import Json, is_array, is_object
 from toolcrib.model.problems import Problem
 from toolcrib.model.text import is_hidden, visible
 from toolcrib.model.tools import Tool, ToolRef
+
+_Place = tuple["_Place", str | int] | None
+"""Where a text stands: the place around it, and its name or number there."""
+_Text = tuple[_Place, str]
 
 _LONGEST = 64 * 1024
 """Characters looked at in each text."""
@@ -29,45 +33,67 @@ _SHORTEST_NAME = 5
 _PROSE = frozenset({"description", "title", "default", "examples", "example", "enum", "const", "$comment"})
 _NAME = re.compile(r"[\w-]+(?:\.[\w-]+)*")
 _UNPLAIN = re.compile(r"[^\n\t\r -~]")
-_INSTRUCTS = re.compile(
-    r"""
-      \b(?:ignore|disregard|forget|override)\b[^.\n]{0,40}\b(?:previous|prior|above|earlier|other|all|your)\b
-            [^.\n]{0,40}\b(?:instructions?|rules?|prompts?|messages?|guidelines?)\b
-    | \b(?:do\ not|don[’']?t|never|without)\b[^.\n]{0,30}
-            \b(?:tell|telling|mention|mentioning|inform|informing|reveal|notify|notifying|ask|asking)\b
-            [^.\n]{0,30}\b(?:user|human|person|owner|operator|anyone)\b
-    | \b(?:before|after|prior\ to|whenever|instead\ of|every\ time)\b[^.\n]{0,40}
-            \b(?:us(?:e|ing)|call(?:ing)?|invok(?:e|ing)|run(?:ning)?)\b[^.\n]{0,40}\b(?:any|other|another|this|all)\b
-            [^.\n]{0,60}\b(?:you\ must|must|always|first|read|send|include|pass|call)\b
-    | \byou\ (?:must|have\ to|are\ required\ to|need\ to|should)
-            \ (?:first|always|also|never|not|call|read|include|send)\b
-    | <\s{0,3}/?\s{0,3}(?:important|system|instructions?|secret|hidden|admin|critical|assistant)\b[^>\n]{0,40}>
-    | \b(?:system\ prompt|jailbreak|developer\ message)\b
-    | \b(?:secretly|covertly|(?:silently|quietly)\ (?:add|call|copy|include|pass|read|send))\b
-    """,
-    re.VERBOSE | re.IGNORECASE,
-)
-_CREDENTIALS = re.compile(
-    r"""
-      \b(?:passwords?|passphrases?|(?:private|secret|api)[-_\ ]?keys?|access[-_\ ]?tokens?|credentials?)\b
-    | \bid_(?:rsa|dsa|ecdsa|ed25519)\b | \bauthorized_keys\b | (?:~|\$HOME|/home/\w{1,64}|/root)/\.[a-z]
-    | (?<!\w)\.(?:ssh|aws|gnupg|netrc|npmrc|pypirc|kube|env)\b | /etc/(?:passwd|shadow)\b
-    | \bmcp\.json\b | \bclaude_desktop_config\b
-    """,
-    re.VERBOSE | re.IGNORECASE,
-)
 
-_INSTRUCTING = (
-    "ignore", "disregard", "forget", "override", "do not", "don\u2019t", "don't", "dont", "never", "without", "before",
-    "after", "prior to", "whenever", "instead of", "every time", "you must", "you have to", "you are required",
-    "you need to", "you should", "<", "system prompt", "jailbreak", "developer message", "secretly", "covertly",
-    "silently", "quietly",
-)  # fmt: skip
-_SECRET = (
-    "password", "passphrase", "key", "access", "credential", "id_", "/.", ".ssh", ".aws", ".gnupg", ".netrc", ".npmrc",
-    ".pypirc", ".kube", ".env", "/etc/", "mcp.json", "claude_desktop_config",
-)  # fmt: skip
-"""Of these at least one is in every text that the patterns find: looking for them costs a tenth of a pattern."""
+
+class _Sign(NamedTuple):
+    """A pattern, and words of which one is in every text that it finds: looking for them costs a tenth of it."""
+
+    words: tuple[str, ...]
+    pattern: re.Pattern[str]
+
+
+def _sign(words: tuple[str, ...], pattern: str) -> _Sign:
+    return _Sign(words, re.compile(pattern, re.VERBOSE | re.IGNORECASE))
+
+
+_INSTRUCTS = (
+    _sign(
+        ("ignore", "disregard", "forget", "override"),
+        r"""\b(?:ignore|disregard|forget|override)\b[^.\n]{0,40}\b(?:previous|prior|above|earlier|other|all|your)\b
+            [^.\n]{0,40}\b(?:instructions?|rules?|prompts?|messages?|guidelines?)\b""",
+    ),
+    _sign(
+        ("do not", "don\u2019t", "don't", "dont", "never", "without"),
+        r"""\b(?:do\ not|don[’']?t|never|without)\b[^.\n]{0,30}
+            \b(?:tell|telling|mention|mentioning|inform|informing|reveal|notify|notifying|ask|asking)\b
+            [^.\n]{0,30}\b(?:user|human|person|owner|operator|anyone)\b""",
+    ),
+    _sign(
+        ("before", "after", "prior to", "whenever", "instead of", "every time"),
+        r"""\b(?:before|after|prior\ to|whenever|instead\ of|every\ time)\b[^.\n]{0,40}
+            \b(?:us(?:e|ing)|call(?:ing)?|invok(?:e|ing)|run(?:ning)?)\b[^.\n]{0,40}\b(?:any|other|another|this|all)\b
+            [^.\n]{0,60}\b(?:you\ must|must|always|first|read|send|include|pass|call)\b""",
+    ),
+    _sign(
+        ("you must", "you have to", "you are required", "you need to", "you should"),
+        r"""\byou\ (?:must|have\ to|are\ required\ to|need\ to|should)
+            \ (?:first|always|also|never|not|call|read|include|send)\b""",
+    ),
+    _sign(
+        ("<",),
+        r"""<\s{0,3}/?\s{0,3}(?:important|system|instructions?|secret|hidden|admin|critical|assistant)\b[^>\n]{0,40}>""",
+    ),
+    _sign(
+        ("system prompt", "jailbreak", "developer message"),
+        r"\b(?:system\ prompt|jailbreak|developer\ message)\b",
+    ),
+    _sign(
+        ("secretly", "covertly", "silently", "quietly"),
+        r"\b(?:secretly|covertly|(?:silently|quietly)\ (?:add|call|copy|include|pass|read|send))\b",
+    ),
+)
+_CREDENTIALS = (
+    _sign(
+        (
+            *("password", "passphrase", "key", "access", "credential", "id_", "/.", ".ssh", ".aws", ".gnupg", ".netrc"),
+            *(".npmrc", ".pypirc", ".kube", ".env", "/etc/", "mcp.json", "claude_desktop_config"),
+        ),
+        r"""  \b(?:passwords?|passphrases?|(?:private|secret|api)[-_\ ]?keys?|access[-_\ ]?tokens?|credentials?)\b
+            | \bid_(?:rsa|dsa|ecdsa|ed25519)\b | \bauthorized_keys\b | (?:~|\$HOME|/home/\w{1,64}|/root)/\.[a-z]
+            | (?<!\w)\.(?:ssh|aws|gnupg|netrc|npmrc|pypirc|kube|env)\b | /etc/(?:passwd|shadow)\b
+            | \bmcp\.json\b | \bclaude_desktop_config\b""",
+    ),
+)
 
 
 def telling_names(refs: Iterable[ToolRef]) -> Mapping[str, frozenset[str]]:
@@ -83,41 +109,41 @@ def telling_names(refs: Iterable[ToolRef]) -> Mapping[str, frozenset[str]]:
 def lint(tool: Tool, others: Mapping[str, frozenset[str]] = MappingProxyType({})) -> tuple[Problem, ...]:
     """At most one note of each kind, with the place it was found at; `others` is what `telling_names` gives."""
     said = {"name": tool.ref.tool, **tool.definition}
-    words = _walk("", said, 0, prose=True)
-    texts = [(place, text[:_LONGEST]) for place, text in islice(words, _MOST_TEXTS)]
-    folded = "\n".join(text for _, text in texts).casefold()
+    texts: list[_Text] = []
+    _gather(None, said, 0, True, texts)
+    joined = "\n".join([text for _, text in texts])
+    folded = joined.casefold()
     found = (
-        _hidden(texts),
-        _first(texts, _INSTRUCTS, "tool.instructs", "tells the model what to do")
-        if _any(_INSTRUCTING, folded)
-        else None,
-        _other_tool(texts, tool.ref, others) if others else None,
-        _first(texts, _CREDENTIALS, "tool.names_credentials", "speaks of secrets") if _any(_SECRET, folded) else None,
+        _hidden(texts) if _UNPLAIN.search(joined) else None,
+        _first(texts, joined, folded, _INSTRUCTS, "tool.instructs", "tells the model what to do"),
+        _other_tool(texts, tool.ref, others) if others and _names_another(joined, tool.ref, others) else None,
+        _first(texts, joined, folded, _CREDENTIALS, "tool.names_credentials", "speaks of secrets"),
     )
-    return tuple(problem for problem in found if problem is not None)
+    return tuple([problem for problem in found if problem is not None])
 
 
-def _any(words: Iterable[str], text: str) -> bool:
-    return any(word in text for word in words)
-
-
-def _walk(place: str, value: Json, depth: int, *, prose: bool) -> Iterator[tuple[str, str]]:
-    if depth > _DEEPEST:
-        return
+def _gather(place: _Place, value: Json, depth: int, prose: bool, texts: list[_Text]) -> None:
+    """Add the texts of a value, names of members included."""
     if isinstance(value, str):
         if prose:
-            yield place, value
+            texts.append((place, value[:_LONGEST]))
+    elif depth >= _DEEPEST:
+        return
     elif is_object(value):
         for name, item in value.items():
-            below = f"{place}/{name}"
-            yield below, name
-            yield from _walk(below, item, depth + 1, prose=name in _PROSE or not isinstance(item, str) or not depth)
+            if len(texts) >= _MOST_TEXTS:
+                return
+            below = (place, name)
+            texts.append((below, name[:_LONGEST]))
+            _gather(below, item, depth + 1, name in _PROSE or not isinstance(item, str) or not depth, texts)
     elif is_array(value):
         for number, item in enumerate(value):
-            yield from _walk(f"{place}/{number}", item, depth + 1, prose=prose)
+            if len(texts) >= _MOST_TEXTS:
+                return
+            _gather((place, number), item, depth + 1, prose, texts)
 
 
-def _hidden(texts: list[tuple[str, str]]) -> Problem | None:
+def _hidden(texts: list[_Text]) -> Problem | None:
     for place, text in texts:
         count = sum(is_hidden(found) for found in _UNPLAIN.findall(text))
         if count:
@@ -125,23 +151,41 @@ def _hidden(texts: list[tuple[str, str]]) -> Problem | None:
     return None
 
 
-def _other_tool(texts: list[tuple[str, str]], own: ToolRef, others: Mapping[str, frozenset[str]]) -> Problem | None:
+def _names_another(text: str, own: ToolRef, others: Mapping[str, frozenset[str]]) -> bool:
+    return any(own.server not in others[name] for name in others.keys() & _NAME.findall(text))
+
+
+def _other_tool(texts: list[_Text], own: ToolRef, others: Mapping[str, frozenset[str]]) -> Problem | None:
     for place, text in texts:
         for name in _NAME.findall(text):
-            if own.server not in others.get(name, (own.server,)):
+            if _names_another(name, own, others):
                 return _problem("tool.names_other_tool", place, "speaks of another server's tool", name)
     return None
 
 
-def _first(texts: list[tuple[str, str]], pattern: re.Pattern[str], code: str, what: str) -> Problem | None:
-    for place, text in texts:
-        if match := pattern.search(text):
-            return _problem(code, place, what, match[0])
+def _first(
+    texts: list[_Text], joined: str, folded: str, signs: Iterable[_Sign], code: str, what: str
+) -> Problem | None:
+    """The first text that has one of the signs. Most tools have none, which all of their text at once tells."""
+    has = folded.__contains__
+    patterns = [pattern for words, pattern in signs if any(map(has, words)) and pattern.search(joined)]
+    for place, text in texts if patterns else ():
+        matches = [match for pattern in patterns if (match := pattern.search(text))]
+        if matches:
+            return _problem(code, place, what, min(matches, key=re.Match[str].start)[0])
     return None
 
 
-def _problem(code: str, place: str, what: str, text: str) -> Problem:
-    return Problem(code, f"{_excerpt(place.lstrip('/'))} {what}: {_excerpt(text)}")
+def _written(place: _Place) -> str:
+    names: list[str] = []
+    while place is not None:
+        place, name = place
+        names.append(str(name))
+    return "/".join(reversed(names))
+
+
+def _problem(code: str, place: _Place, what: str, text: str) -> Problem:
+    return Problem(code, f"{_excerpt(_written(place))} {what}: {_excerpt(text)}")
 
 
 def _excerpt(text: str) -> str:

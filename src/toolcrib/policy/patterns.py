@@ -10,7 +10,7 @@ Above: rules and grants. Below: `model`. It must never let a pattern it cannot r
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import translate
 from functools import lru_cache
@@ -20,6 +20,8 @@ from toolcrib.model.tools import ToolRef
 
 Matcher: TypeAlias = Callable[[str], object]
 LONGEST = 512
+_MOST_SERVERS = 10_000
+"""For so many servers it is remembered which patterns are about them."""
 _SPECIAL = re.compile(r"[*?\[]")
 
 
@@ -34,6 +36,8 @@ def glob(text: str) -> Matcher:
     if "?" in text or "[" in text:
         return re.compile(translate(text)).match
     first, *middle, last = text.split("*")
+    if not middle and not (first and last):
+        return (lambda value: value.endswith(last)) if last else (lambda value: value.startswith(first))
     shortest = len(first) + len(last)
 
     def fits(value: str) -> bool:
@@ -77,44 +81,100 @@ def names(pattern: str, ref: ToolRef) -> bool:
     return globs is not None and bool(glob(globs.server)(ref.server) and glob(globs.tool)(ref.tool))
 
 
+class _Pattern(NamedTuple):
+    """A pattern that can be read. `server` is a name or, where `fits_server` is set, anything that fits; likewise
+    `tool`, all of which begin with `prefix`."""
+
+    number: int
+    server: str
+    fits_server: Matcher | None
+    tool: str
+    fits_tool: Matcher | None
+    prefix: str
+
+
+class _Tools:
+    """Patterns by the tools that they name on one server; few of them are tried for a tool."""
+
+    __slots__ = ("_begin", "_exact", "_lengths", "_prefixed")
+
+    def __init__(self, patterns: Iterable[_Pattern]) -> None:
+        self._exact: defaultdict[str, list[int]] = defaultdict(list)
+        self._prefixed: defaultdict[str, list[tuple[int, Matcher]]] = defaultdict(list)
+        for each in patterns:
+            if each.fits_tool is None:
+                self._exact[each.tool].append(each.number)
+            else:
+                self._prefixed[each.prefix].append((each.number, each.fits_tool))
+        self._lengths = sorted({len(prefix) for prefix in self._prefixed})
+        self._begin = frozenset(prefix[:1] for prefix in self._prefixed)
+
+    def find(self, tool: str) -> list[int]:
+        """The numbers of those that name this tool."""
+        exact = self._exact.get(tool)
+        found = [*exact] if exact is not None else []
+        if tool[:1] not in self._begin and "" not in self._begin:
+            return found
+        for length in self._lengths:
+            if length > len(tool):
+                break
+            if (begin_alike := self._prefixed.get(tool[:length])) is not None:
+                found += [number for number, fits in begin_alike if fits(tool)]
+        return found
+
+
 class PatternIndex:
     """Numbered patterns, arranged so that those which name a tool are found without trying all of them."""
 
-    __slots__ = ("_anywhere", "_exact", "_of_server")
+    __slots__ = ("_all", "_by_server", "_everywhere", "_patterns")
 
     def __init__(self, patterns: Iterable[str]) -> None:
-        self._exact: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
-        self._of_server: defaultdict[str, list[tuple[int, str, Matcher | None]]] = defaultdict(list)
-        self._anywhere: list[tuple[int, Matcher | None, Matcher | None]] = []
-        for number, pattern in enumerate(patterns):
-            globs = parts(pattern)
-            if globs is None:
-                continue
-            server, tool = globs
-            if _SPECIAL.search(server) is not None:
-                self._anywhere.append((number, _matcher(server), _matcher(tool)))
-            elif _SPECIAL.search(tool) is not None:
-                self._of_server[server].append((number, _SPECIAL.split(tool, 1)[0], _matcher(tool)))
-            else:
-                self._exact[globs].append(number)
+        self._arrange([found for at, each in enumerate(patterns) if (found := _pattern(at, each)) is not None])
+
+    def _arrange(self, patterns: list[_Pattern]) -> None:
+        self._all = patterns
+        self._patterns = [each for each in patterns if each.server != "*"]
+        self._everywhere = _Tools(each for each in patterns if each.server == "*")
+        self._by_server: dict[str, _Tools] = {}
+
+    def only(self, kept: Container[int]) -> "PatternIndex":
+        """Some of these patterns, under the numbers that they have here; none of them is read again."""
+        some = PatternIndex(())
+        some._arrange([each for each in self._all if each.number in kept])
+        return some
 
     def find(self, ref: ToolRef) -> list[int]:
         """The numbers of the patterns that name this tool, in order."""
         server, tool = ref
-        found = list(self._exact.get(ref, ()))
-        for number, prefix, fits in self._of_server.get(server, ()):
-            if tool.startswith(prefix) and (fits is None or fits(tool)):
-                found.append(number)
-        for number, fits_server, fits in self._anywhere:
-            if (fits_server is None or fits_server(server)) and (fits is None or fits(tool)):
-                found.append(number)
+        found = self._everywhere.find(tool)
+        if self._patterns:
+            found += (self._by_server.get(server) or self._of(server)).find(tool)
         found.sort()
         return found
 
+    def _of(self, server: str) -> _Tools:
+        """The patterns about a server, arranged when it is first asked for."""
+        if len(self._by_server) >= _MOST_SERVERS:
+            self._by_server.clear()
+        tools = self._by_server[server] = _Tools([each for each in self._patterns if _is_about(each, server)])
+        return tools
+
+
+def _is_about(pattern: _Pattern, server: str) -> bool:
+    return pattern.server == server if pattern.fits_server is None else bool(pattern.fits_server(server))
+
+
+def _pattern(number: int, text: str) -> _Pattern | None:
+    globs = parts(text)
+    if globs is None:
+        return None
+    server, tool = globs
+    return _Pattern(number, server, _matcher(server), tool, _matcher(tool), _SPECIAL.split(tool, 1)[0])
+
 
 def _matcher(text: str) -> Matcher | None:
-    """The test of a glob; None where everything fits."""
-    return None if text == "*" else glob(text)
+    """The test of a glob; None for a plain name."""
+    return None if _SPECIAL.search(text) is None else glob(text)
 
 
 @dataclass(frozen=True, slots=True)

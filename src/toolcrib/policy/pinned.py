@@ -4,7 +4,7 @@ Above: `host` puts these into the catalog in place of the servers themselves. Be
 a definition that `pins` did not see.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from toolcrib.errors import NotFound
@@ -23,20 +23,12 @@ class PinnedSource:
 
     kind: ServerKind = "upstream"
 
-    def __init__(
-        self,
-        source: ContentSource,
-        seen: Iterable[Seen],
-        is_accepted: IsAccepted,
-        others: Mapping[str, frozenset[str]],
-        problems: Sequence[Problem] = (),
-    ) -> None:
-        """`others` is what `telling_names` gives; `problems` stand beside those of the server."""
+    def __init__(self, source: ContentSource, tools: Iterable[Tool], problems: Iterable[Problem]) -> None:
+        """`tools` are what `counting` gives; `problems`, such as `notes` gives, stand beside those of the server."""
         self.name = source.name
         self._source = source
-        found = tuple(seen)
-        self._tools = {each.tool.ref.tool: _judged(each.tool, is_accepted, others) for each in found if each.usable}
-        self._notes = (*problems, *(_note(each) for each in found if not each.usable))
+        self._tools = {tool.ref.tool: tool for tool in tools}
+        self._notes = tuple(problems)
 
     def tools(self) -> Sequence[Tool]:
         """The tools whose definitions count."""
@@ -69,14 +61,26 @@ class PinnedSource:
         return await self._source.request(method, params, context)
 
 
+def counting(seen: Sequence[Seen], is_accepted: IsAccepted, others: Mapping[str, frozenset[str]]) -> Iterator[Tool]:
+    """The tools that count, one by one; `others` is what `telling_names` gives."""
+    own = {each.tool.ref.tool for each in seen}
+    foreign = {name: servers for name, servers in others.items() if name not in own}
+    return (_judged(each.tool, is_accepted, foreign) for each in seen if each.usable)
+
+
+def notes(seen: Iterable[Seen]) -> list[Problem]:
+    """What is held back."""
+    return [_note(each) for each in seen if not each.usable]
+
+
 def _judged(tool: Tool, is_accepted: IsAccepted, others: Mapping[str, frozenset[str]]) -> Tool:
     """The tool with what a person should know of its words, and read-only if one agreed to its saying so."""
-    notes = lint(tool, others)
+    found = lint(tool, others)
     reads = (tool.annotations or {}).get("readOnlyHint") is True and is_accepted(tool)
-    if not notes and not reads:
+    if not found and not reads:
         return tool
     marks = replace(tool.marks, read_only=True) if reads else tool.marks
-    return replace(tool, problems=(*tool.problems, *notes), marks=marks)
+    return replace(tool, problems=(*tool.problems, *found), marks=marks)
 
 
 def _note(seen: Seen) -> Problem:

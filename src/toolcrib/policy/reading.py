@@ -9,10 +9,10 @@ must never drop a rule of the managed file in silence: what cannot be read there
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from toolcrib.config.syntax.document import SyntaxProblem
 from toolcrib.config.syntax.toml import parse
@@ -40,6 +40,9 @@ MEMBERS = (
     "effect", "pattern", "conditions", "where", "reason", "expiresAt", "definitionHash", "session",
 )  # fmt: skip
 """What a person says in a rule."""
+FileKind: TypeAlias = Literal["managed", "user"]
+CREATORS: Mapping[FileKind, str] = {"managed": "administrator", "user": "owner"}
+"""Who writes a file of each kind."""
 _WHERE_MEMBERS = ("readOnly", "destructive", "openWorld", "sources", "agents", "projects", "modes")
 _POINTER = re.compile(r"(/([^~/]|~[01])*)*")
 
@@ -54,10 +57,11 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class RulesRead:
-    """The rules of a file, and what is wrong in it."""
+    """The rules of a file, and what is wrong in it. One that is not `whole` may have rules that nobody can read."""
 
     rules: tuple[Rule, ...] = ()
     problems: tuple[Problem, ...] = ()
+    whole: bool = True
 
 
 def read_rule(
@@ -99,21 +103,21 @@ def read_line(text: str) -> JsonObject:
 
 
 def read_rules_file(
-    text: str, file: str, kind: Literal["managed", "user"], known: Names, *, written_at: datetime | None = None
+    text: str, file: str, kind: FileKind, known: Names, *, written_at: datetime | None = None
 ) -> RulesRead:
     """The `[[rules]]` of a TOML file. A text that is not TOML has none, which for the managed file is not the end."""
     try:
         raw = parse(text).value.get("rules", [])
     except SyntaxProblem as problem:
         found = Problem("rule.invalid", f"The rules cannot be read: {problem.reason}.", file=file, line=problem.line)
-        return RulesRead(stand_in(kind, found), (found,))
+        return RulesRead(stand_in(kind, found), (found,), whole=False)
     lines = lines_of_tables(text, "rules")
     if not is_array(raw):
         found = Problem("rule.invalid", "`rules` must be tables, written `[[rules]]`.", file=file, line=lines(0))
-        return RulesRead(stand_in(kind, found), (found,))
+        return RulesRead(stand_in(kind, found), (found,), whole=False)
     rules: list[Rule] = []
     problems: list[Problem] = []
-    creator = "administrator" if kind == "managed" else "owner"
+    creator = CREATORS[kind]
     for number, entry in enumerate(raw):
         origin = Origin(kind, file, lines(number))
         read = read_rule(entry, known, id=None, origin=origin, created_by=creator, created_at=written_at)
@@ -127,7 +131,7 @@ def read_rules_file(
     return RulesRead(_unique(rules), tuple(problems))
 
 
-def stand_in(kind: Literal["managed", "user"], found: Problem) -> tuple[Rule, ...]:
+def stand_in(kind: FileKind, found: Problem) -> tuple[Rule, ...]:
     """What counts in place of a rule of the managed file that cannot be read: it may have been a deny rule."""
     if kind != "managed":
         return ()

@@ -10,7 +10,6 @@ anything.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import cast
 
 from toolcrib.model.json import Json, JsonObject, digest, is_object
 from toolcrib.model.policy import Decision, Step, Verdict
@@ -153,6 +152,8 @@ def recorded_call(record: Mapping[str, Json]) -> RecordedCall | None:
     """The call that a record is about; None where it tells of none that can be."""
     principal = recorded_principal(record.get("principal"))
     server, name, number = record.get("server"), record.get("tool"), record.get("id")
+    if server == "toolcrib" and isinstance(name, str) and "." in name:  # a change of what is allowed, no call
+        return None
     if principal is None or not (isinstance(server, str) and isinstance(name, str) and isinstance(number, int)):
         return None
     raw = record.get("arguments")
@@ -177,5 +178,4 @@ def recorded_principal(shape: Json) -> Principal | None:
     kind, source, mode = shape.get("kind"), shape.get("source"), shape.get("mode")
     if kind not in ("owner", "token", "session") or source not in SOURCES or mode not in MODES:
         return None
-    agent, session, cwd = (cast("str | None", shape.get(key)) for key in ("agent", "session", "cwd"))
-    return Principal(kind, str(shape.get("name", "")), source, mode, agent, session, cwd)
+    return Principal.of_json({**shape, "name": str(shape.get("name", ""))})

@@ -3,18 +3,21 @@
 import gzip
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
+import anyio
 import orjson
 import pytest
 from sqlalchemy import insert
 
 from integration.audit.calls import OWNER, make_calls
 from integration.store.databases import ask, engine_of, run
-from toolcrib.audit import Audit, Filters
+from lab import eventually
+from toolcrib.audit import Audit, Filters, segments
 from toolcrib.audit.export import export, follow, read_line
 from toolcrib.audit.head import Head
-from toolcrib.audit.segments import LIST, Segments
+from toolcrib.audit.segments import KEPT, LIST, Segments
 from toolcrib.audit.verify import verify
 from toolcrib.errors import ConfigError, Conflict, Unavailable
 from toolcrib.model.json import JsonObject
@@ -37,9 +40,11 @@ class World:
         self.database = database
         self.segments = Segments(store, self.record, self.folder)
         self.refuses = False
+        self.refused = 0
 
     async def record(self, body: JsonObject) -> int:
         if self.refuses:
+            self.refused += 1
             raise Unavailable("audit.unavailable", "Nothing can be recorded now.")
         return await self.audit.record(body)
 
@@ -52,8 +57,8 @@ class World:
     async def findings(self) -> list[str]:
         """What is wrong with the chain, in the database and in the segments."""
         newest = ask(self.database, "SELECT id, hash FROM audit ORDER BY id DESC LIMIT 1")
-        found = await verify(self.store, self.head, Head(*newest[0]), base=await self.segments.base())
-        return [finding.message for finding in found.findings] + list(await self.segments.check())
+        found = await verify(self.store, self.head, Head(*newest[0]), await self.segments.check())
+        return [finding.message for finding in found.findings]
 
 
 @pytest.fixture
@@ -198,7 +203,7 @@ async def test_a_changed_missing_or_unlisted_segment_is_found(world: World) -> N
     listed.write_bytes(b"nonsense\n")
     with pytest.raises(Conflict):
         await world.segments.base()
-    assert await world.segments.check() == (f"Line 1 of {LIST} cannot be understood.",)
+    assert (await world.segments.check()).findings == (f"Line 1 of {LIST} cannot be understood.",)
 
 
 async def test_an_erased_segment_leaves_its_trace_in_list_and_chain(world: World) -> None:
@@ -213,3 +218,101 @@ async def test_an_erased_segment_leaves_its_trace_in_list_and_chain(world: World
     assert (told["tool"], told["arguments"]["erasedAt"]) == ("audit.erase", listed.erased_at)
     assert await world.findings() == []
     assert await world.segments.erase(LATER, by=OWNER) == ()
+
+
+async def test_a_segment_that_is_said_to_be_erased_and_was_not_is_found(world: World) -> None:
+    (segment,) = await world.segments.seal(LATER, by=OWNER, keep=4)
+    (world.folder / segment.file).unlink()
+    erased = segment.to_json() | {"erasedAt": segment.sealed_at}
+    (world.folder / LIST).write_bytes(orjson.dumps(erased, option=orjson.OPT_APPEND_NEWLINE))
+    assert await world.findings() == [f"{segment.file} is said to be erased, but no record tells of it."]
+
+
+async def test_an_erasing_is_also_told_by_a_record_that_was_sealed_itself(world: World) -> None:
+    await world.segments.seal(LATER, by=OWNER, keep=4)
+    await world.segments.erase(LATER, by=OWNER)
+    await make_calls(world.audit, 5)
+    await world.segments.seal(LATER, by=OWNER, keep=1)
+    assert 22 not in world.numbers()
+    assert await world.findings() == []
+    assert (await world.audit.verify()).to_json() == {"ok": True, "records": 17, "findings": []}
+
+
+async def exported(world: World, after: int = 0, upto: int | None = None) -> list[bytes]:
+    return [line async for line in world.segments.export(after, upto)]
+
+
+async def test_what_is_exported_is_the_whole_chain_wherever_its_records_are(world: World) -> None:
+    await world.segments.seal(LATER, by=OWNER, keep=10)
+    await world.segments.seal(LATER, by=OWNER, keep=4)
+    lines = await exported(world)
+    assert follow(lines, Head()).number == len(lines) == 22
+    for after, upto in ((0, 5), (5, 8), (8, 15), (9, 19), (17, None), (21, 22), (22, None), (30, None), (3, 3)):
+        numbers = [orjson.loads(line)["id"] for line in await exported(world, after, upto)]
+        assert numbers == list(range(after + 1, min(upto or 22, 22) + 1)), (after, upto)
+    assert (await world.audit.verify()).to_json() == {"ok": True, "records": 22, "findings": []}
+
+
+async def test_what_is_sealed_while_it_is_exported_is_exported_all_the_same(world: World) -> None:
+    await make_calls(world.audit, 600)
+    lines: list[bytes] = []
+    async for line in world.segments.export():
+        lines.append(line)
+        if len(lines) == 10:
+            await world.segments.seal(LATER, by=OWNER, keep=4)
+    assert follow(lines, Head()).number == len(lines) == 1221
+
+
+async def test_what_was_erased_is_not_exported_and_the_rest_is(world: World) -> None:
+    await world.segments.seal(LATER, by=OWNER, keep=10)
+    await world.segments.erase(LATER, by=OWNER)
+    await world.segments.seal(LATER, by=OWNER, keep=4)
+    numbers = [orjson.loads(line)["id"] for line in await exported(world)]
+    assert numbers == list(range(11, 24))
+
+
+async def test_a_damaged_segment_is_not_exported_as_if_it_were_whole(world: World) -> None:
+    (segment,) = await world.segments.seal(LATER, by=OWNER, keep=4)
+    path = world.folder / segment.file
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(Conflict) as raised:
+        await exported(world)
+    assert (raised.value.code, segment.file in raised.value.message) == ("audit.broken", True)
+
+
+async def test_old_lines_of_a_journal_are_not_taken_for_records_after_their_records_were_sealed(tmp_path: Path) -> None:
+    database, head = f"sqlite:///{tmp_path / 'toolcrib.db'}", tmp_path / "audit.head"
+    journal = tmp_path / "toolcrib.db-pending"
+    async with open_store(database, alone=True) as store, Audit(store, head) as audit:
+        await make_calls(audit, 20)
+        left = journal.read_bytes()
+        assert left
+        await audit.segments.seal(LATER, by=OWNER, keep=4)
+        await store.caught_up()
+        numbers = [number for (number,) in ask(database, "SELECT id FROM audit ORDER BY id")]
+    journal.write_bytes(left)  # as a process leaves it that is killed before it writes the next line
+    async with open_store(database, alone=True) as store, Audit(store, head) as audit:
+        assert [number for (number,) in ask(database, "SELECT id FROM audit ORDER BY id")] == numbers
+        assert (await audit.verify()).to_json() == {"ok": True, "records": 41, "findings": []}
+
+
+async def test_old_records_are_sealed_day_by_day_where_that_is_set(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segments, "FIRST_LOOK", 0.0)
+    monkeypatch.setattr(segments, "LOOK_EVERY", 0.01)
+    async with open_store(database) as store, Audit(store, tmp_path / "audit.head") as audit:
+        world = World(store, audit, tmp_path, database)
+        old: JsonObject = {"at": "2001-01-01T00:00:00.000+00:00", "phase": "intent"}
+        for _ in range(KEPT + 5):
+            await audit.record(old)
+        world.refuses = True
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(partial(world.segments.follow, 30, by=OWNER))
+                await eventually(lambda: world.refused > 1)
+                assert world.numbers()[0] == 1, "what cannot be told is not sealed"
+                world.refuses = False
+                await eventually(lambda: world.numbers()[0] == 6)
+                tasks.cancel_scope.cancel()
+        assert await world.findings() == []

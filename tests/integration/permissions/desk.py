@@ -173,12 +173,12 @@ async def open_desk(folder: Path, **servers: JsonObject) -> AsyncGenerator[Desk]
             yield desk
 
 
-def unanswered(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    """Let every question run out after so many seconds."""
+def unanswered(monkeypatch: pytest.MonkeyPatch, least: float) -> None:
+    """Let every question run out after so many seconds, whatever is asked for."""
     asked = Approvals.asked
 
-    def briefly(self: Approvals, question: Question, *, check: Check | None = None) -> object:
-        return asked(self, question, seconds=seconds, check=check)
+    def briefly(self: Approvals, question: Question, *, seconds: float = 0.0, check: Check | None = None) -> object:
+        return asked(self, question, seconds=least, check=check)
 
     monkeypatch.setattr(Approvals, "asked", briefly)
 

@@ -83,6 +83,31 @@ async def test_a_token_of_an_agent_has_what_the_agent_has(desk: Desk) -> None:
         await desk.token("nobody", agent="no-such-agent")
 
 
+async def test_a_token_of_an_agent_writes_into_that_agents_brain_and_no_other(desk: Desk) -> None:
+    for name in ("Clerk", "Boss"):
+        await desk.owner.create_agent({"id": name.lower(), "name": name, "toolPermissions": ["agent_zoo/*"]})
+    add, change, delete = (
+        ToolRef("agent_zoo", f"agent_zoo_{verb}_brain_entry") for verb in ("create", "update", "delete")
+    )
+    note: JsonObject = {"type": "note", "content": "Prices rose.", "pinned": True}
+    kept = (await desk.owner.call(add, {"agentId": "boss", **note}))["structuredContent"]
+    secret = await desk.token("clerk", agent="clerk", mode="bypassPermissions", source="agent")
+    async with desk.rest(secret) as clerk:
+        own = (await clerk.call(add, {"agentId": "clerk", **note}))["structuredContent"]
+        other: JsonObject = {"agentId": "boss", "entryId": kept["id"]}
+        for ref, arguments in (
+            (add, {"agentId": "boss", **note}),
+            (change, {**other, "content": "!"}),
+            (delete, other),
+        ):
+            answer = await clerk.call(ref, arguments)
+            assert (answer["isError"], answer["structuredContent"]["code"]) == (True, "INVALID_ARGUMENTS")
+            assert "agentId=clerk" in answer["structuredContent"]["message"]
+        query = ToolRef("agent_zoo", "agent_zoo_query_brain_entries")
+        assert (await clerk.call(query, {"agentId": "boss"}))["structuredContent"]["entries"] == [kept]
+        assert not (await clerk.call(delete, {"agentId": "clerk", "entryId": own["id"]}))["isError"]
+
+
 async def test_a_revoked_token_ends_at_once_with_what_waits_under_it(desk: Desk) -> None:
     secret = await desk.token("robot", source="api")
     async with desk.rest(secret) as robot:

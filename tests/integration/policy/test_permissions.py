@@ -25,6 +25,7 @@ pytestmark = pytest.mark.anyio
 
 SEARCH = ToolRef("github", "search")
 DENY = '[[rules]]\neffect = "deny"\npattern = "github/*"\n'
+LIMIT = "[[limits]]\ncalls = 0\n"
 ASK = '[[rules]]\neffect = "ask"\npattern = "github/*"\n'
 
 
@@ -57,6 +58,7 @@ class World:
             self.store,
             managed=self.managed,
             settings_file=self.own,
+            last_rules=self.folder / "last-rules",
             names=lambda: self.names,
             of_agent=self.agents.get,
             trusted=lambda path: path.endswith("trusted"),
@@ -79,6 +81,11 @@ def verdict(permissions: Permissions, *, agent: str | None = None, cwd: str | No
     asker = Principal("token", "ide", "ide", "acceptEdits", agent, cwd=cwd)
     tool = Tool(SEARCH, "Searches.", {})
     return decide(SEARCH, tool, asker, permissions.grants(asker), permissions.rules()).verdict
+
+
+def limited(permissions: Permissions) -> bool:
+    """Whether a limit refuses it."""
+    return permissions.limits.check(Principal("token", "ide", "ide"), SEARCH) is not None
 
 
 async def test_rules_of_both_files_and_of_the_database_count_and_say_where_they_stand(world: World) -> None:
@@ -175,6 +182,66 @@ async def test_a_managed_file_that_breaks_keeps_its_rules_and_asks_for_the_rest(
     world.managed.write_text("[[rules", encoding="utf-8")
     await permissions.look()
     assert verdict(permissions) == "ask"
+
+
+@pytest.mark.parametrize("broken", ["[[rules", "rules = 1", DENY + "port = ", b"\xff\xfe", None])
+async def test_a_file_that_breaks_goes_on_saying_what_it_last_said_over_restarts_too(
+    world: World, broken: str | bytes | None
+) -> None:
+    world.own.write_text(DENY + LIMIT, encoding="utf-8")
+    (rule,) = (await world.open()).list()
+    if broken is None:
+        world.own.unlink()
+        world.own.mkdir()
+    else:
+        world.own.write_bytes(broken.encode() if isinstance(broken, str) else broken)
+    for permissions in (await world.open(), await world.open()):
+        assert [each.id for each in permissions.list()] == [rule.id]
+        assert (verdict(permissions), limited(permissions)) == ("hidden", True)
+        (problem,) = permissions.problems
+        assert (problem.file, "What it last said stays in force." in (problem.hint or "")) == (str(world.own), True)
+    if broken is None:
+        world.own.rmdir()
+    world.own.write_text(ASK, encoding="utf-8")
+    await permissions.look()
+    assert (verdict(permissions), limited(permissions), permissions.problems) == ("ask", False, ())
+    assert ((world.folder / "last-rules").stat().st_mode & 0o777) == 0o700
+    assert ((world.folder / "last-rules" / "toolcrib.toml").stat().st_mode & 0o777) == 0o600
+
+
+async def test_of_a_file_that_could_never_be_read_nobody_knows_what_it_forbids(world: World) -> None:
+    world.own.write_text('port = 4242\n[[rules]]\neffect = "deny\n', encoding="utf-8")
+    permissions = await world.open()
+    await permissions.add({"effect": "allow", "pattern": "*"}, by="owner")
+    for _ in range(2):
+        assert verdict(permissions) == "hidden"
+        (problem,) = permissions.problems
+        assert (problem.file, problem.line) == (str(world.own), 3)
+        assert "nothing may be used" in (problem.hint or "")
+        stand_in = permissions.list()[0]
+        assert (stand_in.effect, stand_in.pattern, stand_in.origin.line) == ("deny", "*", 3)
+        assert "until it is mended" in (stand_in.reason or "")
+        await permissions.look()
+    world.own.write_text("port = 4242\n", encoding="utf-8")
+    await permissions.look()
+    assert (verdict(permissions), permissions.problems) == ("allow", ())
+
+
+async def test_a_file_that_was_taken_away_on_purpose_forbids_nothing(world: World) -> None:
+    world.own.write_text(DENY, encoding="utf-8")
+    await world.open()
+    world.own.unlink()
+    assert verdict(await world.open()) == "allow"
+    world.own.write_text("[[rules", encoding="utf-8")
+    assert verdict(await world.open()) == "hidden", "what it said before it was taken away is no longer known"
+
+
+async def test_what_the_managed_file_last_said_outlives_a_restart_beside_the_question_to_a_person(world: World) -> None:
+    world.managed.write_text(DENY, encoding="utf-8")
+    await world.open()
+    world.managed.write_text("[[rules", encoding="utf-8")
+    permissions = await world.open()
+    assert [(each.effect, each.pattern) for each in permissions.list()] == [("deny", "github/*"), ("ask", "*")]
 
 
 async def test_a_name_that_appears_later_gives_its_rule_a_meaning_at_once(world: World) -> None:

@@ -1,5 +1,6 @@
 """What a record shows of arguments: no secret, a bounded size, and otherwise exactly what was given."""
 
+import base64
 from typing import Any
 
 import orjson
@@ -128,6 +129,35 @@ def test_a_secret_at_the_edge_of_what_is_shown_is_not_shown_in_part() -> None:
     for shift in range(60):
         text = "x" * (LIMIT - 40 - shift) + " ghp_abcdefghijklmnopqrstuvwxyz0123456789"
         assert "ghp_" not in shown({"t": text}, canonical({"t": text})).decode()
+
+
+def written(bits: bytes) -> str:
+    """Random bits as Toolcrib writes the secrets that it makes."""
+    return base64.urlsafe_b64encode(bits).rstrip(b"=").decode()
+
+
+@given(
+    st.binary(min_size=32, max_size=32),
+    st.sampled_from(["", "tcb_"]),
+    st.sampled_from(["", " ", "curl -H x:", '"', "\n", "https://example.org/?a=", "é", "\u200b"]),
+    st.sampled_from(["", " ", "\n", '"}', ".", "\\", "é"]),
+)
+def test_the_secrets_that_toolcrib_makes_are_masked_wherever_they_stand(
+    bits: bytes, prefix: str, before: str, after: str
+) -> None:
+    secret = prefix + written(bits)
+    if not prefix and (secret.upper() == secret or secret.lower() == secret):
+        return  # once in ten thousand million homes
+    for arguments in ({"note": f"{before}{secret}{after}"}, {"list": [f"{before}{secret}"]}, {f"{secret}{after}": 1}):
+        assert secret not in orjson.dumps(show(arguments)).decode()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a" * 43, "5f2b" * 16, "0f" * 20, "123e4567-e89b-12d3-a456-426614174000", "Word" * 10, "Word" * 11, "tcb_ tokens"],
+)
+def test_hashes_ids_and_long_words_are_shown(text: str) -> None:
+    assert show({"note": text}) == {"note": text}
 
 
 def test_showing_changes_nothing_of_the_arguments() -> None:

@@ -10,7 +10,7 @@ from toolcrib.model.tools import ToolRef
 from toolcrib.policy.patterns import Names, PatternIndex, bare_names, glob, literally, names, understood
 
 TEXTS = st.text("ab*?[]!-/_", max_size=8)
-REFS = st.builds(ToolRef, st.text("ab*[_", min_size=1, max_size=4), st.text("ab*[]/_", min_size=1, max_size=6))
+REFS = st.builds(ToolRef, st.text("ab*[]_", min_size=1, max_size=4), st.text("ab*[]/_", min_size=1, max_size=6))
 
 
 @pytest.mark.parametrize(
@@ -55,6 +55,17 @@ def test_a_glob_fits_what_a_shell_would_say_it_fits(pattern: str, text: str) -> 
 @settings(deadline=None)
 def test_the_index_finds_exactly_the_patterns_that_name_a_tool(patterns: list[str], ref: ToolRef) -> None:
     assert PatternIndex(patterns).find(ref) == [at for at, pattern in enumerate(patterns) if names(pattern, ref)]
+
+
+@given(st.lists(TEXTS, max_size=8), st.sets(st.integers(0, 7)), st.lists(REFS, max_size=3))
+@settings(deadline=None)
+def test_an_index_of_some_patterns_finds_those_by_the_same_numbers(
+    patterns: list[str], kept: set[int], refs: list[ToolRef]
+) -> None:
+    index = PatternIndex(patterns)
+    some = index.only(kept)
+    for ref in refs:
+        assert some.find(ref) == [number for number in index.find(ref) if number in kept]
 
 
 @given(REFS, REFS)

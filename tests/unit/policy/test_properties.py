@@ -52,6 +52,17 @@ def test_a_verdict_that_needs_no_arguments_is_the_same_for_all_of_them(
         assert decision.visible
 
 
+@given(questions(), st.lists(st.tuples(principals(), tools()), max_size=6))
+@settings(deadline=None, max_examples=300)
+def test_what_was_decided_for_others_before_changes_nothing(
+    question: Question, others: list[tuple[Principal, Tool]]
+) -> None:
+    fresh = replace(question, rules=Rules(1, question.rules.rules))
+    for principal, tool in others:
+        replace(question, ref=tool.ref, tool=tool, principal=principal).decide()
+    assert question.decide() == question.decide() == fresh.decide()
+
+
 @given(QUESTIONS, PATTERNS)
 @settings(deadline=None)
 def test_another_grant_or_bundle_never_takes_a_tool_away(question: Question, pattern: str) -> None:

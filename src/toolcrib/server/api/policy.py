@@ -14,6 +14,7 @@ from toolcrib.model.json import JsonObject, is_object
 from toolcrib.model.principals import Principal
 from toolcrib.model.tools import ToolRef
 from toolcrib.policy.simulate import recorded_call
+from toolcrib.server.api.changing import Changing, owner_changes
 from toolcrib.server.api.policy_asking import FaultsRoute, record_of, replay, server_note
 from toolcrib.server.api.policy_shapes import (
     ExplanationShape,
@@ -24,6 +25,7 @@ from toolcrib.server.api.policy_shapes import (
     SimulationShape,
 )
 from toolcrib.server.api.reading import owner_only
+from toolcrib.server.api.resource import Resource
 from toolcrib.server.api.shapes import ProblemShape
 from toolcrib.server.strict import MalformedJson, parse_json
 
@@ -32,9 +34,9 @@ _Args = Annotated[str | None, Query(description="The arguments of the call, as J
 _Record = Annotated[int | None, Query(description="Explain the call of this audit record instead.", ge=1, le=2**62)]
 
 
-def routes(crib: Crib) -> APIRouter:
+def routes(crib: Crib) -> Resource:
     """The routes, on this crib."""
-    router = APIRouter(prefix="/api/policy", tags=["policy"], route_class=FaultsRoute)
+    router = Resource("policy", FaultsRoute)
     _add_rules(router, crib)
     _add_reasons(router, crib)
     return router
@@ -42,6 +44,7 @@ def routes(crib: Crib) -> APIRouter:
 
 def _add_rules(router: APIRouter, crib: Crib) -> None:
     owner = Depends(owner_only(crib))
+    changes = Depends(owner_changes(crib))
 
     @router.get("/rules", response_model=list[RuleShape], response_model_exclude_unset=True)
     async def list_rules(principal: Annotated[Principal, owner]) -> list[JsonObject]:
@@ -54,9 +57,11 @@ def _add_rules(router: APIRouter, crib: Crib) -> None:
         return [problem.to_json() for problem in crib.permissions.problems]
 
     @router.post("/rules", response_model=RuleShape, response_model_exclude_unset=True, status_code=201)
-    async def add_rule(principal: Annotated[Principal, owner], body: RuleRequest) -> JsonObject:
+    async def add_rule(change: Annotated[Changing, changes], body: RuleRequest) -> JsonObject:
         """Add a rule; it counts from the next call on."""
-        return (await crib.permissions.add(body.written(), by=principal.name)).to_json()
+        rule = await crib.permissions.draft(body.written(), by=change.principal.name)
+        await change.make("rules.add", rule.to_json(), lambda: crib.permissions.remember(rule))
+        return rule.to_json()
 
     @router.get("/rules/{rule_id}", response_model=RuleShape, response_model_exclude_unset=True)
     async def show_rule(principal: Annotated[Principal, owner], rule_id: str) -> JsonObject:
@@ -64,14 +69,17 @@ def _add_rules(router: APIRouter, crib: Crib) -> None:
         return crib.permissions.get(rule_id).to_json()
 
     @router.patch("/rules/{rule_id}", response_model=RuleShape, response_model_exclude_unset=True)
-    async def change_rule(principal: Annotated[Principal, owner], rule_id: str, body: RuleChanges) -> JsonObject:
+    async def change_rule(change: Annotated[Changing, changes], rule_id: str, body: RuleChanges) -> JsonObject:
         """Change the named parts of a rule that stands in no file."""
-        return (await crib.permissions.change(rule_id, body.written())).to_json()
+        changed = {"id": crib.permissions.get(rule_id).id, "changes": body.written()}
+        rule = await change.make("rules.change", changed, lambda: crib.permissions.change(rule_id, body.written()))
+        return rule.to_json()
 
     @router.delete("/rules/{rule_id}", response_model=RuleShape, response_model_exclude_unset=True)
-    async def remove_rule(principal: Annotated[Principal, owner], rule_id: str) -> JsonObject:
+    async def remove_rule(change: Annotated[Changing, changes], rule_id: str) -> JsonObject:
         """Remove a rule that stands in no file; gives what it said."""
-        return (await crib.permissions.remove(rule_id)).to_json()
+        rule = crib.permissions.get(rule_id)
+        return (await change.make("rules.remove", rule.to_json(), lambda: crib.permissions.remove(rule_id))).to_json()
 
 
 def _add_reasons(router: APIRouter, crib: Crib) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -190,6 +190,7 @@ class ApprovalShape(Shape):
     """A question to a person about one call; `rule` is what an answer for longer than that wrote."""
 
     id: str
+    kind: Literal["approval"]
     status: ApprovalStatus
     session_id: str = ""
     door: str

@@ -2,21 +2,23 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends
+from fastapi import Depends
 
 from toolcrib.errors import NotFound
 from toolcrib.host import Crib
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Principal
 from toolcrib.model.projects import Project
+from toolcrib.server.api.changing import Changing, owner_changes
 from toolcrib.server.api.policy_shapes import ProjectFields, ProjectRequest, ProjectShape, RemovedShape
 from toolcrib.server.api.reading import StrictRoute, owner_only, path_of
+from toolcrib.server.api.resource import Resource
 
 
-def routes(crib: Crib) -> APIRouter:
+def routes(crib: Crib) -> Resource:
     """The routes, on this crib."""
-    router = APIRouter(prefix="/api/projects", tags=["projects"], route_class=StrictRoute)
-    owner = Depends(owner_only(crib))
+    router = Resource("projects", StrictRoute)
+    owner, changes = Depends(owner_only(crib)), Depends(owner_changes(crib))
 
     @router.get("", response_model=list[ProjectShape], response_model_exclude_unset=True)
     async def list_projects(principal: Annotated[Principal, owner]) -> list[JsonObject]:
@@ -24,9 +26,9 @@ def routes(crib: Crib) -> APIRouter:
         return [project.to_json() for project in await crib.permissions.projects.list()]
 
     @router.post("", response_model=ProjectShape, response_model_exclude_unset=True, status_code=201)
-    async def create_project(principal: Annotated[Principal, owner], body: ProjectRequest) -> JsonObject:
+    async def create_project(change: Annotated[Changing, changes], body: ProjectRequest) -> JsonObject:
         """Set a directory's agent and bundles."""
-        return await _saved(crib, body.path, body)
+        return await _saved(crib, change, body.path, body)
 
     @router.get("/{path:path}", response_model=ProjectShape, response_model_exclude_unset=True)
     async def show_project(principal: Annotated[Principal, owner], path: str) -> JsonObject:
@@ -34,21 +36,24 @@ def routes(crib: Crib) -> APIRouter:
         return (await crib.permissions.projects.get(str(path_of(path)))).to_json()
 
     @router.put("/{path:path}", response_model=ProjectShape, response_model_exclude_unset=True)
-    async def replace_project(principal: Annotated[Principal, owner], path: str, body: ProjectFields) -> JsonObject:
+    async def replace_project(change: Annotated[Changing, changes], path: str, body: ProjectFields) -> JsonObject:
         """Set a directory's agent and bundles, whatever was set before."""
-        return await _saved(crib, path, body)
+        return await _saved(crib, change, path, body)
 
     @router.delete("/{path:path}", response_model=RemovedShape)
-    async def remove_project(principal: Annotated[Principal, owner], path: str) -> JsonObject:
+    async def remove_project(change: Annotated[Changing, changes], path: str) -> JsonObject:
         """Forget what was set for a directory. What was agreed to of its servers stays."""
-        await crib.permissions.projects.remove(str(path_of(path)))
+        named = str(path_of(path))
+        await change.make("projects.remove", {"path": named}, lambda: crib.permissions.projects.remove(named))
         return {"id": path}
 
     return router
 
 
-async def _saved(crib: Crib, path: str, fields: ProjectFields) -> JsonObject:
+async def _saved(crib: Crib, change: Changing, path: str, fields: ProjectFields) -> JsonObject:
     if fields.agent_id is not None and not crib.permissions.has_agent(fields.agent_id):
         raise NotFound("agent.unknown", f"There is no agent {fields.agent_id!r}.")
     project = Project(str(path_of(path)), agent=fields.agent_id, bundles=tuple(dict.fromkeys(fields.bundles)))
-    return (await crib.permissions.projects.save(project)).to_json()
+    return (
+        await change.make("projects.change", project.to_json(), lambda: crib.permissions.projects.save(project))
+    ).to_json()

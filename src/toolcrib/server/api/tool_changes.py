@@ -3,21 +3,23 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends
+from fastapi import Depends
 
 from toolcrib.errors import NotFound
 from toolcrib.host import Crib
 from toolcrib.model.json import JsonObject, digest
 from toolcrib.model.principals import Principal
 from toolcrib.model.tools import ToolRef
+from toolcrib.server.api.changing import Changing, owner_changes
 from toolcrib.server.api.policy_shapes import ChangeShape, JudgedShape, JudgeRequest
 from toolcrib.server.api.reading import StrictRoute, owner_only
+from toolcrib.server.api.resource import Resource
 
 
-def routes(crib: Crib) -> APIRouter:
+def routes(crib: Crib) -> Resource:
     """The routes, on this crib."""
-    router = APIRouter(prefix="/api/tools", tags=["tools"], route_class=StrictRoute)
-    owner = Depends(owner_only(crib))
+    router = Resource("tools", StrictRoute)
+    owner, changes = Depends(owner_only(crib)), Depends(owner_changes(crib))
 
     @router.get("/changes", response_model=list[ChangeShape], response_model_exclude_unset=True)
     async def list_tool_changes(principal: Annotated[Principal, owner]) -> list[JsonObject]:
@@ -26,30 +28,33 @@ def routes(crib: Crib) -> APIRouter:
 
     @router.post("/{server}/{tool:path}/accept", response_model=JudgedShape)
     async def accept_tool(
-        principal: Annotated[Principal, owner], server: str, tool: str, body: JudgeRequest
+        change: Annotated[Changing, changes], server: str, tool: str, body: JudgeRequest
     ) -> JsonObject:
         """Let a definition count that a person has looked at; its hints count from then on, too."""
-        return await _judge(crib, principal, ToolRef(server, tool), body.hash, "accepted")
+        return await _judge(crib, change, ToolRef(server, tool), body.hash, "accepted")
 
     @router.post("/{server}/{tool:path}/reject", response_model=JudgedShape)
     async def reject_tool(
-        principal: Annotated[Principal, owner], server: str, tool: str, body: JudgeRequest
+        change: Annotated[Changing, changes], server: str, tool: str, body: JudgeRequest
     ) -> JsonObject:
         """Keep a definition out; the tool is back when its server offers another one, or what it did before."""
-        return await _judge(crib, principal, ToolRef(server, tool), body.hash, "rejected")
+        return await _judge(crib, change, ToolRef(server, tool), body.hash, "rejected")
 
     return router
 
 
 async def _judge(
-    crib: Crib, principal: Principal, ref: ToolRef, hash: str | None, verdict: Literal["accepted", "rejected"]
+    crib: Crib, change: Changing, ref: ToolRef, hash: str | None, verdict: Literal["accepted", "rejected"]
 ) -> JsonObject:
-    asker = await crib.placed(principal)
+    asker = await crib.placed(change.principal)
     place = _place(asker)
     chosen = hash or _current(crib, asker, ref)
-    decide = crib.intake.accept if verdict == "accepted" else crib.intake.reject
-    await decide(place, ref, chosen, principal)
-    return {"ref": str(ref), "hash": chosen, "verdict": verdict}
+    kind, decide = (
+        ("tools.accept", crib.intake.accept) if verdict == "accepted" else ("tools.reject", crib.intake.reject)
+    )
+    judged: JsonObject = {"ref": str(ref), "hash": chosen}
+    await change.make(kind, judged, lambda: decide(place, ref, chosen, change.principal))
+    return judged | {"verdict": verdict}
 
 
 def _current(crib: Crib, principal: Principal, ref: ToolRef) -> str:
