@@ -39,7 +39,7 @@ else:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-HolderKind = Literal["serve", "stdio", "command", "library"]
+HolderKind = Literal["serve", "stdio", "chat", "command", "library"]
 
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _NONBLOCK = getattr(os, "O_NONBLOCK", 0)
@@ -104,9 +104,19 @@ class Home:
         return self.root / "backups"
 
     @property
+    def runtimes(self) -> Path:
+        """What the runtimes of agents need to start."""
+        return self.root / "runtimes"
+
+    @property
     def audit_head(self) -> Path:
         """The head of the audit chain, kept outside the database."""
         return self.root / "audit.head"
+
+    @property
+    def last_rules(self) -> Path:
+        """The files with rules as they were when they could last be read."""
+        return self.root / "last-rules"
 
     @property
     def processes(self) -> Path:
@@ -357,7 +367,7 @@ def _run_info(shape: Json) -> RunInfo | None:
         case {
             "pid": int(pid),
             "url": str(url),
-            "kind": "serve" | "stdio" | "command" | "library" as kind,
+            "kind": "serve" | "stdio" | "chat" | "command" | "library" as kind,
             "version": str(version),
             "startedAt": str(started_at),
         } if 0 < pid < 2**31 and _is_loopback(url):

@@ -16,12 +16,12 @@ from dataclasses import MISSING, dataclass, field, fields
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, NoReturn, get_args
+from typing import Literal, NoReturn, cast, get_args
 
 import platformdirs
 
 from toolcrib.errors import ConfigError
-from toolcrib.model.json import Json, JsonObject
+from toolcrib.model.json import Json, JsonObject, is_array
 from toolcrib.model.problems import Problem
 
 Durability = Literal["process", "power"]
@@ -30,10 +30,11 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 VARIABLE_PREFIX = "TOOLCRIB_"
 FILE_LIMIT = 1_048_576
 """No settings file is larger, so nothing larger is read."""
+GITHUB_URL = "https://api.github.com"
 
 
-TABLES = frozenset({"rules", "limits"})
-"""Tables of the settings file that are no settings: `policy` reads them itself, whenever the file changes."""
+TABLES = frozenset({"rules", "limits", "runners"})
+"""Tables of the settings file that are no settings: `policy` and `sessions` read them themselves, as they are now."""
 
 
 class Environment(Mapping[str, str]):
@@ -74,7 +75,14 @@ class Settings:
     durability: Durability = "process"
     tool_timeout: float = 300.0
     max_body_bytes: int = 4 * 1_048_576
+    max_sessions: int = 8
+    session_idle: float = 600.0
     log_level: LogLevel = "info"
+    audit_keep_days: int | None = None
+    github_token: str | None = field(default=None, repr=False)
+    github_url: str = GITHUB_URL
+    github_organisations: tuple[str, ...] | None = None
+    github_label: str = "toolcrib"
     origins: Mapping[str, str] = field(default_factory=dict[str, str], compare=False, repr=False)
 
     @property
@@ -162,9 +170,37 @@ def _one_of(*choices: str) -> Callable[[Json], str]:
     return parse
 
 
+def _token(value: Json) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[!-~]{1,1000}", value):
+        _refuse()
+    return value
+
+
+def _web_address(value: Json) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"https?://[^\s/@?#]+(/[^\s@?#]*)?", value):
+        _refuse()
+    return value.rstrip("/")
+
+
+def _owners(value: Json) -> tuple[str, ...]:
+    given = value.split(",") if isinstance(value, str) else value
+    if not is_array(given):
+        _refuse()
+    names = [each.strip() if isinstance(each, str) else "" for each in given]
+    return tuple(names) if all(re.fullmatch(r"[\w-]{1,100}", name) for name in names) else _refuse()
+
+
+def _label(value: Json) -> str:
+    return value if isinstance(value, str) and re.fullmatch(r"[^\n\r,]{0,50}", value) else _refuse()
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One row of the table: how a value is read, what it has to be, and what it is for."""
+    """One row of the table: how a value is read, what it has to be, and what it is for.
+
+    `by_tool` says whether an agent that may change settings may change this one: not what says where secrets go, nor
+    how far agents may go themselves.
+    """
 
     name: str
     parse: Callable[[Json], Json]
@@ -173,6 +209,7 @@ class Setting:
     flag: str | None = None
     in_file: bool = True
     secret: bool = False
+    by_tool: bool = True
 
     @property
     def variable(self) -> str:
@@ -184,7 +221,9 @@ class Setting:
         if value is None:
             return None
         if self.secret:
-            return mask_url(str(value))
+            return mask_url(str(value)) if "://" in str(value) else "***"
+        if isinstance(value, tuple):
+            return list(cast("tuple[Json, ...]", value))
         return str(value) if isinstance(value, Path) else value
 
     def wrong(self, value: Json) -> str:
@@ -220,8 +259,36 @@ SETTINGS: tuple[Setting, ...] = (
         "The largest request that is read, in bytes.",
     ),
     Setting(
+        "max_sessions", _whole(1, 1_000), "a whole number from 1 to 1000",
+        "How many agent sessions may have a process at once; each takes some 100 MB.",
+    ),
+    Setting(
+        "session_idle", _seconds, "a number of seconds above 0, at most 86400",
+        "How long the process of a session without work is kept, in seconds; the next message starts another one.",
+    ),
+    Setting(
         "log_level", _one_of(*get_args(LogLevel)), '"debug", "info", "warning" or "error"',
         "How much is logged; `debug` also shows the trace of an unexpected failure.",
+    ),
+    Setting(
+        "audit_keep_days", _whole(1, 36_500), "a whole number from 1 to 36500",
+        "Audit records older than so many days leave the database for sealed files; unset keeps all of them there.",
+    ),
+    Setting(
+        "github_token", _token, "a token of printable characters",
+        "The token that crew tools use on GitHub; without one these tools are not offered.", secret=True,
+    ),
+    Setting(
+        "github_url", _web_address, "an address that begins with https://",
+        "The address of GitHub's REST API; of GitHub Enterprise it ends with `/api/v3`.", by_tool=False,
+    ),
+    Setting(
+        "github_organisations", _owners, "a list of users and organisations",
+        "Whose repositories agents may change; unset is anybody's that the token can.", by_tool=False,
+    ),
+    Setting(
+        "github_label", _label, "up to 50 characters without a comma",
+        "The label on issues and pull requests that agents open; empty is none.",
     ),
 )  # fmt: skip
 _BY_NAME = {setting.name: setting for setting in SETTINGS}
@@ -311,7 +378,7 @@ class _Reading:
         try:
             table = tomllib.loads(text)
         except (tomllib.TOMLDecodeError, RecursionError) as error:
-            message = f"The settings file is not TOML: {error}. Nothing in it is used."
+            message = f"The settings file is not TOML: {error}. No setting in it is used."
             self.problems.append(Problem("settings.invalid", message, file=str(path), line=_error_line(str(error))))
             return
         for key, raw in table.items():
@@ -357,7 +424,7 @@ def _read_text(path: Path) -> tuple[str, Problem | None]:
 
 
 def _unreadable(path: Path, reason: str) -> Problem:
-    message = f"The settings file cannot be read: {reason}. Nothing in it is used."
+    message = f"The settings file cannot be read: {reason}. No setting in it is used."
     return Problem("settings.invalid", message, file=str(path))
 
 

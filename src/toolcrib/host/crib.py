@@ -1,4 +1,4 @@
-"""The composition root: settings in, a running crib out. Nothing else constructs the parts.
+"""A crib: everything it is made of, opened in order.
 
 A crib holds the lock of its home, so there is one per home. What it opens it closes in reverse order, whatever happens.
 Above: `server` puts it on the network, programs of others embed it. It must never decide anything itself: what it gives
@@ -9,24 +9,29 @@ import logging
 import os
 import socket
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
-from toolcrib.audit import Audit
+from toolcrib.audit import Audit, Changes
 from toolcrib.audit.redact import shown
 from toolcrib.builtin.agent_zoo_content import AgentZooSource
-from toolcrib.builtin.toolcrib import CribFacts, SessionCounter, toolcrib_server
+from toolcrib.builtin.configuration import Configuration
+from toolcrib.builtin.crew import crew_server
+from toolcrib.builtin.servers import ServerDirectory
+from toolcrib.builtin.sessions import SessionDirectory
+from toolcrib.builtin.toolcrib import CribFacts, Services, toolcrib_server
 from toolcrib.catalog.catalog import Catalog
 from toolcrib.catalog.naming import NameRow, NameTable, server_name
 from toolcrib.catalog.snapshot import CatalogChange, Snapshot
+from toolcrib.config.edit.write import Writing
 from toolcrib.config.secrets import SecretCommands
 from toolcrib.config.trust import load_trust
 from toolcrib.connect import Ground, Hello, Pool, Processes, Shelf, SignIns, open_tokens, open_web
@@ -34,11 +39,14 @@ from toolcrib.errors import InvalidRequest, Unavailable
 from toolcrib.feed import Feed, fresh_start
 from toolcrib.gate import Consent, Gate, Intake
 from toolcrib.home import HomeLock, owner_token, prepare_home, read_run
+from toolcrib.host.agents import Agents, Footing
+from toolcrib.host.crew import crew_providers, crew_services
 from toolcrib.model.events import Event
 from toolcrib.model.json import JsonObject
-from toolcrib.model.policy import AgentGrants
+from toolcrib.model.policy import AgentGrants, Rule
 from toolcrib.model.principals import Mode, Principal, Source
 from toolcrib.model.servers import Discovery, ServerEntry
+from toolcrib.model.sessions import NO_LIMITS, SessionLimits
 from toolcrib.model.sources import Introduction, Notice
 from toolcrib.model.tools import CallResult, ToolRef
 from toolcrib.plugins import ToolFolder
@@ -46,17 +54,24 @@ from toolcrib.policy.approvals import Approvals
 from toolcrib.policy.coding import SERVER
 from toolcrib.policy.coding import TOOLS as CODING_TOOLS
 from toolcrib.policy.explain import Explanation
+from toolcrib.policy.handles import Handles
 from toolcrib.policy.patterns import Names, bare_names
 from toolcrib.policy.permissions import Permissions, managed_file
 from toolcrib.policy.pins import Pins
-from toolcrib.principals import Principals, Tokens
+from toolcrib.policy.rule_files import RuleFile
+from toolcrib.principals import Principals, SessionTokens, Tokens
+from toolcrib.schedule import Clock
 from toolcrib.servers import Links, Servers
-from toolcrib.sessions.transcripts import count_transcripts
+from toolcrib.sessions import NewSession, OpenSession
+from toolcrib.sessions.coding import CodingSource
 from toolcrib.settings import Environment, Settings
-from toolcrib.store import ConstraintError, Store, load_names, load_offers, open_store, save_names, save_offer
+from toolcrib.store import ConstraintError, Store, load_names, load_offers, open_store, save_names, save_offers
 from toolcrib.tools import PythonSource, ToolServer
 from toolcrib.version import __version__
 from toolcrib.zoo import Zoo
+
+if TYPE_CHECKING:
+    from claude_agent_sdk import ClaudeAgentOptions  # noqa: TID251 for its type only
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +83,8 @@ class Crib:
     """One crib: `async with Crib(Settings(home=path)) as crib`.
 
     `services` names what tools may require; a tool that requires anything else is not offered. `eager` connects servers
-    of which nothing is known yet at once; else every server is connected when it is first used.
+    of which nothing is known yet at once; else every server is connected when it is first used. `on_time` begins
+    scheduled runs when they are due; `clock` says when that is.
     """
 
     def __init__(
@@ -78,14 +94,18 @@ class Crib:
         environment: Environment | None = None,
         services: Collection[str] = (),
         eager: bool = False,
+        clock: Clock | None = None,
+        on_time: bool = True,
     ) -> None:
         self.settings = settings
         self.port = 0
         """Where the crib listens; 0 while it does not."""
         self.feed = Feed(start=fresh_start())
         self._environment = environment or Environment.current()
-        self._services = frozenset(services)
+        self._services = frozenset((*services, *crew_services(settings)))
         self._eager = eager
+        self._clock = clock or Clock()
+        self._on_time = on_time
         self._places: dict[str, str] = {}
         self._names: tuple[Snapshot | None, Names] = (None, Names())
         self._stack = AsyncExitStack()
@@ -111,15 +131,17 @@ class Crib:
                 alone=self.settings.database_url is None,  # the lock of the home is then that of its database too
             )
         )
-        self.tokens = Tokens(self.store)
+        self.tokens = Tokens(self.store, on_end=lambda token: self._handles.withdraw(token))
         await self.tokens.refresh()
-        self.principals = Principals(owner_token(self.home), self.tokens)
+        self.session_tokens = SessionTokens()
+        self.principals = Principals(owner_token(self.home), self.tokens, self.session_tokens)
         self.audit = await stack.enter_async_context(Audit(self.store, self.home.audit_head))
         self._tasks = await stack.enter_async_context(anyio.create_task_group())
+        self._follow_retention()
         stack.callback(self._tasks.cancel_scope.cancel)
         stack.callback(self.feed.close)
         self.catalog = Catalog(
-            NameTable.of(await load_names(self.store)), keep_names=self._keep_names, on_change=self._on_change
+            NameTable(await load_names(self.store)), keep_names=self._keep_names, on_change=self._on_change
         )
         await self._open_permissions(stack)
         self._sources = await stack.enter_async_context(AsyncExitStack())
@@ -127,7 +149,22 @@ class Crib:
         self.catalog.add(self._agents)
         self._sources.push_async_callback(_shielded, self._agents.aclose)
         self._tasks.start_soon(self.zoo.follow)
-        self.register(toolcrib_server(self._facts, SessionCounter(self._count_sessions)))
+        self.register(
+            toolcrib_server(
+                Services(
+                    facts=self._facts,
+                    sessions=lambda: SessionDirectory(self.sessions, self._count_sessions, self._facts().cwd),
+                    servers=lambda: ServerDirectory(self.links, self.gate),
+                    scheduling=lambda: self.crew.scheduling,
+                    configuration=lambda: Configuration(
+                        self.settings,
+                        self.home.settings_file,
+                        Writing(self._user_home(), self.home.backups, self.home.root),
+                    ),
+                )
+            )
+        )
+        self.register(crew_server(crew_providers(lambda: self.crew)))
         folder = ToolFolder(
             self.home.tools, self.catalog.exchange, services=self._services, taken=self.catalog.has_server
         )
@@ -136,6 +173,14 @@ class Crib:
         self._tasks.start_soon(folder.follow)
         stack.callback(folder.stop)
         await self._open_servers(stack)
+        await self._open_agents(stack)
+
+    def _follow_retention(self) -> None:
+        days = self.settings.audit_keep_days
+        if days is not None and self.store.shared:
+            logger.warning("Audit records are not sealed: other cribs may use their database.")
+        elif days is not None:
+            self._tasks.start_soon(partial(self.audit.segments.follow, days, by=self.principals.owner("scheduler")))
 
     async def _open_permissions(self, stack: AsyncExitStack) -> None:
         self.zoo = Zoo(
@@ -149,24 +194,28 @@ class Crib:
             self.store,
             managed=managed_file(),
             settings_file=self.home.settings_file,
+            last_rules=self.home.last_rules,
             names=self._known_names,
             of_agent=self._agent_grants,
             trusted=self._is_trusted,
             on_change=self._on_rules,
+            on_file=self._on_rule_file,
         )
+        self.changes = Changes(self.audit, lambda: self.permissions.rules().fingerprint)
         await self.permissions.load()
         self._tasks.start_soon(self.permissions.follow)
         stack.callback(self.feed.listen(self._on_event))
         self.approvals = await stack.enter_async_context(
             Approvals(
                 self.store,
-                crib=f"{socket.gethostname()} {self.home.marker}",
+                crib=self._crib_id,
                 publish=self._publish_approval,
                 may_answer=self.principals.may_answer,
                 redact=shown,
                 remember=self.permissions.remember,
             )
         )
+        self._handles = Handles(self.approvals, self._tasks)
         self.gate = Gate(
             self.catalog,
             self.audit,
@@ -174,18 +223,20 @@ class Crib:
             rules=self.permissions.rules,
             grants=self.permissions.grants,
             limits=lambda: self.permissions.limits,
-            consent=Consent(self.approvals, self.principals.may_answer),
+            consent=Consent(self.approvals, self._handles, self.principals.may_answer),
         )
 
     async def _open_servers(self, stack: AsyncExitStack) -> None:
         self.pins = Pins(self.store, is_person=self.principals.is_person)
         await self.pins.load()
-        self.intake = Intake(self.catalog, self.pins, lambda place: self.pool.sources(place))
+        self.intake = Intake(self.catalog, self.pins, lambda place: self.pool.sources(place), self._save_names)
+        self._processes = await stack.enter_async_context(
+            Processes(self._environment, self.home.marker, self.home.processes)
+        )
+        self._web = await open_web()
         ground = Ground(
-            processes=await stack.enter_async_context(
-                Processes(self._environment, self.home.marker, self.home.processes)
-            ),
-            web=await open_web(),
+            processes=self._processes,
+            web=self._web,
             tokens=await open_tokens(self.home.credentials),
             environment=self._environment,
             commands=SecretCommands(self._environment),
@@ -194,7 +245,7 @@ class Crib:
         self.pool = await stack.enter_async_context(
             Pool(
                 ground,
-                Shelf(partial(load_offers, self.store), partial(save_offer, self.store)),
+                Shelf(partial(load_offers, self.store), partial(save_offers, self.store)),
                 on_sources=self._on_sources,
                 on_status=self._on_status,
                 own_url=lambda: f"http://127.0.0.1:{self.port}" if self.port else None,
@@ -210,6 +261,37 @@ class Crib:
         await self.intake.take(None)
         self._tasks.start_soon(self.intake.follow)
         self._tasks.start_soon(self.servers.follow)
+
+    async def _open_agents(self, stack: AsyncExitStack) -> None:
+        self.catalog.add(CodingSource())
+        footing = Footing(
+            crib=self._crib_id,
+            settings=self.settings,
+            environment=self._environment,
+            home=self.home,
+            user_home=self._user_home(),
+            store=self.store,
+            feed=self.feed,
+            tasks=self._tasks,
+            gate=self.gate,
+            zoo=self.zoo,
+            permissions=self.permissions,
+            principals=self.principals,
+            session_tokens=self.session_tokens,
+            processes=self._processes,
+            web=self._web,
+            clock=self._clock,
+            on_time=self._on_time,
+            placed=self.placed,
+            server_note=self._server_note,
+            mcp_url=self._mcp_url,
+            default_cwd=lambda: self._facts().cwd,
+        )
+        self._side = Agents(footing)
+        await self._side.open(stack)
+        self.runners, self.transcripts = self._side.runners, self._side.transcripts
+        self.sessions, self.schedules = self._side.sessions, self._side.schedules
+        self.crew = self._side.crew
 
     async def _lock(self, stack: AsyncExitStack) -> None:
         lock = HomeLock(self.home)
@@ -305,14 +387,59 @@ class Crib:
 
         return stop
 
+    def session(
+        self,
+        agent: str | None = None,
+        *,
+        mode: Mode | None = None,
+        source: Source = "api",
+        cwd: str | Path | None = None,
+        model: str | None = None,
+        title: str | None = None,
+        runner: str | None = None,
+        limits: SessionLimits = NO_LIMITS,
+    ) -> AbstractAsyncContextManager[OpenSession]:
+        """A session of an agent: `async with crib.session(agent="reviewer") as session`."""
+        place = str(Path(cwd).absolute()) if cwd is not None else None
+        return self.sessions.opened(NewSession(source, place, agent, mode, model, title, runner, limits))
+
+    def claude_options(
+        self,
+        agent: str | None = None,
+        *,
+        source: Source = "api",
+        mode: Mode | None = None,
+        cwd: str | Path | None = None,
+        model: str | None = None,
+        limits: SessionLimits = NO_LIMITS,
+    ) -> "ClaudeAgentOptions":
+        """Options for your own loop with the Claude Agent SDK: its tools are the crib's, decided and recorded here.
+
+        The conversation is yours to read and to resume. Servers of a project are among the tools once the crib knows
+        the directory (`await crib.placed(crib.owner(cwd=path))`).
+        """
+        place = str(Path(cwd).absolute()) if cwd is not None else None
+        return self._side.claude_options(NewSession(source, place, agent, mode, model, limits=limits))
+
+    def _mcp_url(self) -> str | None:
+        host = f"[{self.settings.host}]" if ":" in self.settings.host else self.settings.host
+        return f"http://{host}:{self.port}/mcp" if self.port else None
+
+    async def _server_note(self, server: str, cwd: str | None) -> str | None:
+        return await self.links.note(server, _path(cwd))
+
+    @property
+    def _crib_id(self) -> str:
+        return f"{socket.gethostname()} {self.home.marker}"
+
     def _facts(self) -> CribFacts:
         cwd = self.settings.default_cwd or Path.cwd()
         return CribFacts(self.port, self.started_at, str(cwd))
 
     async def _count_sessions(self, cwd: str) -> int:
-        config = self._environment.get("CLAUDE_CONFIG_DIR")
-        folder = Path(config) if config else self._user_home() / ".claude"
-        return await anyio.to_thread.run_sync(count_transcripts, folder, cwd)
+        """Those of the crib, and those that Claude Code has kept and the crib does not know."""
+        place = await anyio.to_thread.run_sync(os.path.realpath, cwd)
+        return await self.sessions.count(place) + await self.transcripts.count(place)
 
     def _user_home(self) -> Path:
         home = self._environment.get("HOME")
@@ -331,7 +458,7 @@ class Crib:
         """What people may write instead of `server/tool`, made anew when there are new names."""
         snapshot = self.catalog.snapshot
         if self._names[0] is not snapshot:
-            claude = {name: ref for (form, name), ref in snapshot.names.refs.items() if form == "claude"}
+            claude = self.catalog.names.refs["claude"]
             built_in = (ref for ref, tool in snapshot.tools.items() if tool.kind == "builtin")
             coding = (ToolRef(SERVER, name) for name in CODING_TOOLS)
             servers = {server_name("claude", server): server for server in snapshot.sources}
@@ -353,8 +480,15 @@ class Crib:
         # Lists may be others now; whoever shows one compares.
         self.feed.publish("catalog_changed", CatalogChange(self.catalog.snapshot.version, (), (), ()).to_json())
 
+    def _on_rule_file(self, file: RuleFile, added: Sequence[Rule], removed: Sequence[Rule]) -> None:
+        who = Principal("owner", file.creator, "cli")  # whoever wrote the file, by hand
+        told = {"added": [rule.to_json() for rule in added], "removed": [rule.to_json() for rule in removed]}
+        self.changes.noticed("rules.file", {"file": str(file.path), **told}, by=who)
+
     def _publish_approval(self, kind: str, data: JsonObject) -> None:
         self.feed.publish("approval_required" if kind == "approval_required" else "approval_resolved", data)
+        if "sessionId" in data:
+            self.sessions.on_approval(kind, data)
 
     def _on_change(self, change: CatalogChange) -> None:
         self.feed.publish("catalog_changed", change.to_json())

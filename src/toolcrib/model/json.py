@@ -16,6 +16,11 @@ JsonObject: TypeAlias = dict[str, Any]
 """A JSON object."""
 
 
+def no_members() -> JsonObject:
+    """An empty object, as a default; `dict[str, Any]` would try in vain, and at some cost, to note its type on it."""
+    return {}
+
+
 def is_object(value: Json) -> TypeGuard[JsonObject]:
     """Whether this JSON value is an object."""
     return isinstance(value, dict)
@@ -37,3 +42,26 @@ def canonical(value: Json) -> bytes:
 def digest(value: Json) -> str:
     """Hex SHA-256 of the canonical form."""
     return hashlib.sha256(canonical(value)).hexdigest()
+
+
+def storable(value: Json) -> Json:
+    """The same where it is JSON; lone surrogates, as paths may have them, are written out, anything foreign is text."""
+    try:
+        orjson.dumps(value)
+    except TypeError:
+        return _written_out(value)
+    return value
+
+
+def _written_out(value: Json) -> Json:
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    if is_object(value):
+        return {_written_out(str(name)): _written_out(item) for name, item in value.items()}
+    if is_array(value):
+        return [_written_out(item) for item in value]
+    try:
+        orjson.dumps(value)
+    except TypeError:
+        return _written_out(str(value))
+    return value

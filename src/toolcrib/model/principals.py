@@ -3,10 +3,11 @@
 A principal is a value and hashable: caches of listings and decisions are keyed by it.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from toolcrib.model.json import JsonObject
+from toolcrib.model.json import Json, JsonObject, is_object
 
 Source = Literal["web", "cli", "api", "ide", "scheduler", "agent"]
 Mode = Literal["default", "acceptEdits", "plan", "dontAsk", "bypassPermissions"]
@@ -20,7 +21,8 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 class Principal:
     """One asker: the owner, a named token or a session, with where it asks from and how far it may go.
 
-    `by_hand` says that the owner makes this very call with their own hands, which is its own approval.
+    `by_hand` says that the owner makes this very call with their own hands, which is its own approval. `creator` is who
+    started a session that a tool, a job or another session did: the session never has more than that.
     """
 
     kind: PrincipalKind
@@ -31,6 +33,7 @@ class Principal:
     session: str | None = None
     cwd: str | None = None
     by_hand: bool = False
+    creator: "Principal | None" = None
 
     @property
     def is_owner(self) -> bool:
@@ -40,5 +43,21 @@ class Principal:
     def to_json(self) -> JsonObject:
         """The public shape, as audit records and explanations carry it."""
         shape: JsonObject = {"kind": self.kind, "name": self.name, "source": self.source, "mode": self.mode}
-        optional = {"agent": self.agent, "session": self.session, "cwd": self.cwd}
+        creator = self.creator.to_json() if self.creator is not None else None
+        optional = {"agent": self.agent, "session": self.session, "cwd": self.cwd, "creator": creator}
         return shape | {key: value for key, value in optional.items() if value is not None}
+
+    @classmethod
+    def of_json(cls, shape: Mapping[str, Json]) -> "Principal":
+        """The principal of a shape that `to_json` made; one that acts by hand does so only at that moment."""
+        creator: Json = shape.get("creator")
+        return cls(
+            shape["kind"],
+            shape["name"],
+            shape["source"],
+            shape["mode"],
+            shape.get("agent"),
+            shape.get("session"),
+            shape.get("cwd"),
+            creator=cls.of_json(creator) if is_object(creator) else None,
+        )

@@ -17,6 +17,9 @@ LEGACY_VERSIONS: Final = frozenset({"2024-11-05", "2025-03-26", "2025-06-18", "2
 
 META: Final = "_meta"
 KEY: Final = "io.modelcontextprotocol/"
+OUR_KEY: Final = "toolcrib/"
+"""What members of `_meta` begin with that are for this crib and no server behind it."""
+APPROVAL_KEY: Final = f"{OUR_KEY}approval"
 VERSION_KEY: Final = KEY + "protocolVersion"
 CLIENT_INFO_KEY: Final = KEY + "clientInfo"
 CAPABILITIES_KEY: Final = KEY + "clientCapabilities"

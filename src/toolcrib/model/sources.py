@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
 
-from toolcrib.model.json import Json, JsonObject
+from toolcrib.model.json import Json, JsonObject, no_members
 from toolcrib.model.principals import Principal
 from toolcrib.model.problems import Problem
 from toolcrib.model.tools import CallResult, ContentItem, ServerKind, Tool
@@ -45,7 +45,7 @@ class Client:
     then in `responses` and `state`. `meta` is the rest of the request's `_meta`, to be passed on.
     """
 
-    capabilities: JsonObject = field(default_factory=dict[str, Json])
+    capabilities: JsonObject = field(default_factory=no_members)
     info: JsonObject | None = None
     session: str | None = None
     ask: Ask | None = None
@@ -54,7 +54,7 @@ class Client:
     answers_by_retry: bool = False
     responses: JsonObject | None = None
     state: str | None = None
-    meta: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    meta: Mapping[str, Json] = field(default_factory=no_members)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +104,8 @@ class ToolSource(Protocol):
 class Introduction:
     """What a server said of itself when it was last met: what it can do, who it is, how it wants to be used."""
 
-    capabilities: JsonObject = field(default_factory=dict[str, Json])
-    info: JsonObject = field(default_factory=dict[str, Json])
+    capabilities: JsonObject = field(default_factory=no_members)
+    info: JsonObject = field(default_factory=no_members)
     instructions: str | None = None
 
 
@@ -154,4 +154,13 @@ class ContentSource(ToolSource, Protocol):
 
         Raises `ProtocolError` if it answers with an error, `Unavailable` if it cannot be reached.
         """
+        ...
+
+
+@runtime_checkable
+class ConditionalSource(Protocol):
+    """A source that offers some of its tools only where what they need is there."""
+
+    def lacks(self, tool: str) -> str | None:
+        """What a tool needs that is not there, in words; None for one that is offered, or not known at all."""
         ...

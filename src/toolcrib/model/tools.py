@@ -9,10 +9,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-from toolcrib.model.json import Json, JsonObject, digest, is_array
+import orjson
+
+from toolcrib.model.json import Json, JsonObject, digest, is_array, no_members
 from toolcrib.model.problems import Problem
 
-ServerKind = Literal["builtin", "plugin", "upstream"]
+ServerKind = Literal["builtin", "plugin", "upstream", "runtime"]
+"""`runtime`: what an agent's own runtime runs, inside its sessions only; no door lists or calls it."""
 
 
 class ToolRef(NamedTuple):
@@ -72,7 +75,7 @@ class Tool:
     requires: tuple[str, ...] = ()
     timeout: float | None = None
     problems: tuple[Problem, ...] = ()
-    extra: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    extra: Mapping[str, Json] = field(default_factory=no_members)
 
     @cached_property
     def definition(self) -> JsonObject:
@@ -85,6 +88,11 @@ class Tool:
         if self.annotations is not None:
             wire["annotations"] = self.annotations
         return {**self.extra, **wire}
+
+    @cached_property
+    def encoded(self) -> bytes:
+        """The definition as it is sent, so that lists are put together instead of written."""
+        return orjson.dumps(self.definition)
 
     @cached_property
     def definition_hash(self) -> str:
@@ -123,7 +131,7 @@ class CallResult:
     is_error: bool = False
     structured_content: Json = None
     has_structured: bool = False
-    extra: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    extra: Mapping[str, Json] = field(default_factory=no_members)
     is_final: bool = True
     fault: Fault | None = None
 

@@ -11,7 +11,7 @@ into SQL as text: every value is a parameter.
 from toolcrib.store.batch import ConstraintError, Log, Many
 from toolcrib.store.engine import Store, open_store
 from toolcrib.store.names import NameRow, load_names, save_names
-from toolcrib.store.offers import load_offers, save_offer
+from toolcrib.store.offers import load_offers, save_offers
 
 __all__ = [
     "ConstraintError",
@@ -23,5 +23,5 @@ __all__ = [
     "load_offers",
     "open_store",
     "save_names",
-    "save_offer",
+    "save_offers",
 ]

@@ -107,16 +107,12 @@ async def read_agent(store: Store, agent_id: str) -> AgentRow | None:
     return AgentRow(*row) if row else None
 
 
-async def read_pinned_too(store: Store, agent_id: str) -> tuple[AgentRow | None, list[EntryRow]]:
-    """One agent and its pinned entries, newest first, in one go."""
-
-    def work(connection: Connection) -> tuple[AgentRow | None, list[EntryRow]]:
-        columns = (agents.c[name] for name in AgentRow._fields)
-        row = connection.execute(select(*columns).where(agents.c.id == agent_id)).first()
-        entries = connection.execute(_entries(agent_id, EntryFilter(pinned=True, limit=_MOST_PINNED))).all()
-        return AgentRow(*row) if row else None, [EntryRow(*entry) for entry in entries]
-
-    return await store.read(work)
+def pinned_too(agent_id: str, connection: Connection) -> tuple[AgentRow | None, list[EntryRow]]:
+    """One agent and its pinned entries, newest first, in one go: to be read."""
+    columns = (agents.c[name] for name in AgentRow._fields)
+    row = connection.execute(select(*columns).where(agents.c.id == agent_id)).first()
+    entries = connection.execute(_entries(agent_id, EntryFilter(pinned=True, limit=_MOST_PINNED))).all()
+    return AgentRow(*row) if row else None, [EntryRow(*entry) for entry in entries]
 
 
 async def last_version(store: Store, agent_id: str) -> int:

@@ -13,7 +13,6 @@ from typing import Any
 from sqlalchemy import BindParameter, Row, bindparam, insert, select, update
 
 from toolcrib.model.approvals import Approval, ApprovalStatus, Decided, Scope
-from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Principal
 from toolcrib.model.tools import ToolRef
 from toolcrib.store.audit import moment
@@ -160,9 +159,7 @@ def _approval(row: Row[*tuple[Any, ...]]) -> Approval:
 
 
 def _principal(stored: str) -> Principal:
-    parts: JsonObject = json.loads(stored)
-    agent, session, cwd = (parts.get(name) for name in ("agent", "session", "cwd"))
-    return Principal(parts["kind"], parts["name"], parts["source"], parts["mode"], agent, session, cwd)
+    return Principal.of_json(json.loads(stored))
 
 
 def _time(text: str) -> datetime:

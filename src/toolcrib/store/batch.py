@@ -13,10 +13,11 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
 from sqlalchemy import Delete, Dialect, Insert, Select, Table, Update, insert
+from sqlalchemy.sql.compiler import ExpandedState, SQLCompiler
 
 from toolcrib.errors import Unavailable
 
@@ -25,6 +26,7 @@ logger = logging.getLogger(__name__)
 Item = TypeVar("Item")
 Row: TypeAlias = tuple[Any, ...]
 Parameters: TypeAlias = Mapping[str, Any]
+Converters: TypeAlias = Mapping[str, Callable[[Any], Any]]
 
 
 class ConstraintError(Exception):
@@ -88,18 +90,28 @@ class Prepared(NamedTuple):
 
 def prepare(statement: Statement | Select[*tuple[Any, ...]], dialect: Dialect) -> Prepared:
     """Compile a statement for an engine, its values converted as the types of their columns want it."""
-    rows = statement.rows if isinstance(statement, Many) else None
-    plain = statement.statement if isinstance(statement, Many) else statement
-    compiled = plain.compile(dialect=dialect, column_keys=list(rows[0]) if rows else None)
-    state = compiled.construct_expanded_state(rows[0] if rows else None)
+    if isinstance(statement, Many):
+        sql, convert = _prepared(statement.statement, dialect, tuple(statement.rows[0]))
+        return Prepared(sql, [_converted(row, convert) for row in statement.rows])
+    compiled = statement.compile(dialect=dialect)
+    state = compiled.construct_expanded_state()
+    return Prepared(state.statement, _converted(state.parameters, _converters(compiled, dialect, state)))
+
+
+@lru_cache(maxsize=64)
+def _prepared(statement: Insert | Update | Delete, dialect: Dialect, names: tuple[str, ...]) -> tuple[str, Converters]:
+    """SQL for any rows with these names; made once for a statement that is kept, for it takes longer than to write."""
+    compiled = statement.compile(dialect=dialect, column_keys=list(names))
+    state = compiled.construct_expanded_state(dict.fromkeys(names))
+    return state.statement, _converters(compiled, dialect, state)
+
+
+def _converters(compiled: SQLCompiler, dialect: Dialect, state: ExpandedState) -> Converters:
     found = ((name, bind.type.dialect_impl(dialect).bind_processor(dialect)) for name, bind in compiled.binds.items())
-    convert = {name: processor for name, processor in found if processor is not None} | dict(state.processors)
-    if rows is None:
-        return Prepared(state.statement, _converted(state.parameters, convert))
-    return Prepared(state.statement, [_converted(row, convert) for row in rows])
+    return {name: processor for name, processor in found if processor is not None} | dict(state.processors)
 
 
-def _converted(parameters: Parameters, convert: Mapping[str, Callable[[Any], Any]]) -> Parameters:
+def _converted(parameters: Parameters, convert: Converters) -> Parameters:
     return {name: convert[name](value) if name in convert else value for name, value in parameters.items()}
 
 

@@ -44,6 +44,11 @@ class Store:
         self._writer.catch_up()
         return await anyio.to_thread.run_sync(self._read, work, limiter=self._limit)
 
+    def read_now(self, work: Callable[[Connection], T]) -> T:
+        """The same at once, for a caller that cannot wait: blocks the event loop for as long as it takes."""
+        self._writer.catch_up()
+        return self._read(work)
+
     def _read(self, work: Callable[[Connection], T]) -> T:
         with translated(), self._engine.connect() as connection:
             return work(connection)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import TypeAlias
 
+import anyio.lowlevel
 from sqlalchemy import insert, select
 
 from toolcrib.store.batch import Many
@@ -11,6 +12,7 @@ from toolcrib.store.schema import names
 
 NameRow: TypeAlias = tuple[str, str, str, str]
 """One taken name: form, name, server, tool."""
+_TOGETHER = 1500
 
 
 async def load_names(store: Store) -> list[NameRow]:
@@ -20,10 +22,11 @@ async def load_names(store: Store) -> list[NameRow]:
 
 
 async def save_names(store: Store, rows: Iterable[NameRow]) -> None:
-    """Add new names, all or none.
+    """Add new names, all or none; very many of them in groups, between which others have their turn.
 
     Raises `ConstraintError` if a name or a tool has its row already: another crib on the same database was first.
     """
-    given = [dict(zip(names.columns.keys(), row, strict=True)) for row in rows]
-    if given:
-        await store.write(Many(insert(names), given))
+    given = [{"form": form, "name": name, "server": server, "tool": tool} for form, name, server, tool in rows]
+    for start in range(0, len(given), _TOGETHER):
+        await store.write(Many(insert(names), given[start : start + _TOGETHER]))
+        await anyio.lowlevel.checkpoint()

@@ -3,10 +3,12 @@
 The key says which definition an offer belongs to; what an offer is, is for `connect.offer` to say.
 """
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from sqlalchemy import Connection, delete, insert, select
 
+from toolcrib.store.batch import Many
 from toolcrib.store.engine import Store
 from toolcrib.store.schema import offers
 
@@ -24,12 +26,14 @@ async def load_offers(store: Store) -> dict[str, bytes]:
     return await store.read(read)
 
 
-async def save_offer(store: Store, key: str, body: bytes, at: datetime | None = None) -> None:
-    """Keep an offer in place of the one before; the oldest beyond the limit go."""
+async def save_offers(store: Store, bodies: Mapping[str, bytes], at: datetime | None = None) -> None:
+    """Keep offers in place of those before; the oldest beyond the limit go."""
     moment = (at or datetime.now(UTC)).isoformat(timespec="milliseconds")
     newest = select(offers.c.key).order_by(offers.c.at.desc()).limit(KEPT)
-    await store.write(
-        delete(offers).where(offers.c.key == key),
-        insert(offers).values(key=key, at=moment, body=body),
-        delete(offers).where(offers.c.key.not_in(newest)),
-    )
+    rows = [{"key": key, "at": moment, "body": body} for key, body in bodies.items()]
+    if rows:
+        await store.write(
+            delete(offers).where(offers.c.key.in_(bodies.keys())),
+            Many(insert(offers), rows),
+            delete(offers).where(offers.c.key.not_in(newest)),
+        )

@@ -9,10 +9,12 @@ import re
 from typing import Any
 
 from sqlalchemy import (
+    DDL,
     BigInteger,
     Boolean,
     Column,
     Dialect,
+    Float,
     ForeignKey,
     Index,
     Integer,
@@ -20,10 +22,11 @@ from sqlalchemy import (
     MetaData,
     Table,
     UniqueConstraint,
+    event,
     types,
 )
 
-REVISIONS = ("0001", "0002", "0003", "0004")
+REVISIONS = ("0001", "0002", "0003", "0004", "0006", "0007", "0008", "0009")
 HEAD = REVISIONS[-1]
 
 metadata = MetaData(
@@ -244,3 +247,151 @@ brain = Table(
     Index(None, "agent_id", "at"),
 )
 """What agents remember; an agent that is deleted takes its entries along."""
+
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("crib", Text, nullable=False),
+    Column("runtime", Text),
+    Column("agent", Text),
+    Column("cwd", Text, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("mode", Text, nullable=False),
+    Column("model", Text),
+    Column("title", Text),
+    Column("runner", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("reason", Text),
+    Column("creator", LargeBinary),
+    Column("forked_from", Text),
+    Column("fork_due", Boolean, nullable=False),
+    Column("last_seq", Integer, nullable=False),
+    Column("spent", LargeBinary, nullable=False),
+    Column("limits", LargeBinary, nullable=False),
+    Column("created_at", Text, nullable=False),
+    Column("updated_at", Text, nullable=False),
+    Index(None, "cwd", "updated_at"),
+    Index(None, "updated_at"),
+)
+"""Conversations of agents. `crib` is the one that last ran it."""
+
+session_events = Table(
+    "session_events",
+    metadata,
+    Column("session_id", Text, ForeignKey("sessions.id", ondelete="CASCADE"), primary_key=True),
+    Column("seq", Integer, primary_key=True, autoincrement=False),
+    Column("at", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("parent", Text),
+    Column("data", LargeBinary, nullable=False),
+)
+"""Everything that happened in a session, in order. The key is what keeps two writers apart."""
+
+schedules = Table(
+    "schedules",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("next_at", Text),
+    Column("creator", LargeBinary),
+    Column("body", LargeBinary, nullable=False),
+)
+"""Agents that are given a prompt at set times."""
+
+schedule_runs = Table(
+    "schedule_runs",
+    metadata,
+    Column("schedule_id", Text, ForeignKey("schedules.id", ondelete="CASCADE"), primary_key=True),
+    Column("due_at", Text, primary_key=True),
+    Column("attempt", Integer, primary_key=True, autoincrement=False),
+    Column("crib", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("started_at", Text, nullable=False),
+    Column("ended_at", Text),
+    Column("session", Text),
+    Column("reason", Text),
+    Column("cost_usd", Float, nullable=False),
+    Index(None, "state"),
+)
+"""Their runs. The key is what keeps two cribs from making the same one."""
+
+credit_budgets = Table(
+    "credit_budgets",
+    metadata,
+    Column("agent", Text, primary_key=True),
+    Column("turns", Integer),
+    Column("calls", Integer),
+    Column("usd", Float),
+    Column("set_at", Text, nullable=False),
+    Column("set_by", Text, nullable=False),
+)
+"""What agents may use in all; the row `*` is for those that have none of their own. What is null has no limit."""
+
+credit_entries = Table(
+    "credit_entries",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("agent", Text, nullable=False),
+    Column("at", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("turns", Integer, nullable=False),
+    Column("calls", Integer, nullable=False),
+    Column("usd", Float, nullable=False),
+    Column("session", Text),
+    Column("by", Text, nullable=False),
+    Column("reason", Text),
+    Index(None, "agent", "at"),
+)
+"""What agents were granted and have spent. Rows are only ever added."""
+
+library = Table(
+    "library",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False),
+    Column("key", Text, nullable=False),
+    Column("title", Text, nullable=False),
+    Column("content", Text, nullable=False),
+    Column("category", Text, nullable=False),
+    Column("tags", Text, nullable=False),
+    Column("words", Text, nullable=False),
+    Column("agent", Text),
+    Column("session", Text),
+    Column("author", Text, nullable=False),
+    Column("created_at", Text, nullable=False),
+    Column("updated_at", Text, nullable=False),
+    UniqueConstraint("key"),
+    Index(None, "category", "updated_at"),
+)
+"""What agents share. `words` is all that can be searched for, made plain; `tags` is a JSON list. Both engines keep an
+index `library_search` over the words, each in its own way; `id` is what SQLite's holds on to."""
+
+LIBRARY_SEARCH = {
+    "sqlite": (
+        "CREATE VIRTUAL TABLE library_search USING fts5("
+        "words, content='library', content_rowid='id', tokenize='unicode61 remove_diacritics 0')",
+        "CREATE TRIGGER library_added AFTER INSERT ON library BEGIN "
+        "INSERT INTO library_search(rowid, words) VALUES (new.id, new.words); END",
+        "CREATE TRIGGER library_removed AFTER DELETE ON library BEGIN "
+        "INSERT INTO library_search(library_search, rowid, words) VALUES ('delete', old.id, old.words); END",
+        "CREATE TRIGGER library_changed AFTER UPDATE ON library BEGIN "
+        "INSERT INTO library_search(library_search, rowid, words) VALUES ('delete', old.id, old.words); "
+        "INSERT INTO library_search(rowid, words) VALUES (new.id, new.words); END",
+    ),
+    "postgresql": ("CREATE INDEX library_search ON library USING gin (to_tsvector('simple', words))",),
+}
+"""How each engine makes its index over the library."""
+for _engine, _statements in LIBRARY_SEARCH.items():
+    for _statement in _statements:
+        event.listen(library, "after_create", DDL(_statement).execute_if(dialect=_engine))
+event.listen(library, "before_drop", DDL("DROP TABLE IF EXISTS library_search").execute_if(dialect="sqlite"))
+
+channels = Table(
+    "channels",
+    metadata,
+    Column("kind", Text, primary_key=True),
+    Column("config", LargeBinary, nullable=False),
+    Column("set_at", Text, nullable=False),
+    Column("set_by", Text, nullable=False),
+)
+"""Where notices to the owner go beside the console; `config` is JSON."""

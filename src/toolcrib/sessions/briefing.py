@@ -1,0 +1,67 @@
+"""What a session's runtime begins with: the agent's prompt, the tools it is offered, those of its own it may have.
+
+Above: live sessions, and whoever drives the Claude Agent SDK itself. Below: the gate, the zoo. It must never offer what
+the gate does not list.
+"""
+
+from collections.abc import Awaitable, Callable
+
+from toolcrib.catalog.naming import claude_parts
+from toolcrib.gate import Gate
+from toolcrib.model.principals import Principal
+from toolcrib.model.sessions import Session
+from toolcrib.sessions.runner import Brief, Offered
+from toolcrib.zoo import Compiled, Zoo
+
+HINT = (
+    "Tools whose names begin with `mcp__` are issued to you by Toolcrib, which decides on every call and keeps a "
+    "record. A call may wait for a person's approval. If one is refused, the result says why and what may be tried: do "
+    "not work around it with another tool. What you may not use is not shown to you."
+)
+
+
+class Briefing:
+    """Makes briefs."""
+
+    def __init__(self, gate: Gate, zoo: Zoo, placed: Callable[[Principal], Awaitable[Principal]]) -> None:
+        self._gate = gate
+        self._zoo = zoo
+        self._placed = placed
+
+    async def of(self, session: Session) -> Brief:
+        """The brief of a session as things are now. Raises `agent.unknown` if its agent is gone."""
+        principal = await self._placed(session.principal)
+        compiled = (await self._zoo.compiled(session.agent, session.cwd))[1] if session.agent is not None else None
+        return self._made(session, principal, compiled)
+
+    def now(self, session: Session) -> Brief:
+        """The same without waiting: blocks for a moment, and knows only the servers of directories known already."""
+        compiled = self._zoo.compiled_now(session.agent, session.cwd)[1] if session.agent is not None else None
+        return self._made(session, session.principal, compiled)
+
+    def _made(self, session: Session, principal: Principal, compiled: Compiled | None) -> Brief:
+        prompt = f"{compiled.prompt}\n\n{HINT}" if compiled is not None else HINT
+        return Brief(
+            session=session.id,
+            cwd=session.cwd,
+            mode=session.mode,
+            prompt=prompt,
+            tools=self.offered(principal),
+            own_tools=self.own_tools(principal),
+            model=session.model,
+            resume=session.runtime,
+            fork=session.is_fork_due,
+            limits=session.limits,
+        )
+
+    def offered(self, principal: Principal) -> tuple[Offered, ...]:
+        """The tools this asker sees, by the two parts of the names models are shown."""
+        offered: list[Offered] = []
+        for tool in self._gate.listing(principal).tools:
+            server, name = claude_parts(tool.ref, self._gate.name("claude", tool.ref))
+            offered.append(Offered(server, name, tool))
+        return tuple(offered)
+
+    def own_tools(self, principal: Principal) -> tuple[str, ...]:
+        """The runtime's own tools that this asker may have."""
+        return tuple(tool.ref.tool for tool in self._gate.own_tools(principal))

@@ -1,0 +1,122 @@
+"""Claude Code as a program: where it is, which variables it gets, and the wrapper it is started by.
+
+The SDK can add variables to those of this process and cannot take any away, so it starts a wrapper that does. Claude
+Code and the commands it runs get what a program of the user needs, its own settings, and nothing of the crib.
+
+Above: `runner`. Below: the file system. It must never let a variable through that is not in the table here.
+"""
+
+import os
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from toolcrib.errors import Unavailable
+from toolcrib.sessions.claude.launch import KEPT
+
+_PLAIN: Final = frozenset(
+    [
+        "PATH",
+        "HOME",
+        "LANG",
+        "LANGUAGE",
+        "TZ",
+        "TMPDIR",
+        "USER",
+        "LOGNAME",
+        "SHELL",
+        "TERM",
+        "COLORTERM",
+        "NO_COLOR",
+        "ENABLE_TOOL_SEARCH",
+        "API_TIMEOUT_MS",
+        "BASH_DEFAULT_TIMEOUT_MS",
+        "BASH_MAX_TIMEOUT_MS",
+        "USE_BUILTIN_RIPGREP",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "ALL_PROXY",
+        "NO_PROXY",
+        "http_proxy",
+        "https_proxy",
+        "all_proxy",
+        "no_proxy",
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
+        "NODE_EXTRA_CA_CERTS",
+        "REQUESTS_CA_BUNDLE",
+        "CURL_CA_BUNDLE",
+        "GIT_SSL_CAINFO",
+    ]
+)
+_FAMILIES: Final = ("LC_", "XDG_", "ANTHROPIC_", "CLAUDE_", "DISABLE_", "MCP_", "MAX_")
+_CLOUDS: Final = {"CLAUDE_CODE_USE_BEDROCK": ("AWS_",), "CLAUDE_CODE_USE_VERTEX": ("GOOGLE_", "GCLOUD_", "CLOUD_ML_")}
+"""Credentials of a cloud, which are let through only where the model is reached through that cloud."""
+_OF_ANOTHER_SESSION: Final = re.compile(
+    r"CLAUDE_(PID|EFFORT|ENV_FILE|PROJECT_DIR|AUTO_BACKGROUND_TASKS"
+    r"|CODE_(CHILD_SESSION|SESSION_ID|SSE_PORT|EXECPATH|ENTRYPOINT|MESSAGING_\w+|REMOTE\w*|SIMPLE))"
+)
+"""What a session of Claude Code gives the programs it runs; a crib that is one of them does not pass it on."""
+_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_SETTINGS: Final = {
+    "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1",  # a turn is over when its result is there
+    "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1",
+    "CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1",  # agents have their brain
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    "DISABLE_AUTOUPDATER": "1",
+    "DISABLE_ERROR_REPORTING": "1",
+    "DISABLE_TELEMETRY": "1",
+    "ENABLE_TOOL_SEARCH": "true",  # said always, else a conversation that is resumed differs from what it was
+}
+
+
+def cli_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables for Claude Code out of those of the crib, with the one that names them for the wrapper."""
+    clouds = [family for switch, families in _CLOUDS.items() if environment.get(switch) for family in families]
+    families = (*_FAMILIES, *clouds)
+    given = {
+        name: value
+        for name, value in environment.items()
+        if (name in _PLAIN or name.startswith(families)) and not _OF_ANOTHER_SESSION.fullmatch(name) and "," not in name
+    }
+    variables = {**given, **_SETTINGS}
+    return {**variables, KEPT: ",".join(sorted(variables))}
+
+
+def has_kept(environment: Mapping[str, str], conversation: str) -> bool:
+    """Whether Claude Code has a conversation of this id, in whichever directory it was held."""
+    moved = environment.get("CLAUDE_CONFIG_DIR")
+    config = Path(moved) if moved else Path(environment.get("HOME") or Path.home(), ".claude")
+    return bool(_ID.fullmatch(conversation)) and any((config / "projects").glob(f"*/{conversation}.jsonl"))
+
+
+def find_cli(environment: Mapping[str, str]) -> Path:
+    """The Claude Code that came with the SDK, else the one installed. Raises `runner.missing`."""
+    sdk = find_spec("claude_agent_sdk")
+    for place in (sdk.submodule_search_locations or ()) if sdk is not None else ():
+        bundled = Path(place, "_bundled", "claude")
+        if bundled.is_file():
+            return bundled
+    installed = shutil.which("claude", path=environment.get("PATH", os.defpath))
+    if installed is None:
+        raise Unavailable("runner.missing", "Claude Code is not installed.")
+    return Path(installed)
+
+
+def write_wrapper(folder: Path, cli: Path) -> Path:
+    """The wrapper for this Claude Code in a private folder; written whole or not at all, since others may start it."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    wrapper, fresh = folder / "claude", folder / f"claude.{os.getpid()}"
+    launch = Path(__file__).with_name("launch.py")
+    command = shlex.join([sys.executable, "-I", "-S", str(launch), str(cli)])
+    text = f'#!/bin/sh\nexec {command} "$@"\n'
+    if not wrapper.is_file() or wrapper.read_text(encoding="utf-8") != text:
+        fresh.write_text(text, encoding="utf-8")
+        fresh.chmod(0o700)
+        fresh.replace(wrapper)
+    return wrapper

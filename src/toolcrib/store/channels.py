@@ -1,0 +1,38 @@
+"""Where notices to the owner go, as rows: one for each kind of channel."""
+
+from datetime import UTC, datetime
+
+import orjson
+from sqlalchemy import delete, insert, select
+
+from toolcrib.model.notices import Channel
+from toolcrib.store.audit import moment
+from toolcrib.store.engine import Store
+from toolcrib.store.schema import channels
+
+
+async def load_channels(store: Store) -> list[Channel]:
+    """All channels that are set."""
+    query = select(channels).order_by(channels.c.kind)
+    rows = await store.read(lambda connection: connection.execute(query).all())
+    return [
+        Channel(row.kind, orjson.loads(row.config), row.set_by, datetime.fromisoformat(row.set_at).astimezone(UTC))
+        for row in rows
+    ]
+
+
+async def save_channel(store: Store, channel: Channel) -> None:
+    """Set a channel, whatever was set before."""
+    values = {
+        "kind": channel.kind,
+        "config": orjson.dumps(channel.config),
+        "set_at": moment(channel.set_at),
+        "set_by": channel.set_by,
+    }
+    await store.write(delete(channels).where(channels.c.kind == channel.kind), insert(channels).values(**values))
+
+
+async def delete_channel(store: Store, kind: str) -> bool:
+    """Forget a channel; false if it was not set."""
+    (gone,) = await store.write(delete(channels).where(channels.c.kind == kind))
+    return gone == 1

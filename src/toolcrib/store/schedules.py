@@ -1,0 +1,158 @@
+"""Schedules and their runs, as rows; `schedule` follows them.
+
+A run is claimed by its key (schedule, due moment, attempt): of two cribs that want to make it, one breaks the key and
+leaves it to the other.
+"""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+from sqlalchemy import Row, delete, func, insert, select, update
+
+from toolcrib.model.json import JsonObject
+from toolcrib.model.principals import Principal
+from toolcrib.model.schedules import Cadence, Run, Schedule
+from toolcrib.model.sessions import SessionLimits
+from toolcrib.store.audit import moment
+from toolcrib.store.batch import ConstraintError
+from toolcrib.store.engine import Store
+from toolcrib.store.schema import schedule_runs, schedules
+
+
+async def load_schedules(store: Store) -> list[Schedule]:
+    """All of them, by name."""
+    query = select(schedules).order_by(schedules.c.name, schedules.c.id)
+    return [_schedule(row) for row in await store.read(lambda connection: connection.execute(query).all())]
+
+
+async def load_schedule(store: Store, id: str) -> Schedule | None:
+    """One of them."""
+    query = select(schedules).where(schedules.c.id == id)
+    row = await store.read(lambda connection: connection.execute(query).first())
+    return _schedule(row) if row is not None else None
+
+
+async def save_schedule(store: Store, schedule: Schedule) -> None:
+    """Keep a new one."""
+    await store.write(insert(schedules).values(**_columns(schedule)))
+
+
+async def replace_schedule(store: Store, schedule: Schedule) -> bool:
+    """Change one as a whole; false if there is none of its id."""
+    (changed,) = await store.write(update(schedules).where(schedules.c.id == schedule.id).values(**_columns(schedule)))
+    return changed == 1
+
+
+async def delete_schedule(store: Store, id: str) -> bool:
+    """Remove one with its runs; false if there is none of this id."""
+    (gone,) = await store.write(delete(schedules).where(schedules.c.id == id))
+    return gone == 1
+
+
+async def claim_run(store: Store, run: Run, crib: str) -> bool:
+    """Make a run this crib's own; false if another one was first."""
+    try:
+        await store.write(insert(schedule_runs).values(crib=crib, **_run_columns(run)))
+    except ConstraintError:
+        return False
+    return True
+
+
+async def end_run(store: Store, run: Run) -> None:
+    """Keep what became of a run."""
+    key = (
+        schedule_runs.c.schedule_id == run.schedule,
+        schedule_runs.c.due_at == moment(run.due_at),
+        schedule_runs.c.attempt == run.attempt,
+    )
+    await store.write(update(schedule_runs).where(*key).values(**_run_columns(run)))
+
+
+async def load_runs(store: Store, schedule: str, limit: int = 50) -> list[Run]:
+    """The runs of a schedule, the newest first."""
+    query = (
+        select(schedule_runs)
+        .where(schedule_runs.c.schedule_id == schedule)
+        .order_by(schedule_runs.c.started_at.desc(), schedule_runs.c.attempt.desc())
+        .limit(limit)
+    )
+    return [_run(row) for row in await store.read(lambda connection: connection.execute(query).all())]
+
+
+async def load_last_runs(store: Store) -> list[Run]:
+    """The newest run of each schedule."""
+    newest = (schedule_runs.c.started_at.desc(), schedule_runs.c.attempt.desc())
+    place = func.row_number().over(partition_by=schedule_runs.c.schedule_id, order_by=newest).label("place")
+    ranked = select(schedule_runs, place).subquery()
+    query = select(ranked).where(ranked.c.place == 1)
+    return [_run(row) for row in await store.read(lambda connection: connection.execute(query).all())]
+
+
+async def load_running(store: Store, crib: str | None = None, schedule: str | None = None) -> list[Run]:
+    """The runs that go on, of one crib or of one schedule; those of a crib that just started were lost."""
+    query = select(schedule_runs).where(schedule_runs.c.state == "running")
+    if crib is not None:
+        query = query.where(schedule_runs.c.crib == crib)
+    if schedule is not None:
+        query = query.where(schedule_runs.c.schedule_id == schedule)
+    return [_run(row) for row in await store.read(lambda connection: connection.execute(query).all())]
+
+
+def _columns(schedule: Schedule) -> JsonObject:
+    bare = replace(schedule, creator=None)
+    return {
+        "id": schedule.id,
+        "name": schedule.name,
+        "next_at": None if schedule.next_at is None else moment(schedule.next_at),
+        "creator": None if schedule.creator is None else orjson.dumps(schedule.creator.to_json()),
+        "body": orjson.dumps(bare),
+    }
+
+
+def _schedule(row: Row[*tuple[Any, ...]]) -> Schedule:
+    body: JsonObject = orjson.loads(row.body)
+    cadence: JsonObject = body.pop("cadence")
+    at = cadence.pop("at")
+    parts: dict[str, Any] = {
+        "cadence": Cadence(**cadence, at=_time(at)),
+        "limits": SessionLimits(**body.pop("limits")),
+        "tools": tuple(body.pop("tools")),
+        "created_at": datetime.fromisoformat(body.pop("created_at")),
+        "next_at": _time(body.pop("next_at")),
+        "creator": None if row.creator is None else Principal.of_json(orjson.loads(row.creator)),
+    }
+    return Schedule(**{**body, **parts})
+
+
+def _run_columns(run: Run) -> JsonObject:
+    return {
+        "schedule_id": run.schedule,
+        "due_at": moment(run.due_at),
+        "attempt": run.attempt,
+        "state": run.state,
+        "started_at": moment(run.started_at),
+        "ended_at": None if run.ended_at is None else moment(run.ended_at),
+        "session": run.session,
+        "reason": run.reason,
+        "cost_usd": run.cost_usd,
+    }
+
+
+def _run(row: Row[*tuple[Any, ...]]) -> Run:
+    return Run(
+        schedule=row.schedule_id,
+        due_at=datetime.fromisoformat(row.due_at).astimezone(UTC),
+        attempt=row.attempt,
+        state=row.state,
+        started_at=datetime.fromisoformat(row.started_at).astimezone(UTC),
+        session=row.session,
+        ended_at=_time(row.ended_at),
+        reason=row.reason,
+        cost_usd=row.cost_usd,
+    )
+
+
+def _time(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text).astimezone(UTC)

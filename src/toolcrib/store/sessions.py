@@ -1,0 +1,204 @@
+"""Sessions and their events, as rows; `sessions` makes a live thing of them.
+
+An event is a row under the next number of its session: a second writer breaks the key, and nothing of its write is
+kept. Events and the state they lead to are written in one transaction.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+from sqlalchemy import Connection, Row, bindparam, delete, func, insert, literal, or_, select, update
+
+from toolcrib.model.json import JsonObject
+from toolcrib.model.principals import Principal
+from toolcrib.model.sessions import Session, SessionEvent, SessionLimits, SessionState, Spent
+from toolcrib.store.audit import moment
+from toolcrib.store.batch import Many, Statement
+from toolcrib.store.engine import Store
+from toolcrib.store.schema import session_events, sessions
+
+UNFINISHED: tuple[SessionState, ...] = ("starting", "running", "waiting")
+"""The states of a session in the middle of a turn."""
+
+
+_NAMES = tuple(column.name for column in sessions.c)
+# Written all the time while agents speak, so they are compiled once.
+_ADD = insert(session_events)
+_CHANGE = update(sessions).where(sessions.c.id == bindparam("which"))
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFilter:
+    """Which sessions, the newest `limit` of them; None means any."""
+
+    cwd: str | None = None
+    agent: str | None = None
+    state: SessionState | None = None
+    limit: int = 200
+
+
+async def insert_session(store: Store, session: Session, crib: str) -> None:
+    """Keep a new session."""
+    await store.write(insert(sessions).values(id=session.id, crib=crib, **_columns(session)))
+
+
+async def insert_fork(store: Store, session: Session, crib: str, parent: str) -> None:
+    """Keep a new session that begins with the events of another one."""
+    copied = select(
+        literal(session.id),
+        *(session_events.c[name] for name in ("seq", "at", "kind", "parent", "data")),
+    ).where(session_events.c.session_id == parent, session_events.c.seq <= session.last_seq)
+    columns = ["session_id", "seq", "at", "kind", "parent", "data"]
+    await store.write(
+        insert(sessions).values(id=session.id, crib=crib, **_columns(session)),
+        insert(session_events).from_select(columns, copied),
+    )
+
+
+async def write_progress(store: Store, events: Sequence[SessionEvent], changed: Sequence[Session], crib: str) -> None:
+    """Keep these events and what these sessions have become, all or nothing."""
+    statements: list[Statement] = []
+    if changed:
+        rows = [{"which": session.id, "crib": crib, **_columns(session)} for session in changed]
+        statements.append(Many(_CHANGE, rows))
+    if events:
+        newest = {event.session: event.seq for event in events}
+        statements.append(Many(_ADD, [_row(event) for event in events]))
+        statements.append(Many(_CHANGE, [{"which": session, "last_seq": seq} for session, seq in newest.items()]))
+    await store.write(*statements)
+
+
+async def delete_session(store: Store, id: str) -> bool:
+    """Remove a session with its events; false if there is none of this id."""
+    (gone,) = await store.write(delete(sessions).where(sessions.c.id == id))
+    return gone == 1
+
+
+async def load_session(store: Store, id: str) -> tuple[Session, str] | None:
+    """One session, and the crib that last ran it."""
+    query = select(sessions).where(sessions.c.id == id)
+    row = await store.read(lambda connection: connection.execute(query).first())
+    return (_session(row), row.crib) if row is not None else None
+
+
+async def load_sessions(store: Store, wanted: SessionFilter) -> list[Session]:
+    """Sessions, the one that was last used first."""
+    query = select(sessions).order_by(sessions.c.updated_at.desc(), sessions.c.id).limit(wanted.limit)
+    for column, value in ((sessions.c.cwd, wanted.cwd), (sessions.c.agent, wanted.agent)):
+        query = query if value is None else query.where(column == value)
+    if wanted.state is not None:
+        query = query.where(sessions.c.state == wanted.state)
+    return [_session(row) for row in await store.read(lambda connection: connection.execute(query).all())]
+
+
+async def load_unfinished(store: Store, crib: str) -> list[Session]:
+    """The sessions that this crib left in the middle of a turn."""
+    query = select(sessions).where(sessions.c.crib == crib, sessions.c.state.in_(UNFINISHED))
+    return [_session(row) for row in await store.read(lambda connection: connection.execute(query).all())]
+
+
+async def load_runtimes(store: Store, cwd: str | None) -> set[str]:
+    """The ids by which runtimes know the sessions of a directory, or of all, and the sessions' own."""
+    query = select(sessions.c.id, sessions.c.runtime)
+    query = query if cwd is None else query.where(sessions.c.cwd == cwd)
+    rows = await store.read(lambda connection: connection.execute(query).all())
+    return {id for row in rows for id in row if id is not None}
+
+
+async def count_sessions(store: Store, cwd: str) -> int:
+    """How many sessions a directory has."""
+    query = select(func.count()).select_from(sessions).where(sessions.c.cwd == cwd)
+    return await store.read(lambda connection: connection.execute(query).scalar_one())
+
+
+async def load_events(store: Store, id: str, after: int, limit: int) -> list[SessionEvent]:
+    """The events of a session after this number, in order."""
+    query = (
+        select(session_events)
+        .where(session_events.c.session_id == id, session_events.c.seq > after)
+        .order_by(session_events.c.seq)
+        .limit(limit)
+    )
+
+    def work(connection: Connection) -> list[SessionEvent]:
+        return [_event(row) for row in connection.execute(query)]
+
+    return await store.read(work)
+
+
+async def matching_sessions(store: Store, prefix: str, limit: int = 3) -> list[str]:
+    """Ids that begin like this, so that a person need not type a whole one."""
+    query = select(sessions.c.id).where(or_(sessions.c.id == prefix, sessions.c.id.startswith(prefix, autoescape=True)))
+    rows = await store.read(lambda connection: connection.execute(query.limit(limit)).all())
+    return [row.id for row in rows]
+
+
+def _columns(session: Session) -> JsonObject:
+    return {
+        "runtime": session.runtime,
+        "agent": session.agent,
+        "cwd": session.cwd,
+        "source": session.source,
+        "mode": session.mode,
+        "model": session.model,
+        "title": session.title,
+        "runner": session.runner,
+        "state": session.state,
+        "reason": session.reason,
+        "creator": None if session.creator is None else orjson.dumps(session.creator.to_json()),
+        "forked_from": session.forked_from,
+        "fork_due": session.is_fork_due,
+        "last_seq": session.last_seq,
+        "spent": orjson.dumps(session.spent),
+        "limits": orjson.dumps(session.limits),
+        "created_at": moment(session.created_at),
+        "updated_at": moment(session.updated_at),
+    }
+
+
+def _session(row: Row[*tuple[Any, ...]]) -> Session:
+    kept = dict(zip(_NAMES, row, strict=True))  # a row looks its names up slowly, and lists are long
+    return Session(
+        id=kept["id"],
+        source=kept["source"],
+        mode=kept["mode"],
+        cwd=kept["cwd"],
+        created_at=_time(kept["created_at"]),
+        updated_at=_time(kept["updated_at"]),
+        agent=kept["agent"],
+        model=kept["model"],
+        title=kept["title"],
+        runner=kept["runner"],
+        runtime=kept["runtime"],
+        state=kept["state"],
+        reason=kept["reason"],
+        creator=None if kept["creator"] is None else Principal.of_json(orjson.loads(kept["creator"])),
+        forked_from=kept["forked_from"],
+        is_fork_due=kept["fork_due"],
+        spent=Spent(**orjson.loads(kept["spent"])),
+        limits=SessionLimits(**orjson.loads(kept["limits"])),
+        last_seq=kept["last_seq"],
+    )
+
+
+def _row(event: SessionEvent) -> JsonObject:
+    return {
+        "session_id": event.session,
+        "seq": event.seq,
+        "at": event.at,
+        "kind": event.kind,
+        "parent": event.parent,
+        "data": orjson.dumps(event.data),
+    }
+
+
+def _event(row: Row[*tuple[Any, ...]]) -> SessionEvent:
+    session, seq, at, kind, parent, data = row
+    return SessionEvent(seq, at, session, kind, orjson.loads(data), parent)
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text).astimezone(UTC)
