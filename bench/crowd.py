@@ -1,33 +1,36 @@
 """A hundred upstream servers at once: how long until all are listed, beside starting the same programs directly.
 
-The crib runs before it is told of them, so its own start does not count. While they start, a tool in the crib's own
-process measures how late its event loop wakes up, and `/healthz` is asked from outside. The servers are light ones: the
-machine has to start the same processes in both cases, and what is left is the crib.
+The crib runs before it is told of them, so its own start does not count. Its events tell when all are there, as they do
+to anybody who shows servers; then the list is fetched. While they start, a tool in the crib's own process measures how
+late its event loop wakes up, and `/healthz` is asked from outside. The servers are light ones: the machine has to start
+the same processes in both cases, and what is left is the crib.
 """
 
 import asyncio
 import json
 import statistics
 import time
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import uvloop
 
 from bench import subjects
 from bench.client import FIRST_ID, Address, BadAnswer, Connection, plain, prepare
-from bench.gateway import until_connected, until_shown
+from bench.gateway import until_shown
 from bench.report import Row
 from bench.subjects import CHILD_VARIABLES, Subject, child, stdio_entry, write_servers
 from toolcrib.connect.starts import AT_ONCE
 
 SERVERS = 100
 TOOLS = 50
-LOOK_EVERY = 0.5
-"""Seconds between two looks, because looking at so many servers is work for the crib as well."""
 LINE_BYTES = 1 << 20
+WATCHED_SECONDS = 60
+PROBE_EVERY = 0.02
 LAG_MODULE = '''"""How late the event loop is."""
 
 import asyncio
@@ -91,8 +94,9 @@ async def directly() -> float:
     async def one() -> None:
         async with free:
             pipe = asyncio.subprocess.PIPE
+            # In a session of its own as under the crib, for the system shares processors out by session.
             process = await asyncio.create_subprocess_exec(
-                *child(TOOLS), env=variables, stdin=pipe, stdout=pipe, limit=LINE_BYTES
+                *child(TOOLS), env=variables, stdin=pipe, stdout=pipe, limit=LINE_BYTES, start_new_session=True
             )
             processes.append(process)
             if await _converse(process) != TOOLS:
@@ -120,7 +124,7 @@ async def probe(address: Address, latencies: list[float]) -> None:
             started = time.perf_counter()
             await connection.send(ask)
             latencies.append(time.perf_counter() - started)
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(PROBE_EVERY)
     finally:
         connection.close()
 
@@ -146,12 +150,43 @@ async def begin_lag(crib: Subject) -> None:
             await asyncio.sleep(0.05)
 
 
+async def events(address: Address) -> AsyncGenerator[dict[str, Any]]:
+    """What happens in the crib from now on; the first one is empty and says that it is heard."""
+    parts = urlsplit(address.url)
+    reader, writer = await asyncio.open_connection(parts.hostname, parts.port, limit=LINE_BYTES)
+    try:
+        writer.write(plain(address, "GET", "/api/events"))
+        await reader.readuntil(b"\r\n\r\n")
+        yield {}
+        async for line in reader:
+            if line.startswith(b"data: "):
+                yield json.loads(line[6:])
+    finally:
+        writer.close()
+
+
+async def until_there(heard: AsyncGenerator[dict[str, Any]]) -> float:
+    """Wait until all servers are connected and all their tools in the catalog; gives when the first was so."""
+    connected, tools = dict[str, float](), 0
+    async with asyncio.timeout(WATCHED_SECONDS):
+        async for event in heard:
+            if event["kind"] == "catalog_changed":
+                tools += len(event["added"]) - len(event["removed"])
+            elif event["kind"] == "server_changed" and event["state"] == "connected":
+                connected.setdefault(event["name"], time.perf_counter())
+            if tools >= SERVERS * TOOLS and len(connected) >= SERVERS:
+                return max(connected.values())
+    raise subjects.DidNotStart(f"Only {len(connected)} servers and {tools} tools came.")
+
+
 @dataclass(frozen=True)
 class Crowd:
-    """Seconds until all were connected and until all were listed, the loop's lateness, and what `/healthz` took."""
+    """Seconds until all were connected and until all were listed, what the crib used of a processor for it, the loop's
+    lateness, and what `/healthz` took."""
 
     connected: float
     listed: float
+    used: float
     late: dict[str, float]
     health: list[float]
 
@@ -159,24 +194,26 @@ class Crowd:
 async def through(crib: Subject, home: Path) -> Crowd:
     """Tell a running crib of all servers, and watch."""
     latencies: list[float] = []
-    asking = await Connection.open(crib.address)
+    asking, heard = await Connection.open(crib.address), events(crib.address)
     await begin_lag(crib)
+    await anext(heard)
     probing = asyncio.create_task(probe(crib.address, latencies))
     try:
         # Each has a word of its own, for equal definitions are one server.
         write_servers(home, {f"server{number:02}": stdio_entry(TOOLS, str(number)) for number in range(SERVERS)})
-        started = time.perf_counter()
+        used, started = crib.cpu_seconds(), time.perf_counter()
         asked = asking.send(plain(crib.address, "POST", "/api/servers/reload"))
-        await until_connected(crib, SERVERS, TOOLS, LOOK_EVERY)
-        connected = time.perf_counter() - started
-        await until_shown(crib, SERVERS * TOOLS, LOOK_EVERY)
-        listed = time.perf_counter() - started
+        connected = await until_there(heard)
+        await until_shown(crib, SERVERS * TOOLS, 0)
+        listed, used = time.perf_counter() - started, crib.cpu_seconds() - used
         await asked
-        return Crowd(connected, listed, (await lag(crib, "end"))["structuredContent"], latencies)
+        late = (await lag(crib, "end"))["structuredContent"]
+        return Crowd(connected - started, listed, used, late, latencies)
     finally:
         probing.cancel()
         with suppress(asyncio.CancelledError):
             await probing
+        await heard.aclose()
         asking.close()
 
 
@@ -196,7 +233,8 @@ def measure_crowd(folder: Path) -> list[Row]:
     what = f"{SERVERS} servers × {TOOLS} tools"
     return [
         Row(f"{what}: all listed", "s", crowd.listed, direct, 1.5, True, "direct"),
-        Row("  all connected", "s", crowd.connected, direct),
+        Row("  all connected", "s", crowd.connected, direct, beside="direct"),
+        Row("  CPU of the crib", "s", crowd.used),
         Row("  memory of the crib", "MB", memory, limit=250),
         Row("  event loop late, p99, in the process", "ms", 1000 * crowd.late["p99"], limit=50),
         Row("    of it at work itself, not waiting for a processor, p99", "ms", 1000 * crowd.late["busy"]),

@@ -151,6 +151,16 @@ def crib(name: str, home: Path, extra: Mapping[str, str] | None = None) -> Gener
         yield Subject(name, "bench_echo", Address(url, token), process, seconds)
 
 
+@contextlib.contextmanager
+def talker(home: Path) -> Generator[Subject]:
+    """A crib with many sessions, whose agents talk as much as they are asked to."""
+    home.parent.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "bench.talker", str(home)]
+    with _running(command, {}, home.with_suffix(".log")) as (process, url, seconds):
+        token = (home / "token").read_text(encoding="utf-8").strip()
+        yield Subject("talker", "", Address(url, token), process, seconds)
+
+
 def help_seconds() -> float:
     """Wall time of `toolcrib --help`."""
     started = time.perf_counter()

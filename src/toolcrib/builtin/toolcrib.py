@@ -1,17 +1,28 @@
-"""The built-in server `toolcrib`: is the crib there, what is it, how many sessions are there.
+"""The built-in server `toolcrib`: is the crib there, what is it, who is at work in it, how is it configured.
 
-The handlers are plain functions of explicit dependencies, so that a test needs no server.
+The handlers are plain functions of explicit dependencies, so that a test needs no server. Those about sessions, servers
+and settings stand in modules of their own; here they become one server.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated
 
 from typing_extensions import TypedDict
 
+from toolcrib.builtin.configuration import Configuration, get_config, set_config
+from toolcrib.builtin.jobs import create_job, delete_job, list_jobs
+from toolcrib.builtin.scheduling import Scheduling
+from toolcrib.builtin.servers import ServerDirectory, list_servers
+from toolcrib.builtin.sessions import (
+    SessionDirectory,
+    get_session_count,
+    get_session_details,
+    list_active_sessions,
+)
 from toolcrib.model.json import JsonObject
-from toolcrib.tools import Context, Inject, Provider, ToolServer, tool
+from toolcrib.tools import Inject, Provider, ToolServer, tool
 from toolcrib.version import __version__
 
 
@@ -25,10 +36,14 @@ class CribFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class SessionCounter:
-    """Counts the sessions of a working directory."""
+class Services:
+    """Where the handlers get what they need: facts are asked for on every call, the others once, at the first."""
 
-    count: Callable[[str], Awaitable[int]]
+    facts: Callable[[], CribFacts]
+    sessions: Callable[[], SessionDirectory]
+    servers: Callable[[], ServerDirectory]
+    configuration: Callable[[], Configuration]
+    scheduling: Callable[[], Scheduling]
 
 
 class Pong(TypedDict):
@@ -37,13 +52,6 @@ class Pong(TypedDict):
     status: str
     timestamp: str
     server: str
-
-
-class SessionsCounted(TypedDict):
-    """The answer to `get_session_count`."""
-
-    count: int
-    cwd: str
 
 
 @tool(read_only=True, always_load=True)
@@ -65,23 +73,29 @@ async def get_server_info(
     return answer
 
 
-@tool(read_only=True)
-async def get_session_count(
-    *,
-    context: Annotated[Context, Inject],
-    facts: Annotated[CribFacts, Inject],
-    sessions: Annotated[SessionCounter, Inject],
-) -> SessionsCounted:
-    """Count the agent sessions of the working directory. Returns the count and the directory."""
-    cwd = context.principal.cwd or facts.cwd
-    return {"count": await sessions.count(cwd), "cwd": cwd}
-
-
-def toolcrib_server(facts: Callable[[], CribFacts], sessions: SessionCounter) -> ToolServer:
-    """The server, with where its handlers get what they need; facts are asked for on every call."""
+def toolcrib_server(services: Services) -> ToolServer:
+    """The server on these services."""
     return ToolServer(
         "toolcrib",
-        tools=[ping, get_server_info, get_session_count],
-        providers={CribFacts: Provider(facts, scope="call"), SessionCounter: lambda: sessions},
+        tools=[
+            ping,
+            get_server_info,
+            get_session_count,
+            list_active_sessions,
+            get_session_details,
+            list_servers,
+            get_config,
+            set_config,
+            create_job,
+            list_jobs,
+            delete_job,
+        ],
+        providers={
+            CribFacts: Provider(services.facts, scope="call"),
+            SessionDirectory: services.sessions,
+            ServerDirectory: services.servers,
+            Configuration: services.configuration,
+            Scheduling: services.scheduling,
+        },
         kind="builtin",
     )

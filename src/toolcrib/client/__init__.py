@@ -3,7 +3,8 @@
 Answers are the JSON of the public shapes, passed on whole, so that a newer crib's fields are not lost on the way.
 Failures come back as the errors they were: problem+json becomes the class that the table of codes names.
 
-Here are servers, tools, agents and the audit; what is about permissions stands apart, in `permissions`.
+Here are servers, tools, agents and the audit; what is about permissions, sessions and schedules stands
+apart, in modules of their own.
 
 Above: `cli` and end-to-end tests. Below: `wire`.
 """
@@ -13,6 +14,8 @@ from types import TracebackType
 from typing import Self
 
 from toolcrib.client.permissions import PermissionsClient
+from toolcrib.client.schedules import SchedulesClient
+from toolcrib.client.sessions import SessionsClient
 from toolcrib.client.wire import Wire, path_to
 from toolcrib.model.events import Event
 from toolcrib.model.json import JsonObject
@@ -30,6 +33,8 @@ class Client:
         self._wire = Wire(self.url, token, source, cwd)
         self._ask = self._wire.ask
         self.permissions = PermissionsClient(self._wire)
+        self.sessions = SessionsClient(self._wire)
+        self.schedules = SchedulesClient(self._wire)
 
     async def __aenter__(self) -> Self:
         return self
@@ -229,6 +234,18 @@ class Client:
     async def verify_audit(self) -> JsonObject:
         """Check the whole chain of records, however long that takes."""
         return await self._ask("GET", "/api/audit/verify", patient=True)
+
+    async def audit_segments(self) -> list[JsonObject]:
+        """The files that old audit records were sealed in."""
+        return await self._ask("GET", "/api/audit/segments")
+
+    async def seal_audit(self, older_than_days: float) -> list[JsonObject]:
+        """Move old audit records into sealed files, however long that takes."""
+        return await self._ask("POST", "/api/audit/seal", body={"olderThanDays": older_than_days}, patient=True)
+
+    async def erase_audit(self, older_than_days: float) -> list[JsonObject]:
+        """Remove sealed files that are that old."""
+        return await self._ask("POST", "/api/audit/erase", body={"olderThanDays": older_than_days}, patient=True)
 
     async def login(self) -> str:
         """A fresh link that opens the console once."""

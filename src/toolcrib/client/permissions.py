@@ -3,6 +3,8 @@
 Above: `Client.permissions`. Below: `wire`.
 """
 
+from collections.abc import Mapping
+
 from toolcrib.client.wire import Param, Wire, path_to
 from toolcrib.model.json import JsonObject
 from toolcrib.model.tools import ToolRef
@@ -53,6 +55,10 @@ class PermissionsClient:
     async def answer(self, id: str, body: JsonObject) -> JsonObject:
         """Answer a question."""
         return await self._ask("POST", path_to(_APPROVALS, id), body=body)
+
+    async def answer_agent(self, id: str, answers: Mapping[str, str | list[str]]) -> JsonObject:
+        """Answer what an agent asks, by the text of each question."""
+        return await self._ask("POST", f"{path_to(_APPROVALS, id)}/answers", body={"answers": dict(answers)})
 
     async def tokens(self) -> list[JsonObject]:
         """All named tokens."""

@@ -70,7 +70,7 @@ class Wire:
             )
         if not response.is_success:
             _raise_problem(response.status_code, response.content)
-        return _parsed(response.content)
+        return _parsed(response.content) if response.content else None
 
     async def events(self, path: str, params: Mapping[str, Param]) -> AsyncIterator[Event]:
         """The events of a stream, until the crib ends it."""

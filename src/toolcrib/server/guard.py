@@ -30,8 +30,18 @@ ENDED = "toolcrib.ended"
 """Key of the scope: an event that is set when the credential of this request ends; absent where it never does."""
 OPEN_PATHS = frozenset({"/healthz", "/login"})
 
-PAGE_POLICY = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
-PAGE_HEADERS: tuple[Header, ...] = (*SAFE_HEADERS, (b"content-security-policy", PAGE_POLICY.encode()))
+PAGE_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "worker-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+PAGE_HEADERS: tuple[Header, ...] = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"same-origin"),  # without a referrer a form of ours would not say which page it is from
+    (b"content-security-policy", PAGE_POLICY.encode()),
+)
+_NOT_KEPT: tuple[Header, ...] = ((b"cache-control", b"no-store"),)
+FILES = "/static/"
+"""What lies there is named by its content and says itself how long it is kept."""
 
 _ONCE = (
     b"host", b"origin", b"sec-fetch-site", b"authorization", b"cookie", b"content-type", b"content-length",
@@ -187,7 +197,8 @@ class _Reply:
     def __init__(self, scope: Scope, send: Send) -> None:
         path: str = scope["path"]
         for_programs = path.startswith(("/mcp", "/api/"))
-        self._headers = SAFE_HEADERS if for_programs else PAGE_HEADERS
+        kept = path.startswith(FILES)
+        self._headers = SAFE_HEADERS if for_programs else PAGE_HEADERS if kept else (*PAGE_HEADERS, *_NOT_KEPT)
         self._page = not for_programs and _wants_page(scope["headers"])
         self._send = send
         self._started = False

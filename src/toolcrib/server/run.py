@@ -56,7 +56,8 @@ async def hold(
     check_loopback(settings.host)
     async with AsyncExitStack() as stack:
         # A command does what it was asked for and no more; who stays gets everything ready.
-        crib = await stack.enter_async_context(Crib(settings, environment=environment, eager=kind != "command"))
+        stays = kind != "command"
+        crib = await stack.enter_async_context(Crib(settings, environment=environment, eager=stays, on_time=stays))
         listener = _bind(settings, kind, port)
         stack.callback(listener.close)
         stack.enter_context(kept_from_children(listener.fileno()))
@@ -73,6 +74,7 @@ async def hold(
                 ready=crib.ready,
                 notices=crib.listen,
                 ended=crib.pool.end_session,
+                in_session=crib.session_tokens.call,
             )
         )
         logins = Logins(address)

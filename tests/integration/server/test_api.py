@@ -346,7 +346,7 @@ async def test_a_call_in_the_console_is_recorded_as_made_there(running: Running)
 
 
 _WITH_TESTS_OF_THEIR_OWN = tuple(
-    f"/api/{name}" for name in ("servers", "agents", "approvals", "bundles", "policy", "projects", "tokens")
+    f"/api/{name}" for name in ("servers", "sessions", "agents", "approvals", "bundles", "policy", "projects", "tokens")
 )
 """Routes that need something to be asked about; the tests of each make it."""
 

@@ -1,6 +1,7 @@
 """HTTP on the wire: slow, oversized, malformed and impatient clients against a real server."""
 
 import sys
+from dataclasses import replace
 
 import anyio
 import orjson
@@ -200,6 +201,81 @@ async def test_trailers_are_dropped() -> None:
     async with served(echo) as port:
         answer = await talk(port, request)
     assert body_of(answer) == {"path": "/", "headers": ["connection", "host", "transfer-encoding"], "body": "hi"}
+
+
+async def test_a_connection_on_which_nothing_is_asked_any_more_is_closed() -> None:
+    async with served(echo, replace(QUICK, idle_seconds=0)) as port:
+        answer = await talk(port, b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+    assert statuses_of(answer) == [200]
+
+
+async def test_a_connection_is_not_idle_while_its_answer_is_made() -> None:
+    looked = anyio.Event()
+
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == "/other":
+            looked.set()
+        else:
+            await looked.wait()
+        await respond(send, b"done")
+
+    async with served(slow, replace(QUICK, idle_seconds=0)) as port, connected(port) as stream:
+        await stream.send(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert await talk(port, b"") == b""  # who says nothing is sent away, and the clock of the first was looked at
+        assert b"done" in await talk(port, b"GET /other HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert b"done" in await rest_of(stream)
+
+
+@pytest.mark.parametrize(
+    "header", [(b"x-a", b"1\r\nx-b: 2"), (b"x-a\nx-b", b"2"), (b"x-a", b"1\x00"), (b"x-a", b"1\rx")]
+)
+async def test_a_header_that_could_be_taken_for_two_is_never_sent(header: tuple[bytes, bytes]) -> None:
+    async def careless(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [header, (b"content-length", b"2")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"hi"})
+
+    async with served(careless) as port:
+        answer = await talk(port, b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+    assert status_of(answer) == 500
+    assert b"x-" not in answer
+
+
+@pytest.mark.parametrize("body", [b"h", b"hii"])
+async def test_an_answer_that_is_not_as_long_as_it_says_ends_the_connection(body: bytes) -> None:
+    async def wrong(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": body})
+
+    async with served(wrong) as port:
+        assert body not in await talk(port, b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+
+
+async def test_the_head_of_a_stream_comes_before_anything_else_of_it() -> None:
+    seen = anyio.Event()
+
+    async def stream_of(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await seen.wait()
+        await send({"type": "http.response.body", "body": b"one", "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    async with served(stream_of) as port, connected(port) as stream:
+        await stream.send(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        assert status_of(await until(stream, b"\r\n\r\n")) == 200
+        seen.set()
+        assert await rest_of(stream) == b"3\r\none\r\n0\r\n\r\n"
+
+
+async def test_the_head_of_a_large_answer_is_not_copied_into_another_order() -> None:
+    large = bytes(range(256)) * 1024
+
+    async def many(scope: Scope, receive: Receive, send: Send) -> None:
+        await respond(send, large)
+
+    async with served(many) as port:
+        answer = await talk(port, b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+    assert answer.split(b"\r\n\r\n", 1)[1] == large
 
 
 async def test_endless_trailers_are_cut_off() -> None:

@@ -4,10 +4,7 @@ Above: `server.app` puts it behind the guard. Below: the crib. Every shape is a 
 what is true; every failure leaves as a problem; no route is here that the guard has not let in.
 """
 
-from typing import Any
-
-from fastapi import FastAPI, Security
-from fastapi.security import HTTPBearer
+from fastapi import FastAPI
 from fastapi.telemetry import TelemetryConfig
 
 from toolcrib.host import Crib
@@ -21,23 +18,16 @@ from toolcrib.server.api import (
     login,
     policy,
     projects,
+    schedules,
     servers,
+    sessions,
     settings,
     tokens,
     tool_changes,
     tools,
 )
-from toolcrib.server.api.shapes import ProblemDetails
 from toolcrib.server.login import Logins
 from toolcrib.version import __version__
-
-_FAILURE: dict[int | str, dict[str, Any]] = {
-    "default": {
-        "description": "What went wrong, and what to do about it.",
-        "content": {problems.MEDIA_TYPE: {"schema": ProblemDetails.model_json_schema()}},
-    }
-}
-
 
 # By itself FastAPI would let variables of the environment send traces, and exceptions with them, to anywhere.
 _SILENT: TelemetryConfig = {
@@ -59,10 +49,6 @@ def create_api(crib: Crib, logins: Logins) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
         telemetry=_SILENT,
-        responses=_FAILURE,
-        # Says in the description what the guard demands; it checks nothing itself.
-        dependencies=[Security(HTTPBearer(auto_error=False, description="The token from the home's `token` file."))],
-        generate_unique_id_function=lambda route: route.name,
     )
     for router in (
         servers.routes(crib),
@@ -75,10 +61,12 @@ def create_api(crib: Crib, logins: Logins) -> FastAPI:
         tokens.routes(crib),
         events.routes(crib),
         agents.routes(crib),
+        sessions.routes(crib),
+        schedules.routes(crib),
         settings.routes(crib),
         audit.routes(crib),
         login.routes(logins),
     ):
-        app.include_router(router)
+        app.router.routes += router.routes
     problems.install(app)
     return app

@@ -28,6 +28,7 @@ from toolcrib.server.api.agent_shapes import (
     RevisionShape,
 )
 from toolcrib.server.api.reading import asker, owner_only
+from toolcrib.server.api.resource import Resource
 from toolcrib.zoo import EntryQuery, Zoo
 from toolcrib.zoo.difference import difference
 from toolcrib.zoo.input import AgentChanges, AgentInput, InjectFormat, SkillChanges
@@ -42,9 +43,9 @@ _Template = Annotated[str | None, Query(description="An agent or a starter to be
 _Against = Annotated[int | None, Query(description="The version to compare with; else the one before.", ge=0)]
 
 
-def routes(crib: Crib) -> APIRouter:
+def routes(crib: Crib) -> Resource:
     """The routes, on this crib."""
-    router = APIRouter(prefix="/api/agents", tags=["agents"], route_class=FieldsRoute)
+    router = Resource("agents", FieldsRoute)
     _add_lists(router, crib)
     _add_moving(router, crib)
     _add_agents(router, crib)

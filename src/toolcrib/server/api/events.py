@@ -2,16 +2,17 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 
 from toolcrib.host import Crib
+from toolcrib.server.api.resource import Resource
 from toolcrib.server.guard import ENDED
 from toolcrib.server.sse import MEDIA_TYPE, EventStream, resume_point
 
 
-def routes(crib: Crib) -> APIRouter:
+def routes(crib: Crib) -> Resource:
     """The routes, on this crib."""
-    router = APIRouter(prefix="/api/events", tags=["events"])
+    router = Resource("events")
 
     @router.get(
         "",

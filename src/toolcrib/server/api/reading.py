@@ -20,7 +20,7 @@ from toolcrib.errors import Denied, InvalidRequest
 from toolcrib.host import Crib
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.principals import Mode, Principal, Source
-from toolcrib.principals import Principals
+from toolcrib.principals import Door, Principals
 from toolcrib.server.guard import PRINCIPAL
 from toolcrib.server.strict import MalformedJson, parse_json
 
@@ -44,9 +44,12 @@ class StrictRoute(APIRoute):
         handle = super().get_route_handler()
         if self.body_field is None:
             return handle
+        is_optional = not self.body_field.field_info.is_required()
 
         async def handle_strictly(request: Request) -> Response:
             strict = _StrictRequest(request.scope, request.receive)
+            if is_optional and not await strict.body():
+                return await handle(strict)
             _check_media_type(strict.headers.get("content-type"))
             try:
                 strict.parsed = parse_json(await strict.body())
@@ -100,6 +103,13 @@ def owner_only(crib: Crib) -> Callable[..., Principal]:
 def check_owner(principal: Principal) -> None:
     if not principal.is_owner:
         raise Denied("policy.denied", "Only the owner may do this.")
+
+
+def door_of(request: Request, principal: Principal) -> Door:
+    """Where a request came in."""
+    if request.scope[PRINCIPAL].source == "web":
+        return "console"
+    return "cli" if principal.source == "cli" else "api"
 
 
 def cwd_of(crib: Crib, principal: Principal) -> Path | None:

@@ -11,7 +11,9 @@ from fastapi import APIRouter, Depends, Header, Query, Response
 from toolcrib.host import Crib
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Principal
+from toolcrib.server.api.changing import Changing, owner_changes
 from toolcrib.server.api.reading import StrictRoute, asker, check_owner, cwd_of, owner_only, path_of, written
+from toolcrib.server.api.resource import Resource
 from toolcrib.server.api.server_links import add_linking
 from toolcrib.server.api.server_shapes import (
     AddRequest,
@@ -41,9 +43,9 @@ _DryRun = Annotated[bool, Query(alias="dryRun", description="Only tell what woul
 _IfMatch = Annotated[str | None, Header(description="The `ETag` that was read.")]
 
 
-def routes(crib: Crib) -> APIRouter:
+def routes(crib: Crib) -> Resource:
     """The routes, on this crib."""
-    router = APIRouter(prefix="/api/servers", tags=["servers"], route_class=StrictRoute)
+    router = Resource("servers", StrictRoute)
     add_linking(router, crib)
     _add_reading(router, crib)
     _add_moving(router, crib)
@@ -115,37 +117,41 @@ def _add_moving(router: APIRouter, crib: Crib) -> None:
 
 
 def _add_trusting(router: APIRouter, crib: Crib) -> None:
-    owner = Depends(owner_only(crib))
+    changes = Depends(owner_changes(crib))
 
     @router.post("/trust", response_model=list[ServerDetails], response_model_exclude_unset=True)
-    async def trust_path(principal: Annotated[Principal, owner], body: TrustRequest) -> list[JsonObject]:
+    async def trust_path(change: Annotated[Changing, changes], body: TrustRequest) -> list[JsonObject]:
         """Trust every server of a project as it is now, or a file of the person for good."""
         path = path_of(body.path)
         if not body.dry_run:
-            await crib.servers.trust_path(path, shown=body.digests)
+            agreed = {"path": str(path), "digests": body.digests}
+            await change.make("servers.trust", agreed, lambda: crib.servers.trust_path(path, shown=body.digests))
         return [_full(crib, details) for details in await crib.servers.at(path)]
 
     @router.post("/untrust", response_model=list[ServerShape], response_model_exclude_unset=True)
-    async def untrust_path(principal: Annotated[Principal, owner], body: PathRequest) -> list[JsonObject]:
+    async def untrust_path(change: Annotated[Changing, changes], body: PathRequest) -> list[JsonObject]:
         """Take back everything that was agreed to of a project or a file."""
         path = path_of(body.path)
-        await crib.servers.untrust_path(path)
+        await change.make("servers.untrust", {"path": str(path)}, lambda: crib.servers.untrust_path(path))
         return [crib.links.standing(details.server).to_json() for details in await crib.servers.at(path)]
 
     @router.post("/{name:path}/trust", response_model=ServerShape, response_model_exclude_unset=True)
     async def trust_server(
-        principal: Annotated[Principal, owner],
+        change: Annotated[Changing, changes],
         name: str,
         digest: Annotated[str | None, Query(description="Of the question that was shown.", max_length=64)] = None,
     ) -> JsonObject:
         """Agree to start this server as it is defined now; another definition asks again."""
-        trusted = await crib.servers.trust(name, cwd_of(crib, principal), shown=digest)
+        cwd, agreed = cwd_of(crib, change.principal), {"name": name, "digest": digest}
+        trusted = await change.make("servers.trust", agreed, lambda: crib.servers.trust(name, cwd, shown=digest))
         return crib.links.standing(trusted).to_json()
 
     @router.post("/{name:path}/untrust", response_model=ServerShape, response_model_exclude_unset=True)
-    async def untrust_server(principal: Annotated[Principal, owner], name: str) -> JsonObject:
+    async def untrust_server(change: Annotated[Changing, changes], name: str) -> JsonObject:
         """Take the agreement back."""
-        return crib.links.standing(await crib.servers.untrust(name, cwd_of(crib, principal))).to_json()
+        cwd = cwd_of(crib, change.principal)
+        found = await change.make("servers.untrust", {"name": name}, lambda: crib.servers.untrust(name, cwd))
+        return crib.links.standing(found).to_json()
 
 
 def _add_changing(router: APIRouter, crib: Crib) -> None:

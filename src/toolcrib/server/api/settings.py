@@ -1,15 +1,14 @@
 """`/api/settings`: the settings the crib runs with, and where each comes from."""
 
-from fastapi import APIRouter
-
 from toolcrib.host import Crib
 from toolcrib.model.json import JsonObject
+from toolcrib.server.api.resource import Resource
 from toolcrib.server.api.shapes import SettingShape
 
 
-def routes(crib: Crib) -> APIRouter:
+def routes(crib: Crib) -> Resource:
     """The routes, on this crib."""
-    router = APIRouter(prefix="/api/settings", tags=["settings"])
+    router = Resource("settings")
 
     @router.get("", response_model=list[SettingShape])
     async def list_settings() -> list[JsonObject]:

@@ -115,11 +115,31 @@ class AuditRecordShape(Shape):
     arguments: Any = None
     decision: str = ""
     rules: list[str] = []
+    rules_version: str = ""
     approval_id: str = ""
     is_error: bool = False
     duration_ms: float = 0.0
     prev: str = ""
     hash: str
+
+
+class AgeRequest(Shape):
+    """What is older than so many days."""
+
+    older_than_days: float = Field(ge=0, le=36_500)
+
+
+class SegmentShape(Shape):
+    """Records that left the database for a file: from `first` to `last`, `hash` being that of the last."""
+
+    first: int
+    last: int
+    prev: str
+    hash: str
+    file: str
+    sha256: str
+    sealed_at: str
+    erased_at: str = ""
 
 
 class FindingShape(Shape):

@@ -3,7 +3,7 @@
 from typing import Annotated, Literal
 
 import orjson
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import Depends, Query, Request, Response
 
 from toolcrib.catalog.naming import Form
 from toolcrib.catalog.search import search
@@ -12,17 +12,16 @@ from toolcrib.host import Crib
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Principal
 from toolcrib.model.tools import Tool, ToolRef
-from toolcrib.principals import Door
-from toolcrib.server.api.reading import StrictRoute, asker, cwd_of, while_connected
+from toolcrib.server.api.reading import StrictRoute, asker, cwd_of, door_of, while_connected
+from toolcrib.server.api.resource import Resource
 from toolcrib.server.api.shapes import CallAnswer, CallRequest, ProblemShape, ToolShape
-from toolcrib.server.guard import PRINCIPAL
 
 ToolForm = Literal["claude", "endpoint", "bridge"]
 
 
-def routes(crib: Crib) -> APIRouter:
+def routes(crib: Crib) -> Resource:
     """The routes, on this crib."""
-    router = APIRouter(prefix="/api/tools", tags=["tools"], route_class=StrictRoute)
+    router = Resource("tools", StrictRoute)
     who = Depends(asker(crib.principals))
 
     @router.get("", response_model=list[ToolShape], response_model_exclude_unset=True)
@@ -64,7 +63,7 @@ def routes(crib: Crib) -> APIRouter:
         async def call() -> Called:
             asking = await crib.placed(principal)
             await crib.ready(asking, server)
-            return await crib.gate.call(asking, ToolRef(server, tool), body.arguments, door=_door(request, asking))
+            return await crib.gate.call(asking, ToolRef(server, tool), body.arguments, door=door_of(request, asking))
 
         called = await while_connected(request.receive, call)
         answer = called.result.to_json()
@@ -86,9 +85,3 @@ def _shape(crib: Crib, tool: Tool, form: Form = "endpoint") -> JsonObject:
         "problems": [problem.to_json() for problem in tool.problems],
     }
     return shape if tool.title is None else shape | {"title": tool.title}
-
-
-def _door(request: Request, principal: Principal) -> Door:
-    if request.scope[PRINCIPAL].source == "web":
-        return "console"
-    return "cli" if principal.source == "cli" else "api"

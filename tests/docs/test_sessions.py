@@ -1,0 +1,81 @@
+"""docs/sessions.md: every route it names is there, none is missing, and its commands do what they say."""
+
+import re
+import shlex
+from pathlib import Path
+
+import anyio
+import httpx2
+import orjson
+import pytest
+
+from toolcrib.home import owner_token
+from toolcrib.server.api import create_api
+from toolcrib.server.login import Logins
+from toolcrib.server.run import Holding, hold
+from toolcrib.settings import Environment, Settings
+from toolcrib.testing.played import PlayedRunner
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "sessions.md").read_text(encoding="utf-8")
+
+pytestmark = pytest.mark.anyio
+
+
+class Runtime(PlayedRunner):
+    """Says the same to everything, in place of Claude Code."""
+
+    name = "claude"
+
+
+async def test_the_table_has_every_route_of_sessions_and_no_other(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path / "home")
+    async with hold(settings, kind="serve", port=0, environment=Environment({"HOME": str(tmp_path)})) as holding:
+        paths = create_api(holding.crib, Logins("127.0.0.1:1")).openapi()["paths"]
+    there = {
+        f"{method.upper()} {path}"
+        for path, methods in paths.items()
+        for method in methods
+        if path.startswith("/api/sessions")
+    }
+    assert set(re.findall(r"^\| `(\w+ /api/sessions[^`]*)`", PAGE, re.MULTILINE)) == there
+
+
+async def test_its_commands_do_what_they_say(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path / "home")
+    async with hold(settings, kind="serve", port=0, environment=Environment({"HOME": str(tmp_path)})) as holding:
+        holding.crib.runners.add(Runtime({"default": [{"blocks": [{"text": "Nothing changed."}]}]}))
+        lines: list[str] = re.findall(r"^curl .*$", PAGE, re.MULTILINE)
+        assert len(lines) == 3
+        made = orjson.loads(await asked(holding, lines[0].replace("/home/me/project", str(tmp_path)), "", ""))
+        assert made["agentId"] == "reviewer"
+        await asked(holding, lines[1], made["id"], "")
+        assert b"Nothing changed." in await asked(holding, lines[2], made["id"], "event: done")
+
+
+async def asked(holding: Holding, line: str, id: str, until: str) -> bytes:
+    """What the request of a curl line gives, up to this text; the variables of the page are filled in."""
+    token = owner_token(holding.crib.home)
+    variables = {
+        "$crib": holding.info.url,
+        "$id": id,
+        "$auth": f"Authorization: Bearer {token}",
+        "$json": "Content-Type: application/json",
+    }
+    for name, value in variables.items():
+        line = line.replace(name, value)
+    words = shlex.split(line)
+    headers = dict(words[number + 1].split(": ", 1) for number, word in enumerate(words) if word == "-H")
+    body = words[words.index("-d") + 1] if "-d" in words else None
+    (url,) = [word for word in words if word.startswith("http")]
+    received = b""
+    with anyio.fail_after(20):
+        async with (
+            httpx2.AsyncClient(trust_env=False) as client,
+            client.stream("GET" if body is None else "POST", url, headers=headers, content=body) as answer,
+        ):
+            assert answer.is_success
+            async for piece in answer.aiter_bytes():
+                received += piece
+                if until and until.encode() in received:
+                    break
+    return received

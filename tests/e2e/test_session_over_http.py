@@ -1,0 +1,94 @@
+"""A session over HTTP with the real Claude Code and the scripted model: call, approval, question, fork, export."""
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import anyio
+import pytest
+
+from toolcrib.client import Client
+from toolcrib.home import owner_token
+from toolcrib.model.sessions import SessionEvent
+from toolcrib.scripted import ScriptedModel
+from toolcrib.server.run import Holding, hold
+from toolcrib.settings import Environment, Settings
+from toolcrib.testing.plugin import claude_environment, no_leaked_children, scripted_model
+
+__all__ = ["claude_environment", "no_leaked_children", "scripted_model"]
+
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("no_leaked_children")]
+
+BOUND = 60.0
+
+
+@pytest.fixture
+async def holding(claude_environment: Environment, tmp_path: Path) -> AsyncGenerator[Holding]:
+    """A crib on a free port whose agents think with the scripted model."""
+    settings = Settings(home=tmp_path / "home")
+    async with hold(settings, kind="serve", port=0, environment=claude_environment) as holding:
+        yield holding
+
+
+@pytest.fixture
+async def client(holding: Holding, tmp_path: Path) -> AsyncGenerator[Client]:
+    """The owner's command line in a project."""
+    project = tmp_path / "project"
+    project.mkdir()
+    async with Client(holding.info.url, owner_token(holding.crib.home), source="cli", cwd=str(project)) as client:
+        yield client
+
+
+async def answered(client: Client, id: str, after: int) -> list[SessionEvent]:
+    """Follow an answer to its end; a person approves what is asked and chooses the first."""
+    events: list[SessionEvent] = []
+    with anyio.fail_after(BOUND):
+        async for event in client.sessions.events(id, after):
+            events.append(event)
+            if event.kind == "approval_required":
+                await client.permissions.answer(event.data["approvalId"], {"decision": "approve"})
+            elif event.kind == "question_prompt":
+                asked = event.data["questions"][0]["question"]
+                await client.sessions.answer(id, event.data["questionId"], {asked: "A"})
+            elif event.kind == "done":
+                break
+    return events
+
+
+def told(events: list[SessionEvent]) -> list[str]:
+    return [event.kind for event in events if event.kind not in ("session_status", "text_delta", "tool_call_delta")]
+
+
+async def test_a_session_from_the_first_word_to_its_export(client: Client, scripted_model: ScriptedModel) -> None:
+    options = [{"label": "A", "description": "a"}, {"label": "B", "description": "b"}]
+    question = {"question": "Which?", "header": "H", "multiSelect": False, "options": options}
+    scripted_model.scripts["all"] = [
+        {"blocks": [{"text": "I look."}, {"tool": "mcp__toolcrib__ping", "input": {}}]},
+        {"blocks": [{"tool": "AskUserQuestion", "input": {"questions": [question]}}]},
+        {"blocks": [{"text": "All done."}]},
+    ]
+    session = await client.sessions.create({"model": "claude-sonnet-4-5"})
+    assert (session["source"], session["mode"], session["runner"]) == ("cli", "default", "claude")
+    sent = await client.sessions.send(session["id"], "Go [[script:all]]")
+    events = await answered(client, session["id"], sent["seq"] - 1)
+    assert told(events) == [
+        "user_message", "text_message", "tool_call_start", "tool_call_end", "approval_required", "approval_resolved",
+        "tool_result", "tool_call_start", "tool_call_end", "question_prompt", "question_answered", "tool_result",
+        "text_message", "done",
+    ]  # fmt: skip
+    asked, result = (
+        next(each for each in events if each.kind == kind) for kind in ("approval_required", "tool_result")
+    )
+    assert asked.data["toolCallId"] == result.data["toolCallId"]
+    assert "pong" in str(result.data["content"])
+    assert events[-1].data["reason"] == "completed"
+    shown = await client.sessions.get(session["id"][:8])
+    assert (shown["state"], shown["lastSeq"], shown["title"]) == ("idle", events[-1].seq, "Go [[script:all]]")
+    assert shown["inputTokens"] > 0
+    fork = await client.sessions.fork(session["id"])
+    again = await client.sessions.send(fork["id"], "Once more [[script:all]]")
+    assert told(await answered(client, fork["id"], again["seq"]))[-1] == "done"
+    text = b"".join([piece async for piece in client.sessions.transcript(session["id"], "markdown")]).decode()
+    assert text.index("I look.") < text.index("pong") < text.index("Which?") < text.index("All done.")
+    for id in (session["id"], fork["id"]):
+        await client.sessions.delete(id)
+    assert await client.sessions.list() == []
