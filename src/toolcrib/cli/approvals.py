@@ -14,6 +14,9 @@ from toolcrib.cli.options import HomeOption, JsonOption, begin, common
 from toolcrib.errors import InvalidRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from toolcrib.client import Client
     from toolcrib.model.json import JsonObject
 
 app = typer.Typer(name="approvals", rich_markup_mode=None)
@@ -58,7 +61,10 @@ def list_approvals(
     for number, approval in enumerate(found):
         if number:
             output.line()
-        _show(approval)
+        if approval.get("kind") == "question":
+            _show_question(approval)
+        else:
+            _show(approval)
 
 
 @app.command("approve")
@@ -91,6 +97,53 @@ def deny(
 ) -> None:
     """Refuse a call, with a reason that the model sees."""
     _answer(ctx, id, {"decision": "deny", "scope": scope, "reason": reason}, home, as_json)
+
+
+@app.command("answer")
+def answer(
+    ctx: typer.Context,
+    id: IdArgument,
+    answers: Annotated[
+        list[str],
+        typer.Option(
+            "--answer",
+            metavar="QUESTION=CHOICE",
+            help="What to say to a question; can be given again. With one question its text may be left out.",
+            show_default=False,
+        ),
+    ],
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Answer what an agent asks in its session: a choice, several choices, or words of your own."""
+    invocation = begin(ctx, home, as_json)
+
+    async def work(client: "Client") -> "JsonObject":
+        asked = await client.permissions.approval(id)
+        if asked.get("kind") != "question":
+            hint = f"Use `toolcrib approvals approve {id}` or `deny {id}`."
+            raise InvalidRequest("cli.usage", f"{id} asks whether a call may be made.", hint)
+        given = read_answers([str(each["question"]) for each in asked["questions"]], answers)
+        return await client.permissions.answer_agent(id, given)
+
+    answered = ask_crib(invocation, work)
+    if invocation.as_json:
+        output.document(answered)
+    else:
+        output.line("Answered.")
+
+
+def read_answers(questions: "Sequence[str]", given: "Sequence[str]") -> "dict[str, str | list[str]]":
+    """Answers by question. A question may hold `=` itself, so its whole text is looked for."""
+    answers: dict[str, list[str]] = {}
+    for each in given:
+        question = next((text for text in questions if each.startswith(f"{text}=")), None)
+        if question is None and len(questions) > 1:
+            hint = f"Asked is: {'; '.join(questions)}"
+            raise InvalidRequest("cli.usage", f"{each!r} names no question. Write QUESTION=CHOICE.", hint)
+        text = questions[0] if question is None else question
+        answers.setdefault(text, []).append(each if question is None else each.removeprefix(f"{text}="))
+    return {text: words if len(words) > 1 else words[0] for text, words in answers.items()}
 
 
 def _answer(ctx: typer.Context, id: str, body: "JsonObject", home: str | None, as_json: bool) -> None:
@@ -131,6 +184,22 @@ def _show(approval: "JsonObject") -> None:
     output.line("arguments:")
     for line in shown["text"].split("\n"):
         output.line(f"  {line}")
+
+
+def _show_question(question: "JsonObject") -> None:
+    """What an agent asks, with its choices."""
+    facts = [("question", f"{question['id']} ({question['status']})"), ("session", question["sessionId"])]
+    facts.append(("asked", question["createdAt"]))
+    for name, value in facts:
+        if value:
+            output.line(f"{name + ':':<10} {output.one_line(value, 1000)}")
+    for each in question["questions"]:
+        several = " (several may be chosen)" if each.get("multiSelect") else ""
+        output.line(f"{'asks:':<10} {output.one_line(str(each.get('question')), 2000)}{several}")
+        for option in each.get("options") or ():
+            described = output.one_line(str(option.get("description") or ""), 1000)
+            output.line(f"  - {output.one_line(str(option.get('label')), 1000)}{described and ': ' + described}")
+    output.line(f"answer with: toolcrib approvals answer {question['id']} --answer QUESTION=CHOICE")
 
 
 def _answered(approval: "JsonObject") -> str | None:

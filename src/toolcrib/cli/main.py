@@ -12,7 +12,22 @@ from typing import Annotated
 
 import typer
 
-from toolcrib.cli import agents, approvals, audit, mcp, output, rules, serve, settings, tokens, tools, why
+from toolcrib.cli import (
+    agents,
+    approvals,
+    audit,
+    chat,
+    mcp,
+    output,
+    rules,
+    schedule,
+    serve,
+    sessions,
+    settings,
+    tokens,
+    tools,
+    why,
+)
 from toolcrib.cli.options import Common, HomeOption, JsonOption, begin
 from toolcrib.errors import InvalidRequest, ToolcribError, Unavailable
 from toolcrib.version import __version__
@@ -32,6 +47,9 @@ app.command("why")(why.why)
 app.add_typer(rules.app, name="rules")
 app.add_typer(approvals.app, name="approvals")
 app.add_typer(agents.app, name="agents")
+app.command("chat")(chat.chat)
+app.add_typer(sessions.app, name="sessions")
+app.add_typer(schedule.app, name="schedule")
 app.add_typer(tokens.app, name="tokens")
 app.command("settings")(settings.show)
 app.add_typer(audit.app, name="audit")

@@ -3,9 +3,11 @@
 Standard output is data, standard error is talk. Names, descriptions and results come from others: they pass `safe`
 before they reach a terminal, so that nothing in them can move the cursor, hide, or pass for words of ours.
 
-Above: every command. Below: `errors`, `model`. It must never write a string that did not pass `safe` or `_escaped`.
+Above: every command. Below: `errors`, `model`. It must never write a string that did not pass `safe` or `_escaped`;
+only `draw` takes what `chat_screen` has made of safe text.
 """
 
+import errno
 import io
 import json
 import os
@@ -42,6 +44,16 @@ def line(text: str = "") -> None:
 def note(text: str) -> None:
     """Talk: what a person may want to know and a program need not read."""
     _write(sys.stderr, safe(text) + "\n")
+
+
+def part(text: str) -> None:
+    """A piece of data for a person, the rest of whose line is still to come."""
+    _write(sys.stdout, safe(text))
+
+
+def draw(made: str) -> None:
+    """Put on the terminal what was made for it: safe text, and control sequences of our own."""
+    _write(sys.stdout, made)
 
 
 def prompt(text: str) -> None:
@@ -88,6 +100,11 @@ def compact(value: Json) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+def editable(value: Json) -> str:
+    """JSON on one line for a person to change; what cannot be seen stands in it as an escape, and means the same."""
+    return _escaped(json.dumps(value, ensure_ascii=False))
+
+
 def _ascii_only() -> bool:
     return "utf" not in (sys.stdout.encoding or "").lower()
 
@@ -129,13 +146,13 @@ def _draw(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def _align(rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(_width(cell) for cell in column) for column in zip(*rows, strict=True)]
+    widths = [max(width(cell) for cell in column) for column in zip(*rows, strict=True)]
     for row in rows:
-        padded = (cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True))
+        padded = (cell + " " * (wide - width(cell)) for cell, wide in zip(row, widths, strict=True))
         line("  ".join(padded).rstrip())
 
 
-def _width(text: str) -> int:
+def width(text: str) -> int:
     """How many cells of a terminal the text takes."""
     if text.isascii():
         return len(text)
@@ -175,7 +192,9 @@ def _write(stream: TextIO, text: str) -> None:
     try:
         stream.write(text)
         stream.flush()
-    except BrokenPipeError:
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError) and error.errno != errno.EIO:  # the terminal was closed
+            raise
         _give_up(stream)
 
 

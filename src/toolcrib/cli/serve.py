@@ -4,6 +4,7 @@ Above: `main`. Below: `server.run` holds, `server.stdio` is the front. It must n
 protocol owns it.
 """
 
+import gc
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Annotated
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 COMMAND_PATIENCE = 15.0
 """Seconds to wait for a command that holds the home for itself; it ends soon."""
 _POLL_SECONDS = 0.1
+_LOOK_AFTER = (5_000, 5, 10)
+"""New objects after which the collector looks through the youngest; looks after which it goes on to older ones."""
 
 
 def serve(
@@ -95,10 +98,21 @@ async def _serve(invocation: Invocation, home: "Home", browser: bool) -> None:
     from toolcrib.cli.signals import until_signalled
 
     async with _holding(invocation.settings, home) as holding, until_signalled():
+        _spare_what_stays()
         _announce(holding, home, invocation.as_json)
         if browser:
             await open_console(holding.login_url, invocation.environment)
         await anyio.sleep_forever()
+
+
+def _spare_what_stays() -> None:
+    """Keep the collector away from what is there until the end: to look through all of it takes as long as many calls.
+
+    What comes later is looked through less often than usual, since a long list of tools is many new objects as well.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_LOOK_AFTER)
 
 
 @asynccontextmanager

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 def show(ctx: typer.Context, home: HomeOption = None, as_json: JsonOption = False) -> None:
     """Show every setting, its value and its origin."""
     from toolcrib.home import Home, find_holder
+    from toolcrib.sessions.programs import Programs
     from toolcrib.settings import Environment, read_settings
 
     options = common(ctx, home, as_json)
@@ -30,7 +31,8 @@ def show(ctx: typer.Context, home: HomeOption = None, as_json: JsonOption = Fals
         output.document(rows)
     else:
         output.table(("setting", "value", "from"), [(row["name"], _text(row), row["origin"]) for row in rows])
-    output.warn_all([problem.to_json() for problem in (*loaded.errors, *loaded.problems)])
+    agents = Programs(place.settings_file).read().wrong.values()
+    output.warn_all([problem.to_json() for problem in (*loaded.errors, *loaded.problems, *agents)])
     if loaded.errors:
         raise typer.Exit(1)
 

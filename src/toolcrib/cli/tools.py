@@ -54,7 +54,7 @@ def list_tools(
         return found, await client.tool_problems()
 
     found, problems = run(lambda: ask(invocation.settings, work))
-    _show_list(found, invocation.as_json)
+    show_tools(found, invocation.as_json)
     output.warn_all([*(problem for tool in found for problem in tool["problems"]), *problems])
 
 
@@ -71,7 +71,7 @@ def search(
 
     invocation = begin(ctx, home, as_json)
     found = run(lambda: ask(invocation.settings, lambda client: client.tools(query=" ".join(words))))
-    _show_list(found, invocation.as_json)
+    show_tools(found, invocation.as_json)
 
 
 @app.command("show")
@@ -145,7 +145,8 @@ async def _or_nearest(client: "Client", ref: "ToolRef", request: "Awaitable[Json
         raise NotFound(error.code, error.message, hint) from error
 
 
-def _show_list(found: "Sequence[JsonObject]", as_json: bool) -> None:
+def show_tools(found: "Sequence[JsonObject]", as_json: bool) -> None:
+    """A list of tools."""
     if as_json:
         output.document(found)
     elif found:

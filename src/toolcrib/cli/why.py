@@ -59,12 +59,13 @@ def why(
     if invocation.as_json:
         output.document(found)
     else:
-        _show(found)
+        show_explanation(found)
     if found["verdict"] == "unknown":
         raise typer.Exit(NotFound.exit_code)
 
 
-def _show(found: "JsonObject") -> None:
+def show_explanation(found: "JsonObject") -> None:
+    """What decided, step by step."""
     asker = found["principal"]
     named = (f"{part} {asker[part]}" for part in ("source", "mode", "agent", "session", "cwd") if part in asker)
     output.line(f"{found['ref']} {_VERDICTS[found['verdict']]} ({found['verdict']}).")

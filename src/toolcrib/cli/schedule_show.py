@@ -1,0 +1,112 @@
+"""Schedules as words and tables for a person, and what a person types as a time.
+
+Above: the `schedule` commands. Below: `output`.
+"""
+
+import re
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from toolcrib.cli import output
+from toolcrib.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from toolcrib.model.json import JsonObject
+
+_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+_SPAN = re.compile(r"(?:[0-9]{1,6}[smhd])+")
+
+
+def seconds_of(span: str) -> int:
+    """The seconds of a span such as `30m`, `2h` or `1h30m`."""
+    if not _SPAN.fullmatch(span):
+        raise InvalidRequest("cli.usage", f"{span!r} is not a span of time.", "Write it as in 30m, 2h or 1d.")
+    return sum(int(number) * _UNITS[unit] for number, unit in re.findall(r"([0-9]+)([smhd])", span))
+
+
+def moment(text: str) -> str:
+    """A moment with its offset; without one it is meant in the time zone of this machine."""
+    try:
+        return datetime.fromisoformat(text).astimezone().isoformat()
+    except (ValueError, OverflowError):
+        hint = "Write it as in 2026-11-16T09:00 or 2026-11-16T09:00+01:00."
+        raise InvalidRequest("cli.usage", f"{text!r} is not a moment.", hint) from None
+
+
+def show_schedules(found: "Sequence[JsonObject]") -> None:
+    """The list, by name."""
+    if not found:
+        output.note("There are no schedules. Make one with `toolcrib schedule add`.")
+        return
+    output.table(("id", "name", "agent", "when", "next", "last run"), [_row(each) for each in found])
+
+
+def _row(schedule: "JsonObject") -> tuple[str, ...]:
+    following = schedule["next"]
+    upcoming = "paused" if schedule["paused"] else _time(following[0]) if following else "over"
+    last = schedule.get("lastRun")
+    ended = f"{last['state']} {_time(last['startedAt'])}" if last else "-"
+    return schedule["id"], schedule["name"], schedule["agentId"], schedule["words"], upcoming, ended
+
+
+def show_schedule(schedule: "JsonObject") -> None:
+    """One schedule: what, when, how it went, what would keep it from running."""
+    facts = [
+        ("schedule", schedule["id"]),
+        ("name", schedule["name"]),
+        ("agent", schedule["agentId"]),
+        ("prompt", schedule["prompt"]),
+        ("when", schedule["words"]),
+        ("next", ", ".join(_time(each) for each in schedule["next"])),
+        ("paused", (schedule.get("reason") or "yes") if schedule["paused"] else ""),
+        ("directory", schedule["cwd"]),
+        ("mode", schedule["mode"]),
+        ("needs", ", ".join(schedule["tools"])),
+        ("limits", ", ".join(f"{value} {key}" for key, value in schedule["limits"].items())),
+        ("made by", schedule["createdBy"]),
+        ("last run", _ending(schedule["lastRun"]) if "lastRun" in schedule else ""),
+    ]
+    for name, value in facts:
+        if value:
+            output.line(f"{name + ':':<12} {output.one_line(str(value), 1000)}")
+    readiness = schedule["readiness"]
+    output.line("Ready: a run could begin now." if readiness["ready"] else "Not ready: a run would fail now.")
+    output.warn_all(readiness["problems"])
+
+
+def show_history(runs: "Sequence[JsonObject]") -> None:
+    """Its runs, the newest first."""
+    if not runs:
+        output.note("It has not run yet.")
+        return
+    rows = [
+        (
+            _time(run["dueAt"]),
+            str(run["attempt"]),
+            run["state"],
+            f"{run['costUsd']:.4f}",
+            str(run.get("sessionId", "-"))[:8],
+            run.get("reason", ""),
+        )
+        for run in runs
+    ]
+    output.table(("due", "try", "state", "usd", "session", "why"), rows)
+
+
+def show_run(run: "JsonObject") -> None:
+    """One run, and where its transcript is."""
+    output.line("Begun." if run["state"] == "running" else _ending(run))
+    if "sessionId" in run:
+        output.line(f"Read it with `toolcrib sessions export {run['sessionId'][:8]} --format markdown`.")
+
+
+def _ending(run: "JsonObject") -> str:
+    why = f": {run['reason']}" if run.get("reason") else ""
+    return f"{run['state']}, begun {_time(run['startedAt'])}{why}"
+
+
+def _time(text: str) -> str:
+    """A moment in the time zone of this machine."""
+    return datetime.fromisoformat(text).astimezone().strftime("%Y-%m-%d %H:%M")

@@ -1,0 +1,64 @@
+"""docs/chat.md: its commands, run in their order as a reader would, and its table of commands within a chat."""
+
+import re
+import shlex
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from toolcrib.cli.chat_commands import COMMANDS
+from toolcrib.server.run import hold
+from toolcrib.settings import Environment, Settings
+from toolcrib.testing.environments import bare_environment
+from toolcrib.testing.played import PlayedRunner
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "chat.md").read_text(encoding="utf-8")
+
+
+class Runtime(PlayedRunner):
+    """Says the same to everything, in place of Claude Code."""
+
+    name = "claude"
+
+
+@asynccontextmanager
+async def serving(home: Path, environment: Environment) -> AsyncGenerator[None]:
+    async with hold(Settings(home=home), kind="serve", port=0, environment=environment) as holding:
+        holding.crib.runners.add(Runtime({"default": [{"blocks": [{"text": "Here I am."}]}]}))
+        yield
+
+
+async def run(line: str, folder: Path, environment: dict[str, str]) -> str:
+    """One command line of the page; what it prints. It has to succeed."""
+    command = [sys.executable, "-m", *shlex.split(line, comments=True)]
+    with anyio.fail_after(60):
+        done = await anyio.run_process(command, cwd=folder, env=environment, check=False)
+    assert done.returncode == 0, f"{line}: {done.stderr.decode()}"
+    return done.stdout.decode()
+
+
+@pytest.mark.anyio
+async def test_every_command_of_the_page_works_in_its_order(tmp_path: Path) -> None:
+    folder, home = tmp_path, tmp_path / "crib"
+    bare = bare_environment(folder)
+    environment = {**bare, "TOOLCRIB_HOME": str(home)}
+    lines: list[str] = re.findall(r"^toolcrib .*$", PAGE, re.MULTILINE)
+    assert len(lines) >= 12
+    said: list[str] = []
+    async with serving(home, bare):
+        for line in lines:
+            known = await run("toolcrib sessions list --json", folder, environment)
+            ids: list[str] = re.findall(r'"id": "([0-9a-f]{8})', known)
+            said.append(await run(line.replace(" ID", f" {ids[-1]}" if ids else " ID"), folder, environment))
+    assert said[0] == "Here I am.\n"
+    assert '"kind": "done"' in said[1]
+    assert "# A good talk" in (folder / "talk.md").read_text(encoding="utf-8")
+
+
+def test_the_table_of_commands_within_a_chat_is_that_of_the_code() -> None:
+    rows = [f"| `{f'/{name} {command.takes}'.rstrip()}` | {command.help} |" for name, command in COMMANDS.items()]
+    assert "\n".join(rows) in PAGE

@@ -1,0 +1,51 @@
+"""`toolcrib chat` without a running crib, with the real Claude Code on a scripted model."""
+
+import re
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from integration.cli.conftest import SCRIPTS, Person, Runtime
+from toolcrib.scripted import ScriptedModel
+from toolcrib.testing.environments import claude_environment
+
+
+@pytest.mark.anyio
+async def test_a_chat_of_its_own_crib_asks_interrupts_leaves_no_holder_and_resumes(
+    person: Person, tmp_path: Path, scripted: ScriptedModel
+) -> None:
+    person = Person(person.folder, claude_environment(tmp_path, scripted.url), Runtime())
+    async with person.chat("greet somebody") as terminal:
+        await terminal.until("approve lab/greet? >")
+        running = await person.json("sessions", "list", "--state", "waiting")
+        assert len(running) == 1
+        terminal.enter("a")
+        await terminal.until("It says: Hello, Ada.")
+        terminal.enter("which colour")
+        await terminal.until("answer 1 of 2 >")
+        terminal.enter("2")
+        await terminal.until("answer 2 of 2 >")
+        terminal.enter("1, 2")
+        await terminal.until('"Which sizes?"="S, L"')
+        await terminal.until("\n>")
+        terminal.enter("please hang")
+        await terminal.until("working >")
+        terminal.press("\x03")
+        await terminal.until("Interrupted.")
+        terminal.press("\x04")
+        assert await terminal.ended() == 0
+        assert terminal.is_plain()
+    assert not (person.home / "run.json").exists()
+    (session,) = re.findall(r"--resume ([0-9a-f]{8})", terminal.rows.text)
+    said = await person.run("chat", "--resume", session, "tell me a story", "--mode", "dontAsk")
+    assert (said.returncode, said.stdout[:17]) == (0, b"Once upon a time\n"), said.stderr
+
+
+@pytest.fixture
+def scripted() -> Generator[ScriptedModel]:
+    """A model that says what the scripts of all chats say."""
+    with ScriptedModel() as model:
+        for name, script in SCRIPTS.items():
+            model.scripts[name] = script
+        yield model
