@@ -1,0 +1,30 @@
+// What happens in the crib, as this page hears it. `follow` calls back with every event of a stream, in order, once.
+const listeners = new Map();
+const worker = new SharedWorker(document.body.dataset.worker, {name: "toolcrib"}).port;
+
+worker.onmessage = ({data}) => {
+  const followed = listeners.get(data.path);
+  if (!followed) return;
+  if (data.state) { offline(data.path, data.state); followed.onState?.(data.state); return; }
+  if (data.event.seq <= followed.last) return;
+  followed.last = data.event.seq;
+  followed.onEvent(data.event);
+};
+worker.start();
+addEventListener("pagehide", () => worker.postMessage({leave: true}));
+addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
+
+export function follow(path, after, onEvent, onState) {
+  listeners.set(path, {last: after, onEvent, onState});
+  worker.postMessage({follow: path, after});
+}
+
+const broken = new Set();
+function offline(path, state) {
+  const banner = document.getElementById("offline");
+  if (state === "broken") broken.add(path); else broken.delete(path);
+  if (state === "ended") banner.textContent = "This browser is not signed in any more. Run `toolcrib serve --open`, or open a new login link.";
+  else banner.textContent = "The crib does not answer. What you see may be old; nothing is lost, and the page goes on by itself when it is back.";
+  banner.hidden = !broken.size && state !== "ended";
+  if (state === "gone") location.reload();
+}

@@ -1,0 +1,15 @@
+"""Fixtures of the tests of the console's pages."""
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+from integration.console.visitor import Visitor, visiting
+
+
+@pytest.fixture
+async def visitor(tmp_path: Path) -> AsyncGenerator[Visitor]:
+    """A browser at the console of a crib that nothing was done to yet."""
+    async with visiting(tmp_path / "home") as opened:
+        yield opened
