@@ -1,6 +1,6 @@
 #!/bin/sh
-# Programs of others that tests and bench drive, as locked in requirements/: node, servers or peers, each into a folder
-# of that name in .tools. Does nothing where they are; says one sentence where they cannot be had.
+# Programs of others that tests and bench drive, as locked in requirements/: node, agents, servers or peers, each into a
+# folder of that name in .tools. Does nothing where they are; says one sentence where they cannot be had.
 set -eu
 cd "$(dirname "$0")/.."
 programs=$1
@@ -15,9 +15,11 @@ fail() {
 npm_install() {
     command -v npm >/dev/null || fail "npm is not installed."
     mkdir -p "$folder"
-    cp requirements/node/package.json requirements/node/package-lock.json "$folder"
-    # Not `npm ci`: it refuses a lock without the packages of other platforms, which not every registry has.
-    npm install --no-audit --no-fund --prefix "$folder" >"$log" 2>&1
+    cp "requirements/$programs/package.json" "requirements/$programs/package-lock.json" "$folder"
+    # Not `npm ci`: it refuses a lock without the packages of other platforms, which not every registry has. The optional
+    # packages of agents are Claude Code once more, which is there already and has hundreds of megabytes.
+    [ "$programs" = agents ] && omit=--omit=optional || omit=
+    npm install --no-audit --no-fund $omit --prefix "$folder" >"$log" 2>&1
 }
 
 uv_install() {
@@ -26,7 +28,7 @@ uv_install() {
 }
 
 case $programs in
-node) locked=requirements/node/package-lock.json install=npm_install ;;
+node | agents) locked=requirements/$programs/package-lock.json install=npm_install ;;
 *) locked=requirements/$programs.txt install=uv_install ;;
 esac
 cmp -s "$locked" "$folder/installed.lock" && exit 0

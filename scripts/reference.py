@@ -19,6 +19,7 @@ from toolcrib.cli.main import app
 from toolcrib.errors import CODES, ToolcribError
 from toolcrib.host import Crib
 from toolcrib.model.events import HOST_EVENT_KINDS, HostEventKind
+from toolcrib.model.sessions import SESSION_EVENT_KINDS, SessionEventKind
 from toolcrib.server.api import create_api
 from toolcrib.server.login import Logins
 from toolcrib.settings import SETTINGS, Environment, Setting, Settings
@@ -35,6 +36,34 @@ EVENTS: dict[HostEventKind, str] = {
     "agent_changed": "An agent was created, changed or deleted.",
     "config_changed": "A file with servers or settings changed.",
     "notice": "Something the owner should read.",
+}
+
+SESSION_EVENTS: dict[SessionEventKind, tuple[str, str]] = {
+    "session_status": (
+        "`state`, `mode`, `model`, `costUsd`, `inputTokens`, `outputTokens`, `servers[{name, state, tools}]`, "
+        "`reason?`",
+        "How the session stands: starting, running, waiting (for a person), idle, interrupted, failed or closed.",
+    ),
+    "user_message": ("`messageId`, `content`, `queued`", "Somebody said something; `queued`: during another answer."),
+    "text_delta": ("`messageId`, `text`", "The next piece of what the agent says."),
+    "thinking_delta": ("`messageId`, `text`", "The next piece of what it thinks."),
+    "text_message": ("`messageId`, `text`", "The whole of what it said; ends the pieces."),
+    "tool_call_start": ("`toolCallId`, `toolName`, `server`, `tool`", "The agent begins a call."),
+    "tool_call_delta": ("`toolCallId`, `partialJson`", "The next piece of its arguments."),
+    "tool_call_end": ("`toolCallId`, `arguments`", "The call is complete."),
+    "approval_required": (
+        "`approvalId`, `toolCallId`, `server`, `tool`, `arguments`, `reason`, `expiresAt`",
+        "A person has to judge the call.",
+    ),
+    "approval_resolved": ("`approvalId`, `decision`, `by?`, `reason?`", "approved, denied, expired or withdrawn."),
+    "question_prompt": ("`questionId`, `questions[]`", "The agent asks the person."),
+    "question_answered": ("`questionId`, `answers`", "The answers by question; none if nobody answered."),
+    "tool_result": (
+        "`toolCallId`, `isError`, `content[]`, `structuredContent?`, `durationMs`",
+        "What the call gave back.",
+    ),
+    "error": ("`code`, `message`, `hint?`", "Something failed."),
+    "done": ("`reason`, `costUsd?`, `turns?`", "The answer has ended: completed, interrupted, failed or limit."),
 }
 
 
@@ -108,7 +137,7 @@ def settings() -> str:
 
 
 def events() -> str:
-    """The kinds of events of the host."""
+    """The kinds of events of the host and of sessions."""
     return page(
         "Events",
         "`GET /api/events` is a stream of server-sent events: `id` is the number, `event` the kind, `data` JSON with "
@@ -116,6 +145,14 @@ def events() -> str:
         "repeat; what is no longer kept answers 410 `feed.gone`. Ignore kinds you do not know. A kind whose part this "
         "version does not have yet never occurs.",
         table(["kind", "meaning"], [[f"`{kind}`", EVENTS[kind]] for kind in HOST_EVENT_KINDS]),
+        "## Sessions",
+        "`GET /api/sessions/{id}/events` is the stream of one session, of the same form; each event also has "
+        "`sessionId` and, inside a sub-agent, `parentToolCallId`. An event is durable before it is sent. Of a call the "
+        "start comes first, its approval after that, its result after the answer; `done` is the last of a turn.",
+        table(
+            ["kind", "fields", "meaning"],
+            [[f"`{kind}`", *SESSION_EVENTS[kind]] for kind in SESSION_EVENT_KINDS],
+        ),
     )
 
 

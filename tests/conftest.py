@@ -20,6 +20,12 @@ def node_programs() -> Path:
 
 
 @pytest.fixture(scope="session")
+def agent_programs() -> Path:
+    """The folder with the coding agents that npm installs."""
+    return installed("agents") / "node_modules"
+
+
+@pytest.fixture(scope="session")
 def python_servers() -> Path:
     """The folder with the MCP servers that come as Python packages."""
     return installed("servers") / "bin"

@@ -159,3 +159,33 @@ def test_rules_of_the_settings_file_count_and_what_is_wrong_in_it_is_told(tmp_pa
     assert "toolcrib.toml:5: This rule is not used" in done.stderr
     assert "is not a setting" not in done.stderr
     assert code(shell, "rules", "remove", rule["id"]) == 1
+
+
+def test_a_settings_file_that_breaks_goes_on_forbidding_what_it_forbade(tmp_path: Path) -> None:
+    person = Shell.at(tmp_path)
+    file = person.home / "toolcrib.toml"
+    file.write_text('[[rules]]\neffect = "deny"\npattern = "lab/greet"\n', encoding="utf-8")
+    assert code(person, "tools", "call", "lab/greet", '{"name": "Ann"}') == 4
+    file.write_text('port = \n[[rules]]\neffect = "deny"\npattern = "lab/greet"\n', encoding="utf-8")
+    assert code(person, "tools", "call", "lab/greet", '{"name": "Ann"}') == 4
+    listed = person.run("rules", "list")
+    assert "lab/greet" in listed.stdout
+    assert f"{file}:1: The rules cannot be read" in listed.stderr
+    assert "What it last said stays in force." in listed.stderr
+    assert person.run("tools", "call", "lab/secret", "{}").returncode == 4
+    assert "ValueError: x" in person.run("tools", "call", "lab/fail", '{"message": "x"}').stdout
+
+
+def test_a_settings_file_that_could_never_be_read_forbids_everything_until_it_is_mended(tmp_path: Path) -> None:
+    person = Shell.at(tmp_path)
+    file = person.home / "toolcrib.toml"
+    file.write_text('log_level = "info"\n[[rules]]\neffect = "deny\n', encoding="utf-8")
+    done = person.run("tools", "call", "lab/greet", '{"name": "Ann"}')
+    assert (done.returncode, f"{file}, line 3" in done.stderr, "until it is mended" in done.stderr) == (4, True, True)
+    assert person.json("tools", "list") == []
+    assert f"{file}:3" in person.run("why", "lab/greet").stdout
+    warned = person.run("rules", "list").stderr
+    assert f"{file}:3: The rules cannot be read" in warned
+    assert "nothing may be used until then" in warned
+    file.write_text('log_level = "info"\n', encoding="utf-8")
+    assert "Hello, Ann." in said(person, "tools", "call", "lab/greet", '{"name": "Ann"}')

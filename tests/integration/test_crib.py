@@ -243,7 +243,7 @@ async def test_names_survive_a_restart_and_whoever_comes_first_keeps_the_plain_o
     async with Crib(settings) as crib:
         crib.register(ToolServer("a", tools=[one]))
         crib.register(ToolServer("a_b", tools=[other]))
-        names = crib.catalog.snapshot.names
+        names = crib.catalog.names
         assert names.ref("endpoint", "a_b_c") == ("a_b", "c")
 
 

@@ -1,8 +1,9 @@
 """The built-in server `agent_zoo`: agents for any chat, as tools that inject them and remember for them.
 
 The handlers are plain functions of an injected `Zoo`. Every answer is one JSON text and the same as structured content;
-a failure is an answer too, with `error`, `code` and `message`, so that a model can act on it. Prompts and resources are
-in `agent_zoo_content`, which puts both together as one source.
+a failure is an answer too, with `error`, `code` and `message`, so that a model can act on it. Who asks as an agent can
+read what the others remember, and writes for itself alone. Prompts and resources are in `agent_zoo_content`, which puts
+both together as one source.
 """
 
 from collections.abc import Awaitable, Mapping
@@ -77,6 +78,7 @@ async def agent_zoo_create_brain_entry(
     given = {"type": type, "content": content, "tags": tags or [], "pinned": pinned, "metadata": metadata}
 
     async def work() -> JsonObject:
+        await _check_own(agentId, zoo, context)
         return (await zoo.brain.add(agentId, parse(EntryInput, given), source="mcp")).to_json()
 
     return await _answer(work())
@@ -93,6 +95,7 @@ async def agent_zoo_update_brain_entry(
     metadata: Annotated[dict[str, str] | None, "sessionId and workspaceId; what is not named stays."] = None,
     *,
     zoo: ZooOf,
+    context: Annotated[Context, Inject],
 ) -> Answer:
     """Change an entry of an agent's brain. Fields that are not given stay as they are. Returns the whole entry."""
     # Where an entry came from stays what it was.
@@ -100,16 +103,20 @@ async def agent_zoo_update_brain_entry(
     named = {"type": type, "content": content, "tags": tags, "pinned": pinned, "metadata": kept}
 
     async def work() -> JsonObject:
+        await _check_own(agentId, zoo, context)
         return (await zoo.brain.change(agentId, entryId, parse(EntryChanges, _given(named)))).to_json()
 
     return await _answer(work())
 
 
 @tool(destructive=True, title="Forget a memory")
-async def agent_zoo_delete_brain_entry(agentId: AgentArgument, entryId: EntryArgument, *, zoo: ZooOf) -> Answer:
+async def agent_zoo_delete_brain_entry(
+    agentId: AgentArgument, entryId: EntryArgument, *, zoo: ZooOf, context: Annotated[Context, Inject]
+) -> Answer:
     """Delete an entry of an agent's brain for good. Returns success and the entry's ID."""
 
     async def work() -> JsonObject:
+        await _check_own(agentId, zoo, context)
         await zoo.brain.delete(agentId, entryId)
         return {"success": True, "entryId": entryId}
 
@@ -169,6 +176,14 @@ async def _answer(work: Awaitable[JsonObject]) -> Answer:
         return await work
     except (NotFound, InvalidRequest, Conflict) as error:
         return failed(_CODES.get(error.code, "INVALID_ARGUMENTS"), error.message)
+
+
+async def _check_own(agent_id: str, zoo: Zoo, context: Context) -> None:
+    """Who asks as an agent writes into that agent's brain and no other: what is there may become a prompt."""
+    own = context.principal.agent
+    if own is not None and own != agent_id:
+        await zoo.whole(agent_id)  # one that does not exist is told as such
+        raise InvalidRequest("request.invalid", f"Agent '{own}' changes its own brain only: use agentId={own}.")
 
 
 def _given(fields: Mapping[str, Json]) -> JsonObject:

@@ -3,19 +3,20 @@
 Python tools are there for everybody. Upstream servers are not: which ones there are depends on the directory that is
 asked from, so there is one snapshot without any directory and one for each directory somebody asked from.
 
-The catalog owns the list of sources, not the sources: whoever opened one closes it. Names that are new are handed to
-`keep_names`, which stores them; the table known from earlier runs is given at the start.
+The catalog owns the list of sources, not the sources: whoever opened one closes it. Only what changed is read and
+named; the parts of all other servers are carried over into the next snapshot. Names that are new are handed to
+`keep_names`, which stores them, unless `reserve` gave them before; the table known from earlier runs is given at the
+start.
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 
 from toolcrib.catalog.naming import PROMPT_FORMS, NameRow, NameTable
-from toolcrib.catalog.snapshot import CatalogChange, Snapshot, difference
+from toolcrib.catalog.snapshot import CatalogChange, Part, Snapshot, difference, differing
 from toolcrib.errors import Conflict
 from toolcrib.model.problems import Problem
-from toolcrib.model.sources import ContentSource, ToolSource
-from toolcrib.model.tools import ContentItem, ToolRef
+from toolcrib.model.sources import ToolSource
 
 Place = str | None
 """A directory by its real path; None where no directory was named."""
@@ -33,12 +34,12 @@ class Catalog:
     ) -> None:
         self._keep_names = keep_names
         self._on_change = on_change
-        self._sources: dict[str, ToolSource] = {}
-        self._upstreams: dict[Place, tuple[ToolSource, ...]] = {None: ()}
+        self._own: dict[str, Part] = {}
+        self._upstreams: dict[Place, tuple[Part, ...]] = {None: ()}
         self._folder_problems: tuple[Problem, ...] = ()
         self._versions = itertools.count(1)
         self.names = names
-        self._snapshots: dict[Place, Snapshot] = {None: Snapshot(names=names)}
+        self._snapshots: dict[Place, Snapshot] = {None: Snapshot()}
 
     @property
     def snapshot(self) -> Snapshot:
@@ -51,25 +52,22 @@ class Catalog:
 
     def add(self, source: ToolSource) -> CatalogChange:
         """Take a new source in; a name that is taken is refused, so that nobody can stand in for another server."""
-        if source.name in self._sources:
-            raise Conflict("tool.server_exists", f"A server named {source.name!r} is registered already.")
-        self._sources[source.name] = source
-        return self.refresh()
+        return self._set_own({**self._own, **self._new(source, self._own)})
 
     def exchange(self, gone: Iterable[str], new: Iterable[ToolSource], problems: Iterable[Problem]) -> CatalogChange:
         """Swap a group of sources in one step, together with the problems that stand beside them."""
-        sources = {name: source for name, source in self._sources.items() if name not in set(gone)}
+        left = set(gone)
+        own = {name: part for name, part in self._own.items() if name not in left}
         for source in new:
-            if source.name in sources:
-                raise Conflict("tool.server_exists", f"A server named {source.name!r} is registered already.")
-            sources[source.name] = source
-        self._sources = sources
+            own |= self._new(source, own)
         self._folder_problems = tuple(problems)
-        return self.refresh()
+        return self._set_own(own)
 
-    def set_upstreams(self, place: Place, sources: Iterable[ToolSource]) -> CatalogChange:
-        """Say which upstream servers there are in a directory, and that what they offer may have changed."""
-        self._upstreams[place] = tuple(sources)
+    def set_upstreams(self, place: Place, parts: Iterable[Part]) -> CatalogChange:
+        """Say what upstream servers offer in a directory; the part of one that offers the same is the same object."""
+        before = {id(part) for part in self._upstreams.get(place, ())}
+        self._upstreams[place] = tuple(parts)
+        self._name(part for part in self._upstreams[place] if id(part) not in before)
         return self._renew(place)
 
     def forget(self, place: str) -> None:
@@ -79,51 +77,51 @@ class Catalog:
 
     def has_server(self, name: str) -> bool:
         """Whether a server of this name is in."""
-        return name in self._sources
+        return name in self._own
 
     def refresh(self) -> CatalogChange:
-        """Read all sources again; publish a new snapshot where anything differs."""
+        """Read all sources but the upstream servers again; publish a new snapshot where anything differs."""
+        return self._set_own({name: part.renewed() for name, part in self._own.items()})
+
+    def reserve(self, parts: Iterable[Part]) -> tuple[NameRow, ...]:
+        """Give names to what is in these parts, before anybody sees it; the caller keeps the rows, which are new."""
+        parts = tuple(parts)
+        tools = self.names.extend(ref for part in parts for ref in part.tools)
+        return (*tools, *self.names.extend((ref for part in parts for ref in part.prompts), PROMPT_FORMS))
+
+    @staticmethod
+    def _new(source: ToolSource, taken: Container[str]) -> dict[str, Part]:
+        if source.name in taken:
+            raise Conflict("tool.server_exists", f"A server named {source.name!r} is registered already.")
+        return {source.name: Part.of(source)}
+
+    def _set_own(self, own: dict[str, Part]) -> CatalogChange:
+        self._own = own
+        self._name(own.values())
         changes = [self._renew(place) for place in self._upstreams]
         return changes[0]
 
     def _renew(self, place: Place) -> CatalogChange:
         before = self.at(place)  # who comes to a new place had what there is everywhere
-        after = self._read(place)
+        after = self._composed(place)
         change = difference(before, after)
-        self._snapshots[place] = after
+        if change or differing(before, after) or place not in self._snapshots:
+            self._snapshots[place] = after
         if change:
             self._on_change(change)
         return change
 
-    def _read(self, place: Place) -> Snapshot:
-        sources, taken = dict(self._sources), list[Problem]()
+    def _composed(self, place: Place) -> Snapshot:
+        parts, taken = dict(self._own), list[Problem]()
         for upstream in self._upstreams[place]:
-            if upstream.name in sources:
-                message = f"The server {upstream.name!r} is left out: Python tools are registered under that name."
+            name = upstream.source.name
+            if name in self._own:
+                message = f"The server {name!r} is left out: Python tools are registered under that name."
                 taken.append(Problem("tool.server_exists", message, "Rename one of them."))
             else:
-                sources[upstream.name] = upstream
-        tools = {tool.ref: tool for source in sources.values() for tool in source.tools()}
-        contents = [source for source in sources.values() if isinstance(source, ContentSource)]
-        prompts = {ToolRef(each.server, each.key): each for source in contents for each in source.prompts()}
-        self._name(tools, prompts)
-        return Snapshot(
-            version=next(self._versions),
-            tools=dict(sorted(tools.items())),
-            prompts=dict(sorted(prompts.items())),
-            resources=_sorted(each for source in contents for each in source.resources()),
-            templates=_sorted(each for source in contents for each in source.templates()),
-            sources=sources,
-            names=self.names,
-            problems=(*self._folder_problems, *taken, *(each for s in sources.values() for each in s.problems())),
-        )
+                parts[name] = upstream
+        return Snapshot.of(next(self._versions), parts, (*self._folder_problems, *taken))
 
-    def _name(self, tools: Iterable[ToolRef], prompts: Mapping[ToolRef, ContentItem]) -> None:
-        self.names, tool_rows = self.names.extend(tools)
-        self.names, prompt_rows = self.names.extend(prompts, PROMPT_FORMS)
-        if rows := (*tool_rows, *prompt_rows):
+    def _name(self, parts: Iterable[Part]) -> None:
+        if rows := self.reserve(parts):
             self._keep_names(rows)
-
-
-def _sorted(items: Iterable[ContentItem]) -> tuple[ContentItem, ...]:
-    return tuple(sorted(items, key=lambda item: (item.server, item.key)))

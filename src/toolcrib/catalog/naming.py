@@ -4,13 +4,13 @@ A name is safe (`A-Z a-z 0-9 _ -`), at most 64 characters and unique within its 
 name keeps it; within one extension ties go by sorted `ToolRef`; any other tool gets the plain name cut short plus `_`
 and hex digits of a hash of its identity. So names survive reconnects, restarts and any order of connection.
 
-The table is a value: `extend` returns a larger one together with the rows that somebody above has to store.
+The table only ever grows, so whoever looks into it needs no copy: `extend` adds to it and returns the rows that
+somebody above has to store.
 """
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
 from typing import Final, Literal, NamedTuple
 
 from toolcrib.model.tools import ToolRef
@@ -20,6 +20,8 @@ TOOL_FORMS: Final[tuple[Form, ...]] = ("claude", "endpoint", "bridge")
 PROMPT_FORMS: Final[tuple[Form, ...]] = ("prompt",)
 LONGEST = 64
 _DIGITS = 6
+_SERVER_PART = 24
+"""Characters of a server's name in a `claude` name that has to be cut: both its parts have to stay."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -32,44 +34,40 @@ class NameRow(NamedTuple):
     tool: str
 
 
-@dataclass(frozen=True, slots=True)
 class NameTable:
-    """Names and tools (or prompts) of every form, in both directions."""
+    """Names and tools (or prompts) of every form, in both directions; what is in it stays as it is."""
 
-    names: Mapping[tuple[str, ToolRef], str] = field(default_factory=dict[tuple[str, ToolRef], str])
-    refs: Mapping[tuple[str, str], ToolRef] = field(default_factory=dict[tuple[str, str], ToolRef])
-
-    @classmethod
-    def of(cls, rows: Iterable[tuple[str, str, str, str]]) -> "NameTable":
+    def __init__(self, rows: Iterable[tuple[str, str, str, str]] = ()) -> None:
         """The table that these stored rows make."""
-        rows = list(rows)
-        names = {(form, ToolRef(server, tool)): name for form, name, server, tool in rows}
-        return cls(names, {(form, name): ToolRef(server, tool) for form, name, server, tool in rows})
+        self.names: dict[str, dict[ToolRef, str]] = {form: {} for form in (*TOOL_FORMS, *PROMPT_FORMS)}
+        self.refs: dict[str, dict[str, ToolRef]] = {form: {} for form in self.names}
+        for form, name, server, tool in rows:
+            self._add(form, name, ToolRef(server, tool))
 
     def name(self, form: Form, ref: ToolRef) -> str:
         """The name of a tool that is in the table."""
-        return self.names[form, ref]
+        return self.names[form][ref]
 
     def ref(self, form: Form, name: str) -> ToolRef | None:
         """The tool of a name, if the name was ever given."""
-        return self.refs.get((form, name))
+        return self.refs[form].get(name)
 
-    def extend(
-        self, refs: Iterable[ToolRef], forms: tuple[Form, ...] = TOOL_FORMS
-    ) -> tuple["NameTable", tuple[NameRow, ...]]:
-        """This table with names for these tools too, and the rows that are new."""
-        missing = sorted(ref for ref in set(refs) if (forms[0], ref) not in self.names)
-        if not missing:
-            return self, ()
-        names, taken = dict(self.names), dict(self.refs)
+    def extend(self, refs: Iterable[ToolRef], forms: tuple[Form, ...] = TOOL_FORMS) -> tuple[NameRow, ...]:
+        """Give names to those of these tools that have none yet; gives the rows that are new."""
+        known = self.names[forms[0]]
+        missing = sorted({ref for ref in refs if ref not in known})
         rows: list[NameRow] = []
         for form in forms:
+            taken = self.refs[form]
             for ref in missing:
-                name = next(name for name in candidates(form, ref) if (form, name) not in taken)
-                names[form, ref] = name
-                taken[form, name] = ref
+                name = next(name for name in candidates(form, ref) if name not in taken)
+                self._add(form, name, ref)
                 rows.append(NameRow(form, name, *ref))
-        return NameTable(names, taken), tuple(rows)
+        return tuple(rows)
+
+    def _add(self, form: str, name: str, ref: ToolRef) -> None:
+        self.names.setdefault(form, {})[ref] = name
+        self.refs.setdefault(form, {})[name] = ref
 
 
 def plain_name(form: Form, ref: ToolRef) -> str:
@@ -88,11 +86,27 @@ def server_name(form: Form, server: str) -> str:
     return f"mcp__{safe}" if form == "claude" else safe
 
 
+def claude_parts(ref: ToolRef, name: str) -> tuple[str, str]:
+    """The two parts of the `claude` name that a tool was given, by which a model's runtime puts it together again."""
+    server = _UNSAFE.sub("_", ref.server)
+    part = server if name.startswith(f"mcp__{server}__") else server[:_SERVER_PART]
+    return part, name.removeprefix(f"mcp__{part}__")
+
+
+def _to_cut(form: Form, ref: ToolRef) -> str:
+    """What a name that is too long or taken is cut from."""
+    plain = plain_name(form, ref)
+    if form != "claude" or len(plain) <= LONGEST - 1 - _DIGITS:
+        return plain
+    return plain_name(form, ToolRef(ref.server[:_SERVER_PART], ref.tool))
+
+
 def candidates(form: Form, ref: ToolRef) -> Iterator[str]:
     """The names a tool tries in order: plain where it fits, then cut and marked with ever more digits of its hash."""
     plain = plain_name(form, ref)
     if len(plain) <= LONGEST:
         yield plain
     digest = hashlib.sha256("\0".join(ref).encode("utf-8", "surrogatepass")).hexdigest()
+    long = _to_cut(form, ref)
     for digits in range(_DIGITS, LONGEST - 1):
-        yield f"{plain[: LONGEST - 1 - digits]}_{digest[:digits]}"
+        yield f"{long[: LONGEST - 1 - digits]}_{digest[:digits]}"

@@ -10,7 +10,7 @@ Above: `offer`. Below: `model`. Pure, and bounded whatever a server sends. It mu
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import orjson
 
@@ -33,6 +33,7 @@ HEADER_PREFIX: Final = "Mcp-Param-"
 
 _OWN_MEMBERS = frozenset({"name", "title", "description", "inputSchema", "outputSchema", "annotations"})
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_REFERENCES = ("$ref", "$dynamicRef")
 _SUBSCHEMAS = frozenset(
     {
         *("items", "contains", "unevaluatedItems", "additionalProperties", "propertyNames", "unevaluatedProperties"),
@@ -78,9 +79,9 @@ def judge(raw: JsonObject, *, strict_headers: bool) -> Definition | Problem:
     assert isinstance(name, str)  # whoever read the list has seen to it
     if len(name) > LONGEST_NAME:
         return _problem(name, f"has a name of {len(name)} characters and is left out")
-    judgement = _Judgement(name)
+    judgement = _Judgement(name, _Sizes.of(raw))
     schema = judgement.input_schema(raw.get("inputSchema"))
-    found = _annotated(schema)
+    found = _annotated(schema) if judgement.sizes.may_have_headers else ()
     if isinstance(found, str):
         if strict_headers:
             return _problem(name, f"is left out, as the protocol demands: {found}")
@@ -99,11 +100,34 @@ def judge(raw: JsonObject, *, strict_headers: bool) -> Definition | Problem:
     return definition
 
 
+class _Sizes(NamedTuple):
+    """What can be said of a tool from its text alone. It spares nearly every tool from being walked through."""
+
+    are_modest: bool = False
+    """No part of it can be too large or nested too deep."""
+    may_refer: bool = True
+    may_have_headers: bool = True
+
+    @classmethod
+    def of(cls, raw: JsonObject) -> "_Sizes":
+        """A look at the text: a word that stands in it may be there as a key, one that does not is not."""
+        try:
+            text = orjson.dumps(raw)
+        except TypeError:  # nested too deep to be written
+            return cls()
+        return cls(
+            are_modest=len(text) <= SCHEMA_LIMIT and text.count(b"{") + text.count(b"[") <= DEPTH_LIMIT,
+            may_refer=any(b'"%s"' % key.encode() in text for key in _REFERENCES),
+            may_have_headers=b'"%s"' % HEADER_KEY.encode() in text,
+        )
+
+
 class _Judgement:
     """What is found wrong with one tool on the way."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, sizes: _Sizes) -> None:
         self.problems: list[Problem] = []
+        self.sizes = sizes
         self._name = name
         if len(name) > NAME_LENGTH:
             self._note(f"has a name of {len(name)} characters, more than the {NAME_LENGTH} that clients have to take")
@@ -167,13 +191,15 @@ class _Judgement:
             return None
         if not self._fits(member, said):
             return None
-        foreign = _foreign_reference(said)
+        foreign = _foreign_reference(said) if self.sizes.may_refer else None
         if foreign is not None:
             self._note(f"has an {member} that refers to {visible(foreign[:200])}, which is not fetched")
         return said
 
     def _fits(self, member: str, said: Json) -> bool:
         """Whether a member is such that it can be kept, compared and passed on."""
+        if self.sizes.are_modest:
+            return True
         shown = visible(member[:NAME_LENGTH])
         if _depth(said) > DEPTH_LIMIT:
             self._note(f"has `{shown}` nested deeper than {DEPTH_LIMIT} levels, which is left out")
@@ -207,7 +233,7 @@ def _depth(value: Json) -> int:
 def _foreign_reference(schema: JsonObject) -> str | None:
     """The first reference that leads out of the schema itself."""
     for _, node in _positions(schema):
-        for key in ("$ref", "$dynamicRef"):
+        for key in _REFERENCES:
             target: Json = node.get(key)
             if isinstance(target, str) and target and not target.startswith("#"):
                 return target

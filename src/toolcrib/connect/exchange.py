@@ -178,7 +178,8 @@ class Exchange:
                 await report(done, total, message)
 
             result = await self._call(method, params, on_progress=on_progress, on_message=on_message, headers=headers)
-        await flight.tell()  # what was said before the result comes before it
+        if flight.has_messages:
+            await flight.tell()  # what was said before the result comes before it
         return result
 
     def _explain(self, flight: Flight, method: str) -> None:

@@ -41,7 +41,7 @@ class Flight:
         *("context", "ends_at", "is_overdue", "questions", "since"),
     )
 
-    def __init__(self, context: CallContext, since: float, ends_at: float) -> None:
+    def __init__(self, context: CallContext, task: "asyncio.Task[object] | None", since: float, ends_at: float) -> None:
         self.context = context
         self.since = since
         self.ends_at = ends_at
@@ -49,7 +49,7 @@ class Flight:
         self.questions: dict[RequestId, anyio.CancelScope] | None = None
         self._messages: deque[tuple[str, JsonObject]] | None = None
         self._telling: asyncio.Lock | None = None
-        task = self._task = asyncio.current_task()
+        self._task = task
         self._cancelled_before = task.cancelling() if task is not None else 0
 
     @property
@@ -91,6 +91,11 @@ class Flight:
             self._messages = deque(maxlen=_MESSAGES_KEPT)
         self._messages.append((method, params))
 
+    @property
+    def has_messages(self) -> bool:
+        """Whether there was ever one: the last may be on its way."""
+        return self._messages is not None
+
     async def tell(self) -> None:
         """Pass on what is kept, in order; whoever comes second waits for the first."""
         client = self.context.client
@@ -126,7 +131,7 @@ class Flights:
     def board(self, context: CallContext) -> Flight:
         """A call begins, in the task that this is called in."""
         now = self._loop.time()
-        flight = Flight(context, now, now + self._timing.idle)
+        flight = Flight(context, asyncio.current_task(self._loop), now, now + self._timing.idle)
         self._open[id(flight)] = flight
         if self._timer is None:
             self._ring_at(flight.ends_at)

@@ -21,12 +21,14 @@ from pathlib import Path
 import orjson
 
 from toolcrib.connect.start import MARKER
-from toolcrib.model.json import Json, is_array, is_object
+from toolcrib.model.json import Json, JsonObject, is_object
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _ROUNDS = 5
 _DEATH_WAIT = 2.0
 _RECORDS_LIMIT = 1024 * 1024
+_LINES_KEPT = 1000
+"""Lines of children that are gone, after which the file is written anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,50 +56,94 @@ class _Seen:
 
 
 class Records:
-    """The small file in which a crib notes its children. Not synced: it has to outlive us, not the machine."""
+    """The small file in which a crib notes its children, one line for each that starts and each that is gone.
+
+    Not synced: it has to outlive us, not the machine. A note that cannot be written weakens the second net only;
+    servers must still start on a full disk.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._noted: dict[int, Noted] = {}
+        self._file: int | None = None
+        self._lines = 0
 
-    def add(self, pid: int, server: str) -> None:
+    def add(self, pid: int, started: int, server: str) -> None:
         """Note a child that was just started."""
-        seen = _look(pid)
-        if seen is not None:
-            self._noted[pid] = Noted(pid, seen.started, server)
-            self._write()
+        noted = self._noted[pid] = Noted(pid, started, server)
+        self._write(_line(noted))
 
     def remove(self, pid: int) -> None:
         """Forget a child that is gone."""
         if self._noted.pop(pid, None) is not None:
-            self._write()
+            self._write(orjson.dumps({"gone": pid}))
 
-    def _write(self) -> None:
-        children = [{"pid": each.pid, "started": each.started, "server": each.server} for each in self._noted.values()]
+    def close(self) -> None:
+        """Write no more."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _write(self, line: bytes) -> None:
+        if self._file is None or self._lines > len(self._noted) + _LINES_KEPT:
+            self._begin()
+            return
+        self._lines += 1
+        try:
+            os.write(self._file, line + b"\n")
+        except OSError:
+            self.close()  # the next note begins anew with all of them
+
+    def _begin(self) -> None:
+        """Write a whole new file, and put it in the place of the old one."""
+        self.close()
         beside = self._path.with_name(f"{self._path.name}.new")
-        # A note that cannot be written weakens the second net only; servers must still start on a full disk.
+        lines = (orjson.dumps({"boot": _boot()}), *map(_line, self._noted.values()), b"")
         with contextlib.suppress(OSError):
             beside.unlink(missing_ok=True)
-            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(orjson.dumps({"boot": _boot(), "children": children}))
+            self._file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+            os.write(self._file, b"\n".join(lines))
+            self._lines = len(lines)
             beside.replace(self._path)
+
+
+def _line(noted: Noted) -> bytes:
+    return orjson.dumps({"pid": noted.pid, "started": noted.started, "server": noted.server})
 
 
 def read_records(path: Path) -> tuple[Noted, ...]:
     """The children noted since this boot; none if the file is missing, of an earlier boot or not ours to read."""
     try:
         with path.open("rb") as file:
-            content: Json = orjson.loads(file.read(_RECORDS_LIMIT))
-    except (OSError, ValueError):
+            boot, *lines = [_object(line) for line in file.read(_RECORDS_LIMIT).split(b"\n")]
+    except OSError:
         return ()
-    if not is_object(content) or content.get("boot") != _boot() or not is_array(content.get("children")):
+    if boot.get("boot") != _boot():
         return ()
-    return tuple(
-        Noted(each["pid"], each["started"], str(each.get("server")))
-        for each in content["children"]
-        if is_object(each) and type(each.get("pid")) is int and type(each.get("started")) is int
-    )
+    noted: dict[int, Noted] = {}
+    for line in lines:
+        match line:
+            case {"pid": int(pid), "started": int(started), "server": str(server)}:
+                noted[pid] = Noted(pid, started, server)
+            case {"gone": int(pid)}:
+                noted.pop(pid, None)
+            case _:  # the last line, if the crib was killed while it wrote it
+                pass
+    return tuple(noted.values())
+
+
+def _object(line: bytes) -> JsonObject:
+    try:
+        content: Json = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return {}
+    return content if is_object(content) else {}
+
+
+def start_time(pid: int) -> int | None:
+    """When a process of this number started, in ticks since the boot; None where that cannot be told."""
+    seen = _look(pid)
+    return seen.started if seen is not None else None
 
 
 def sweep(records: Path, marker: str) -> Swept:

@@ -47,13 +47,16 @@ _NOTICES = frozenset(
 )
 """What is passed on of what servers say by themselves: of changed lists after they were read again."""
 
+_SAVED_AFTER = 0.1
+"""Seconds in which offers are gathered, so that many servers that start together are not saved one by one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Shelf:
-    """Where offers are kept between runs: all there are by key, and one more."""
+    """Where offers are kept between runs: all there are by key, and some more."""
 
     load: Callable[[], Awaitable[Mapping[str, bytes]]]
-    save: Callable[[str, bytes], Awaitable[None]]
+    save: Callable[[Mapping[str, bytes]], Awaitable[None]]
 
 
 @dataclass(slots=True)
@@ -89,6 +92,7 @@ class Pool:
         self._eager = eager
         self._starts = Starts()
         self._stored: dict[str, bytes] = {}
+        self._unsaved: dict[str, bytes] = {}
         self._wanted: dict[Place, dict[str, ServerEntry]] = {}
         self._held: dict[LinkKey, _Held] = {}
         self._sources: dict[Place, tuple[UpstreamSource, ...]] = {}
@@ -254,19 +258,29 @@ class Pool:
             self._on_status(entry)
 
     def _offer_changed(self, key: LinkKey, offer: Offer) -> None:
-        for place, entries in self._wanted.items():
-            if any(key_of(entry) == key for entry in entries.values()):
-                self._touch(place)
+        held = self._held.get(key)
+        for alias in held.entries if held is not None else ():
+            for place, entries in self._wanted.items():
+                if alias in entries and key_of(entries[alias]) == key:
+                    self._touch(place)
         body = offer.to_json()
         if self._stored.get(key.digest) != body:
             self._stored[key.digest] = body
-            self._tasks.start_soon(self._save, key.digest, body)
+            self._unsaved[key.digest] = body
+            if len(self._unsaved) == 1:
+                self._tasks.start_soon(self._save)
 
-    async def _save(self, digest: str, body: bytes) -> None:
+    async def _save(self) -> None:
+        """Keep what servers offer, together for all that come at about the same time; also when the pool is closed."""
         try:
-            await self._shelf.save(digest, body)
-        except ToolcribError as error:
-            logger.warning("What a server offers could not be kept for the next start: %s", error)
+            await anyio.sleep(_SAVED_AFTER)
+        finally:
+            with anyio.CancelScope(shield=True):
+                unsaved, self._unsaved = self._unsaved, {}
+                try:
+                    await self._shelf.save(unsaved)
+                except ToolcribError as error:
+                    logger.warning("What servers offer could not be kept for the next start: %s", error)
 
     def _said(self, key: LinkKey, session: str | None, method: str, params: JsonObject) -> None:
         kind, held = method.removeprefix("notifications/"), self._held.get(key)

@@ -26,9 +26,9 @@ import anyio.to_thread
 
 from toolcrib.config.resolve import Resolved
 from toolcrib.connect.guard import Guard
-from toolcrib.connect.orphans import Records, Swept, sweep
+from toolcrib.connect.orphans import Records, Swept, start_time, sweep
 from toolcrib.connect.pipes import PipeReader, PipeWriter
-from toolcrib.connect.start import child_environment, start_server
+from toolcrib.connect.start import PRIVATE, child_environment, start_server
 from toolcrib.connect.stderr import Mask, StderrRing
 from toolcrib.errors import ConfigError, Unavailable
 
@@ -103,9 +103,12 @@ class Processes:
                 for child in tuple(self._children):
                     tasks.start_soon(child.stop)
         self._guard.close()
+        self._records.close()
 
     @contextlib.asynccontextmanager
-    async def child(self, name: str, resolved: Resolved, mask: Mask) -> AsyncGenerator["Child"]:
+    async def child(
+        self, name: str, resolved: Resolved, mask: Mask, *, umask: int = PRIVATE
+    ) -> AsyncGenerator["Child"]:
         """A server's process, stopped at the end of the block.
 
         Raises `ConfigError` (`server.command_not_found`, …) or `Unavailable` (`server.no_room`) if it cannot start.
@@ -115,10 +118,12 @@ class Processes:
         if not resolved.command:
             raise ConfigError("server.command_not_found", f'Server "{name}" has no command.')
         environment = child_environment(self._environment, resolved.env, self._marker)
-        process = await self._start(name, (resolved.command, *resolved.args), environment, resolved.cwd)
+        words = (resolved.command, *resolved.args)
+        process, started = await self._start(name, words, environment, resolved.cwd, umask)
         child = Child(name, process, mask, self._waits, self._forget)
         self._children.add(child)
-        self._records.add(child.pid, name)
+        if started is not None:
+            self._records.add(child.pid, started, name)
         self._guard.add(child.pid)
         try:
             yield child
@@ -127,11 +132,15 @@ class Processes:
             self._children.discard(child)
 
     async def _start(
-        self, name: str, words: Sequence[str], environment: Mapping[str, str], cwd: str | None
-    ) -> subprocess.Popen[bytes]:
+        self, name: str, words: Sequence[str], environment: Mapping[str, str], cwd: str | None, umask: int
+    ) -> tuple[subprocess.Popen[bytes], int | None]:
+        def begin() -> tuple[subprocess.Popen[bytes], int | None]:
+            process = start_server(name, words, environment, cwd, umask)
+            return process, start_time(process.pid)
+
         try:
             # Shielded while it runs: a cancelled start would leave a process that nobody knows.
-            return await anyio.to_thread.run_sync(start_server, name, words, environment, cwd, abandon_on_cancel=False)
+            return await anyio.to_thread.run_sync(begin, abandon_on_cancel=False)
         except RuntimeError as error:  # not even a thread can be had
             raise Unavailable("server.no_room", f'Server "{name}" cannot be started: {error}.') from None
 

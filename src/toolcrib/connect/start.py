@@ -2,7 +2,7 @@
 
 Every road to a server's command (connect, test, reload, import) ends here, so that what holds here holds everywhere:
 its own session and process group, only the descriptors of its pipes, only the environment it is given, a checked
-working directory, and files that are nobody else's business (umask 077).
+working directory, and files that are nobody else's business (umask 077) unless it works on the user's own.
 
 Above: `process` and `guard`. Below: subprocess. It must never put a word through a shell, and never let a failure of
 the system out as anything but a sentence with the next step.
@@ -18,6 +18,10 @@ from pathlib import Path
 from toolcrib.config.secrets import BASE_NAMES
 from toolcrib.errors import ConfigError, ToolcribError, Unavailable
 
+PRIVATE = 0o077
+"""The umask of programs whose files are nobody else's business."""
+INHERITED = -1
+"""The umask of programs that write the user's own files: that of the crib."""
 MARKER = "TOOLCRIB_CHILD_OF"
 """The variable that tells which crib started a process."""
 
@@ -40,7 +44,12 @@ def child_environment(base: Mapping[str, str], declared: Mapping[str, str], mark
 
 
 def start(
-    words: Sequence[str], environment: Mapping[str, str], cwd: str | None, *, is_heard: bool = True
+    words: Sequence[str],
+    environment: Mapping[str, str],
+    cwd: str | None,
+    *,
+    is_heard: bool = True,
+    umask: int = PRIVATE,
 ) -> subprocess.Popen[bytes]:
     """Start a program. `is_heard` False: only its input is ours. Raises `OSError` and `ValueError` as the system does.
 
@@ -58,18 +67,18 @@ def start(
         cwd=cwd,
         env=dict(environment),
         start_new_session=True,
-        umask=0o077,
+        umask=umask,
     )
 
 
 def start_server(
-    name: str, words: Sequence[str], environment: Mapping[str, str], cwd: str | None
+    name: str, words: Sequence[str], environment: Mapping[str, str], cwd: str | None, umask: int = PRIVATE
 ) -> subprocess.Popen[bytes]:
     """Start a server's command. Raises `ConfigError` or `Unavailable` with what is wrong and what to do."""
     if cwd is not None and not Path(cwd).is_dir():
         raise _bad_cwd(name, cwd)
     try:
-        return start(words, environment, cwd)
+        return start(words, environment, cwd, umask=umask)
     except OSError as error:
         raise _explained(name, words[0], environment, cwd, error) from None
     except ValueError as error:  # a NUL in a word, a variable or the directory

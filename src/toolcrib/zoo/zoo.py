@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 
 import anyio
 import orjson
@@ -23,6 +24,7 @@ from toolcrib.model.json import JsonObject
 from toolcrib.store import ConstraintError, Store
 from toolcrib.store.agents import (
     AgentRow,
+    EntryRow,
     IndexRow,
     RevisionKind,
     RevisionRow,
@@ -30,9 +32,9 @@ from toolcrib.store.agents import (
     change_agent,
     has_history,
     last_version,
+    pinned_too,
     read_agent,
     read_index,
-    read_pinned_too,
     read_revision,
     read_revisions,
     read_versions,
@@ -219,7 +221,16 @@ class Zoo:
 
     async def compiled(self, agent_id: str, cwd: str | None = None) -> tuple[KeptAgent, Compiled]:
         """One agent and its prompt, for whoever works in this directory."""
-        row, pinned = await read_pinned_too(self._store, agent_id)
+        return self._compiled(agent_id, await self._store.read(partial(pinned_too, agent_id)), cwd)
+
+    def compiled_now(self, agent_id: str, cwd: str | None = None) -> tuple[KeptAgent, Compiled]:
+        """The same for whoever cannot wait; blocks for a moment."""
+        return self._compiled(agent_id, self._store.read_now(partial(pinned_too, agent_id)), cwd)
+
+    def _compiled(
+        self, agent_id: str, found: tuple[AgentRow | None, Sequence[EntryRow]], cwd: str | None
+    ) -> tuple[KeptAgent, Compiled]:
+        row, pinned = found
         kept = _kept(row, agent_id)
         return kept, compile_prompt(kept.agent, entries_of(pinned), self._additions(cwd))
 

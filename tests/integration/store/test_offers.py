@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from toolcrib.store import offers, open_store
-from toolcrib.store.offers import load_offers, save_offer
+from toolcrib.store.offers import load_offers, save_offers
 
 pytestmark = pytest.mark.anyio
 
@@ -13,9 +13,9 @@ pytestmark = pytest.mark.anyio
 async def test_an_offer_takes_the_place_of_the_one_before_and_is_there_after_a_restart(database: str) -> None:
     async with open_store(database) as store:
         assert await load_offers(store) == {}
-        await save_offer(store, "one", b"first")
-        await save_offer(store, "two", b"\x00\xff")
-        await save_offer(store, "one", b"second")
+        await save_offers(store, {"one": b"first"})
+        await save_offers(store, {"two": b"\x00\xff"})
+        await save_offers(store, {"one": b"second"})
     async with open_store(database) as store:
         assert await load_offers(store) == {"one": b"second", "two": b"\x00\xff"}
 
@@ -24,5 +24,5 @@ async def test_the_offers_that_were_saved_longest_ago_go_first(database: str, mo
     monkeypatch.setattr(offers, "KEPT", 2)
     async with open_store(database) as store:
         for day in (3, 1, 2):
-            await save_offer(store, f"of day {day}", b"x", datetime(2026, 1, day, tzinfo=UTC))
+            await save_offers(store, {f"of day {day}": b"x"}, datetime(2026, 1, day, tzinfo=UTC))
         assert set(await load_offers(store)) == {"of day 2", "of day 3"}

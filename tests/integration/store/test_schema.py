@@ -46,7 +46,9 @@ async def test_a_new_database_and_a_migrated_one_have_the_same_schema(database: 
         migrate(connection)
         connection.commit()
         assert described(connection) == made
-        differences = compare_metadata(MigrationContext.configure(connection), metadata)
+        # Each engine keeps the index over the library in tables or an index of its own, which no metadata can name.
+        seen = {"include_name": lambda name, *_: not str(name).startswith("library_search")}
+        differences = compare_metadata(MigrationContext.configure(connection, opts=seen), metadata)
         assert differences == []
     assert ask(database, "SELECT version_num FROM alembic_version") == [(HEAD,)]
 

@@ -8,7 +8,7 @@ import pytest
 from toolcrib.catalog.catalog import Catalog
 from toolcrib.catalog.naming import NameRow, NameTable
 from toolcrib.catalog.search import search
-from toolcrib.catalog.snapshot import CatalogChange
+from toolcrib.catalog.snapshot import CatalogChange, Part
 from toolcrib.errors import Conflict
 from toolcrib.model.json import JsonObject
 from toolcrib.model.problems import Problem
@@ -76,6 +76,37 @@ def test_a_refresh_that_finds_nothing_new_tells_nobody() -> None:
     assert len(recorder.changes) == 1
 
 
+def test_a_refresh_that_finds_nothing_new_keeps_the_snapshot() -> None:
+    catalog = Recorder().catalog()
+    catalog.add(Source("a", [a_tool("a", "one")]))
+    before = catalog.snapshot
+    catalog.refresh()
+    assert catalog.snapshot is before
+
+
+def test_what_did_not_change_is_the_same_part_in_the_next_snapshot() -> None:
+    catalog = Recorder().catalog()
+    catalog.add(Source("a", [a_tool("a", "one")]))
+    stays, goes = (Part.of(Source(name, [a_tool(name, "tool")], "upstream")) for name in ("b", "c"))
+    catalog.set_upstreams(None, (stays, goes))
+    before = catalog.snapshot.parts
+    changed = Part.of(Source("c", [a_tool("c", "tool", "Says something else.")], "upstream"))
+    change = catalog.set_upstreams(None, (stays, changed))
+    assert change.changed == (ToolRef("c", "tool"),)
+    after = catalog.snapshot.parts
+    assert [name for name in after if after[name] is not before[name]] == ["c"]
+
+
+def test_names_that_were_reserved_are_not_handed_over_again() -> None:
+    recorder = Recorder()
+    catalog = recorder.catalog()
+    part = Part.of(Source("b", [a_tool("b", "tool")], "upstream"))
+    assert {row.name for row in catalog.reserve([part])} == {"mcp__b__tool", "b_tool", "mcp_b_tool"}
+    catalog.set_upstreams(None, [part])
+    assert recorder.rows == []
+    assert catalog.names.name("endpoint", ToolRef("b", "tool")) == "b_tool"
+
+
 def test_changed_removed_and_added_tools_are_told_apart() -> None:
     recorder = Recorder()
     source = Source("a", [a_tool("a", "kept"), a_tool("a", "gone"), a_tool("a", "changed")])
@@ -102,9 +133,9 @@ def test_new_names_are_handed_over_to_be_kept_and_known_ones_are_used() -> None:
     first = Recorder()
     first.catalog().add(Source("a_b", [a_tool("a_b", "c")]))
     second = Recorder()
-    catalog = second.catalog(NameTable.of(first.rows))
+    catalog = second.catalog(NameTable(first.rows))
     catalog.add(Source("a", [a_tool("a", "b_c")]))
-    assert catalog.snapshot.names.ref("endpoint", "a_b_c") == ToolRef("a_b", "c")
+    assert catalog.names.ref("endpoint", "a_b_c") == ToolRef("a_b", "c")
     assert {row.server for row in second.rows} == {"a"}
 
 

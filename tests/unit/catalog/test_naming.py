@@ -24,7 +24,7 @@ def table_of(*groups: list[ToolRef]) -> NameTable:
     """A table that learned of the tools in this order."""
     table = NameTable()
     for group in groups:
-        table, _ = table.extend(group)
+        table.extend(group)
     return table
 
 
@@ -48,14 +48,14 @@ def test_names_of_one_snapshot_do_not_depend_on_the_order_of_its_tools(refs: lis
 @given(REF_LISTS, REF_LISTS)
 def test_a_tool_keeps_its_name_when_others_come_later(first: list[ToolRef], later: list[ToolRef]) -> None:
     before, after = table_of(first), table_of(first, later)
-    assert {key: after.names[key] for key in before.names} == before.names
+    for form in TOOL_FORMS:
+        assert before.names[form].items() <= after.names[form].items()
 
 
 @given(REF_LISTS, REF_LISTS)
 def test_the_stored_rows_make_the_same_table_again(first: list[ToolRef], later: list[ToolRef]) -> None:
-    table, rows = NameTable().extend(first)
-    table, more = table.extend(later)
-    restored = NameTable.of([*rows, *more])
+    table = NameTable()
+    restored = NameTable([*table.extend(first), *table.extend(later)])
     assert (restored.names, restored.refs) == (table.names, table.refs)
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from toolcrib.config.edit import toml_text
 from toolcrib.config.edit.entries import add_server, put_server, remove_server, switch_server
 from toolcrib.config.files import FileText
 from toolcrib.config.readers.dialect import Context
@@ -357,3 +358,20 @@ def test_any_text_is_edited_or_refused_never_damaged(text: str, name: str) -> No
         except ToolcribError:
             continue
         assert name in entries(place, changed)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "port = 1\n"),
+        ("# mine\n", "port = 1\n\n# mine\n"),
+        ("port = 2 # old\nhost = 'x'", "port = 1 # old\nhost = 'x'"),
+        ("host = 'x'", "host = 'x'\nport = 1\n"),
+        ("a = 1\r\n[t]\r\nport = 5\r\n", "a = 1\r\nport = 1\r\n[t]\r\nport = 5\r\n"),
+        ("[t]\nport = 5\n", "port = 1\n\n[t]\nport = 5\n"),
+        ('a = """\nport = 7\n"""\n', 'a = """\nport = 7\n"""\nport = 1\n'),
+    ],
+)
+def test_a_key_outside_of_all_tables_is_set_and_the_rest_stays(text: str, expected: str) -> None:
+    assert toml_text.set_top_level(text, "port", 1) == expected
+    assert tomllib.loads(expected)["port"] == 1

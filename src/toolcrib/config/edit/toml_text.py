@@ -60,6 +60,22 @@ def set_field(text: str, path: tuple[str, ...], key: str, value: Json) -> str:
     raise Unsupported("the entry is not a table of its own")
 
 
+def set_top_level(text: str, key: str, value: Json) -> str:
+    """The text with one key outside of all tables set: in place if it is there, else after its like."""
+    line_break = "\r\n" if "\r\n" in text else "\n"
+    line = f"{_key(key)} = {render(value)}{line_break}"
+    at = 0
+    for statement in statements(text):
+        if statement.kind != "pair":
+            break
+        if statement.path == (key,):
+            return text[: statement.value_start] + render(value) + text[statement.value_end :]
+        at = statement.end
+    if at == 0:
+        return line + (line_break + text if text.strip() else "")
+    return text[:at] + ("" if text[:at].endswith("\n") else line_break) + line + text[at:]
+
+
 def render(value: Json) -> str:
     """A value on one line."""
     mapping, listed = as_object(value), as_list(value)

@@ -74,10 +74,10 @@ class Memory:
         """All."""
         return self.kept
 
-    async def save(self, key: str, body: bytes) -> None:
-        """One more."""
-        self.kept[key] = body
-        self.saves += 1
+    async def save(self, bodies: Mapping[str, bytes]) -> None:
+        """Some more."""
+        self.kept.update(bodies)
+        self.saves += len(bodies)
 
 
 @dataclass

@@ -80,7 +80,6 @@ async def test_a_server_known_from_before_shows_its_tools_at_once_and_connects_o
     memory = Memory()
     async with open_yard(processes, tmp_path, memory=memory) as yard:
         before = (await yard.ready(ONE)).tools()
-        await yard.until(lambda: bool(memory.kept))
     async with open_yard(processes, tmp_path, memory=memory) as yard:
         yard.pool.reconcile(None, found(ONE, TWO))
         source = yard.source("one")

@@ -18,7 +18,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 
 from integration.connect.stdio.harness import TESTS, call, is_alive, talk, until_dead
 from toolcrib.connect import Processes, Swept, guard
-from toolcrib.connect.orphans import sweep
+from toolcrib.connect.orphans import Noted, Records, read_records, sweep
 from toolcrib.connect.start import MARKER
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="Needs /proc.")]
@@ -108,7 +108,7 @@ def test_a_process_that_only_has_the_number_of_a_child_is_not_touched(tmp_path: 
     try:
         for started in (1, int(psutil.Process(strangers[0].pid).create_time())):
             children = [{"pid": stranger.pid, "started": started, "server": "x"} for stranger in strangers]
-            records.write_bytes(orjson.dumps({"boot": boot, "children": children}))
+            records.write_bytes(b"\n".join(map(orjson.dumps, ({"boot": boot}, *children))))
             swept = sweep(records, "ours")
             assert swept == Swept((), (strangers[1].pid,))
         assert all(stranger.poll() is None for stranger in strangers)
@@ -119,7 +119,7 @@ def test_a_process_that_only_has_the_number_of_a_child_is_not_touched(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"not json", b"[]", b'{"boot":"another","children":[{"pid":1,"started":1}]}', b'{"children":3}']
+    "content", [b"", b"not json", b"[]", b'{"boot":"another"}\n{"pid":1,"started":1,"server":"x"}', b'{"pid":3}']
 )
 def test_notes_that_cannot_be_used_are_no_reason_to_stop(tmp_path: Path, content: bytes) -> None:
     records = tmp_path / "children.json"
@@ -131,6 +131,29 @@ async def test_the_notes_are_private_and_name_only_what_runs(processes: Processe
     records = tmp_path / "children.json"
     async with talk(processes, "clings") as connection:
         pid = (await call(connection))["server"]
-        assert [each["pid"] for each in orjson.loads(records.read_bytes())["children"]] == [pid]
+        assert [each.pid for each in read_records(records)] == [pid]
         assert records.stat().st_mode & 0o777 == 0o600
-    assert orjson.loads(records.read_bytes())["children"] == []
+    assert records.exists()
+    assert read_records(records) == ()
+
+
+def test_notes_of_servers_that_come_and_go_do_not_pile_up(tmp_path: Path) -> None:
+    path = tmp_path / "children.json"
+    records = Records(path)
+    records.add(1, 10, "stays")
+    for pid in range(2, 3_000):
+        records.add(pid, 10, "comes and goes")
+        records.remove(pid)
+    records.close()
+    assert read_records(path) == (Noted(1, 10, "stays"),)
+    assert len(path.read_bytes().splitlines()) < 1_100
+
+
+def test_a_note_that_was_cut_short_does_not_hide_the_others(tmp_path: Path) -> None:
+    path = tmp_path / "children.json"
+    records = Records(path)
+    records.add(1, 10, "one")
+    records.add(2, 20, "two")
+    records.close()
+    path.write_bytes(path.read_bytes()[:-9])
+    assert read_records(path) == (Noted(1, 10, "one"),)

@@ -1,0 +1,158 @@
+"""Crew tools for source code: where a symbol is defined, and where it is used.
+
+Whoever asks may look into its own directory and into the projects the owner has set up, and nowhere else. Above: the
+server `crew`. Below: `symbols`, `policy`.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, NotRequired
+
+import anyio.to_thread
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from toolcrib.builtin.calling import Calling
+from toolcrib.errors import Denied, NotFound
+from toolcrib.model.principals import Principal
+from toolcrib.policy.bundles import Projects
+from toolcrib.policy.coding import is_inside
+from toolcrib.symbols import Kind, Standing, Symbols
+from toolcrib.tools import Inject, tool
+
+ProjectDir = Annotated[
+    str | None, "A directory: yours or one below it, or a project of `crib_list_projects`; without it, yours."
+]
+
+
+class ShownIndex(TypedDict):
+    """What was looked through. `complete` is false where time did not suffice: ask again, and there is more."""
+
+    files: int
+    skipped: int
+    failed: int
+    complete: bool
+
+
+class ShownSymbol(TypedDict):
+    """One definition."""
+
+    name: str
+    kind: Kind
+    file: str
+    line: int
+    container: NotRequired[str]
+    signature: str
+
+
+class FoundSymbols(TypedDict):
+    """The answer to `crib_code_symbols`."""
+
+    projectDir: str
+    symbols: list[ShownSymbol]
+    total: int
+    index: ShownIndex
+
+
+class ShownReference(TypedDict):
+    """One line on which a name stands."""
+
+    file: str
+    line: int
+    text: str
+    isDefinition: bool
+
+
+class FoundReferences(TypedDict):
+    """The answer to `crib_find_references`."""
+
+    projectDir: str
+    references: list[ShownReference]
+    total: int
+    index: ShownIndex
+
+
+@dataclass(frozen=True, slots=True)
+class CodeDirectory:
+    """The code that can be looked into; `cwd` is the directory of whoever is in none."""
+
+    symbols: Symbols
+    projects: Projects
+    cwd: Callable[[], str]
+
+    async def root(self, principal: Principal, wanted: str | None) -> Path:
+        """The real directory that is meant; raises `code.outside`, `code.no_directory`."""
+        own = await _real(principal.cwd or self.cwd())
+        root = await _real(os.path.join(own, wanted)) if wanted else own  # noqa: PTH118 it is text until it is real
+        known = (own, *(project.path for project in await self.projects.list()))
+        if not any(is_inside(root, directory) for directory in known):
+            raise Denied("code.outside", f"{root} is neither in your directory nor in a project.")
+        if not await anyio.Path(root).is_dir():
+            raise NotFound("code.no_directory", f"{root} is no directory.")
+        return Path(root)
+
+
+async def _real(path: str) -> str:
+    return await anyio.to_thread.run_sync(os.path.realpath, path.replace("\0", ""))
+
+
+Code = Annotated[CodeDirectory, Inject]
+
+
+@tool(read_only=True, requires="symbols", title="Find symbols")
+async def crib_code_symbols(
+    query: Annotated[
+        str, "A name or a part of it; `Outer.name` for what stands in something; empty for all.", Field(max_length=200)
+    ],
+    project_dir: ProjectDir = None,
+    kinds: Annotated[list[Kind] | None, "Only symbols of these kinds."] = None,
+    limit: Annotated[int, "How many at most.", Field(ge=1, le=200)] = 20,
+    *,
+    code: Code,
+    context: Calling,
+) -> FoundSymbols:
+    """Find where functions, classes, methods, types and constants are defined in a project's source code.
+
+    Use it instead of searching text when you know a name or a part of it. It reads Python, TypeScript, JavaScript, Go,
+    Rust, Java, C and C++, skips what git ignores, and sees changes at once. Returns the closest names first, each with
+    kind, file (relative to projectDir), line, container and signature; total says how many there are in all.
+    """
+    root = await code.root(context.principal, project_dir)
+    found = await code.symbols.find(root, query, kinds or (), limit)
+    shown: list[ShownSymbol] = [each.to_json() for each in found.items]  # pyright: ignore[reportAssignmentType] the same
+    return {"projectDir": str(root), "symbols": shown, "total": found.total, "index": _index(found.standing)}
+
+
+@tool(read_only=True, requires="symbols", title="Find references")
+async def crib_find_references(
+    symbol_name: Annotated[str, "The whole name, as it is written; case counts.", Field(min_length=1, max_length=200)],
+    project_dir: ProjectDir = None,
+    limit: Annotated[int, "How many at most.", Field(ge=1, le=500)] = 50,
+    *,
+    code: Code,
+    context: Calling,
+) -> FoundReferences:
+    """Find every line of a project's source code on which a name stands, comments and strings left out.
+
+    Use it before you change or remove something, to see who uses it. Names are compared as they are written: two
+    symbols of one name are not told apart. Returns definitions first, then uses by file and line, each with the text of
+    the line; total says how many there are in all.
+    """
+    root = await code.root(context.principal, project_dir)
+    found = await code.symbols.references(root, symbol_name, limit)
+    shown: list[ShownReference] = [each.to_json() for each in found.items]  # pyright: ignore[reportAssignmentType] the same
+    return {"projectDir": str(root), "references": shown, "total": found.total, "index": _index(found.standing)}
+
+
+def _index(standing: Standing) -> ShownIndex:
+    return {
+        "files": standing.files,
+        "skipped": standing.skipped,
+        "failed": standing.failed,
+        "complete": standing.complete,
+    }
+
+
+TOOLS = (crib_code_symbols, crib_find_references)

@@ -1,0 +1,141 @@
+"""Crew tools for memory: an agent's own brain, by key, words, type or tag.
+
+A key is the id of an entry in the brain, so people see and change the same entries in the zoo. Above: the server
+`crew`. Below: `zoo`. They must never reach another agent's brain.
+"""
+
+from datetime import UTC, datetime
+from typing import Annotated, Final
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from toolcrib.builtin.calling import Calling, own_agent
+from toolcrib.errors import Conflict
+from toolcrib.model.agents import BrainEntry, EntryType
+from toolcrib.model.json import JsonObject
+from toolcrib.tools import Inject, tool
+from toolcrib.zoo import EntryQuery, Zoo, parse
+from toolcrib.zoo.brain import MOST_SEARCHED
+from toolcrib.zoo.input import EntryChanges, EntryInput
+
+MOST_RECALLED: Final = 100
+
+ZooOf = Annotated[Zoo, Inject]
+Key = Annotated[str, "The memory's key."]
+
+
+class Memory(TypedDict):
+    """One memory."""
+
+    key: str
+    type: str
+    content: str
+    tags: list[str]
+    pinned: bool
+    at: str
+
+
+class Saved(TypedDict):
+    """The answer to `crib_save_memory`."""
+
+    key: str
+    created: bool
+
+
+class Recalled(TypedDict):
+    """The answer to `crib_recall_memory`."""
+
+    memories: list[Memory]
+    more: bool
+
+
+class Forgotten(TypedDict):
+    """The answer to `crib_delete_memory`."""
+
+    key: str
+    deleted: bool
+
+
+@tool(title="Remember")
+async def crib_save_memory(
+    content: Annotated[str, "What to remember, up to 65536 characters."],
+    key: Annotated[str | None, "A name to find it by; what has it is replaced. One is made if missing."] = None,
+    type: Annotated[EntryType, "What kind of memory it is."] = "note",
+    tags: Annotated[list[str] | None, "Words to find it by, up to 50."] = None,
+    pinned: Annotated[bool, "Pinned memories are part of your prompt, if your owner has it so."] = False,
+    *,
+    zoo: ZooOf,
+    context: Calling,
+) -> Saved:
+    """Save something to your own memory, which lasts beyond this session.
+
+    Use it for decisions, facts and lessons that will matter later; for what all agents should know use
+    crib_library_write. Returns the key, and whether the memory is new.
+    """
+    agent = own_agent(context)
+    given: JsonObject = {
+        "type": type,
+        "content": content,
+        "tags": tags or [],
+        "pinned": pinned,
+        "timestamp": datetime.now(UTC).isoformat(),
+        "metadata": {"sessionId": context.session} if context.session else {},
+    }
+    made = parse(EntryInput, given if key is None else {**given, "id": key})
+    try:
+        return {"key": (await zoo.brain.add(agent, made, source="mcp")).id, "created": True}
+    except Conflict:  # there is one of this key
+        changed = await zoo.brain.change(agent, made.id or "", parse(EntryChanges, given))
+        return {"key": changed.id, "created": False}
+
+
+@tool(read_only=True, title="Recall")
+async def crib_recall_memory(
+    key: Annotated[str | None, "Exactly this memory."] = None,
+    query: Annotated[str | None, "Words that all have to be in it."] = None,
+    type: Annotated[EntryType | None, "Only memories of this kind."] = None,
+    tags: Annotated[list[str] | None, "Only memories with any of these."] = None,
+    limit: Annotated[int, "How many at most.", Field(ge=1, le=MOST_RECALLED)] = 20,
+    *,
+    zoo: ZooOf,
+    context: Calling,
+) -> Recalled:
+    """Recall what you have saved to your own memory, newest first.
+
+    Use it at the start of work that may go on from earlier, and before you ask again what you were told once. Without
+    anything given it returns the newest. Returns memories, and whether there are more than the limit.
+    """
+    agent = own_agent(context)
+    if key is not None:
+        return {"memories": [_memory(await zoo.brain.get(agent, key))], "more": False}
+    wanted = EntryQuery(type, tuple(tags or ()), limit=MOST_SEARCHED if query else limit + 1)
+    words = (query or "").casefold().split()
+    found = [entry for entry in await zoo.brain.find(agent, wanted) if _says(entry, words)]
+    return {"memories": [_memory(entry) for entry in found[:limit]], "more": len(found) > limit}
+
+
+@tool(destructive=True, title="Forget")
+async def crib_delete_memory(key: Key, *, zoo: ZooOf, context: Calling) -> Forgotten:
+    """Delete one of your memories for good. Use it for what is wrong or not true any more. Returns the key."""
+    await zoo.brain.delete(own_agent(context), key)
+    return {"key": key, "deleted": True}
+
+
+def _says(entry: BrainEntry, words: list[str]) -> bool:
+    text = " ".join((entry.id, entry.content, *entry.tags)).casefold()
+    return all(word in text for word in words)
+
+
+def _memory(entry: BrainEntry) -> Memory:
+    return {
+        "key": entry.id,
+        "type": entry.type,
+        "content": entry.content,
+        "tags": list(entry.tags),
+        "pinned": entry.pinned,
+        "at": entry.timestamp,
+    }
+
+
+TOOLS = (crib_save_memory, crib_recall_memory, crib_delete_memory)

@@ -1,0 +1,271 @@
+"""Crew tools for messages: one agent asks another, waits for its answer, or hands its work over.
+
+A message runs or continues a session of the addressed agent. Guards keep agents from talking for ever: the depth of the
+chain, the number of messages and receivers of one session, and the same message twice in a row. A thread goes on only
+for whoever began it, with the very same rights: what runs in it never has more than the one who asks.
+"""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Annotated, Final, NotRequired
+
+import anyio
+from typing_extensions import TypedDict
+
+from toolcrib.builtin.calling import Calling, as_creator, check_depth, signs_of_life, speaker
+from toolcrib.errors import Conflict, Denied, InvalidRequest, NotFound, ToolcribError, Unavailable
+from toolcrib.model.agents import Agent
+from toolcrib.model.principals import Principal
+from toolcrib.model.sessions import Session, SessionLimits
+from toolcrib.sessions import NewSession, Sessions
+from toolcrib.tools import Context, Inject, tool
+from toolcrib.zoo import Zoo, parse
+from toolcrib.zoo.input import EntryInput
+
+ANSWER_SECONDS: Final = 600.0
+"""An answer that takes longer is ended."""
+LONGEST_MESSAGE: Final = 32_000
+DUPLICATE_SECONDS: Final = 30.0
+MOST_MESSAGES: Final = 5
+MOST_TARGETS: Final = 2
+_GRACE: Final = 120.0
+"""Seconds for what comes around an answer: the start of a process, its end."""
+_LAST_WORDS: Final = 5.0
+_MOST_SENDERS: Final = 10_000
+_AT_WORK: Final = frozenset({"starting", "running", "waiting"})
+
+
+class Answered(TypedDict):
+    """The answer to `crib_send_message`."""
+
+    answer: str
+    sessionId: str
+    thread: str
+    state: str
+    handoverEntryId: NotRequired[str]
+
+
+class KnownAgent(TypedDict):
+    """One agent of the crew."""
+
+    id: str
+    name: str
+    description: str
+
+
+class KnownAgents(TypedDict):
+    """The answer to `crib_list_agents`."""
+
+    agents: list[KnownAgent]
+    you: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A message on its way."""
+
+    to: str
+    text: str
+    thread: str | None = None
+    handover: bool = False
+
+
+@dataclass(slots=True)
+class _Sender:
+    """What one session has sent so far."""
+
+    messages: int = 0
+    targets: set[str] = field(default_factory=set[str])
+    recent: dict[Letter, float] = field(default_factory=dict[Letter, float])
+
+
+class Messenger:
+    """Carries messages between agents. What each session has sent is counted for as long as the crib runs."""
+
+    def __init__(self, sessions: Sessions, zoo: Zoo, clock: Callable[[], float] = time.monotonic) -> None:
+        self._sessions = sessions
+        self._zoo = zoo
+        self._clock = clock
+        self._senders: OrderedDict[str, _Sender] = OrderedDict()
+
+    async def send(self, context: Context, letter: Letter) -> Answered:
+        """Deliver a message and wait for the answer. Raises `agent.unknown`, `session.…`, `crew.…`."""
+        principal = as_creator(context.principal)
+        _check(letter, principal)
+        agent = (await self._zoo.get(letter.to)).agent
+        sender = self._claim(letter, principal)
+        try:
+            session = await self._opened(letter, agent, principal)
+            entry = await self._hand_over(letter, principal) if letter.handover else None
+        except BaseException:
+            self._unclaim(letter, sender)
+            raise
+        async with signs_of_life(context, f"Waiting for {agent.name} (session {session.id})"):
+            answer, state = await self._answer(session, _prompt(letter, principal))
+        answered: Answered = {"answer": answer, "sessionId": session.id, "thread": session.id, "state": state}
+        return answered if entry is None else {**answered, "handoverEntryId": entry}
+
+    def _claim(self, letter: Letter, principal: Principal) -> _Sender:
+        """Count the message, or say why it must not be sent."""
+        name = principal.session or f"{principal.kind} {principal.name} {principal.agent}"
+        sender = self._senders.setdefault(name, _Sender())
+        self._senders.move_to_end(name)
+        if len(self._senders) > _MOST_SENDERS:
+            self._senders.popitem(last=False)
+        now = self._clock()
+        sender.recent = {sent: at for sent, at in sender.recent.items() if now - at < DUPLICATE_SECONDS}
+        if letter in sender.recent:
+            raise Conflict("crew.duplicate", "Message already sent (duplicate suppressed).")
+        if principal.session is not None:
+            _check_limits(sender, letter.to)
+        sender.recent[letter] = now
+        sender.messages += 1
+        sender.targets.add(letter.to)
+        return sender
+
+    def _unclaim(self, letter: Letter, sender: _Sender) -> None:
+        """The message did not go out; who it was for stays a target, so that failing is no way around the limit."""
+        sender.recent.pop(letter, None)
+        sender.messages -= 1
+
+    async def _opened(self, letter: Letter, agent: Agent, principal: Principal) -> Session:
+        if letter.thread is not None:
+            return await self._thread(letter.thread, agent, principal)
+        caller = await self._sessions.get(principal.session) if principal.session is not None else None
+        return await self._sessions.create(
+            NewSession(
+                source="agent",
+                cwd=principal.cwd,
+                agent=agent.id,
+                mode=agent.mode or principal.mode,
+                title=f"{speaker(principal)}: {letter.text.strip().splitlines()[0]}"[:80],
+                runner=caller.runner if caller is not None else None,
+                limits=SessionLimits(seconds=ANSWER_SECONDS),
+                creator=principal,
+            )
+        )
+
+    async def _thread(self, thread: str, agent: Agent, principal: Principal) -> Session:
+        """The session of a thread, if it is between these two and the sender's rights are what they were."""
+        try:
+            session = await self._sessions.get(thread)
+        except NotFound:
+            session = None
+        if session is None or session.agent != agent.id or session.creator is None:
+            raise NotFound("crew.thread", f"You have no thread {thread!r} with {agent.id}.")
+        if session.creator != principal:
+            raise NotFound("crew.thread", f"The thread {thread!r} was begun by another session, or with other rights.")
+        if session.state in _AT_WORK:
+            raise Conflict("crew.busy", f"{agent.name} still works on the last message of this thread.")
+        return session
+
+    async def _hand_over(self, letter: Letter, principal: Principal) -> str:
+        """Leave the receiver a summary that it finds later; never pinned, since what is pinned becomes its prompt."""
+        metadata = {"source": "auto"} | ({"sessionId": principal.session} if principal.session else {})
+        given = {
+            "type": "summary",
+            "content": f"Handed over by {speaker(principal)}:\n\n{letter.text}",
+            "tags": ["handover", speaker(principal)[:100]],
+            "metadata": metadata,
+        }
+        return (await self._zoo.brain.add(letter.to, parse(EntryInput, given), source="auto")).id
+
+    async def _answer(self, session: Session, prompt: str) -> tuple[str, str]:
+        """What the receiver says last, and how its turn ended."""
+        try:
+            with anyio.fail_after(ANSWER_SECONDS + _GRACE / 2):
+                return await self._followed(session, prompt)
+        except ToolcribError:
+            raise
+        except BaseException as error:  # boundary: nobody waits any more, so nobody would read what it still says
+            with anyio.move_on_after(_LAST_WORDS, shield=True):
+                await self._sessions.interrupt(session.id)
+            if isinstance(error, TimeoutError):
+                raise _no_answer(session, "it took too long") from None
+            raise
+
+    async def _followed(self, session: Session, prompt: str) -> tuple[str, str]:
+        log = await self._sessions.events(session.id)
+        sent = await self._sessions.send(session.id, prompt)
+        answer = ""
+        async with aclosing(log.follow(sent.seq)) as batches:
+            async for batch in batches:
+                for event in batch:
+                    if event.kind == "text_message" and event.parent is None:
+                        answer = str(event.data["text"])
+                    elif event.kind == "done":
+                        return await self._judged(session, answer, str(event.data["reason"]))
+        raise _no_answer(session, "its session was closed")
+
+    async def _judged(self, session: Session, answer: str, state: str) -> tuple[str, str]:
+        if state == "completed" or (state == "limit" and answer):
+            return answer, state
+        reason = (await self._sessions.get(session.id)).reason
+        raise _no_answer(session, f"its turn ended as {state}" + (f". {reason}" if reason else ""))
+
+
+Mail = Annotated[Messenger, Inject]
+
+
+@tool(title="Ask another agent", scheduler_blocked=True, timeout=ANSWER_SECONDS + _GRACE)
+async def crib_send_message(
+    to_agent: Annotated[str, "ID of the agent to ask, as crib_list_agents gives it."],
+    message: Annotated[str, "What you want of it, with all it has to know: it does not see your conversation."],
+    thread: Annotated[str | None, "A thread of an earlier answer, to go on with it; without one a new begins."] = None,
+    handover: Annotated[bool, "Also leave it a summary in its memory, linked to your transcript."] = False,
+    *,
+    messenger: Mail,
+    context: Calling,
+) -> Answered:
+    """Send a message to another agent and wait for its answer.
+
+    Use it when another agent of the crew knows or can do something better than you, or to hand work over. It works in a
+    session of its own, in your directory, and never with more rights than you have. Returns answer, sessionId (its
+    transcript), thread (to go on) and state (completed, or limit when it was cut short). An answer may take 10 minutes.
+    Limits: 5 messages to 2 agents in a session; work is handed on 3 times at most, never to yourself; the same message
+    goes out once in 30 seconds.
+    """
+    return await messenger.send(context, Letter(to_agent, message, thread, handover))
+
+
+@tool(read_only=True, title="List the crew")
+async def crib_list_agents(*, zoo: Annotated[Zoo, Inject], context: Calling) -> KnownAgents:
+    """List the agents of the crew. Use it to find out whom to ask with crib_send_message.
+
+    Returns id, name and description of each, and under `you` the id of the agent that asks.
+    """
+    found = [KnownAgent(id=each.id, name=each.name, description=each.description) for each in await zoo.list()]
+    return {"agents": found, "you": context.agent}
+
+
+def _check(letter: Letter, principal: Principal) -> None:
+    if not letter.text.strip() or len(letter.text) > LONGEST_MESSAGE:
+        raise InvalidRequest("session.message", f"A message has 1 to {LONGEST_MESSAGE} characters.", "Write another.")
+    if letter.to == principal.agent:
+        raise InvalidRequest("crew.to_self", f"You are {letter.to!r} yourself.")
+    check_depth(principal)
+
+
+def _check_limits(sender: _Sender, to: str) -> None:
+    if sender.messages >= MOST_MESSAGES:
+        raise Denied(
+            "crew.limit", f"This session has sent {MOST_MESSAGES} messages to other agents, as many as it may."
+        )
+    if to not in sender.targets and len(sender.targets) >= MOST_TARGETS:
+        asked = " and ".join(sorted(sender.targets))
+        raise Denied("crew.limit", f"This session has asked {asked}; it may ask {MOST_TARGETS} agents.")
+
+
+def _prompt(letter: Letter, principal: Principal) -> str:
+    return f"{speaker(principal)} asks you this, and is given what you say last as your answer.\n\n{letter.text}"
+
+
+def _no_answer(session: Session, why: str) -> Unavailable:
+    hint = f"Its session is {session.id}: go on with thread={session.id}, ask another agent, or do without."
+    return Unavailable("crew.no_answer", f"{session.agent} gave no answer: {why}.", hint)
+
+
+TOOLS = (crib_send_message, crib_list_agents)

@@ -1,0 +1,188 @@
+"""Crew tools for the owner: tell them something, ask them something, set where notices go.
+
+A question waits for a person, wherever they look: console, command line, API. Channels are a way out of this machine:
+an agent can propose one, and a person agrees to it, whatever the mode of the session is.
+
+Above: the server `crew`. Below: `notify`, `sessions`. They must never take a program's word for a person's.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal, NotRequired
+
+import anyio
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from toolcrib.builtin.calling import Calling, is_scheduled, signs_of_life, speaker
+from toolcrib.errors import Denied, InvalidRequest, ToolcribError, Unavailable
+from toolcrib.model.json import JsonObject
+from toolcrib.model.notices import ChannelKind, Level, OwnerNotice
+from toolcrib.model.principals import Principal
+from toolcrib.notify import Notifier
+from toolcrib.sessions import Sessions
+from toolcrib.tools import Context, Inject, tool
+
+LONGEST_ASK: Final = 240
+"""Minutes that a person is waited for at most."""
+USUAL_ASK: Final = 10
+MOST_OPTIONS: Final = 10
+LONGEST_QUESTION: Final = 4_000
+_GRACE: Final = 60.0
+_YES: Final = "Yes"
+_NO: Final = "No"
+
+logger = logging.getLogger(__name__)
+
+
+class Told(TypedDict):
+    """The answer to `crib_notify_owner`."""
+
+    shown: bool
+    channels: list[JsonObject]
+
+
+class Said(TypedDict):
+    """The answer to `crib_ask_owner`."""
+
+    answer: str
+
+
+class Configured(TypedDict):
+    """The answer to `crib_configure_notifications`."""
+
+    channels: list[JsonObject]
+    tested: NotRequired[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """The way to the person the crib belongs to."""
+
+    notifier: Notifier
+    sessions: Sessions
+    is_person: Callable[[Principal], bool]
+
+    async def ask(self, context: Context, question: str, options: Sequence[str], minutes: float) -> str:
+        """Ask, and wait; raises `question.timeout`."""
+        asker = context.principal
+        asked: JsonObject = {"question": question, "header": speaker(asker)}
+        if options:
+            asked["options"] = [{"label": option} for option in options]
+        answers: Mapping[str, str] = {}
+        async with anyio.create_task_group() as beside, signs_of_life(context, "Waiting: toolcrib approvals list"):
+            beside.start_soon(self._announce, asker, question)
+            answers = await self.sessions.ask(asker, [asked], context.call_id, minutes * 60)
+            beside.cancel_scope.cancel()
+        if not answers:
+            raise Unavailable("question.timeout", f"No person answered within {minutes:g} minutes.")
+        return answers[question]
+
+    async def _announce(self, asker: Principal, question: str) -> None:
+        """Tell a person who looks elsewhere that something waits for them."""
+        words = f"{question[:1000]}\nAnswer in the console, or see `toolcrib approvals list`."
+        try:
+            await self.notifier.notify(_notice(asker, words, f"{speaker(asker)} asks"))
+        except ToolcribError as error:  # the question itself is open all the same
+            logger.warning("That %s asks something could not be told: %s", speaker(asker), error)
+
+    async def agree(self, context: Context, change: str) -> None:
+        """Have a person agree to a change, unless a person makes it. Raises `notify.refused`, `question.timeout`."""
+        if self.is_person(context.principal):
+            return
+        if is_scheduled(context.principal):
+            raise Denied("notify.refused", "A scheduled run has nobody who could agree to this.")
+        question = f"{speaker(context.principal)} wants to {change}. Agree?"
+        answer = await self.ask(context, question, (_YES, _NO), USUAL_ASK)
+        if answer.strip().casefold() != _YES.casefold():
+            raise Denied("notify.refused", f"The owner did not agree: {answer[:500]}")
+
+
+PersonOf = Annotated[Person, Inject]
+
+
+@tool(title="Tell the owner")
+async def crib_notify_owner(
+    message: Annotated[str, "What the owner should know, up to 4000 characters."],
+    title: Annotated[str, "A few words that say what it is about.", Field(max_length=200)] = "",
+    level: Annotated[Level, "How serious it is."] = "info",
+    *,
+    person: PersonOf,
+    context: Calling,
+) -> Told:
+    """Tell the owner something without waiting for an answer.
+
+    Use it for results and trouble that the owner should see although nobody watches this session. It is shown in the
+    console and sent to the channels that are set (webhook, desktop). Returns shown, and for each channel whether the
+    notice got there.
+    """
+    sent = await person.notifier.notify(_notice(context.principal, message, title, level))
+    return {"shown": True, "channels": [each.to_json() for each in sent]}
+
+
+@tool(title="Ask the owner", scheduler_blocked=True, timeout=LONGEST_ASK * 60 + _GRACE)
+async def crib_ask_owner(
+    question: Annotated[str, "One question.", Field(min_length=1, max_length=LONGEST_QUESTION)],
+    options: Annotated[
+        list[str] | None, "Answers to choose from; the owner may say something else.", Field(max_length=MOST_OPTIONS)
+    ] = None,
+    context: Annotated[str | None, "What the owner has to know to answer.", Field(max_length=LONGEST_QUESTION)] = None,
+    timeout_minutes: Annotated[float, "How long to wait.", Field(gt=0, le=LONGEST_ASK)] = USUAL_ASK,
+    *,
+    person: PersonOf,
+    calling: Calling,
+) -> Said:
+    """Ask the owner a question and wait for the answer.
+
+    Use it when only a person can decide: something that cannot be undone, costs money or is a matter of taste. It is
+    shown in the console and with `toolcrib approvals list`. Returns the answer; when nobody answers in time (10
+    minutes, 240 at most) that is an error, and you go on with what is safe.
+    """
+    whole = question if not context else f"{question}\n\n{context}"
+    return {"answer": await person.ask(calling, whole, options or (), timeout_minutes)}
+
+
+@tool(title="Configure notices")
+async def crib_configure_notifications(
+    action: Annotated[Literal["list", "set", "remove", "test"], "What to do."],
+    channel: Annotated[ChannelKind | None, "Which channel; not needed to list."] = None,
+    config: Annotated[JsonObject | None, 'For a webhook: {"url": "https://…"}; for the desktop nothing.'] = None,
+    *,
+    person: PersonOf,
+    context: Calling,
+) -> Configured:
+    """Look at, set, remove or test where notices to the owner go beside the console.
+
+    Use it when the owner wants to be told elsewhere. A webhook gets a POST with JSON (level, title, message, text). To
+    set or remove one a person has to agree, and is asked. Returns the channels that are set, without their secrets.
+    """
+    notifier = person.notifier
+    if action == "list":
+        return {"channels": await notifier.channels()}
+    if channel is None:
+        raise InvalidRequest("notify.invalid", f"To {action} needs a channel.", "Give webhook or desktop.")
+    if action == "test":
+        await notifier.test(channel)
+        return {"channels": await notifier.channels(), "tested": channel}
+    if action == "set":
+        await _set(person, context, channel, config or {})
+    else:
+        await person.agree(context, f"remove the {channel} from where notices go")
+        await notifier.remove(channel)
+    return {"channels": await notifier.channels()}
+
+
+async def _set(person: Person, context: Context, channel: ChannelKind, config: JsonObject) -> None:
+    by_person = person.is_person(context.principal)
+    if not by_person:
+        described = person.notifier.check(channel, config)
+        await person.agree(context, f"have notices sent to {described}")
+    await person.notifier.set(channel, config, by=speaker(context.principal), is_local_allowed=by_person)
+
+
+def _notice(principal: Principal, message: str, title: str, level: Level = "info") -> OwnerNotice:
+    return OwnerNotice(message, title, level, principal.agent, principal.session)
+
+
+TOOLS = (crib_notify_owner, crib_ask_owner, crib_configure_notifications)

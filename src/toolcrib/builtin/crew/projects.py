@@ -1,0 +1,75 @@
+"""Crew tools for projects: which there are, and which one this is. Above: the server `crew`. Below: `policy`."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, NotRequired
+
+from typing_extensions import TypedDict
+
+from toolcrib.builtin.calling import Calling
+from toolcrib.model.projects import Project
+from toolcrib.policy.bundles import Projects
+from toolcrib.policy.coding import is_inside
+from toolcrib.tools import Inject, tool
+
+
+class ShownProject(TypedDict):
+    """One project."""
+
+    path: str
+    trusted: bool
+    bundles: list[str]
+    agentId: NotRequired[str]
+
+
+class ListedProjects(TypedDict):
+    """The answer to `crib_list_projects`."""
+
+    projects: list[ShownProject]
+
+
+class CurrentProject(TypedDict):
+    """The answer to `crib_current_project`; null where the directory belongs to none."""
+
+    cwd: str
+    project: ShownProject | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectDirectory:
+    """The projects of a crib; `cwd` is the directory of whoever is in none."""
+
+    projects: Projects
+    cwd: Callable[[], str]
+
+
+Directory = Annotated[ProjectDirectory, Inject]
+
+
+@tool(read_only=True, title="List projects")
+async def crib_list_projects(*, directory: Directory) -> ListedProjects:
+    """List the projects the owner has set up. Use it to find the directory of one.
+
+    Returns path, whether it is trusted, its bundles, and its default agent if it has one.
+    """
+    return {"projects": [_shown(project) for project in await directory.projects.list()]}
+
+
+@tool(read_only=True, title="Show the current project")
+async def crib_current_project(*, directory: Directory, context: Calling) -> CurrentProject:
+    """Say which directory you work in, and the project it belongs to. Use it before you work on files.
+
+    Returns cwd and project; where projects lie in each other, the innermost.
+    """
+    cwd = context.principal.cwd or directory.cwd()
+    around = [project for project in await directory.projects.list() if is_inside(cwd, project.path)]
+    innermost = max(around, key=lambda project: len(project.path), default=None)
+    return {"cwd": cwd, "project": _shown(innermost) if innermost is not None else None}
+
+
+def _shown(project: Project) -> ShownProject:
+    shown: ShownProject = {"path": project.path, "trusted": project.trusted, "bundles": list(project.bundles)}
+    return shown if project.agent is None else {**shown, "agentId": project.agent}
+
+
+TOOLS = (crib_list_projects, crib_current_project)

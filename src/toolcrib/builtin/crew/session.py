@@ -1,0 +1,40 @@
+"""The crew tool for the session it is called in: more time. Above: the server `crew`. Below: `sessions`."""
+
+import math
+from typing import Annotated
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from toolcrib.builtin.calling import Calling, own_session
+from toolcrib.sessions import Sessions
+from toolcrib.sessions.live import MOST_EXTENDED
+from toolcrib.tools import Inject, tool
+
+_MOST_MINUTES = int(MOST_EXTENDED / 60)
+
+
+class Extended(TypedDict):
+    """The answer to `crib_extend_timeout`; null: the turn has no limit."""
+
+    minutes: float
+    secondsLeft: float | None
+
+
+@tool(title="Take more time")
+async def crib_extend_timeout(
+    minutes: Annotated[float, "How many minutes more.", Field(gt=0, le=_MOST_MINUTES)],
+    *,
+    sessions: Annotated[Sessions, Inject],
+    context: Calling,
+) -> Extended:
+    """Give the turn you are in more time, 60 minutes in all.
+
+    Use it when you see that the work will take longer than the session may, before the time is up. Returns the seconds
+    that are left then; null where there is no limit.
+    """
+    left = await sessions.extend(own_session(context), minutes * 60)
+    return {"minutes": minutes, "secondsLeft": None if math.isinf(left) else round(left, 1)}
+
+
+TOOLS = (crib_extend_timeout,)

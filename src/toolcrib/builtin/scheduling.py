@@ -1,0 +1,227 @@
+"""Schedules as tools may make and change them: who may which, and that no run ever has more than who made it.
+
+A person may all. An agent schedules itself and nobody else; it sees what it made and what runs it, and changes what it
+made. Whoever else calls, such as an MCP client with a token, sees and changes what it made. Whatever a program makes or
+changes answers to that program from then on: it is the creator of every run. An agent resumes only what it paused.
+
+Above: the tools of `crew` and `toolcrib` that manage schedules and jobs. Below: `schedule`. It must never let a call
+change what a run may do beyond what the caller itself may.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Final
+
+from toolcrib.builtin.calling import as_creator, check_depth, speaker
+from toolcrib.errors import Denied, InvalidRequest, NotFound
+from toolcrib.model.json import JsonObject
+from toolcrib.model.principals import Mode, Principal
+from toolcrib.model.schedules import Cadence, Run, Schedule
+from toolcrib.model.sessions import SessionLimits
+from toolcrib.schedule import Schedules
+from toolcrib.schedule.cadence import following, in_words
+
+MOST_OF_ONE: Final = 20
+"""Schedules that one agent or client may have."""
+USUAL_MINUTES: Final = 30
+"""A run that a program made takes no longer, unless it says so."""
+_NEXT_SHOWN: Final = 3
+_LONGEST_NAME: Final = 100
+_LONGEST_PROMPT: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What is given of a schedule."""
+
+    name: str | None = None
+    agent: str | None = None
+    prompt: str | None = None
+    cron: str | None = None
+    timezone: str | None = None
+    every_minutes: int | None = None
+    at: str | None = None
+    mode: Mode | None = None
+    tools: Sequence[str] | None = None
+    max_minutes: int | None = None
+    max_cost_usd: float | None = None
+
+    def cadence(self, before: Cadence | None = None) -> Cadence | None:
+        """When, if that is given; raises `schedule.cadence`."""
+        zone = self.timezone or (before.timezone if before is not None else "UTC")
+        if (self.cron, self.every_minutes, self.at) == (None, None, None):
+            return replace(before, timezone=zone) if before is not None else None
+        every = None if self.every_minutes is None else self.every_minutes * 60
+        return Cadence(self.cron, zone, every, None if self.at is None else _moment(self.at))
+
+    def limits(self, before: SessionLimits) -> SessionLimits:
+        """How far a run may go."""
+        seconds = before.seconds if self.max_minutes is None else self.max_minutes * 60.0
+        return replace(before, seconds=seconds, cost_usd=self.max_cost_usd or before.cost_usd)
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduling:
+    """Schedules on behalf of whoever calls a tool."""
+
+    schedules: Schedules
+    has_agent: Callable[[str], bool]
+    is_person: Callable[[Principal], bool]
+    cwd: Callable[[], str]
+
+    async def list(self, principal: Principal) -> list[Schedule]:
+        """Those the caller sees."""
+        return [each for each in await self.schedules.list() if self._sees(principal, each)]
+
+    async def get(self, principal: Principal, id: str | None) -> Schedule:
+        """One that the caller sees; raises `schedule.unknown`."""
+        if id is None:
+            raise InvalidRequest("request.invalid", "Which schedule?", "Give its id.")
+        found = await self.schedules.get(id)
+        if not self._sees(principal, found):
+            raise NotFound("schedule.unknown", f"There is no schedule {id!r}.")
+        return found
+
+    async def create(self, principal: Principal, draft: Draft) -> Schedule:
+        """Make one. Raises `schedule.own`, `schedule.limit`, `schedule.cadence`, `crew.too_deep`, `request.invalid`."""
+        check_depth(principal)
+        owned = [each for each in await self.schedules.list() if self._owns(principal, each)]
+        if not self._is_owner(principal) and len(owned) >= MOST_OF_ONE:
+            raise Denied("schedule.limit", f"{speaker(principal)} has {MOST_OF_ONE} schedules already.")
+        agent = self._agent(principal, draft.agent)
+        prompt, cadence = _needed(draft)
+        return await self.schedules.add(
+            Schedule(
+                id="",
+                name=_named(draft.name or prompt.strip().splitlines()[0]),
+                agent=agent,
+                prompt=prompt,
+                cwd=principal.cwd or self.cwd(),
+                cadence=cadence,
+                created_at=datetime.now(UTC),
+                mode=draft.mode or principal.mode,
+                tools=tuple(draft.tools or ()),
+                limits=draft.limits(SessionLimits(seconds=USUAL_MINUTES * 60.0)),
+                created_by=speaker(principal),
+                creator=self._creator(principal),
+            )
+        )
+
+    async def change(self, principal: Principal, id: str | None, draft: Draft) -> Schedule:
+        """Change what is given; raises as `create` and `get` do."""
+        before = await self._own(principal, id)
+        prompt = before.prompt if draft.prompt is None else _checked_prompt(draft.prompt)
+        return await self.schedules.replace(
+            replace(
+                before,
+                name=before.name if draft.name is None else _named(draft.name),
+                agent=before.agent if draft.agent is None else self._agent(principal, draft.agent),
+                prompt=prompt,
+                cadence=draft.cadence(before.cadence) or before.cadence,
+                mode=draft.mode or before.mode,
+                tools=before.tools if draft.tools is None else tuple(draft.tools),
+                limits=draft.limits(before.limits),
+                creator=before.creator if self.is_person(principal) else self._creator(principal),
+            )
+        )
+
+    async def pause(self, principal: Principal, id: str | None) -> Schedule:
+        """Let it rest."""
+        found = await self._own(principal, id)
+        if self.is_person(principal):
+            return await self.schedules.pause(found.id)
+        if found.paused:
+            return found  # it stays a person's to resume, if a person paused it
+        return await self.schedules.pause(found.id, f"Paused by {speaker(principal)}.", by=speaker(principal))
+
+    async def resume(self, principal: Principal, id: str | None) -> Schedule:
+        """Follow it again; raises `schedule.own` for what somebody else, or too many failures, paused."""
+        found = await self._own(principal, id)
+        if not self.is_person(principal) and found.paused and found.paused_by != speaker(principal):
+            raise Denied("schedule.own", f"{found.name} was not paused by {speaker(principal)}.", "Ask the owner.")
+        return await self.schedules.resume(found.id)
+
+    async def remove(self, principal: Principal, id: str | None) -> Schedule:
+        """Remove one with its history; the sessions of its runs stay."""
+        return await self.schedules.remove((await self._own(principal, id)).id)
+
+    async def history(self, principal: Principal, id: str | None, limit: int) -> Sequence[Run]:
+        """Its runs, the newest first."""
+        return await self.schedules.history((await self.get(principal, id)).id, limit)
+
+    async def shown(self, schedule: Schedule) -> JsonObject:
+        """A schedule with all that helps to judge it: when in words, the next runs, what stands in the way."""
+        moments = [] if schedule.paused else following(schedule.cadence, datetime.now(UTC), _NEXT_SHOWN)
+        readiness = await self.schedules.readiness(schedule)
+        return {
+            **schedule.to_json(),
+            "when": in_words(schedule.cadence),
+            "nextRuns": [moment.isoformat(timespec="seconds") for moment in moments],
+            "readiness": readiness.to_json(),
+        }
+
+    def _is_owner(self, principal: Principal) -> bool:
+        return principal.is_owner and principal.agent is None and principal.session is None
+
+    def _owns(self, principal: Principal, schedule: Schedule) -> bool:
+        if self._is_owner(principal):
+            return True
+        creator = schedule.creator
+        if creator is None:
+            return False
+        if principal.agent is not None:
+            return creator.agent == principal.agent
+        return creator.agent is None and (creator.kind, creator.name) == (principal.kind, principal.name)
+
+    def _sees(self, principal: Principal, schedule: Schedule) -> bool:
+        return self._owns(principal, schedule) or (principal.agent is not None and principal.agent == schedule.agent)
+
+    async def _own(self, principal: Principal, id: str | None) -> Schedule:
+        found = await self.get(principal, id)
+        if not self._owns(principal, found):
+            raise Denied("schedule.own", f"{found.name} was not made by {speaker(principal)}.")
+        return found
+
+    def _agent(self, principal: Principal, agent: str | None) -> str:
+        """The agent that a schedule of this caller may run."""
+        if principal.agent is not None and agent not in (None, principal.agent):
+            raise Denied("schedule.own", f"{principal.agent!r} schedules itself only, not {agent!r}.")
+        wanted = agent or principal.agent
+        if wanted is None:
+            raise InvalidRequest("request.invalid", "Which agent is to do it?", "Give the ID of one.")
+        if not self.has_agent(wanted):
+            raise NotFound("agent.unknown", f"Agent with ID '{wanted}' not found.")
+        return wanted
+
+    def _creator(self, principal: Principal) -> Principal | None:
+        return None if self.is_person(principal) else as_creator(principal)
+
+
+def _needed(draft: Draft) -> tuple[str, Cadence]:
+    cadence = draft.cadence()
+    if draft.prompt is None or cadence is None:
+        missing = "what is to be done" if draft.prompt is None else "when"
+        raise InvalidRequest("request.invalid", f"Nothing says {missing}.", "Give prompt, and one of cron, every, at.")
+    return _checked_prompt(draft.prompt), cadence
+
+
+def _checked_prompt(prompt: str) -> str:
+    if not prompt.strip() or len(prompt) > _LONGEST_PROMPT:
+        raise InvalidRequest("request.invalid", f"A prompt has 1 to {_LONGEST_PROMPT} characters.", "Write another.")
+    return prompt
+
+
+def _named(name: str) -> str:
+    return " ".join(name.split())[:_LONGEST_NAME] or "schedule"
+
+
+def _moment(text: str) -> datetime:
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        hint = "Write it as in 2026-11-16T09:00:00+01:00."
+        raise InvalidRequest("schedule.cadence", f"{text!r} is not a moment.", hint) from None
+    if at.tzinfo is not None and at <= datetime.now(UTC):
+        raise InvalidRequest("schedule.cadence", f"{text} is over.", "Give a moment that is still to come.")
+    return at

@@ -1,0 +1,32 @@
+"""What `docs/runners.md` says of runtimes is what there is."""
+
+import re
+from pathlib import Path
+
+from toolcrib.errors import CODES
+from toolcrib.sessions.programs import BUILT_IN, MEMBERS, read_programs
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "runners.md").read_text(encoding="utf-8")
+
+
+def test_the_table_of_agents_is_the_one_in_the_code() -> None:
+    rows = re.findall(r"^\| `([\w-]+)` \| `([^`]+)` \| `([^`]+)` \| (.+) \|$", PAGE, re.MULTILINE)
+    written = {name: (command, install, mode.strip("`")) for name, command, install, mode in rows}
+    assert written == {
+        name: (" ".join(program.command), program.install, program.mode or "asks for everything")
+        for name, program in BUILT_IN.items()
+    }
+
+
+def test_the_example_is_an_agent_that_can_be_used_and_names_every_member() -> None:
+    (example,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    read = read_programs(example, "toolcrib.toml")
+    assert read.wrong == {}
+    assert read.programs["mine"].mode == "careful"
+    assert all(f"{member} = " in example for member in MEMBERS)
+
+
+def test_every_code_on_the_page_exists() -> None:
+    named = set(re.findall(r"`(runner\.\w+)`", PAGE))
+    assert named
+    assert named <= CODES.keys()
