@@ -36,7 +36,7 @@ class Catalog:
         self._on_change = on_change
         self._own: dict[str, Part] = {}
         self._upstreams: dict[Place, tuple[Part, ...]] = {None: ()}
-        self._folder_problems: tuple[Problem, ...] = ()
+        self._problems: dict[str, tuple[Problem, ...]] = {}
         self._versions = itertools.count(1)
         self.names = names
         self._snapshots: dict[Place, Snapshot] = {None: Snapshot()}
@@ -54,13 +54,15 @@ class Catalog:
         """Take a new source in; a name that is taken is refused, so that nobody can stand in for another server."""
         return self._set_own({**self._own, **self._new(source, self._own)})
 
-    def exchange(self, gone: Iterable[str], new: Iterable[ToolSource], problems: Iterable[Problem]) -> CatalogChange:
-        """Swap a group of sources in one step, together with the problems that stand beside them."""
+    def exchange(
+        self, gone: Iterable[str], new: Iterable[ToolSource], problems: Iterable[Problem], group: str = "folder"
+    ) -> CatalogChange:
+        """Swap sources of a group in one step, together with all problems that stand beside that group."""
         left = set(gone)
         own = {name: part for name, part in self._own.items() if name not in left}
         for source in new:
             own |= self._new(source, own)
-        self._folder_problems = tuple(problems)
+        self._problems[group] = tuple(problems)
         return self._set_own(own)
 
     def set_upstreams(self, place: Place, parts: Iterable[Part]) -> CatalogChange:
@@ -120,7 +122,8 @@ class Catalog:
                 taken.append(Problem("tool.server_exists", message, "Rename one of them."))
             else:
                 parts[name] = upstream
-        return Snapshot.of(next(self._versions), parts, (*self._folder_problems, *taken))
+        beside = (problem for group in self._problems.values() for problem in group)
+        return Snapshot.of(next(self._versions), parts, (*beside, *taken))
 
     def _name(self, parts: Iterable[Part]) -> None:
         if rows := self.reserve(parts):

@@ -16,5 +16,5 @@ SCREENS = (servers, sessions, waiting)
 def console_routes(crib: Crib, address: str) -> list[Route]:
     """Every page, every part and every file of the console."""
     console = Console(crib, address, [screen.__name__.rpartition(".")[2] for screen in SCREENS])
-    pages = [each for screen in SCREENS for each in screen.routes(console)]
+    pages = [console.caught(each) for screen in SCREENS for each in screen.routes(console)]
     return [*pages, route(f"{assets.PREFIX}{{name}}", assets.serve)]

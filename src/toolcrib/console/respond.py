@@ -7,7 +7,8 @@ Above: the screens. Below: `render`. It must never put anything on a page that i
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from starlette.requests import Request
@@ -69,9 +70,38 @@ class Console:
         """Who asks."""
         return request.scope[PRINCIPAL]
 
+    @property
+    def place(self) -> Path | None:
+        """The directory that the console looks from; its project's servers are among those shown."""
+        return self.crib.settings.default_cwd
+
+    async def asker(self, request: Request) -> Principal:
+        """Who asks, from that directory."""
+        principal = self.principal(request)
+        if principal.cwd is None and self.place is not None:
+            principal = replace(principal, cwd=str(self.place))
+        return await self.crib.placed(principal)
+
+    def caught(self, each: Route) -> Route:
+        """The same route, whose refusals people are shown where the page would have been."""
+        handler: Handler = each.endpoint
+
+        async def handle(request: Request) -> Response:
+            try:
+                return await handler(request)
+            except ToolcribError as error:
+                if _wants_json(request):
+                    raise
+                if request.headers.get("hx-request") == "true":
+                    return self.failed(error)
+                value = {"code": error.code, "message": error.message, "hint": error.hint}
+                return await self.respond(request, Shown("", "Refused", "refused.html", value, status=error.status))
+
+        return Route(each.path, handle, methods=list(each.methods or ("GET",)))
+
     async def respond(self, request: Request, shown: Shown) -> Response:
         """The face that the asker wants."""
-        if "application/json" in request.headers.get("accept", ""):
+        if _wants_json(request):
             return JSONResponse(dict(shown.value), shown.status)
         values = {**shown.value, **(shown.also or {}), "request_path": request.url.path, "query": request.query_params}
         if shown.part is not None and request.headers.get("hx-request") == "true":
@@ -104,6 +134,10 @@ class Console:
 def route(path: str, handler: Handler, method: str = "GET") -> Route:
     """A route of the console."""
     return Route(path, handler, methods=[method])
+
+
+def _wants_json(request: Request) -> bool:
+    return "application/json" in request.headers.get("accept", "")
 
 
 def back(to: str) -> Response:

@@ -147,7 +147,13 @@ class Servers:
         return done
 
     async def replace(
-        self, name: str, entry: JsonObject, cwd: Path | None = None, *, version: str | None = None
+        self,
+        name: str,
+        entry: JsonObject,
+        cwd: Path | None = None,
+        *,
+        version: str | None = None,
+        dry_run: bool = False,
     ) -> Edit:
         """Replace a server of ours; values that are still masked stay what they were."""
         view = await self._view(cwd)
@@ -159,7 +165,7 @@ class Servers:
             raise Conflict("server.foreign", message)
         whole = unmasked(entry, server.definition, written.raw)
         change = replace_own(written.place, server.name, whole)
-        return await self._edit(written.place, change, expected=view.version(written.place.file))
+        return await self._edit(written.place, change, dry_run=dry_run, expected=view.version(written.place.file))
 
     async def remove(
         self,

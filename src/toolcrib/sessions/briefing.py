@@ -14,7 +14,7 @@ from toolcrib.sessions.runner import Brief, Offered
 from toolcrib.zoo import Compiled, Zoo
 
 HINT = (
-    "Tools whose names begin with `mcp__` are issued to you by Toolcrib, which decides on every call and keeps a "
+    "The tools of MCP servers are issued to you by Toolcrib, which decides on every call and keeps a "
     "record. A call may wait for a person's approval. If one is refused, the result says why and what may be tried: do "
     "not work around it with another tool. What you may not use is not shown to you."
 )

@@ -26,7 +26,7 @@ from sqlalchemy import (
     types,
 )
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0006", "0007", "0008", "0009")
+REVISIONS = ("0001", "0002", "0003", "0004", "0006", "0007", "0008", "0009", "0010", "0011")
 HEAD = REVISIONS[-1]
 
 metadata = MetaData(
@@ -395,3 +395,32 @@ channels = Table(
     Column("set_by", Text, nullable=False),
 )
 """Where notices to the owner go beside the console; `config` is JSON."""
+
+work_tasks = Table(
+    "work_tasks",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("crib", Text, nullable=False),
+    Column("agent", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("created_at", Text, nullable=False),
+    Column("ended_at", Text),
+    Column("creator", LargeBinary),
+    Column("body", LargeBinary, nullable=False),
+    Index(None, "state"),
+    Index(None, "created_at"),
+)
+"""Work that agents do in the background, each on a branch of its own. `crib` is the one that has its files."""
+
+plugin_grants = Table(
+    "plugin_grants",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("version", Text, nullable=False),
+    Column("capabilities", Text, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("enabled", Boolean, nullable=False),
+    Column("granted_at", Text, nullable=False),
+    Column("granted_by", Text, nullable=False),
+)
+"""What the owner agreed to of plugins; `capabilities` is a JSON list, `digest` that of the manifest."""

@@ -5,8 +5,18 @@ Above: `builtin` and authors define tools, `host` loads and registers them. Belo
 
 from toolcrib.tools.define import ToolServer, tool
 from toolcrib.tools.inject import Context, Provider
-from toolcrib.tools.load import LoadedFolder, load_folder
+from toolcrib.tools.load import LoadedFolder, load_folder, module_server
 from toolcrib.tools.signature import Inject
 from toolcrib.tools.source import PythonSource
 
-__all__ = ["Context", "Inject", "LoadedFolder", "Provider", "PythonSource", "ToolServer", "load_folder", "tool"]
+__all__ = [
+    "Context",
+    "Inject",
+    "LoadedFolder",
+    "Provider",
+    "PythonSource",
+    "ToolServer",
+    "load_folder",
+    "module_server",
+    "tool",
+]

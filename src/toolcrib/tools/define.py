@@ -50,8 +50,8 @@ class ToolDefinition:
     def __str__(self) -> str:
         return _subject(self.function)
 
-    def tool(self, server: str, kind: ServerKind) -> Tool:
-        """The tool as the catalog knows it."""
+    def tool(self, server: str, kind: ServerKind, timeout: float | None = None) -> Tool:
+        """The tool as the catalog knows it; `timeout` counts where the function sets none."""
         marks = self.marks
         hints = {
             "readOnlyHint": marks.read_only,
@@ -69,7 +69,7 @@ class ToolDefinition:
             annotations=annotations or None,
             marks=marks,
             requires=self.requires,
-            timeout=self.timeout,
+            timeout=timeout if self.timeout is None else self.timeout,
             extra={"_meta": {"anthropic/alwaysLoad": True}} if marks.always_load else {},
         )
 
@@ -142,8 +142,8 @@ class ToolServer:
     """Tools offered under one name, with the providers of what is injected into them.
 
     `instructions` says what the server is for; `conditions` says of services that tools require what they are and how
-    one has them. Raises `ConfigError` for a bad name, something that is not a tool, or
-    two tools of one name.
+    one has them; `timeout` is that of tools that set none, in seconds. Raises `ConfigError` for a bad name, something
+    that is not a tool, or two tools of one name.
     """
 
     name: str
@@ -153,6 +153,7 @@ class ToolServer:
     title: str | None = None
     instructions: str | None = None
     conditions: Mapping[str, str] = field(default_factory=dict[str, str])
+    timeout: float | None = None
     definitions: Mapping[str, ToolDefinition] = field(init=False, repr=False, compare=False)
     provided: Mapping[Key, Provider] = field(init=False, repr=False, compare=False)
 

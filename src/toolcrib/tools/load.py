@@ -116,15 +116,20 @@ def _load_server(name: str, path: Path) -> ToolServer:
     _forget(module_name)
     try:
         module = _run(module_name, file)
-        return ToolServer(
-            name,
-            tools=_tools(module),
-            providers=_providers(module),
-            instructions=cleandoc(module.__doc__) if module.__doc__ else None,
-        )
+        return module_server(name, module)
     except BaseException:
         _forget(module_name)
         raise
+
+
+def module_server(name: str, module: ModuleType) -> ToolServer:
+    """The server that a module makes; raises `ConfigError` for what cannot be one."""
+    return ToolServer(
+        name,
+        tools=_tools(module),
+        providers=_providers(module),
+        instructions=cleandoc(module.__doc__) if module.__doc__ else None,
+    )
 
 
 class _FreshLoader(SourceFileLoader):

@@ -60,7 +60,7 @@ class PythonSource:
         self._graph = Graph({**(shared or {}), **server.provided})
         for definition in offered:
             self._graph.check(str(definition), definition.injected)
-        self._tools = tuple(definition.tool(server.name, server.kind) for definition in offered)
+        self._tools = tuple(definition.tool(server.name, server.kind, server.timeout) for definition in offered)
         self._ways = {definition.name: (definition, self._way(definition)) for definition in offered}
         self._threads = Threads()
         self._crib = self._scope("crib")

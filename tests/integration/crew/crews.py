@@ -15,6 +15,7 @@ from toolcrib.model.tools import CallResult
 from toolcrib.sessions import NewSession
 from toolcrib.testing import crib as open_crib
 from toolcrib.testing.played import PlayedRunner
+from toolcrib.zoo import parse
 from toolcrib.zoo.input import AgentInput
 
 Found = TypeVar("Found")
@@ -89,7 +90,8 @@ class Crew:
 
 def agent(id: str, mode: Mode | None = None, permissions: list[str] | None = None) -> AgentInput:
     """An agent to be made."""
-    return AgentInput(id=id, name=id.title(), description=f"Is {id}.", mode=mode, tool_permissions=permissions)
+    given = {"id": id, "name": id.title(), "description": f"Is {id}.", "mode": mode, "toolPermissions": permissions}
+    return parse(AgentInput, given)
 
 
 def say(text: str) -> JsonObject:

@@ -1,8 +1,9 @@
 """The owner is told and asked: in the console, on the command line, by webhook and on the desktop."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import anyio
 import orjson
@@ -17,6 +18,8 @@ from toolcrib.settings import Environment
 from toolcrib.testing import crib as open_crib
 
 pytestmark = pytest.mark.anyio
+
+T = TypeVar("T")
 
 
 class Hook:
@@ -75,8 +78,20 @@ def notices(crew: Crew) -> list[Event]:
     return heard
 
 
-async def answer(crew: Crew, words: str) -> JsonObject:
-    """Answer the next question as a person."""
+async def answered(crew: Crew, words: str, work: Awaitable[T]) -> tuple[T, JsonObject]:
+    """What comes of work that asks a person, who answers like this; and what they were asked."""
+    asked: list[JsonObject] = []
+
+    async def answer() -> None:
+        asked.append(await _answer(crew, words))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(answer)
+        return await work, asked[0]
+    raise AssertionError("The work was cancelled.")
+
+
+async def _answer(crew: Crew, words: str) -> JsonObject:
     (question,) = await crew.until(crew.crib.sessions.questions)
     said = {str(each["question"]): words for each in question.questions}
     await crew.crib.sessions.answer(question.id, said, by=crew.crib.owner("cli"))
@@ -160,19 +175,11 @@ async def test_an_agent_proposes_a_channel_and_a_person_decides(crew: Crew, hook
     arguments: Mapping[str, Json] = {
         "action": "set", "channel": "webhook", "config": {"url": "https://hooks.example.com/x"},
     }  # fmt: skip
-    said: list[JsonObject] = []
-
-    async def say(words: str) -> None:
-        said.append(await answer(crew, words))
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(say, "no, never")
-        refused = await crew.wrong("crib_configure_notifications", cook, **arguments)
+    configure = "crib_configure_notifications"
+    refused, asked = await answered(crew, "no, never", crew.wrong(configure, cook, **arguments))
     assert "did not agree: no, never" in refused
-    assert "https://hooks.example.com/x" in said[0]["questions"][0]["question"], "the person sees the whole address"
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(say, "Yes")
-        agreed = await crew.ok("crib_configure_notifications", cook, **arguments)
+    assert "https://hooks.example.com/x" in asked["questions"][0]["question"], "the person sees the whole address"
+    agreed, _ = await answered(crew, "Yes", crew.ok(configure, cook, **arguments))
     assert agreed["channels"][0]["setBy"] == "cook"
     local = {**arguments, "config": {"url": hook.url}}
     assert "not used" in await crew.wrong("crib_configure_notifications", cook, **local)
@@ -202,17 +209,10 @@ async def test_a_question_is_answered_by_a_person_and_is_in_the_transcript(crew:
     heard = notices(crew)
     crew.script("ask", do("crib_ask_owner", question="Which way?", options=["North", "South"], context="Fog."), HEARD)
     session = await crew.session("cook")
-    asked: list[JsonObject] = []
-
-    async def say() -> None:
-        asked.append(await answer(crew, "North"))
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(say)
-        events = await crew.turn(session.id, "[[script:ask]]")
+    events, asked = await answered(crew, "North", crew.turn(session.id, "[[script:ask]]"))
     assert '"answer":"North"' in texts(events)[-1]
-    assert asked[0]["sessionId"] == session.id
-    assert asked[0]["questions"] == [
+    assert asked["sessionId"] == session.id
+    assert asked["questions"] == [
         {"question": "Which way?\n\nFog.", "header": "cook", "options": [{"label": "North"}, {"label": "South"}]}
     ]
     kinds = [event.kind for event in events]
@@ -223,9 +223,9 @@ async def test_a_question_is_answered_by_a_person_and_is_in_the_transcript(crew:
 
 async def test_who_has_no_session_asks_too(crew: Crew) -> None:
     caller = crew.crib.as_agent("cook", "ide")
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(answer, crew, "Aye.")
-        assert await crew.ok("crib_ask_owner", caller, question="Ready?") == {"answer": "Aye."}
+    said, asked = await answered(crew, "Aye.", crew.ok("crib_ask_owner", caller, question="Ready?"))
+    assert said == {"answer": "Aye."}
+    assert (asked["sessionId"], asked["questions"][0]["header"]) == ("", "cook")
     assert crew.crib.sessions.questions() == ()
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from integration.crew.crews import SOON, Crew, agent
 from toolcrib.builtin.scheduling import Draft
-from toolcrib.model.json import Json
+from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.principals import Principal
 from toolcrib.model.tools import ToolRef
 from toolcrib.sessions import SessionFilter
@@ -63,12 +63,7 @@ async def test_a_run_is_in_the_history_with_its_session_and_its_creator(crew: Cr
     cook = (await crew.session("cook")).principal
     id = (await manage(crew, cook, **DAILY))["schedule"]["id"]
     await crew.crib.schedules.run_now(id)
-    with anyio.fail_after(SOON):
-        async for event in crew.crib.feed.follow(0):
-            runs = (await manage(crew, cook, action="history", id=id))["runs"]
-            if runs and runs[0]["state"] == "completed" and event.kind:
-                break
-    session = await crew.crib.sessions.get(runs[0]["sessionId"])
+    session = await crew.crib.sessions.get((await _completed(crew, cook, id))["sessionId"])
     assert (session.source, session.agent, session.creator) == ("scheduler", "cook", cook)
     assert crew.crib.gate.decision(session.principal, ToolRef("crew", "crib_send_message")).verdict == "hidden"
 
@@ -170,6 +165,16 @@ async def test_a_job_never_has_more_than_who_made_it(crew: Crew) -> None:
     assert crew.crib.gate.decision(found.principal, grant).verdict == "hidden"
     assert found.creator == bound
     assert await crew.crib.sessions.list(SessionFilter(agent="purser"))
+
+
+async def _completed(crew: Crew, who: Principal, id: str) -> JsonObject:
+    """The newest run of a schedule, once it has come to its end."""
+    with anyio.fail_after(SOON):
+        async for _ in crew.crib.feed.follow(0):
+            runs: list[JsonObject] = (await manage(crew, who, action="history", id=id))["runs"]
+            if runs and runs[0]["state"] == "completed":
+                return runs[0]
+    raise AssertionError("The feed has ended.")
 
 
 async def _toolcrib(crew: Crew, tool: str, who: Principal, **arguments: Json) -> Any:

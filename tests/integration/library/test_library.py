@@ -1,6 +1,7 @@
 """The library on both databases: written, found by any of its words, written anew, removed."""
 
 from collections.abc import AsyncGenerator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -24,7 +25,7 @@ async def library(database: str) -> AsyncGenerator[Library]:
         yield Library(store)
 
 
-async def found(library: Library, words: str = "", **more: object) -> list[str]:
+async def found(library: Library, words: str = "", **more: Any) -> list[str]:
     return [entry.key for entry in await library.find(LibraryQuery(words, **more))]
 
 

@@ -182,3 +182,18 @@ async def test_a_stopped_crib_leaves_nobody_waiting(talk: Talk) -> None:
     with anyio.fail_after(BOUND):
         await talk.ask("DELETE", f"/api/sessions/{id}", status=204)
     assert await talk.ask("GET", "/api/approvals") == []
+
+
+async def test_who_asks_outside_of_a_session_is_answered_at_the_approvals(talk: Talk) -> None:
+    async with anyio.create_task_group() as tasks:
+        body = {"arguments": {"question": "Ready?", "options": ["Aye", "Nay"]}}
+        tasks.start_soon(talk.ask, "POST", "/api/tools/crew/crib_ask_owner/call", body)
+        with anyio.fail_after(BOUND):
+            async for _ in talk.crib.feed.follow(0):
+                if found := await talk.ask("GET", "/api/approvals?status=pending"):
+                    break
+        (asked,) = found
+        assert (asked["kind"], asked["sessionId"]) == ("question", "")
+        answered = await talk.ask("POST", f"/api/approvals/{asked['id']}/answers", {"answers": {"Ready?": "Aye"}})
+        assert answered == {"questionId": asked["id"], "answers": {"Ready?": "Aye"}}
+    assert await talk.ask("GET", "/api/approvals?status=pending") == []

@@ -59,8 +59,9 @@ def routes(crib: Crib) -> Resource:
         """Answer a question for good. The first answer counts; whoever comes later is told so (409)."""
         for asked in _questions(crib, principal):
             if asked.id == approval_id:
-                hint = f"Answer it at /api/approvals/{asked.id}/answers."
-                raise InvalidRequest("question.answer", f"{asked.id} is a question of an agent.", hint)
+                in_session = f"/api/sessions/{asked.session}/questions/{asked.id}"
+                place = in_session if asked.session else f"/api/approvals/{asked.id}/answers"
+                raise InvalidRequest("question.answer", f"{asked.id} is a question of an agent.", f"Answer at {place}.")
         await _found(crib, principal, approval_id)
         changing = Changing(crib, principal, door_of(request, principal))
         said: JsonObject = {"id": approval_id, "decision": body.decision, "scope": body.scope}

@@ -1,4 +1,4 @@
-"""Tools that come from outside: the owner's own folder of modules, kept in step with what is in it.
+"""The owner's own folder of modules with tools, kept in step with what is in it; no grant is needed for them.
 
 A changed module is loaded anew and swapped in one step; the others, and what their providers opened, stay. Calls that
 run in a module that is swapped out may end first. What cannot be loaded is a problem beside the rest.

@@ -1,0 +1,233 @@
+"""Installed plugins: shown with what they ask for, loaded once the owner has granted exactly that.
+
+A grant is for one version, one set of capabilities and one manifest; anything else has to be granted anew. What is
+granted is imported in a thread with a bound, and its tools are ordinary tools from then on: same gate, same rules. What
+cannot be loaded is one problem beside the rest. Capabilities are what a plugin owns up to, not a fence around it.
+
+Above: `host` opens it, the doors grant and revoke. Below: `discover`, `tools`, the store. It must never import anything
+of a plugin that was not granted.
+"""
+
+import importlib
+import logging
+import sys
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import redirect_stdout
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from importlib.metadata import EntryPoint
+from typing import Any, Final, Protocol
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskGroup
+
+from toolcrib.errors import ConfigError, Conflict, NotFound, ToolcribError
+from toolcrib.model.plugins import Manifest, Plugin, PluginGrant, PluginState
+from toolcrib.model.problems import Problem
+from toolcrib.model.sources import ToolSource
+from toolcrib.plugins.discover import Found, discover
+from toolcrib.plugins.folder import CALLS_MAY_END, LOAD_SECONDS
+from toolcrib.store.engine import Store
+from toolcrib.store.plugins import delete_grant, load_grants, save_grant, switch_grant
+from toolcrib.tools import PythonSource, ToolServer, module_server
+from toolcrib.tools.failures import carriable, explain
+
+TIMEOUT: Final = 30.0
+"""Seconds for a call of a plugin's tool that sets no time-out of its own."""
+_LONGEST: Final = 1_000
+
+logger = logging.getLogger(__name__)
+
+
+class Exchange(Protocol):
+    """Takes sources of a group out (by name) and in, with the problems that stand beside that group."""
+
+    def __call__(
+        self, gone: Iterable[str], new: Iterable[ToolSource], problems: Iterable[Problem], group: str = ...
+    ) -> object: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """What was made of one plugin: its sources, or why there are none."""
+
+    manifest: Manifest
+    sources: tuple[PythonSource, ...] = ()
+    problem: Problem | None = None
+
+
+class Plugins:
+    """The installed plugins of one crib."""
+
+    def __init__(
+        self,
+        store: Store,
+        exchange: Exchange,
+        tasks: TaskGroup,
+        *,
+        services: Collection[str],
+        taken: Callable[[str], bool],
+    ) -> None:
+        self._store = store
+        self._exchange = exchange
+        self._tasks = tasks
+        self._services = services
+        self._taken = taken
+        self._loaded: dict[str, _Loaded] = {}
+        self._imported: dict[str, str] = {}
+        self._plugins: dict[str, Plugin] = {}
+        self._changing = anyio.Lock()
+
+    async def load(self) -> None:
+        """Bring the catalog in step with what is installed and granted."""
+        async with self._changing:
+            await self._load()
+
+    async def list(self) -> Sequence[Plugin]:
+        """Every installed plugin as it stands now, by name."""
+        await self.load()
+        return tuple(self._plugins.values())
+
+    async def get(self, name: str) -> Plugin:
+        """One of them; raises `plugin.unknown`."""
+        await self.load()
+        return self._known(name)
+
+    async def grant(self, name: str, digest: str, *, by: str) -> Plugin:
+        """Agree to a plugin as it was shown; `digest` says as what. Raises `plugin.changed`, `plugin.manifest`."""
+        manifest = (await self.get(name)).manifest
+        if manifest is None:
+            problem = self._known(name).problems[0]
+            raise ConfigError(problem.code, problem.message, problem.hint)
+        if manifest.digest != digest:
+            raise Conflict("plugin.changed", f"{name} is not what was shown any more.")
+        now = datetime.now(UTC)
+        grant = PluginGrant(name, manifest.version, manifest.capabilities, digest, now, by)
+        async with self._changing:
+            await save_grant(self._store, grant)
+            await self._load()
+        return self._known(name)
+
+    async def revoke(self, name: str) -> Plugin | None:
+        """Take a grant back, also of a plugin that is not installed any more; its tools are gone at once."""
+        async with self._changing:
+            if not await delete_grant(self._store, name):
+                raise _not_granted(name)
+            await self._load()
+        return self._plugins.get(name)
+
+    async def switch(self, name: str, *, enabled: bool) -> Plugin:
+        """Turn a granted plugin on or off."""
+        async with self._changing:
+            if not await switch_grant(self._store, name, enabled):
+                raise _not_granted(name)
+            await self._load()
+        return self._known(name)
+
+    async def aclose(self) -> None:
+        """Close every source."""
+        for loaded in self._loaded.values():
+            for source in loaded.sources:
+                await source.aclose()
+
+    def _known(self, name: str) -> Plugin:
+        plugin = self._plugins.get(name)
+        if plugin is None:
+            raise NotFound("plugin.unknown", f"There is no plugin {name!r}.")
+        return plugin
+
+    async def _load(self) -> None:
+        found = await anyio.to_thread.run_sync(discover)
+        grants = {grant.name: grant for grant in await load_grants(self._store)}
+        wanted = {one.name: one for one in found if _stands(one, grants.get(one.name)) == "loaded"}
+        gone = self._take_out(wanted)
+        fresh = {name: await self._open(one) for name, one in wanted.items() if name not in self._loaded}
+        self._loaded |= fresh
+        self._plugins = {one.name: self._shown(one, grants.get(one.name)) for one in found}
+        problems = [problem for plugin in self._plugins.values() for problem in plugin.problems]
+        new = [source for loaded in fresh.values() for source in loaded.sources]
+        self._exchange([source.name for source in gone], new, problems, "plugins")
+        for source in gone:
+            self._tasks.start_soon(source.retire, CALLS_MAY_END)
+
+    def _take_out(self, wanted: dict[str, Found]) -> list[PythonSource]:
+        """Forget what is not wanted any more, is another one now, or could not be loaded; gives its sources."""
+        gone: list[PythonSource] = []
+        for name, loaded in tuple(self._loaded.items()):
+            is_same = name in wanted and wanted[name].manifest == loaded.manifest
+            if not is_same or loaded.problem is not None:
+                gone += self._loaded.pop(name).sources
+        return gone
+
+    async def _open(self, one: Found) -> _Loaded:
+        """Import a granted plugin and make its sources."""
+        manifest = one.manifest
+        if not isinstance(manifest, Manifest):
+            raise TypeError("what has no manifest is never wanted")
+        if self._imported.setdefault(one.package, manifest.version) != manifest.version:
+            message = (
+                f"{one.name} {self._imported[one.package]} is loaded; {manifest.version} is from the next start on."
+            )
+            return _Loaded(manifest, problem=Problem("plugin.failed", message, "Restart the crib."))
+        try:
+            with anyio.fail_after(LOAD_SECONDS):
+                import_all = partial(_servers, one.entries)
+                servers = await anyio.to_thread.run_sync(import_all, abandon_on_cancel=True)
+            return _Loaded(manifest, tuple(self._source(server) for server in servers))
+        except TimeoutError:
+            return self._failed(one, manifest, f"it was not loaded within {LOAD_SECONDS:g} s")
+        except (Exception, SystemExit) as error:  # boundary: plugins are code of others
+            logger.warning("Plugin %s could not be loaded", one.name, exc_info=error)
+            return self._failed(one, manifest, explain(error)[:_LONGEST])
+
+    def _source(self, server: ToolServer) -> PythonSource:
+        if self._taken(server.name):
+            raise Conflict("tool.server_exists", f"A server named {server.name!r} is registered already.")
+        return PythonSource(server, services=self._services)
+
+    def _failed(self, one: Found, manifest: Manifest, why: str) -> _Loaded:
+        message = carriable(f"Plugin {one.name} could not be loaded: {why}")
+        return _Loaded(manifest, problem=Problem("plugin.failed", message))
+
+    def _shown(self, one: Found, grant: PluginGrant | None) -> Plugin:
+        state, loaded = _stands(one, grant), self._loaded.get(one.name)
+        manifest = one.manifest if isinstance(one.manifest, Manifest) else None
+        plugin = Plugin(one.name, one.package, state, one.servers, manifest, grant)
+        if isinstance(one.manifest, Problem):
+            return replace(plugin, problems=(one.manifest,))
+        if state != "loaded" or loaded is None:
+            return plugin
+        if loaded.problem is not None:
+            return replace(plugin, state="failed", problems=(loaded.problem,))
+        return replace(plugin, tools=tuple(str(tool.ref) for source in loaded.sources for tool in source.tools()))
+
+
+def _stands(one: Found, grant: PluginGrant | None) -> PluginState:
+    """How a plugin stands before anything of it is loaded; `loaded` if that may be done."""
+    if isinstance(one.manifest, Problem):
+        return "invalid"
+    if grant is None:
+        return "not_granted"
+    if not grant.covers(one.manifest):
+        return "changed"
+    return "loaded" if grant.enabled else "disabled"
+
+
+def _servers(entries: Sequence[EntryPoint]) -> list[ToolServer]:
+    """The servers of a plugin. This is where its code runs first."""
+    servers: list[ToolServer] = []
+    for entry in entries:
+        with redirect_stdout(sys.stderr):  # stdout may be a protocol's or a pipe's
+            module = importlib.import_module(entry.module)
+        offered: Any = getattr(module, entry.attr) if entry.attr else module_server(entry.name, module)
+        if not isinstance(offered, ToolServer):
+            message = f"The entry point `{entry.name}` leads to {entry.value}, which is no `ToolServer` and no module."
+            raise ConfigError("tool.module", message)
+        servers.append(replace(offered, name=entry.name, kind="plugin", timeout=offered.timeout or TIMEOUT))
+    return servers
+
+
+def _not_granted(name: str) -> ToolcribError:
+    return NotFound("plugin.not_granted", f"Nothing is granted to a plugin {name!r}.")

@@ -1,0 +1,22 @@
+"""What the owner agreed to of plugins."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0011"
+down_revision = "0010"
+
+
+def upgrade() -> None:
+    """Make the table."""
+    op.create_table(
+        "plugin_grants",
+        sa.Column("name", sa.Text, nullable=False),
+        sa.Column("version", sa.Text, nullable=False),
+        sa.Column("capabilities", sa.Text, nullable=False),
+        sa.Column("digest", sa.Text, nullable=False),
+        sa.Column("enabled", sa.Boolean, nullable=False),
+        sa.Column("granted_at", sa.Text, nullable=False),
+        sa.Column("granted_by", sa.Text, nullable=False),
+        sa.PrimaryKeyConstraint("name", name="pk_plugin_grants"),
+    )
