@@ -19,6 +19,7 @@ from bench.crowd import measure_crowd
 from bench.gateway import measure_upstream_calls, measure_upstream_lists
 from bench.loads import CONCURRENCIES, Tallies, calls, listing
 from bench.report import Row
+from bench.symbols import measure_symbols
 from bench.tools import write_echo, write_many
 
 ROUNDS = 6
@@ -113,6 +114,7 @@ def main() -> int:
             "lists of upstream servers": measure_upstream_lists,
             "many upstream servers": measure_crowd,
             "configs": measure_configs,
+            "source code": measure_symbols,
         }
         for text, measure in parts.items():
             print(f"measuring {text}…", file=sys.stderr)

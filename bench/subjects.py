@@ -161,6 +161,13 @@ def talker(home: Path) -> Generator[Subject]:
         yield Subject("talker", "", Address(url, token), process, seconds)
 
 
+@contextlib.contextmanager
+def thinker(folder: Path) -> Generator[str]:
+    """The scripted model; gives its address."""
+    with _running([sys.executable, "-m", "bench.thinker"], {}, folder / "thinker.log") as (_, url, _):
+        yield url
+
+
 def help_seconds() -> float:
     """Wall time of `toolcrib --help`."""
     started = time.perf_counter()

@@ -109,6 +109,11 @@ class Home:
         return self.root / "runtimes"
 
     @property
+    def work(self) -> Path:
+        """Where agents work in the background, each in a copy of a repository."""
+        return self.root / "work"
+
+    @property
     def audit_head(self) -> Path:
         """The head of the audit chain, kept outside the database."""
         return self.root / "audit.head"

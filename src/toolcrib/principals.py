@@ -34,7 +34,7 @@ from toolcrib.errors import Conflict, InvalidRequest, NotFound
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Mode, Principal, Source
 from toolcrib.model.sources import ReportProgress
-from toolcrib.model.tokens import Token
+from toolcrib.model.tokens import PREFIX, Token
 from toolcrib.model.tools import CallResult, ToolRef
 from toolcrib.store.batch import ConstraintError
 from toolcrib.store.engine import Store
@@ -43,8 +43,6 @@ from toolcrib.store.tokens import load_tokens, revoke_token, save_token
 Door = Literal["mcp", "api", "cli", "console", "library", "session"]
 """Where a call came in."""
 
-PREFIX = "tcb_"
-"""What the secret of every named token begins with, so that it is known for one wherever it turns up."""
 SESSION_PREFIX = "tcs_"
 """What the secret of a session begins with."""
 SessionCall = Callable[[ToolRef, JsonObject, ReportProgress | None], Awaitable[CallResult]]

@@ -9,6 +9,7 @@ from bench.client import FIRST_ID, Address, prepare
 from bench.report import Row, table, write
 from bench.shapes import Shape, many_schema
 from bench.subjects import ROOT, child
+from bench.symbols import write_code
 from bench.tools import write_echo, write_many
 
 
@@ -77,3 +78,11 @@ def test_the_tool_modules_that_are_written_are_python_with_as_many_tools_as_aske
     tools = [node for tree in trees.values() for node in tree.body if isinstance(node, ast.AsyncFunctionDef)]
     assert len(tools) == 251
     assert many_schema()["required"] == ["customer"]
+
+
+def test_the_source_code_that_is_written_has_as_many_lines_as_asked_for_in_three_languages(tmp_path: Path) -> None:
+    files = write_code(tmp_path, 1_000)
+    written = [path for path in tmp_path.rglob("file*.*") if ".git" not in path.parts]
+    assert len(written) == files
+    assert sum(path.read_text(encoding="utf-8").count("\n") for path in written) >= 1_000
+    assert {path.suffix for path in written} == {".py", ".ts", ".go"}

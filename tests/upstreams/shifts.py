@@ -2,8 +2,10 @@
 
 Its tools: `tool` says that it was called; `become WAY` gives `tool` another definition: `plain` the first one,
 `reworded` another description, `wider` one more optional argument, `hinted` a hint that it only reads, `needy` one more
-argument that it needs.
+argument that it needs. Its first word, if it is given one, is what `tool` is at the start.
 """
+
+import sys
 
 from upstreams.speech import Message, arguments, refuse, reply, requests, say, text_reply
 
@@ -29,7 +31,7 @@ BECOME: Message = {
 
 def serve() -> None:
     """Answer everything, until the input ends."""
-    way = "plain"
+    way = sys.argv[1] if len(sys.argv) > 1 else "plain"
     for request in requests():
         match request["method"], request.get("params", {}).get("name"):
             case "tools/list", _:

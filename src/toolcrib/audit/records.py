@@ -21,7 +21,7 @@ from toolcrib.audit.head import Head, HeadContent, HeadFile, read_head
 from toolcrib.audit.redact import CUT, shown
 from toolcrib.audit.segments import Segments
 from toolcrib.audit.verify import Verification, verify
-from toolcrib.errors import Conflict, Unavailable
+from toolcrib.errors import Conflict, NotFound, Unavailable
 from toolcrib.model.json import JsonObject, storable
 from toolcrib.model.policy import Decision
 from toolcrib.model.principals import Principal
@@ -183,6 +183,13 @@ class Audit:
         """The records that fit, newest first."""
         rows = await self._store.read(lambda connection: find(connection, filters))
         return [_public(*row) for row in rows]
+
+    async def get(self, number: int) -> JsonObject:
+        """One record; raises `NotFound` (`audit.unknown`)."""
+        for record in await self.find(Filters(after=number + 1, limit=1)):
+            if record["id"] == number:
+                return record
+        raise NotFound("audit.unknown", f"There is no record {number}.")
 
     async def verify(self) -> Verification:
         """Check every record, sealed ones too, every link and both ends of the chain.

@@ -46,6 +46,7 @@ class Draft:
     tools: Sequence[str] | None = None
     max_minutes: int | None = None
     max_cost_usd: float | None = None
+    cwd: str | None = None
 
     def cadence(self, before: Cadence | None = None) -> Cadence | None:
         """When, if that is given; raises `schedule.cadence`."""
@@ -97,7 +98,7 @@ class Scheduling:
                 name=_named(draft.name or prompt.strip().splitlines()[0]),
                 agent=agent,
                 prompt=prompt,
-                cwd=principal.cwd or self.cwd(),
+                cwd=draft.cwd or principal.cwd or self.cwd(),
                 cadence=cadence,
                 created_at=datetime.now(UTC),
                 mode=draft.mode or principal.mode,
@@ -118,6 +119,7 @@ class Scheduling:
                 name=before.name if draft.name is None else _named(draft.name),
                 agent=before.agent if draft.agent is None else self._agent(principal, draft.agent),
                 prompt=prompt,
+                cwd=draft.cwd or before.cwd,
                 cadence=draft.cadence(before.cadence) or before.cadence,
                 mode=draft.mode or before.mode,
                 tools=before.tools if draft.tools is None else tuple(draft.tools),

@@ -17,8 +17,10 @@ from toolcrib.cli import (
     approvals,
     audit,
     chat,
+    connect,
     mcp,
     output,
+    plugins,
     rules,
     schedule,
     serve,
@@ -42,6 +44,7 @@ app = typer.Typer(
 app.command("serve")(serve.serve)
 app.command("stdio")(serve.stdio)
 app.add_typer(mcp.app, name="mcp")
+app.command("connect")(connect.connect)
 app.add_typer(tools.app, name="tools")
 app.command("why")(why.why)
 app.add_typer(rules.app, name="rules")
@@ -51,6 +54,7 @@ app.command("chat")(chat.chat)
 app.add_typer(sessions.app, name="sessions")
 app.add_typer(schedule.app, name="schedule")
 app.add_typer(tokens.app, name="tokens")
+app.add_typer(plugins.app, name="plugins")
 app.command("settings")(settings.show)
 app.add_typer(audit.app, name="audit")
 

@@ -3,8 +3,8 @@
 Answers are the JSON of the public shapes, passed on whole, so that a newer crib's fields are not lost on the way.
 Failures come back as the errors they were: problem+json becomes the class that the table of codes names.
 
-Here are servers, tools, agents and the audit; what is about permissions, sessions and schedules stands
-apart, in modules of their own.
+Here are servers, tools, agents and the audit; what is about permissions, sessions, schedules and plugins
+stands apart, in modules of their own.
 
 Above: `cli` and end-to-end tests. Below: `wire`.
 """
@@ -13,7 +13,9 @@ from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
 from typing import Self
 
+from toolcrib.client.connections import ConnectionsClient
 from toolcrib.client.permissions import PermissionsClient
+from toolcrib.client.plugins import PluginsClient
 from toolcrib.client.schedules import SchedulesClient
 from toolcrib.client.sessions import SessionsClient
 from toolcrib.client.wire import Wire, path_to
@@ -32,9 +34,11 @@ class Client:
         self.url = url.rstrip("/")
         self._wire = Wire(self.url, token, source, cwd)
         self._ask = self._wire.ask
+        self.connections = ConnectionsClient(self._wire)
         self.permissions = PermissionsClient(self._wire)
         self.sessions = SessionsClient(self._wire)
         self.schedules = SchedulesClient(self._wire)
+        self.plugins = PluginsClient(self._wire)
 
     async def __aenter__(self) -> Self:
         return self

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from toolcrib.config.commands import program
+from toolcrib.config.crib_entry import crib_entry
 from toolcrib.config.identity import aliases, identity
 from toolcrib.config.masking import mask_definition
 from toolcrib.config.places import Surroundings, all_places, project_directories
@@ -96,6 +96,7 @@ class _Row:
     spec: ServerSpec | None
     problems: tuple[Problem, ...]
     hidden: bool = False
+    is_crib: bool = False
     equals: "list[_Row]" = field(default_factory=lambda: list[_Row]())
     same_as: list[str] = field(default_factory=list[str])
     shadowed_by: "_Row | None" = None
@@ -151,27 +152,21 @@ def _laid_over(below: JsonObject, above: JsonObject) -> JsonObject:
 
 def _row(entry: ReadEntry, rules: list[ClientRule], overlays: JsonObject, environment: Mapping[str, str]) -> _Row:
     spec, problems = entry.spec, entry.problems
+    is_crib = spec is not None and crib_entry(spec) is not None
     overlay = as_object(overlays.get(overlay_key(entry.source, entry.name))) or {}
     if spec is not None:
         off = [_switched_off(spec, rule) for rule in rules if switches_off(rule, spec)]
-        own = [_own_crib(spec)] if _is_own_crib(spec) else []
+        own = [_own_crib(spec)] if is_crib else []
         said = overlay.get("enabled")
         enabled = said if isinstance(said, bool) else spec.enabled and not off
         spec = replace(spec, enabled=enabled and not own)
         problems = (*problems, *off, *own, *missing(spec, environment))
-    return _Row(entry, spec, problems, overlay.get("hidden") is True)
+    return _Row(entry, spec, problems, overlay.get("hidden") is True, is_crib)
 
 
 def _switched_off(spec: ServerSpec, rule: ClientRule) -> Problem:
     message = f'Server "{spec.name}" is switched off by "{rule.origin}" in {rule.file}'
     return Problem("server.switched_off", message, file=rule.file)
-
-
-def _is_own_crib(spec: ServerSpec) -> bool:
-    words = [spec.command or "", *spec.args]
-    return any(
-        program(word) == "toolcrib" and words[index + 1 : index + 2] == ["stdio"] for index, word in enumerate(words)
-    )
 
 
 def _own_crib(spec: ServerSpec) -> Problem:
@@ -189,7 +184,8 @@ def _folded(rows: list[_Row]) -> list[_Row]:
         if spec is None:
             kept.append(row)
             continue
-        same = (identity(spec), spec.enabled)
+        # However a tool reaches this crib, and with whatever secret, it is one and the same server.
+        same = ("crib" if row.is_crib else identity(spec), spec.enabled)
         named, equal = by_name.get(spec.name), by_identity.get(same)
         if equal is not None and (named is None or named is equal):
             equal.equals.append(row)

@@ -86,6 +86,11 @@ def client_named(name: str) -> Dialect:
     return dialect
 
 
+def takes_http(client: str) -> bool:
+    """Whether that client can be told to reach a server over HTTP, and to send headers."""
+    return "http" in STYLES.get(client_named(client).client, _COMMON).types
+
+
 def entry_for(spec: ServerSpec, client: str) -> Written:
     """The definition as that client would have it."""
     return _Writer(spec, client_named(client)).written()

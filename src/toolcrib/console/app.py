@@ -7,10 +7,11 @@ from starlette.routing import Route
 
 from toolcrib.console import assets
 from toolcrib.console.respond import Console, route
-from toolcrib.console.screens import servers, sessions, waiting
+from toolcrib.console.screens import find, server, server_add, servers, sessions, tool, tools, waiting
 from toolcrib.host import Crib
 
-SCREENS = (servers, sessions, waiting)
+SCREENS = (servers, server_add, server, tools, tool, sessions, waiting, find)
+"""In this order their routes are tried."""
 
 
 def console_routes(crib: Crib, address: str) -> list[Route]:

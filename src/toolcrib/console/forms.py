@@ -1,358 +1,100 @@
-"""Forms made from JSON Schemas, and arguments made from what was filled in.
+"""What a form says, read field by field. What was left empty was not said.
 
-A schema and what was filled in so far give a tree of fields, which a template shows; the same tree gives the arguments,
-or says which field is wrong. What a form cannot ask for field by field (free objects, deep nesting, what the schema does
-not say plainly) is a field for JSON.
-
-Inputs are named by the place of their value (a JSON pointer): `/a/0` holds plain text, `=/a/0` JSON, `?/a/0` the chosen
-kind of several, `#/a` the length of a list, `@/a` a file. Pure. It must never judge more than the form needs: whether
-arguments are right is for the gate to say.
+Above: the screens. It must never take a file for a text, nor guess at what a person did not choose.
 """
 
-import base64
-import binascii
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Final, Literal
+from collections.abc import Sequence
+from typing import TypeVar
 
 import orjson
+from starlette.datastructures import FormData, UploadFile
+from starlette.requests import Request
 
-from toolcrib.model.json import Json, JsonObject, is_array, is_object
+from toolcrib.errors import InvalidRequest
+from toolcrib.model.json import Json, JsonObject, is_object
 
-Kind = Literal[
-    "text", "line", "number", "integer", "boolean", "choice", "fixed", "object", "list", "union", "json", "file"
-]
-Filled = Mapping[str, str]
-"""What was filled in, by the names of inputs."""
-
-DEEPEST: Final = 6
-LONGEST_LIST: Final = 100
-_LINES: Final = {"email": "email", "uri": "url", "date": "date", "time": "time", "date-time": "text", "uuid": "text"}
-"""Formats of text that stands on one line, and the kind of input for each."""
-_NUMBERS: Final = {"integer": "This has to be a whole number.", "number": "This has to be a number."}
-_NEEDED: Final = "This is needed."
-_ABSENT: Final = object()
+T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
-    """One thing to fill in. `options` are JSON values to choose from, or the names of the kinds of a union."""
+class Fields:
+    """The fields of one form, or of the query of an address."""
 
-    path: str
-    id: str
-    kind: Kind
-    label: str
-    required: bool
-    help: str = ""
-    text: str = ""
-    without: str | None = None
-    options: tuple[str, ...] = ()
-    chosen: int = 0
-    value: Json = None
-    children: tuple["Field", ...] = ()
-    input: str = "text"
-    base64: bool = False
+    def __init__(self, form: FormData) -> None:
+        self._form = form
 
-    @property
-    def blank(self) -> bool:
-        """Whether nothing was filled in here or below."""
-        if self.kind in ("object", "union"):
-            return all(child.blank for child in self.children)
-        return not self.children if self.kind == "list" else self.kind == "fixed" or not self.text
+    def text(self, name: str) -> str:
+        """A text as it was typed, with our line breaks."""
+        value = self._form.get(name, "")
+        return value.replace("\r\n", "\n").replace("\r", "\n") if isinstance(value, str) else ""
 
+    def line(self, name: str) -> str | None:
+        """A text without white space around it; None if nothing was typed."""
+        return self.text(name).strip() or None
 
-@dataclass(frozen=True, slots=True)
-class Arguments:
-    """What a form says: the arguments, and what is wrong with which field; with that they are not complete."""
+    def lines(self, name: str) -> list[str]:
+        """The lines of a text that are not empty."""
+        return [line.strip() for line in self.text(name).split("\n") if line.strip()]
 
-    value: JsonObject
-    wrong: Mapping[str, str]
+    def words(self, name: str) -> list[str]:
+        """What stands between commas."""
+        return [word.strip() for word in self.text(name).split(",") if word.strip()]
 
+    def all(self, name: str) -> list[str]:
+        """Everything that was chosen under this name."""
+        return [value for value in self._form.getlist(name) if isinstance(value, str) and value]
 
-def build(schema: JsonObject, filled: Filled) -> Field:
-    """The fields of a schema, with what was filled in. A root that is no plain object is one field for JSON."""
-    return _Builder(schema, filled).field(schema, "", "field", "Arguments", True, 0)
+    def has(self, name: str) -> bool:
+        """Whether a box was ticked."""
+        return name in self._form
 
+    def choice(self, name: str, choices: Sequence[T]) -> T | None:
+        """The one that was chosen; None if none was, or something else."""
+        return next((each for each in choices if each == self.text(name)), None)
 
-def read(form: Field) -> Arguments:
-    """The arguments that a form stands for."""
-    wrong: dict[str, str] = {}
-    value = _value(form, wrong)
-    if not is_object(value):
-        if value is not _ABSENT and not wrong:
-            wrong[form.path] = "Arguments are an object, in braces."
-        value = {}
-    return Arguments(value, wrong)
-
-
-def filled_with(value: Json, path: str = "") -> dict[str, str]:
-    """A form as it is when it stands for this value."""
-    filled = {f"={path}": orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()}
-    if is_object(value):
-        for name, member in value.items():
-            filled |= filled_with(member, _inside(path, name))
-    elif is_array(value):
-        filled[f"#{path}"] = str(len(value))
-        for index, item in enumerate(value):
-            filled |= filled_with(item, f"{path}/{index}")
-    elif value is not None:
-        filled[path] = value if isinstance(value, str) else orjson.dumps(value).decode()
-    return filled
-
-
-def grown(filled: Filled, path: str) -> dict[str, str]:
-    """The same with one more item in a list."""
-    return {**filled, f"#{path}": str(_size(filled, path, 0) + 1)}
-
-
-def shrunk(filled: Filled, path: str) -> dict[str, str]:
-    """The same without one item of a list: those after it move up."""
-    parent, _, position = path.rpartition("/")
-    if not position.isdigit():
-        return dict(filled)
-    gone, kept = int(position), dict[str, str]()
-    for name, text in filled.items():
-        sign, place = (name[0], name[1:]) if name[:1] in ("=", "?", "#", "@") else ("", name)
-        index, slash, rest = place.removeprefix(f"{parent}/").partition("/")
-        if not place.startswith(f"{parent}/") or not index.isdigit() or int(index) < gone:
-            kept[name] = text
-        elif int(index) > gone:
-            kept[f"{sign}{parent}/{int(index) - 1}{slash}{rest}"] = text
-    return {**kept, f"#{parent}": str(max(0, _size(filled, parent, 0) - 1))}
-
-
-class _Builder:
-    """Builds the fields of one schema."""
-
-    def __init__(self, root: JsonObject, filled: Filled) -> None:
-        self._root = root
-        self._filled = filled
-
-    def field(self, raw: Json, path: str, id: str, label: str, required: bool, depth: int) -> Field:
-        schema = self._plain(raw)
-        words = schema.get("title") if depth and isinstance(schema.get("title"), str) else label
-        help = schema.get("description")
-        default = schema.get("default", _ABSENT)
-        made = Field(
-            path,
-            id,
-            "json",
-            str(words),
-            required,
-            help if isinstance(help, str) and depth else "",
-            self._filled.get(f"={path}", ""),
-            None if default is _ABSENT or required else _written(default),
-        )
-        return self._shaped(made, schema, depth)
-
-    def _shaped(self, made: Field, schema: JsonObject, depth: int) -> Field:
-        if depth > DEEPEST:
-            return made
-        if "const" in schema:
-            return replace(made, kind="fixed", value=schema["const"])
-        if is_array(options := schema.get("enum")) and options:
-            return replace(made, kind="choice", options=tuple(_written(each) for each in options))
-        branches = self._branches(schema, made.required)
-        if len(branches) > 1:
-            return self._union(made, branches, depth)
-        (schema,) = branches
-        match schema.get("type"):
-            case "object":
-                return self._object(made, schema, depth)
-            case "array" if is_object(schema.get("items")):
-                return self._list(made, schema, depth)
-            case "string":
-                return self._string(made, schema)
-            case "integer" | "number" | "boolean" as kind:
-                return replace(made, kind=kind, text=self._filled.get(made.path, ""))
-            case _:
-                return made
-
-    def _object(self, made: Field, schema: JsonObject, depth: int) -> Field:
-        properties = schema.get("properties")
-        if not is_object(properties) or (not properties and depth):
-            return made
-        needed = schema.get("required")
-        names = {name for name in needed if isinstance(name, str)} if is_array(needed) else set[str]()
-        ordered = sorted(properties, key=lambda name: name not in names)
-        children = tuple(
-            self.field(properties[name], _inside(made.path, name), f"{made.id}-{index}", name, name in names, depth + 1)
-            for index, name in enumerate(ordered)
-        )
-        return replace(made, kind="object", children=children)
-
-    def _list(self, made: Field, schema: JsonObject, depth: int) -> Field:
-        least = schema.get("minItems")
-        size = _size(self._filled, made.path, least if isinstance(least, int) and made.required else 0)
-        children = tuple(
-            self.field(schema["items"], f"{made.path}/{index}", f"{made.id}-{index}", f"{index + 1}", True, depth + 1)
-            for index in range(size)
-        )
-        return replace(made, kind="list", children=children)
-
-    def _string(self, made: Field, schema: JsonObject) -> Field:
-        text = self._filled.get(made.path, "").replace("\r\n", "\n")  # a browser sends line breaks so
-        form = schema.get("format")
-        encoded = schema.get("contentEncoding") == "base64" or form in ("byte", "binary")
-        if encoded or "contentMediaType" in schema:
-            return replace(made, kind="file", text=self._file(made.path, encoded) or text, base64=encoded)
-        if form in _LINES:
-            return replace(made, kind="line", text=text, input=_LINES[form])
-        return replace(made, kind="text", text=text)
-
-    def _file(self, path: str, encoded: bool) -> str | None:
-        given = self._filled.get(f"@{path}")
-        if not given or encoded:
-            return given or None
+    def number(self, name: str) -> float | None:
+        """A number; raises `request.invalid`."""
+        given = self.line(name)
+        if given is None:
+            return None
         try:
-            return base64.b64decode(given).decode()
-        except (binascii.Error, UnicodeDecodeError):
-            return given
+            return float(given)
+        except ValueError:
+            raise InvalidRequest("request.invalid", f"{given!r} is not a number.") from None
 
-    def _union(self, made: Field, branches: list[JsonObject], depth: int) -> Field:
-        chosen = self._chosen(made.path, branches)
-        child = self.field(branches[chosen], made.path, f"{made.id}-{chosen}", made.label, made.required, depth + 1)
-        names = tuple(_name(branch, number) for number, branch in enumerate(branches, 1))
-        return replace(made, kind="union", options=names, chosen=chosen, children=(replace(child, help=""),))
-
-    def _chosen(self, path: str, branches: list[JsonObject]) -> int:
-        number = self._filled.get(f"?{path}", "")
-        if number.isdigit() and int(number) < len(branches):
-            return int(number)
+    def json(self, name: str) -> Json:
+        """A text that is JSON, None if there is none; raises `request.invalid`."""
+        given = self.line(name)
+        if given is None:
+            return None
         try:
-            value: Json = orjson.loads(self._filled.get(f"={path}", ""))
-        except orjson.JSONDecodeError:
-            return 0
-        return next((index for index, branch in enumerate(branches) if _fits(branch, value)), 0)
+            return orjson.loads(given)
+        except orjson.JSONDecodeError as error:
+            raise InvalidRequest("request.invalid", f"`{name}` is not JSON: {error}.") from None
 
-    def _branches(self, schema: JsonObject, required: bool) -> list[JsonObject]:
-        """The kinds of value that a schema allows; nothing at all is how what is not required is left out."""
-        kinds = schema.get("type")
-        several = next((schema[word] for word in ("anyOf", "oneOf") if is_array(schema.get(word))), None)
-        if several is not None:
-            found = [self._plain(each) for each in several]
-        elif is_array(kinds):
-            found = [{**schema, "type": kind} for kind in kinds]
-        else:
-            return [schema]
-        found = [each for each in found if required or each.get("type") != "null"]
-        nothing: JsonObject = {"const": None, "title": "nothing"}
-        return [nothing if each.get("type") == "null" else each for each in found] or [{}]
+    def json_object(self, name: str) -> JsonObject | None:
+        """A text that is a JSON object, None if there is none; raises `request.invalid`."""
+        value = self.json(name)
+        if value is None or is_object(value):
+            return value
+        raise InvalidRequest("request.invalid", f"`{name}` is not a JSON object.")
 
-    def _plain(self, schema: Json) -> JsonObject:
-        """A schema with what it refers to in its place; one that leads nowhere says nothing."""
-        plain: JsonObject = dict(schema) if is_object(schema) else {}
-        for _ in range(2 * DEEPEST):
-            together = plain.get("allOf")
-            if isinstance(target := plain.pop("$ref", None), str):
-                plain = {**self._target(target), **plain}
-            elif is_array(together) and len(together) == 1 and is_object(together[0]):
-                plain = {**together[0], **{key: value for key, value in plain.items() if key != "allOf"}}
-            else:
-                return plain
-        return {}
-
-    def _target(self, reference: str) -> JsonObject:
-        found: Json = self._root
-        if not reference.startswith("#"):
-            return {}
-        for part in reference[1:].split("/")[1:]:
-            name = part.replace("~1", "/").replace("~0", "~")
-            found = found.get(name) if is_object(found) else None
-        return found if is_object(found) else {}
+    async def files(self, name: str) -> list[tuple[str, str]]:
+        """Names and texts of the files that were given; raises `request.invalid` for what is no text."""
+        found: list[tuple[str, str]] = []
+        for each in self._form.getlist(name):
+            if isinstance(each, UploadFile) and each.filename:
+                try:
+                    found.append((each.filename, (await each.read()).decode()))
+                except UnicodeDecodeError:
+                    raise InvalidRequest("request.invalid", f"{each.filename} is not a text file.") from None
+        return found
 
 
-def _value(field: Field, wrong: dict[str, str]) -> Json:
-    """The value of a field, or `_ABSENT`."""
-    if not field.required and field.blank and field.kind != "list":
-        return _ABSENT
-    match field.kind:
-        case "object":
-            members = ((_last(child.path), _value(child, wrong)) for child in field.children)
-            return {name: value for name, value in members if value is not _ABSENT}
-        case "list":
-            items = [_value(child, wrong) for child in field.children]
-            return items if items or field.required else _ABSENT
-        case "union":
-            return _value(field.children[0], wrong)
-        case "fixed":
-            return field.value
-        case "text" | "line" | "file":
-            return field.text
-        case _:
-            return _parsed(field, wrong)
+async def read(request: Request) -> Fields:
+    """The form of a request."""
+    return Fields(await request.form())
 
 
-def _parsed(field: Field, wrong: dict[str, str]) -> Json:
-    """The value of a field whose text means something else than text."""
-    if not field.text.strip():
-        if field.path:
-            wrong[field.path] = _NEEDED
-        return _ABSENT
-    try:
-        value: Json = orjson.loads(field.text)
-    except orjson.JSONDecodeError as error:
-        wrong[field.path] = _NUMBERS.get(field.kind, f"This is not JSON: {error}.")
-        return _ABSENT
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if field.kind in _NUMBERS and (not is_number or (field.kind == "integer" and value != int(value))):
-        wrong[field.path] = _NUMBERS[field.kind]
-    return value
-
-
-def _fits(schema: JsonObject, value: Json) -> bool:
-    """Whether a value can be meant for this branch of a union; the first that fits is shown."""
-    if "const" in schema:
-        return bool(schema["const"] == value)
-    if is_array(options := schema.get("enum")):
-        return value in options
-    if is_object(value):
-        properties, needed = schema.get("properties"), schema.get("required")
-        members = properties if is_object(properties) else {}
-        fixed = all(
-            _fits(member, value[name]) for name, member in members.items() if _is_fixed(member) and name in value
-        )
-        return (
-            schema.get("type") in ("object", None) and fixed and set(needed if is_array(needed) else ()) <= set(value)
-        )
-    kinds: dict[type, tuple[str, ...]] = {
-        str: ("string",), bool: ("boolean",), int: ("integer", "number"), float: ("number",), list: ("array",),
-    }  # fmt: skip
-    return schema.get("type") in kinds.get(type(value), ())
-
-
-def _is_fixed(schema: Json) -> bool:
-    return is_object(schema) and "const" in schema
-
-
-def _name(schema: JsonObject, number: int) -> str:
-    """What a branch of a union is called."""
-    properties = schema.get("properties")
-    fixed = _constants(properties) if is_object(properties) else iter(())
-    items = schema.get("items")
-    plural = f"list of {items['type']}s" if is_object(items) and isinstance(items.get("type"), str) else None
-    for word in (schema.get("title"), next(fixed, None), plural, schema.get("type")):
-        if isinstance(word, str):
-            return word
-    return _written(schema["const"]) if "const" in schema else f"kind {number}"
-
-
-def _constants(properties: JsonObject) -> Iterator[str]:
-    return (str(member["const"]) for member in properties.values() if _is_fixed(member))
-
-
-def _size(filled: Filled, path: str, least: int) -> int:
-    text = filled.get(f"#{path}", "")
-    return min(int(text) if text.isdigit() and len(text) < 9 else least, LONGEST_LIST)
-
-
-def _inside(path: str, name: str) -> str:
-    return f"{path}/{name.replace('~', '~0').replace('/', '~1')}"
-
-
-def _last(path: str) -> str:
-    return path.rpartition("/")[2].replace("~1", "/").replace("~0", "~")
-
-
-def _written(value: Json) -> str:
-    return orjson.dumps(value).decode()
+def asked(request: Request) -> Fields:
+    """The query of an address, read as a form is."""
+    return Fields(FormData(request.query_params.multi_items()))

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, cast
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from toolcrib.console import assets, markdown
 from toolcrib.model.json import Json
@@ -40,6 +40,7 @@ def _environment() -> Environment:
     )
     filters: Mapping[str, Callable[..., object]] = {
         "md": markdown.render, "ago": ago, "moment": moment, "pretty": pretty, "count": count, "seconds": seconds,
+        "exact": exact,
     }  # fmt: skip
     cast("dict[str, Any]", environment.filters).update(filters)
     cast("dict[str, Any]", environment.globals)["asset"] = assets.url
@@ -51,6 +52,11 @@ def _shown(value: object) -> object:
     if value is None:
         return ""
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def exact(value: str | None) -> Markup:
+    """A text for a field that is sent back: escaped and otherwise as it is, so that saving changes nothing unseen."""
+    return escape(value or "")
 
 
 def moment(value: datetime | str | None) -> Markup | str:

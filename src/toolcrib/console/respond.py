@@ -66,6 +66,11 @@ class Console:
         self._rail = [entry for entry in RAIL if entry[0] in screens]
         self._foot = [entry for entry in FOOT if entry[0] in screens]
 
+    @property
+    def screens(self) -> list[tuple[str, str, str, str]]:
+        """The screens there are: key, address, word, keys."""
+        return [*self._rail, *self._foot]
+
     def principal(self, request: Request) -> Principal:
         """Who asks."""
         return request.scope[PRINCIPAL]
@@ -94,8 +99,8 @@ class Console:
                     raise
                 if request.headers.get("hx-request") == "true":
                     return self.failed(error)
-                value = {"code": error.code, "message": error.message, "hint": error.hint}
-                return await self.respond(request, Shown("", "Refused", "refused.html", value, status=error.status))
+                shown = Shown("", "Refused", "refused.html", told(error), status=error.status)
+                return await self.respond(request, shown)
 
         return Route(each.path, handle, methods=list(each.methods or ("GET",)))
 
@@ -127,8 +132,12 @@ class Console:
 
     def failed(self, error: ToolcribError) -> Response:
         """A refusal inside a page: what happened and what to do, where the result would have been."""
-        value: JsonObject = {"code": error.code, "message": error.message, "hint": error.hint}
-        return HTMLResponse(page("parts/failure.html", value), error.status)
+        return HTMLResponse(page("parts/failure.html", told(error)), error.status)
+
+
+def told(error: ToolcribError) -> JsonObject:
+    """A refusal as a value."""
+    return {"code": error.code, "message": error.message, "hint": error.hint}
 
 
 def route(path: str, handler: Handler, method: str = "GET") -> Route:

@@ -19,6 +19,7 @@ from toolcrib.builtin.crew.code import CodeDirectory
 from toolcrib.builtin.crew.messages import Messenger
 from toolcrib.builtin.crew.owner import Person
 from toolcrib.builtin.crew.projects import ProjectDirectory
+from toolcrib.builtin.crew.work import WorkDesk
 from toolcrib.builtin.scheduling import Scheduling
 from toolcrib.connect import Processes
 from toolcrib.connect.web import Web
@@ -49,6 +50,7 @@ from toolcrib.settings import Environment, Settings
 from toolcrib.store import Store
 from toolcrib.store.sessions import load_runtimes
 from toolcrib.symbols import Symbols
+from toolcrib.work import Git, Work
 from toolcrib.zoo import Zoo
 
 if TYPE_CHECKING:
@@ -139,10 +141,23 @@ class Agents:
                 on_time=footing.on_time,
             )
         )
-
+        self.crew = await self._open_crew(stack)
         footing.tasks.start_soon(self.notifier.follow)
+
+    async def _open_crew(self, stack: AsyncExitStack) -> Crew:
+        footing = self._footing
+        work = await stack.enter_async_context(
+            Work(
+                footing.store,
+                self.sessions,
+                Git(footing.environment),
+                crib=footing.crib,
+                place=footing.home.work,
+                now=footing.clock.now,
+            )
+        )
         is_person = footing.principals.is_person
-        self.crew = Crew(
+        return Crew(
             zoo=footing.zoo,
             sessions=self.sessions,
             messenger=Messenger(self.sessions, footing.zoo),
@@ -153,6 +168,7 @@ class Agents:
             scheduling=Scheduling(self.schedules, footing.permissions.has_agent, is_person, footing.default_cwd),
             code=CodeDirectory(Symbols(footing.environment), footing.permissions.projects, footing.default_cwd),
             github=open_github(footing.settings, footing.web, stack),
+            work=WorkDesk(work, footing.zoo, is_person, footing.default_cwd),
         )
 
     def claude_options(self, new: NewSession) -> "ClaudeAgentOptions":

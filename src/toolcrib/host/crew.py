@@ -13,12 +13,14 @@ from toolcrib.builtin.crew.github import Posting
 from toolcrib.builtin.crew.messages import Messenger
 from toolcrib.builtin.crew.owner import Person
 from toolcrib.builtin.crew.projects import ProjectDirectory
+from toolcrib.builtin.crew.work import WorkDesk
 from toolcrib.builtin.scheduling import Scheduling
 from toolcrib.connect.web import Web
 from toolcrib.credits import Credits
 from toolcrib.github import Api, GitHub
 from toolcrib.library import Library
 from toolcrib.sessions import Sessions
+from toolcrib.sessions.runners import has_runtime
 from toolcrib.settings import GITHUB_URL, Settings
 from toolcrib.symbols import missing_parts
 from toolcrib.zoo import Zoo
@@ -38,6 +40,7 @@ class Crew:
     scheduling: Scheduling
     code: CodeDirectory
     github: Posting | None
+    work: WorkDesk
 
 
 def crew_providers(crew: Callable[[], Crew]) -> Mapping[Any, Callable[[], Any]]:
@@ -53,6 +56,7 @@ def crew_providers(crew: Callable[[], Crew]) -> Mapping[Any, Callable[[], Any]]:
         Scheduling: lambda: crew().scheduling,
         CodeDirectory: lambda: crew().code,
         Posting: lambda: crew().github,
+        WorkDesk: lambda: crew().work,
     }
 
 
@@ -62,6 +66,8 @@ def crew_services(settings: Settings) -> Iterator[str]:
         yield "github"
     if not missing_parts():
         yield "symbols"
+    if has_runtime():
+        yield "runtime"
 
 
 def open_github(settings: Settings, web: Web, stack: AsyncExitStack) -> Posting | None:

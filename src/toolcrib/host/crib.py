@@ -31,6 +31,7 @@ from toolcrib.builtin.toolcrib import CribFacts, Services, toolcrib_server
 from toolcrib.catalog.catalog import Catalog
 from toolcrib.catalog.naming import NameRow, NameTable, server_name
 from toolcrib.catalog.snapshot import CatalogChange, Snapshot
+from toolcrib.config.crib_entry import own_command
 from toolcrib.config.edit.write import Writing
 from toolcrib.config.secrets import SecretCommands
 from toolcrib.config.trust import load_trust
@@ -49,7 +50,7 @@ from toolcrib.model.servers import Discovery, ServerEntry
 from toolcrib.model.sessions import NO_LIMITS, SessionLimits
 from toolcrib.model.sources import Introduction, Notice
 from toolcrib.model.tools import CallResult, ToolRef
-from toolcrib.plugins import ToolFolder
+from toolcrib.plugins import Plugins, ToolFolder
 from toolcrib.policy.approvals import Approvals
 from toolcrib.policy.coding import SERVER
 from toolcrib.policy.coding import TOOLS as CODING_TOOLS
@@ -61,7 +62,7 @@ from toolcrib.policy.pins import Pins
 from toolcrib.policy.rule_files import RuleFile
 from toolcrib.principals import Principals, SessionTokens, Tokens
 from toolcrib.schedule import Clock
-from toolcrib.servers import Links, Servers
+from toolcrib.servers import Clients, Links, Reach, Servers
 from toolcrib.sessions import NewSession, OpenSession
 from toolcrib.sessions.coding import CodingSource
 from toolcrib.settings import Environment, Settings
@@ -172,6 +173,15 @@ class Crib:
         await folder.load()
         self._tasks.start_soon(folder.follow)
         stack.callback(folder.stop)
+        self.plugins = Plugins(
+            self.store,
+            self.catalog.exchange,
+            self._tasks,
+            services=self._services,
+            taken=self.catalog.has_server,
+        )
+        self._sources.push_async_callback(_shielded, self.plugins.aclose)
+        await self.plugins.load()
         await self._open_servers(stack)
         await self._open_agents(stack)
 
@@ -257,6 +267,7 @@ class Crib:
             self.home, self._environment, self._user_home(), self.feed.publish, on_view=self._on_view
         )
         self.links = Links(self.servers, self.pool, ground, sign_ins, self._settle)
+        self.clients = Clients(self.servers, self.tokens, self._reach())
         await self.servers.list()
         await self.intake.take(None)
         self._tasks.start_soon(self.intake.follow)
@@ -424,6 +435,22 @@ class Crib:
     def _mcp_url(self) -> str | None:
         host = f"[{self.settings.host}]" if ":" in self.settings.host else self.settings.host
         return f"http://{host}:{self.port}/mcp" if self.port else None
+
+    def _reach(self) -> Reach:
+        is_usual = self.settings.origins.get("home") == "default"
+        return Reach(
+            crib=self.home.root,
+            address=self._lasting_address,
+            command=own_command(),
+            home=None if is_usual else str(self.home.root),
+            environment=self._environment,
+        )
+
+    def _lasting_address(self) -> str | None:
+        """Where tools find the crib for good: where it listens if it stays, else where it would."""
+        port = self.port if self._eager and self.port else self.settings.port
+        host = f"[{self.settings.host}]" if ":" in self.settings.host else self.settings.host
+        return f"http://{host}:{port}" if port else None
 
     async def _server_note(self, server: str, cwd: str | None) -> str | None:
         return await self.links.note(server, _path(cwd))

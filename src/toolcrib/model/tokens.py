@@ -6,6 +6,9 @@ from datetime import datetime
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Mode, Principal, Source
 
+PREFIX = "tcb_"
+"""What the secret of every named token begins with, so that it is known for one wherever it turns up."""
+
 
 @dataclass(frozen=True, slots=True)
 class Token:

@@ -11,7 +11,8 @@ of a plugin that was not granted.
 import importlib
 import logging
 import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -107,6 +108,7 @@ class Plugins:
         grant = PluginGrant(name, manifest.version, manifest.capabilities, digest, now, by)
         async with self._changing:
             await save_grant(self._store, grant)
+            self._forget_failure(name)
             await self._load()
         return self._known(name)
 
@@ -123,6 +125,7 @@ class Plugins:
         async with self._changing:
             if not await switch_grant(self._store, name, enabled):
                 raise _not_granted(name)
+            self._forget_failure(name)
             await self._load()
         return self._known(name)
 
@@ -143,7 +146,17 @@ class Plugins:
         grants = {grant.name: grant for grant in await load_grants(self._store)}
         wanted = {one.name: one for one in found if _stands(one, grants.get(one.name)) == "loaded"}
         gone = self._take_out(wanted)
-        fresh = {name: await self._open(one) for name, one in wanted.items() if name not in self._loaded}
+        leaving = {source.name for source in gone}
+        claimed = set[str]()
+
+        def is_free(name: str) -> bool:
+            return name not in claimed and (name in leaving or not self._taken(name))
+
+        fresh: dict[str, _Loaded] = {}
+        for name, one in wanted.items():
+            if name not in self._loaded:
+                fresh[name] = await self._open(one, is_free)
+                claimed |= {source.name for source in fresh[name].sources}
         self._loaded |= fresh
         self._plugins = {one.name: self._shown(one, grants.get(one.name)) for one in found}
         problems = [problem for plugin in self._plugins.values() for problem in plugin.problems]
@@ -152,16 +165,21 @@ class Plugins:
         for source in gone:
             self._tasks.start_soon(source.retire, CALLS_MAY_END)
 
-    def _take_out(self, wanted: dict[str, Found]) -> list[PythonSource]:
-        """Forget what is not wanted any more, is another one now, or could not be loaded; gives its sources."""
-        gone: list[PythonSource] = []
+    def _take_out(self, wanted: Mapping[str, Found]) -> Sequence[PythonSource]:
+        """Forget what is not wanted any more, or is another one now; gives its sources."""
+        gone: deque[PythonSource] = deque()
         for name, loaded in tuple(self._loaded.items()):
-            is_same = name in wanted and wanted[name].manifest == loaded.manifest
-            if not is_same or loaded.problem is not None:
+            if name not in wanted or wanted[name].manifest != loaded.manifest:
                 gone += self._loaded.pop(name).sources
         return gone
 
-    async def _open(self, one: Found) -> _Loaded:
+    def _forget_failure(self, name: str) -> None:
+        """What could not be loaded is tried again when a person says so, not whenever somebody looks."""
+        loaded = self._loaded.get(name)
+        if loaded is not None and loaded.problem is not None:
+            del self._loaded[name]
+
+    async def _open(self, one: Found, is_free: Callable[[str], bool]) -> _Loaded:
         """Import a granted plugin and make its sources."""
         manifest = one.manifest
         if not isinstance(manifest, Manifest):
@@ -175,15 +193,15 @@ class Plugins:
             with anyio.fail_after(LOAD_SECONDS):
                 import_all = partial(_servers, one.entries)
                 servers = await anyio.to_thread.run_sync(import_all, abandon_on_cancel=True)
-            return _Loaded(manifest, tuple(self._source(server) for server in servers))
+            return _Loaded(manifest, tuple(self._source(server, is_free) for server in servers))
         except TimeoutError:
             return self._failed(one, manifest, f"it was not loaded within {LOAD_SECONDS:g} s")
         except (Exception, SystemExit) as error:  # boundary: plugins are code of others
             logger.warning("Plugin %s could not be loaded", one.name, exc_info=error)
             return self._failed(one, manifest, explain(error)[:_LONGEST])
 
-    def _source(self, server: ToolServer) -> PythonSource:
-        if self._taken(server.name):
+    def _source(self, server: ToolServer, is_free: Callable[[str], bool]) -> PythonSource:
+        if not is_free(server.name):
             raise Conflict("tool.server_exists", f"A server named {server.name!r} is registered already.")
         return PythonSource(server, services=self._services)
 

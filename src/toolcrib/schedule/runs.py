@@ -85,7 +85,7 @@ class Runs:
         id = run.session or ""
         log = await self.sessions.events(id)
         sent = await self.sessions.send(id, schedule.prompt)
-        async for batch in log.follow(sent.seq):
+        async for batch in log.follow(sent.seq, is_person=False):
             for event in batch:
                 if event.kind == "done":
                     await self.sessions.close(id)

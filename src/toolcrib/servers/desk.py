@@ -97,17 +97,17 @@ class Servers:
 
     async def list(self, cwd: Path | None = None) -> Discovery:
         """Every server that somebody in `cwd` has, in all files of all tools."""
-        return (await self._view(cwd)).discovery
+        return (await self.view(cwd)).discovery
 
     async def find(self, name: str, cwd: Path | None = None, *, file: str | None = None) -> ServerEntry:
         """One server, by alias or name, the one in `file` first; also one that was taken off the list."""
-        view = await self._view(cwd)
+        view = await self.view(cwd)
         there = (each for each in view.discovery.servers if file in [source.file for source in each.sources])
         return next((each for each in there if each.name == name), None) or _find(view, name, hidden=True)
 
     async def get(self, name: str, cwd: Path | None = None) -> Details:
         """One server in full, by alias or name. Raises `server.unknown` with the nearest names."""
-        view = await self._view(cwd)
+        view = await self.view(cwd)
         server = _find(view, name)
         return await self._in_thread(lambda: self._details(view, server))
 
@@ -121,7 +121,7 @@ class Servers:
             await anyio.sleep(LOOK_SECONDS)
             for cwd in self._views.kept() or (None,):
                 try:
-                    await self._view(cwd)
+                    await self.view(cwd)
                 except Exception:  # boundary: one directory that cannot be looked at must not end the crib
                     if cwd not in told:
                         logger.exception("The servers of %s cannot be looked at.", cwd or "the person")
@@ -137,9 +137,9 @@ class Servers:
         dry_run: bool = False,
     ) -> Edit:
         """Add a server to our file, or to the project's. The owner says so, which is trust."""
-        view = await self._view(cwd)
+        view = await self.view(cwd)
         place = self._own(view, scope)
-        done = await self._edit(place, add_own(place, name, entry), dry_run=dry_run)
+        done = await self.edit(place, add_own(place, name, entry), dry_run=dry_run)
         if place.project is not None and not dry_run:
             source = Source("toolcrib", "project", str(place.file), None, str(place.project), str(place.directory))
             spec = replace(check_entry(name, entry), source=source)
@@ -156,7 +156,7 @@ class Servers:
         dry_run: bool = False,
     ) -> Edit:
         """Replace a server of ours; values that are still masked stay what they were."""
-        view = await self._view(cwd)
+        view = await self.view(cwd)
         server = _find(view, name)
         self._check_version(view, server, version)
         written = view.written(server)[0]
@@ -165,7 +165,7 @@ class Servers:
             raise Conflict("server.foreign", message)
         whole = unmasked(entry, server.definition, written.raw)
         change = replace_own(written.place, server.name, whole)
-        return await self._edit(written.place, change, dry_run=dry_run, expected=view.version(written.place.file))
+        return await self.edit(written.place, change, dry_run=dry_run, expected=view.version(written.place.file))
 
     async def remove(
         self,
@@ -177,7 +177,7 @@ class Servers:
         version: str | None = None,
     ) -> Edit:
         """Take a server off the list: out of our file, or hidden by a word in it; `in_client` edits the other file."""
-        view = await self._view(cwd)
+        view = await self.view(cwd)
         server = _find(view, name)
         self._check_version(view, server, version)
         return await self._change_server(view, server, REMOVAL, in_client=in_client, dry_run=dry_run)
@@ -186,24 +186,24 @@ class Servers:
         self, name: str, enabled: bool, cwd: Path | None = None, *, in_client: bool = False, dry_run: bool = False
     ) -> Edit:
         """Turn a server on or off, likewise. Turning one on that was removed from the list brings it back."""
-        view = await self._view(cwd)
+        view = await self.view(cwd)
         server = _find(view, name, hidden=enabled)
         return await self._change_server(view, server, switching(enabled), in_client=in_client, dry_run=dry_run)
 
     async def trust(self, name: str, cwd: Path | None = None, *, shown: str | None = None) -> ServerEntry:
         """Agree to a definition as it is now; `shown` is the digest of the one that the person looked at."""
-        server = _find(await self._view(cwd), name)
+        server = _find(await self.view(cwd), name)
         spec = server.spec
         if spec is None:
             raise InvalidRequest("server.invalid", server.problems[0].message)
         if shown is not None and shown != server.digest:
             raise _changed_since(server)
         await self._change_trust(lambda book: book.with_definitions([spec]))
-        return _find(await self._view(cwd), server.alias)
+        return _find(await self.view(cwd), server.alias)
 
     async def untrust(self, name: str, cwd: Path | None = None) -> ServerEntry:
         """Take an agreement back. The owner's own file needs none, so there it cannot be."""
-        view = await self._view(cwd)
+        view = await self.view(cwd)
         server = _find(view, name)
         if server.source.client == "toolcrib" and server.source.project is None:
             message = f'Server "{server.name}" is in Toolcrib\'s own file, where the owner put it.'
@@ -211,7 +211,7 @@ class Servers:
             raise InvalidRequest("config.unsupported", message, hint)
         specs = [entry.spec for entry in view.written(server) if entry.spec is not None]
         await self._change_trust(lambda book: book.without_definitions(specs))
-        return _find(await self._view(cwd), server.alias)
+        return _find(await self.view(cwd), server.alias)
 
     async def at(self, path: Path) -> tuple[Details, ...]:
         """The servers that a project's directory, or a file of the person, defines."""
@@ -243,7 +243,7 @@ class Servers:
         self, names: Collection[str] = (), cwd: Path | None = None, *, dry_run: bool = False
     ) -> transfer.Transfer:
         """Take servers of other tools over into our file, all or the named ones."""
-        view = await self._view(cwd)
+        view = await self.view(cwd)
         for name in names:
             _find(view, name)
         own = self._own(view, "user")
@@ -252,7 +252,7 @@ class Servers:
 
     async def export(self, client: str, names: Collection[str] = (), cwd: Path | None = None) -> transfer.Export:
         """Our servers, or the named ones, as a file of that client."""
-        servers = _chosen(await self._view(cwd), names)
+        servers = _chosen(await self.view(cwd), names)
         return await self._in_thread(lambda: transfer.exported(servers, client))
 
     async def export_to(
@@ -265,14 +265,17 @@ class Servers:
         dry_run: bool = False,
     ) -> transfer.Transfer:
         """Write our servers, or the named ones, into that client's file."""
-        view = await self._view(cwd)
+        view = await self.view(cwd)
         place = transfer.client_place(view, client, scope)
         moved = transfer.exports(view, _chosen(view, names), client, place)
         return await self._move(place, moved, dry_run=dry_run)
 
-    async def undo(self, file: Path | None = None) -> Edit:
-        """Take back the last change that was made here to this file, or to any."""
-        done = await self._in_thread(lambda: edits.undo(file or last_changed(self._home.backups), self._writing))
+    async def undo(self, file: Path | None = None, *, purpose: str | None = None, dry_run: bool = False) -> Edit:
+        """Take back the last change that was made here to this file, or to any; or all the last ones for a purpose."""
+        writing = replace(self._writing, purpose=purpose)
+        done = await self._in_thread(
+            lambda: edits.undo(file or last_changed(self._home.backups), writing, dry_run=dry_run)
+        )
         await self._look_again()
         return done
 
@@ -280,7 +283,7 @@ class Servers:
         """The servers in a text from the clipboard; nothing is added."""
         return await self._in_thread(lambda: transfer.proposals(text, self._environment))
 
-    async def _view(self, cwd: Path | None) -> View:
+    async def view(self, cwd: Path | None) -> View:
         """What there is now; what differs from the last time is published."""
         before, view = await self._in_thread(lambda: (self._views.last(cwd), self._views.of(cwd)))
         if before is not view:
@@ -293,23 +296,30 @@ class Servers:
 
     async def _ground(self, path: Path) -> _Ground:
         is_project = await self._in_thread(path.is_dir)
-        view = await self._view(path if is_project else None)
+        view = await self.view(path if is_project else None)
         return _Ground(_normal(path), is_project, view)
 
     async def _look_again(self) -> None:
         for cwd in self._views.kept():
-            await self._view(cwd)
+            await self.view(cwd)
 
     async def _in_thread(self, work: Callable[[], Answer]) -> Answer:
         async with self._one_at_a_time:
             return await anyio.to_thread.run_sync(work)
 
-    async def _edit(
-        self, place: Place, change: ChangeText, *, dry_run: bool = False, expected: str | None = None
+    async def edit(
+        self,
+        place: Place,
+        change: ChangeText,
+        *,
+        dry_run: bool = False,
+        expected: str | None = None,
+        purpose: str | None = None,
+        secret: bool = False,
     ) -> Edit:
-        done = await self._in_thread(
-            lambda: edits.edit(place, change, self._writing, dry_run=dry_run, expected=expected)
-        )
+        """Change one file, for a purpose that an undo can be bound to; `secret` keeps others from reading it."""
+        writing = replace(self._writing, purpose=purpose, secret=secret)
+        done = await self._in_thread(lambda: edits.edit(place, change, writing, dry_run=dry_run, expected=expected))
         await self._look_again()
         return done
 
@@ -328,15 +338,15 @@ class Servers:
             message = f"{first.place.file} is not a file that Toolcrib can edit."
             raise InvalidRequest("config.unsupported", message)
         if in_client or (first.place.format == "toolcrib" and first.place.file != own.file):
-            return await self._edit(first.place, action.direct(first), dry_run=dry_run)
+            return await self.edit(first.place, action.direct(first), dry_run=dry_run)
         changes = (
             action.direct(entry) if entry.place.file == own.file else action.overlay(own, entry) for entry in written
         )
-        return await self._edit(own, together(changes), dry_run=dry_run)
+        return await self.edit(own, together(changes), dry_run=dry_run)
 
     async def _move(self, place: Place, moved: tuple[transfer.Moved, ...], *, dry_run: bool) -> transfer.Transfer:
         change = transfer.additions(place, moved)
-        done = await self._edit(place, change, dry_run=dry_run) if change is not None else None
+        done = await self.edit(place, change, dry_run=dry_run) if change is not None else None
         return transfer.Transfer(moved, done)
 
     def _own(self, view: View, scope: WriteScope) -> Place:

@@ -14,7 +14,7 @@ from pathlib import Path
 import orjson
 
 from toolcrib.config.edit.entries import ChangeText, apply_change
-from toolcrib.config.edit.write import Writing, undo_change
+from toolcrib.config.edit.write import Writing, content_before, undo_change
 from toolcrib.config.files import BOM, FileText, Unreadable, read_text
 from toolcrib.config.masking import mask_definition, mask_text
 from toolcrib.config.readers.read import PARSERS, Place, family_of
@@ -65,13 +65,17 @@ def edit(place: Place, change: ChangeText, writing: Writing, *, dry_run: bool, e
     return Edit(str(file), before != after, masked_diff(place, file, before, after), dry_run)
 
 
-def undo(file: Path, writing: Writing) -> Edit:
+def undo(file: Path, writing: Writing, *, dry_run: bool = False) -> Edit:
     """Take the last change of a file back. Raises `config.nothing_to_undo`, `config.changed`."""
     before = _text(file)
-    done = undo_change(file, writing).file
+    if dry_run:
+        done, after = file, (content_before(file, writing) or b"").decode("utf-8", "replace").removeprefix(BOM)
+    else:
+        done = undo_change(file, writing).file
+        after = _text(done)
     # Any client with files of that syntax will do: only what is shown depends on it.
     place = Place({".toml": "codex", ".yaml": "goose", ".yml": "goose"}.get(done.suffix, "toolcrib"), "user", done)
-    return Edit(str(done), True, masked_diff(place, done, before, _text(done)))
+    return Edit(str(done), True, masked_diff(place, done, before, after), dry_run)
 
 
 def masked_diff(place: Place, file: Path, before: str, after: str) -> str:

@@ -112,11 +112,16 @@ class SessionLog:
         if after is not None and after > self._numbered:
             raise NotFound("feed.gone", f"Session {self.session} has {self.last} events, and none after {after}.")
 
-    async def follow(self, after: int | None = None) -> AsyncGenerator[tuple[SessionEvent, ...]]:
-        """Every event after this number, as many at once as there are: None means from now on, 0 from the beginning."""
+    async def follow(
+        self, after: int | None = None, *, is_person: bool = True
+    ) -> AsyncGenerator[tuple[SessionEvent, ...]]:
+        """Every event after this number, as many at once as there are: None means from now on, 0 from the beginning.
+
+        While a person reads, the session's questions wait for longer; a program that follows says that it is none.
+        """
         self.check(after)
         seen = self.last if after is None else after
-        self.readers += 1
+        self.readers += is_person
         try:
             while True:
                 news = self._news
@@ -128,7 +133,7 @@ class SessionLog:
                 else:
                     await self._recorder.waited(news, self)
         finally:
-            self.readers -= 1
+            self.readers -= is_person
 
     async def _after(self, seen: int) -> tuple[SessionEvent, ...]:
         if seen >= self.last:

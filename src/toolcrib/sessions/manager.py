@@ -35,6 +35,7 @@ from toolcrib.model.sessions import (
 )
 from toolcrib.sessions.live import House, LiveSession, status
 from toolcrib.sessions.log import SessionLog
+from toolcrib.sessions.loose_ends import LooseEnds
 from toolcrib.store.engine import Store
 from toolcrib.store.sessions import (
     SessionFilter,
@@ -54,6 +55,7 @@ MOST_QUEUED: Final = 100
 EVERY: Final = SessionFilter()
 _STOPPING: Final = 10.0
 """Seconds in which sessions end when the crib does."""
+_CUT_SHORT: Final = "The crib ended before this did."
 _HELD: Final = timedelta(minutes=15)
 """For so long after its last word a session is taken to be at another crib on the same database."""
 
@@ -129,6 +131,11 @@ class Sessions:
         """Say of every session that was in the middle of a turn when this crib ended that it was."""
         for session in await load_unfinished(self._store, self._crib):
             log = self._log(session)
+            ends = LooseEnds()
+            async for event in self.transcript(session.id):
+                ends.take((event,))
+            for end in ends.tied(_CUT_SHORT):
+                log.tell(*end)
             reason = "The crib ended in the middle of a turn. Send a message to go on."
             session = replace(session, state="interrupted", reason=reason)
             log.tell("session_status", status(session))

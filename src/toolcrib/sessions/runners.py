@@ -5,6 +5,7 @@ without it. The same holds for the Agent Client Protocol, by which other coding 
 """
 
 import importlib
+import importlib.util
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -95,6 +96,11 @@ def load_acp() -> ModuleType:
             raise
         message = "The Agent Client Protocol is not installed."
         raise Unavailable("runner.missing", message, "pip install 'toolcrib[acp]'") from error
+
+
+def has_runtime() -> bool:
+    """Whether anything is installed that agents could run on; nothing is loaded to find out."""
+    return any(importlib.util.find_spec(name) is not None for name in ("claude_agent_sdk", "acp"))
 
 
 class _Late:

@@ -10,7 +10,7 @@ lines it shows are read when they are shown.
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from heapq import nsmallest
@@ -148,37 +148,37 @@ def _matching(
 ) -> Answer[Symbol]:
     *outer, name = _SEPARATOR.split(query.strip())
     within = ".".join(outer).lower()
-    found: list[tuple[int, int, Symbol]] = []
-    for symbol in _symbols(files.values()):
-        if (kinds and symbol.kind not in kinds) or (within and not _stands_in(symbol, within)):
-            continue
-        distance = _distance(symbol.name, name)
-        if distance is not None:
-            found.append((distance, len(symbol.name) if name else 0, symbol))  # all of them: as they stand
-    best = nsmallest(limit, found, key=lambda each: (*each[:2], each[2].file, each[2].line))
-    return Answer(tuple(symbol for *_, symbol in best), len(found), standing)
-
-
-def _symbols(files: Iterable[_Known]) -> Iterable[Symbol]:
-    return (symbol for known in files for symbol in known.source.symbols)
+    sought = name.lower()
+    found = [
+        symbol
+        for known in files.values()
+        for symbol in known.source.symbols
+        if sought in symbol.name.lower()
+        and (not kinds or symbol.kind in kinds)
+        and (not within or _stands_in(symbol, within))
+    ]
+    best = nsmallest(limit, found, key=lambda symbol: (*_distance(symbol.name, name), symbol.file, symbol.line))
+    return Answer(tuple(best), len(found), standing)
 
 
 def _stands_in(symbol: Symbol, within: str) -> bool:
     return f".{(symbol.container or '').lower()}".endswith(f".{within}")
 
 
-def _distance(name: str, wanted: str) -> int | None:
-    """How far a name is from what was asked for: itself, but for case, its beginning, a word in it, a part of it."""
-    if name == wanted:
-        return 0
-    lower, sought = name.lower(), wanted.lower()
-    at = lower.find(sought)
-    if at == -1:
-        return None
+def _distance(name: str, wanted: str) -> tuple[int, int]:
+    """How far a name is from the part of it that was asked for.
+
+    It is the whole, but for case, its beginning, a word in it, any part; then the shorter name is closer. Where nothing
+    was asked for, all are as close.
+    """
+    if name == wanted or not wanted:
+        return 0, 0
+    at = name.lower().find(wanted.lower())
     if at == 0:
-        return 1 if len(lower) == len(sought) else 2
-    is_word = not name[at - 1].isalnum() or (name[at].isupper() and not name[at - 1].isupper())
-    return 3 if is_word else 4
+        return (1 if len(name) == len(wanted) else 2), len(name)
+    before, first = name[at - 1 : at], name[at : at + 1]
+    is_word = not before.isalnum() or (first.isupper() and not before.isupper())
+    return (3 if is_word else 4), len(name)
 
 
 def _referring(root: Path, files: Mapping[str, _Known], name: str, limit: int, standing: Standing) -> Answer[Reference]:

@@ -9,7 +9,6 @@ Above: `extract`, which loads grammars in a process of its own, and `files`. A t
 
 import importlib.util
 from dataclasses import dataclass
-from pathlib import PurePath
 from typing import Final
 
 _JAVASCRIPT_COMMON: Final = """
@@ -184,7 +183,9 @@ _ENDINGS: Final = {
 
 def language_of(file: str) -> str | None:
     """The language of a file by how its name ends; None where it is none of these."""
-    return _ENDINGS.get(PurePath(file).suffix.lower())
+    name = file.rpartition("/")[2]
+    before, dot, ending = name.rpartition(".")
+    return _ENDINGS.get(dot + ending.lower()) if before else None
 
 
 def missing_parts() -> tuple[str, ...]:

@@ -1,16 +1,23 @@
 """Who has which crew tools: the scenarios of the reference, through whole cribs."""
 
+from pathlib import Path
+
 import pytest
 
-from integration.crew.crews import Crew, agent
+from integration.crew.crews import ClaudePlayed, Crew, agent
+from toolcrib import Crib, Settings
 from toolcrib.errors import NotFound
 from toolcrib.model.principals import Principal
+from toolcrib.settings import Environment
 
 pytestmark = pytest.mark.anyio
 
 PRIVILEGED = {"crib_grant_credits", "crib_credit_config"}
 BLOCKED = {"crib_send_message", "crib_grant_credits", "crib_credit_config", "crib_ask_owner"}
 """Of the eight that schedules do not have, those that need nothing beside the crib."""
+ALL_BLOCKED = BLOCKED | {
+    "crib_github_fork_repo", "crib_github_create_pr", "crib_github_create_issue", "crib_github_comment_on_pr",
+}  # fmt: skip
 
 
 def seen(crew: Crew, who: Principal) -> set[str]:
@@ -42,6 +49,17 @@ async def test_a_scheduled_session_lacks_the_blocked_tools_whatever_was_granted(
         for tool in sorted(BLOCKED):
             with pytest.raises(NotFound):
                 await crew.use(tool, session.principal)
+
+
+async def test_a_scheduled_session_has_none_of_the_eight_where_all_of_them_are_there(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path / "home", default_cwd=tmp_path, github_token="ghp_x")
+    async with Crib(settings, environment=Environment({"HOME": str(tmp_path)})) as crib:
+        opened = Crew(crib, ClaudePlayed())
+        await crib.zoo.create(agent("purser", permissions=["crew/*"]), by="test")
+        everything = seen(opened, crib.owner("web"))
+        assert everything >= ALL_BLOCKED
+        session = await opened.session("purser", source="scheduler")
+        assert seen(opened, session.principal) == everything - ALL_BLOCKED
 
 
 async def test_a_session_of_the_console_has_everything(crew: Crew) -> None:

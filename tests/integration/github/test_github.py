@@ -1,6 +1,6 @@
 """GitHub over HTTP: what is asked and given, pages, limits, and hosts that misbehave."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 
 import anyio
 import pytest
@@ -118,22 +118,24 @@ async def test_with_allowed_owners_nothing_is_written_elsewhere_and_everything_r
             await github.star("acme/app")
 
 
-@pytest.mark.parametrize(
-    ("call", "code"),
-    [
-        (lambda github: github.repository("acme/none"), "github.unknown"),
-        (lambda github: github.repository("not a repo"), "github.invalid"),
-        (lambda github: github.open_issue("acme/old", Opening("x", "y")), "github.forbidden"),
-        (lambda github: github.open_issue("acme/app", Opening("gone", "y")), "github.unknown"),
-        (lambda github: github.open_pull("acme/app", Opening("x", "y"), "nowhere", "main"), "github.refused"),
-        (lambda github: github.review("acme/app", 1, "APPROVE", ""), "github.refused"),
-        (lambda github: github.diff("acme/app", 406), "github.refused"),
-        (lambda github: github.follow("nobody"), "github.unknown"),
-    ],
-)  # fmt: skip
-async def test_what_github_refuses_says_why_and_what_next(github: GitHub, call: object, code: str) -> None:
+REFUSED: list[tuple[Callable[[GitHub], Awaitable[object]], str]] = [
+    (lambda github: github.repository("acme/none"), "github.unknown"),
+    (lambda github: github.repository("not a repo"), "github.invalid"),
+    (lambda github: github.open_issue("acme/old", Opening("x", "y")), "github.forbidden"),
+    (lambda github: github.open_issue("acme/app", Opening("gone", "y")), "github.unknown"),
+    (lambda github: github.open_pull("acme/app", Opening("x", "y"), "nowhere", "main"), "github.refused"),
+    (lambda github: github.review("acme/app", 1, "APPROVE", ""), "github.refused"),
+    (lambda github: github.diff("acme/app", 406), "github.refused"),
+    (lambda github: github.follow("nobody"), "github.unknown"),
+]
+
+
+@pytest.mark.parametrize(("call", "code"), REFUSED)
+async def test_what_github_refuses_says_why_and_what_next(
+    github: GitHub, call: Callable[[GitHub], Awaitable[object]], code: str
+) -> None:
     with pytest.raises(ToolcribError) as caught:
-        await call(github)  # type: ignore
+        await call(github)
     assert caught.value.code == code
     assert caught.value.hint
     assert TOKEN not in caught.value.message
@@ -229,8 +231,8 @@ async def too_large(request: Request) -> Response:
 
 
 @pytest.mark.parametrize("answer", [loops, no_json, no_list, broken, too_large])
-async def test_a_host_that_misbehaves_is_one_failure(answer: object) -> None:
-    async with open_host(answer) as base:  # type: ignore
+async def test_a_host_that_misbehaves_is_one_failure(answer: Callable[[Request], Awaitable[Response]]) -> None:
+    async with open_host(answer) as base:
         assert (await failing(base)).code == "github.failed"
 
 

@@ -188,12 +188,21 @@ async def test_who_asks_outside_of_a_session_is_answered_at_the_approvals(talk: 
     async with anyio.create_task_group() as tasks:
         body = {"arguments": {"question": "Ready?", "options": ["Aye", "Nay"]}}
         tasks.start_soon(talk.ask, "POST", "/api/tools/crew/crib_ask_owner/call", body)
-        with anyio.fail_after(BOUND):
-            async for _ in talk.crib.feed.follow(0):
-                if found := await talk.ask("GET", "/api/approvals?status=pending"):
-                    break
-        (asked,) = found
+        asked = await _waiting(talk)
         assert (asked["kind"], asked["sessionId"]) == ("question", "")
-        answered = await talk.ask("POST", f"/api/approvals/{asked['id']}/answers", {"answers": {"Ready?": "Aye"}})
+        at = f"/api/approvals/{asked['id']}"
+        refused = await talk.ask("POST", at, {"decision": "approve"}, 422)
+        assert f"{at}/answers" in refused["hint"]
+        answered = await talk.ask("POST", f"{at}/answers", {"answers": {"Ready?": "Aye"}})
         assert answered == {"questionId": asked["id"], "answers": {"Ready?": "Aye"}}
     assert await talk.ask("GET", "/api/approvals?status=pending") == []
+
+
+async def _waiting(talk: Talk) -> JsonObject:
+    """The first question that waits; looked for whenever something happens in the crib."""
+    with anyio.fail_after(BOUND):
+        async for _ in talk.running.holding.crib.feed.follow(0):
+            found: list[JsonObject] = await talk.ask("GET", "/api/approvals?status=pending")
+            if found:
+                return found[0]
+    raise AssertionError("The feed has ended.")

@@ -9,11 +9,23 @@ Above: the host registers it with providers of the services. Below: the modules 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from toolcrib.builtin.crew import code, credits, github, library, memory, messages, owner, projects, schedules, session
+from toolcrib.builtin.crew import (
+    code,
+    credits,
+    github,
+    library,
+    memory,
+    messages,
+    owner,
+    projects,
+    schedules,
+    session,
+    work,
+)
 from toolcrib.tools import Provider, ToolServer
 
 SERVER: Final = "crew"
-DOMAINS: Final = (messages, memory, library, session, projects, credits, schedules, owner, code, github)
+DOMAINS: Final = (messages, memory, library, session, projects, credits, schedules, work, owner, code, github)
 CONDITIONS: Final = {
     "github": "a GitHub token: set `github_token` in the settings",
     "runtime": "a runtime for agents: pip install 'toolcrib[claude]'",

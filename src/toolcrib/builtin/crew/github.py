@@ -158,7 +158,8 @@ def _signed(body: str, context: Context, requested_by: str | None = None) -> str
     if context.agent is None and not for_whom:
         return body
     by = f"Written by the agent {context.agent} through Toolcrib" if context.agent else "Written through Toolcrib"
-    return f"{body.rstrip()}\n\n---\n{by}{f', requested by {for_whom}' if for_whom else ''}."
+    line = f"{by}, requested by {for_whom}." if for_whom else f"{by}."
+    return f"{body.rstrip()}\n\n---\n{line}" if body.strip() else line
 
 
 Postings = Annotated[Posting, Inject]

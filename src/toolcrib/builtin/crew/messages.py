@@ -191,7 +191,7 @@ class Messenger:
         log = await self._sessions.events(session.id)
         sent = await self._sessions.send(session.id, prompt)
         answer = ""
-        async with aclosing(log.follow(sent.seq)) as batches:
+        async with aclosing(log.follow(sent.seq, is_person=False)) as batches:
             async for batch in batches:
                 for event in batch:
                     if event.kind == "text_message" and event.parent is None:

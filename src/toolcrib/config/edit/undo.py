@@ -28,10 +28,13 @@ class Saved:
     before: str | None
     after: str | None
     mode: int
+    purpose: str | None = None
 
 
-def remember(backups: Path, target: Path, before: bytes | None, after: bytes | None, mode: int) -> None:
-    """Save the bytes that are about to be replaced."""
+def remember(
+    backups: Path, target: Path, before: bytes | None, after: bytes | None, mode: int, purpose: str | None = None
+) -> None:
+    """Save the bytes that are about to be replaced; `purpose` is what changes belong together by."""
     folder = _folder(backups, target)
     _make_private(backups)
     _make_private(folder)
@@ -42,6 +45,7 @@ def remember(backups: Path, target: Path, before: bytes | None, after: bytes | N
         "before": content_digest(before) if before is not None else None,
         "after": content_digest(after) if after is not None else None,
         "mode": mode,
+        "purpose": purpose,
     }
     record = folder / f"{number:08d}.undo"
     create_private(record, orjson.dumps(head) + b"\n" + (before or b""))
@@ -57,6 +61,20 @@ def last(backups: Path, target: Path, now: str | None) -> Saved | None:
             return saved
         forget_record(record)
     return None
+
+
+def made_for(backups: Path, target: Path, now: str | None, purpose: str) -> tuple[Saved, ...]:
+    """The last changes, newest first, as far back as all were made for this purpose and nobody else came between."""
+    chain: list[Saved] = []
+    for record in reversed(_records(_folder(backups, target))):
+        saved = _load(record)
+        if saved is not None and saved.after != now == saved.before:
+            continue  # it never happened
+        if saved is None or saved.after != now or saved.purpose != purpose:
+            break
+        chain.append(saved)
+        now = saved.before
+    return tuple(chain)
 
 
 def last_changed(backups: Path) -> Path:
@@ -121,4 +139,5 @@ def _load(record: Path) -> Saved | None:
     before = head.get("before")
     if before is not None and content_digest(old) != before:
         return None
-    return Saved(record, old if before is not None else None, before, head.get("after"), int(head.get("mode", 0o600)))
+    content, mode = (old if before is not None else None), int(head.get("mode", 0o600))
+    return Saved(record, content, before, head.get("after"), mode, as_text(head.get("purpose")))

@@ -27,12 +27,18 @@ ChangeBytes = Callable[[bytes | None], bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """What a writer needs to know: the person's home, where old versions are kept, and which folder is private."""
+    """What a writer needs to know: the person's home, where old versions are kept, and which folder is private.
+
+    `purpose` is noted with each change, and what an undo is bound to. `secret` says that what is written holds a
+    secret, so that the file is nobody else's to read from then on.
+    """
 
     home: Path
     backups: Path
     crib: Path | None = None
     lock_seconds: float = LOCK_SECONDS
+    purpose: str | None = None
+    secret: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,31 +68,48 @@ def change_file(path: Path, change: ChangeBytes, writing: Writing, expected: str
         if after == before:
             return Change(target, False, _version(before), _version(before))
         mode = _mode(target, writing)
-        undo.remember(writing.backups, target, before, after, mode)
-        replace_file(target, after, mode, before)
+        undo.remember(writing.backups, target, before, after, mode, writing.purpose)
+        replace_file(target, after, mode & 0o600 if writing.secret else mode, before)
         return Change(target, True, _version(before), _version(after))
 
 
 def undo_change(path: Path, writing: Writing) -> Change:
-    """Bring the bytes back that the last change replaced.
+    """Bring the bytes back that the last change replaced, or all that the last changes for one purpose did.
 
     Raises `config.nothing_to_undo`, and `config.changed` if the file was changed by others since.
     """
     target = _target(path, writing)
     if not target.parent.is_dir():
-        raise NotFound("config.nothing_to_undo", f"There is no change of {target} to undo.")
+        raise _nothing_to_undo(target)
     with locked(target.parent, writing.lock_seconds):
         _sweep(target)
         _check_writable(target)
         now = _read(target)
-        saved = undo.last(writing.backups, target, _version(now))
-        if saved is None:
-            raise NotFound("config.nothing_to_undo", f"There is no change of {target} to undo.")
-        if saved.after != _version(now):
-            raise _changed(target)
-        replace_file(target, saved.content, saved.mode, now)
-        undo.forget(saved)
-        return Change(target, True, _version(now), _version(saved.content))
+        taken_back = _last_changes(target, now, writing)
+        oldest = taken_back[-1]
+        replace_file(target, oldest.content, oldest.mode, now)
+        for saved in taken_back:
+            undo.forget(saved)
+        return Change(target, True, _version(now), _version(oldest.content))
+
+
+def content_before(path: Path, writing: Writing) -> bytes | None:
+    """What `undo_change` would bring back; None if it would remove the file. Raises as that does."""
+    target = _target(path, writing)
+    return _last_changes(target, _read(target), writing)[-1].content
+
+
+def _last_changes(target: Path, now: bytes | None, writing: Writing) -> tuple[undo.Saved, ...]:
+    if writing.purpose is not None:
+        chain = undo.made_for(writing.backups, target, _version(now), writing.purpose)
+    else:
+        last = undo.last(writing.backups, target, _version(now))
+        chain = (last,) if last is not None else ()
+    if not chain:
+        raise _nothing_to_undo(target)
+    if chain[0].after != _version(now):
+        raise _changed(target)
+    return chain
 
 
 def replace_file(target: Path, content: bytes | None, mode: int, seen: bytes | None) -> None:
@@ -195,6 +218,10 @@ def _sweep(target: Path) -> None:
 
 def _glob_quoted(name: str) -> str:
     return "".join(f"[{character}]" if character in "*?[" else character for character in name)
+
+
+def _nothing_to_undo(target: Path) -> NotFound:
+    return NotFound("config.nothing_to_undo", f"There is no change of {target} to undo.")
 
 
 def _changed(target: Path) -> Conflict:

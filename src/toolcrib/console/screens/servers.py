@@ -1,16 +1,20 @@
 """The landing page: every server there is, those that need a person first."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from toolcrib.console.respond import Console, Shown, route
+from toolcrib.console.respond import Console, Shown, route, told
+from toolcrib.errors import ToolcribError
 from toolcrib.model.json import JsonObject
 from toolcrib.model.servers import ServerState
 from toolcrib.servers import Standing
+from toolcrib.servers.standing import own_crib
 
 WORDS: Final[dict[ServerState, tuple[str, str]]] = {
     "connected": ("Connected", "good"),
@@ -27,12 +31,11 @@ WORDS: Final[dict[ServerState, tuple[str, str]]] = {
 NEEDS_YOU: Final = frozenset({"invalid", "untrusted", "needs_auth", "failed"})
 OFF: Final = frozenset({"disabled", "shadowed"})
 GROUPS: Final = (("you", "Needs you"), ("working", "Working"), ("unchecked", "Not checked"), ("off", "Off"))
-_BUTTONS: Final = {
-    "needs_auth": ("Sign in", "auth"), "failed": ("Try again", "test"), "not_checked": ("Check", "test"),
-    "disabled": ("Turn on", "enable"),
-}  # fmt: skip
+_BUTTONS: Final = {"failed": ("Try again", "test"), "not_checked": ("Check", "test"), "disabled": ("Turn on", "enable")}
 """The one thing to do that needs no look first; the others lead to the server's page."""
-_LINKS: Final = {"invalid": "Fix setup", "untrusted": "Review", "shadowed": "Compare"}
+_LINKS: Final = {"invalid": "Fix setup", "untrusted": "Review", "shadowed": "Compare", "needs_auth": "Sign in"}
+_TABS: Final = {"invalid": "setup", "untrusted": "setup", "shadowed": "setup", "failed": "log"}
+"""What of its page is of interest in which state."""
 
 
 def routes(console: Console) -> list[Route]:
@@ -41,7 +44,7 @@ def routes(console: Console) -> list[Route]:
     return [
         route("/", screen.show),
         route("/servers/check", screen.check_all, "POST"),
-        route("/servers/{alias}/{action:str}", screen.act, "POST"),
+        route("/rows/{alias}/{action}", screen.act, "POST"),
     ]
 
 
@@ -57,59 +60,105 @@ class ServersScreen:
         return await self._console.respond(request, await self._shown())
 
     async def check_all(self, request: Request) -> Response:
-        """Connect everything that may be; the rows turn one by one while that goes on."""
-        await self._links.check_all(self._place)
+        """Trust the definitions that were shown, and connect everything that may be; rows turn while that goes on."""
+        form = await request.form()
+        shown = {str(digest) for digest in form.getlist("digest")}
+        for standing in await self._links.list(self._console.place):
+            entry = standing.entry
+            if standing.state == "untrusted" and entry.digest in shown:
+                await trust(self._console, request, entry.alias, entry.digest)
+        await self._links.check_all(self._console.place)
         return await self._console.respond(request, await self._shown())
 
     async def act(self, request: Request) -> Response:
         """Do the one thing that a row offers, and show the rows as they are then."""
         alias, action = request.path_params["alias"], request.path_params["action"]
-        servers = self._console.crib.servers
-        if action == "test":
-            await self._links.test(alias, self._place)
-        elif action == "enable":
-            await servers.switch(alias, enabled=True, cwd=self._place)
-        elif action == "disable":
-            await servers.switch(alias, enabled=False, cwd=self._place)
-        return await self._console.respond(request, await self._shown())
+        place = self._console.place
+        failure: JsonObject | None = None
+        try:
+            if action == "test":
+                await self._links.test(alias, place)
+            elif action == "enable":
+                await self._console.crib.servers.switch(alias, enabled=True, cwd=place)
+        except ToolcribError as error:
+            failure = told(error)
+        return await self._console.respond(request, await self._shown(failure))
 
-    @property
-    def _place(self) -> Path | None:
-        return self._console.crib.settings.default_cwd
-
-    async def _shown(self) -> Shown:
-        standings = await self._links.list(self._place)
-        rows = [_row(standing) for standing in standings]
-        groups = [{"title": title, "rows": [row for row in rows if row["group"] == key]} for key, title in GROUPS]
+    async def _shown(self, failure: JsonObject | None = None) -> Shown:
+        found = await self._console.crib.servers.list(self._console.place)
+        standings = [self._links.standing(entry) for entry in found.servers]
+        rows = [row(standing) for standing in standings]
+        groups = [{"title": title, "rows": [each for each in rows if each["group"] == key]} for key, title in GROUPS]
         files = {source.file for standing in standings for source in standing.entry.sources}
         value: JsonObject = {
             "groups": [group for group in groups if group["rows"]],
             "total": len(rows),
             "files": len(files),
-            "unchecked": sum(row["group"] == "unchecked" for row in rows),
+            "unchecked": sum(each["group"] == "unchecked" for each in rows),
+            "startable": await self._startable(standings),
+            "problems": [problem.to_json() for problem in found.problems],
+            "failure": failure,
         }
         return Shown("servers", "Servers", "servers.html", value, "parts/server_rows.html")
 
+    async def _startable(self, standings: Iterable[Standing]) -> list[JsonObject]:
+        """What one press may trust and start: servers of the person's own files that do what they say."""
+        waiting = [
+            standing.entry
+            for standing in standings
+            if standing.state == "untrusted" and standing.entry.source.project is None
+        ]
+        questions = {
+            details.server.digest: details.question
+            for file in sorted({entry.source.file for entry in waiting})
+            for details in await self._console.crib.servers.at(Path(file))
+        }
+        found: list[JsonObject] = []
+        for entry in waiting:
+            question = questions.get(entry.digest)
+            if question is not None and not any(danger.grave for danger in question.dangers):
+                starts = question.command_line or question.url
+                found.append({"alias": entry.alias, "name": entry.name, "digest": entry.digest, "starts": starts})
+        return found
 
-def _row(standing: Standing) -> JsonObject:
+
+async def trust(console: Console, request: Request, alias: str, digest: str) -> None:
+    """Agree to a definition as it was shown, on record."""
+    servers = console.crib.servers
+    await console.crib.changes.make(
+        "servers.trust",
+        {"name": alias, "digest": digest},
+        lambda: servers.trust(alias, console.place, shown=digest),
+        by=console.principal(request),
+        door="console",
+    )
+
+
+def row(standing: Standing) -> JsonObject:
+    """A server in one line. `post` is where its one action is sent to, `link` the word for what needs a look first."""
     state, entry = standing.state, standing.entry
     word, tone = WORDS[state]
-    button = _BUTTONS.get(state)
+    button = _BUTTONS.get(state) if own_crib(entry) is None else None
+    alias = quote(entry.alias, safe="")
     return {
         "alias": entry.alias,
         "name": entry.name,
+        "href": f"/servers/{alias}/{_TABS.get(state, 'tools')}",
         "state": state,
         "word": word,
         "tone": tone,
         "sentence": standing.sentence,
         "places": [f"{source.client}: {source.file}" for source in entry.sources or (entry.source,)],
         "button": button[0] if button else None,
-        "action": button[1] if button else None,
+        "post": f"/rows/{alias}/{button[1]}" if button else None,
         "link": _LINKS.get(state),
-        "on": state not in OFF,
-        "group": "you" if state in NEEDS_YOU else "off" if state in OFF else _working(state),
+        "group": _group(state),
     }
 
 
-def _working(state: ServerState) -> str:
+def _group(state: ServerState) -> str:
+    if state in NEEDS_YOU:
+        return "you"
+    if state in OFF:
+        return "off"
     return "unchecked" if state == "not_checked" else "working"

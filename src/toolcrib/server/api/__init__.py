@@ -14,8 +14,10 @@ from toolcrib.server.api import (
     approvals,
     audit,
     bundles,
+    connect,
     events,
     login,
+    plugins,
     policy,
     projects,
     schedules,
@@ -52,6 +54,7 @@ def create_api(crib: Crib, logins: Logins) -> FastAPI:
     )
     for router in (
         servers.routes(crib),
+        connect.routes(crib),
         tool_changes.routes(crib),
         tools.routes(crib),
         policy.routes(crib),
@@ -63,6 +66,7 @@ def create_api(crib: Crib, logins: Logins) -> FastAPI:
         agents.routes(crib),
         sessions.routes(crib),
         schedules.routes(crib),
+        plugins.routes(crib),
         settings.routes(crib),
         audit.routes(crib),
         login.routes(logins),

@@ -10,12 +10,13 @@ from fastapi import APIRouter, Depends, Query
 
 from toolcrib.errors import InvalidRequest, NotFound
 from toolcrib.host import Crib
+from toolcrib.host.replay import replay
 from toolcrib.model.json import JsonObject, is_object
 from toolcrib.model.principals import Principal
 from toolcrib.model.tools import ToolRef
 from toolcrib.policy.simulate import recorded_call
 from toolcrib.server.api.changing import Changing, owner_changes
-from toolcrib.server.api.policy_asking import FaultsRoute, record_of, replay, server_note
+from toolcrib.server.api.policy_asking import FaultsRoute, server_note
 from toolcrib.server.api.policy_shapes import (
     ExplanationShape,
     RuleChanges,
@@ -101,7 +102,7 @@ def _add_reasons(router: APIRouter, crib: Crib) -> None:
     @router.post("/simulate", response_model=SimulationShape, response_model_exclude_unset=True)
     async def simulate_rules(principal: Annotated[Principal, owner], body: SimulateRequest) -> JsonObject:
         """Decide recorded calls again under other rules, and tell which would have come to something else."""
-        return (await replay(crib, body)).to_json()
+        return (await replay(crib, body.trial)).to_json()
 
 
 async def _explain(crib: Crib, principal: Principal, ref: ToolRef, arguments: JsonObject | None) -> JsonObject:
@@ -112,7 +113,7 @@ async def _explain(crib: Crib, principal: Principal, ref: ToolRef, arguments: Js
 
 async def _explain_record(crib: Crib, number: int) -> JsonObject:
     """The same call, decided by what counts today, beside what was decided then."""
-    record = await record_of(crib, number)
+    record = await crib.audit.get(number)
     call = recorded_call(record)
     if call is None:
         raise InvalidRequest("request.invalid", f"Record {number} is not about a call.")

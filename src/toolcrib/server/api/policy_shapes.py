@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from toolcrib.host.replay import Trial
 from toolcrib.model.approvals import ApprovalStatus, Scope, Verb
 from toolcrib.model.json import JsonObject
 from toolcrib.model.policy import ConditionTest, Effect, OriginKind, RuleEffect, StepName, Verdict
@@ -146,6 +147,12 @@ class SimulateRequest(Shape):
     since: datetime | None = None
     until: datetime | None = None
     limit: int = Field(10_000, ge=1, le=MOST_RECORDS, description="So many records are looked at, the newest first.")
+
+    @property
+    def trial(self) -> Trial:
+        """The same as a value."""
+        add = [each if isinstance(each, str) else each.written() for each in self.add]
+        return Trial(add, self.remove, self.file, self.since, self.until, self.limit)
 
 
 class SimulatedShape(Shape):

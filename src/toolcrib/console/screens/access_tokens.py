@@ -1,0 +1,77 @@
+"""The tokens that the owner hands out. A secret is on one page, once: that which answers its making."""
+
+from functools import partial
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from toolcrib.console.forms import read
+from toolcrib.console.respond import Console, Shown, back, route
+from toolcrib.console.screens.agent_tools import SOURCE_WORDS
+from toolcrib.console.screens.sessions import MODE_WORDS
+from toolcrib.errors import NotFound
+from toolcrib.model.json import JsonObject
+from toolcrib.model.principals import MODES, SOURCES
+
+
+def routes(console: Console) -> list[Route]:
+    """The list, and what is done to it."""
+    screen = TokensScreen(console)
+    return [
+        route("/access/tokens", screen.show),
+        route("/access/tokens", screen.create, "POST"),
+        route("/access/tokens/{name}/revoke", screen.revoke, "POST"),
+    ]
+
+
+class TokensScreen:
+    """All tokens."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._crib = console.crib
+
+    async def show(self, request: Request) -> Response:
+        """Those in use first, the newest first; revoked ones after them."""
+        return await self._list(request, None)
+
+    async def create(self, request: Request) -> Response:
+        """Make a token and show its secret."""
+        form = await read(request)
+        name, source = form.text("name").strip(), form.choice("source", SOURCES) or "ide"
+        agent, mode = form.line("agent"), form.choice("mode", MODES)
+        if agent is not None and not self._crib.permissions.has_agent(agent):
+            raise NotFound("agent.unknown", f"There is no agent {agent!r}.")
+        said: JsonObject = {"name": name, "source": source, "mayApprove": form.has("mayApprove")}
+        said |= {key: value for key, value in {"agent": agent, "mode": mode}.items() if value is not None}
+        create = partial(self._crib.tokens.create, name, source=source, mode=mode, agent=agent)
+        token, secret = await self._crib.changes.make(
+            "tokens.create",
+            said,
+            lambda: create(may_approve=form.has("mayApprove")),
+            by=self._console.principal(request),
+            door="console",
+        )
+        return await self._list(request, {"name": token.name, "secret": secret})
+
+    async def revoke(self, request: Request) -> Response:
+        """End a token: the next request with it is refused, and what is open under it is cut."""
+        name: str = request.path_params["name"]
+        person, revoke = self._console.principal(request), self._crib.tokens.revoke
+        await self._crib.changes.make("tokens.revoke", {"name": name}, lambda: revoke(name), by=person, door="console")
+        return back("/access/tokens")
+
+    async def _list(self, request: Request, made: JsonObject | None) -> Response:
+        tokens = [{"agent": None, "revokedAt": None, **each.to_json()} for each in await self._crib.tokens.list()]
+        tokens.sort(key=lambda token: token["createdAt"], reverse=True)
+        value: JsonObject = {
+            "tokens": sorted(tokens, key=lambda token: token["revokedAt"] is not None),
+            "made": made,
+            "agents": [{"id": each.id, "name": each.name} for each in await self._crib.zoo.list()],
+            "address": self._console.address,
+        }
+        shown = Shown(
+            "access", "Tokens", "access_tokens.html", value, also={"sources": SOURCE_WORDS, "modes": MODE_WORDS}
+        )
+        return await self._console.respond(request, shown)

@@ -1,0 +1,171 @@
+"""The sheet of one agent: who it is and what it is told, and beside it always what its IDE receives.
+
+What is saved is compared with what was shown: a text that somebody changed meanwhile is not overwritten, while switches
+that were turned meanwhile do no harm.
+"""
+
+import io
+import zipfile
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from toolcrib.console.forms import Fields, asked, read
+from toolcrib.console.portraits import picture
+from toolcrib.console.respond import Console, Shown, back, route
+from toolcrib.console.screens.sessions import MODE_WORDS
+from toolcrib.errors import Conflict, NotFound
+from toolcrib.model.agents import Agent
+from toolcrib.model.json import JsonObject, digest
+from toolcrib.model.principals import MODES, Principal
+from toolcrib.zoo import Compiled, EntryQuery, KeptAgent, parse
+from toolcrib.zoo.input import AgentChanges
+from toolcrib.zoo.transfer import Form, write
+
+_OPTIONAL: Final[JsonObject] = dict.fromkeys(("appearanceSeed", "model", "mode"))
+_PARTS: Final = {"skills": "parts/agent_skills.html", "receives": "parts/agent_receives.html"}
+"""What of the sheet is asked for by itself while it is open."""
+FORMS: Final[dict[Form, str]] = {
+    "json": "AgentZoo's file, with its brain",
+    "claude": "A sub-agent of Claude Code",
+    "skills": "Its skills, one SKILL.md each",
+}
+
+
+def routes(console: Console) -> list[Route]:
+    """The sheet, and what is done to an agent as a whole."""
+    screen = SheetScreen(console)
+    return [
+        route("/agents/{id}", screen.show),
+        route("/agents/{id}", screen.change, "POST"),
+        route("/agents/{id}/clone", screen.clone, "POST"),
+        route("/agents/{id}/delete", screen.delete, "POST"),
+        route("/agents/{id}/export", screen.export),
+        route("/agents/{id}/export/{form}", screen.download),
+    ]
+
+
+class SheetScreen:
+    """One agent."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._zoo = console.crib.zoo
+
+    async def show(self, request: Request) -> Response:
+        """The sheet."""
+        kept, compiled = await self._zoo.compiled(request.path_params["id"])
+        value = base(kept, compiled) | {"was": _mark(kept.agent), "categories": _categories(kept.agent, compiled)}
+        part = _PARTS.get(asked(request).text("part"), "parts/agent_sheet.html")
+        shown = Shown("agents", kept.agent.name, "agent.html", value, part, {"picture": picture, "modes": MODE_WORDS})
+        return await self._console.respond(request, shown)
+
+    async def change(self, request: Request) -> Response:
+        """Save who the agent is; refused if somebody else did meanwhile."""
+        form = await read(request)
+        kept = await self._zoo.get(request.path_params["id"])
+        if form.text("was") != _mark(kept.agent):
+            message = f"{kept.agent.name} was changed since this page was opened, so nothing was saved."
+            raise Conflict("request.stale", message, "Keep a copy of your text, then open the page again.")
+        by = author(self._console.principal(request))
+        await self._zoo.update(kept.agent.id, parse(AgentChanges, _given(form)), version=kept.version, by=by)
+        return back(f"/agents/{kept.agent.id}")
+
+    async def clone(self, request: Request) -> Response:
+        """Another agent like this one, without its brain."""
+        form = await read(request)
+        name = form.line("name")
+        given: JsonObject = {"name": name} if name else {}
+        by = author(self._console.principal(request))
+        kept = await self._zoo.clone(request.path_params["id"], parse(AgentChanges, given), by=by)
+        return back(f"/agents/{kept.agent.id}")
+
+    async def delete(self, request: Request) -> Response:
+        """Delete it; the list then says how to have it back."""
+        agent_id: str = request.path_params["id"]
+        await self._zoo.delete(agent_id, by=author(self._console.principal(request)))
+        return back(f"/agents?deleted={agent_id}")
+
+    async def export(self, request: Request) -> Response:
+        """What the agent looks like in the forms of other tools, and what each cannot say."""
+        kept, compiled = await self._zoo.compiled(request.path_params["id"])
+        forms: list[JsonObject] = []
+        for form, words in FORMS.items():
+            forms.append({"form": form, "words": words, **write(kept.agent, (), form).to_json()})
+        value = base(kept, compiled) | {"forms": forms}
+        shown = Shown("agents", f"Export {kept.agent.name}", "agent_export.html", value, also={"picture": picture})
+        return await self._console.respond(request, shown)
+
+    async def download(self, request: Request) -> Response:
+        """The file of one form; several are packed into one."""
+        form = next((each for each in FORMS if each == request.path_params["form"]), None)
+        if form is None:
+            raise NotFound("route.unknown", f"There is no form {request.path_params['form']!r}.")
+        kept = await self._zoo.get(request.path_params["id"])
+        entries = await self._zoo.brain.find(kept.agent.id, EntryQuery()) if form == "json" else ()
+        files = write(kept.agent, entries, form).files
+        if len(files) == 1:
+            path, text = files[0]
+            return _attached(text.encode(), path.rpartition("/")[2], "text/plain; charset=utf-8")
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+            for path, text in files:
+                archive.writestr(path, text)
+        return _attached(packed.getvalue(), f"{kept.agent.id}-skills.zip", "application/zip")
+
+
+def author(principal: Principal) -> str:
+    """Who made a change, as revisions tell it."""
+    return f"{principal.name} ({principal.source})"
+
+
+def seed_of(agent: Agent) -> str | int:
+    """What its portrait is made from."""
+    return agent.id if agent.appearance_seed is None else agent.appearance_seed
+
+
+def base(kept: KeptAgent, compiled: Compiled) -> JsonObject:
+    """What every page of one agent shows: its head, and what its IDE receives."""
+    return {
+        "agent": _OPTIONAL | kept.to_json() | {"seed": seed_of(kept.agent)},
+        "receives": {
+            "prompt": compiled.prompt,
+            "warnings": list(compiled.warnings),
+            "tokens": compiled.tokens.to_json(),
+        },
+    }
+
+
+def _categories(agent: Agent, compiled: Compiled) -> list[JsonObject]:
+    tokens = dict(compiled.tokens.skills)
+    empty: JsonObject = {"tools": [], "requires": []}
+    shapes = [empty | skill.to_json() | {"tokens": tokens[skill.id]} for skill in agent.skills]
+    return [
+        category.to_json() | {"skills": mine}
+        for category in agent.skill_categories
+        if (mine := [shape for shape in shapes if shape["categoryId"] == category.id])
+    ]
+
+
+def _given(form: Fields) -> JsonObject:
+    return {
+        "name": form.text("name"),
+        "description": form.text("description"),
+        "systemPrompt": form.text("systemPrompt"),
+        "model": form.line("model"),
+        "mode": form.choice("mode", MODES),
+        "contextRefs": form.lines("contextRefs"),
+        "appearanceSeed": form.line("appearanceSeed"),
+    }
+
+
+def _mark(agent: Agent) -> str:
+    """What tells whether the texts of an agent are still those that were shown."""
+    texts = (agent.name, agent.description, agent.system_prompt, agent.model, agent.mode, agent.appearance_seed)
+    return digest([*texts, list(agent.context_refs)])[:16]
+
+
+def _attached(body: bytes, name: str, media_type: str) -> Response:
+    return Response(body, media_type=media_type, headers={"content-disposition": f'attachment; filename="{name}"'})

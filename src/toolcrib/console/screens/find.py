@@ -1,0 +1,80 @@
+"""The palette: screens, servers, tools, agents and sessions by words, wherever one is."""
+
+from collections.abc import Iterable
+from typing import Final
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from toolcrib.catalog.search import search
+from toolcrib.console.respond import Console, Shown, route
+from toolcrib.console.screens.servers import row
+from toolcrib.console.screens.tools import tool_address
+from toolcrib.model.json import JsonObject
+from toolcrib.sessions import SessionFilter
+
+_OF_EACH: Final = 6
+"""So many of each kind are shown."""
+_SESSIONS: Final = 100
+"""Sessions that are looked through, the last used ones."""
+
+
+def routes(console: Console) -> list[Route]:
+    """The one address of the palette."""
+    return [route("/find", FindScreen(console).show)]
+
+
+class FindScreen:
+    """What fits some words."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    async def show(self, request: Request) -> Response:
+        """The things whose names have all the words; without words, the screens."""
+        words = request.query_params.get("words", "").strip()
+        groups = [("Screens", self._screens(words))]
+        if words:
+            groups += [
+                ("Servers", await self._servers(words)),
+                ("Tools", await self._tools(request, words)),
+                ("Agents", await self._agents(words)),
+                ("Sessions", await self._sessions(words)),
+            ]
+        value: JsonObject = {
+            "words": words,
+            "groups": [{"title": title, "found": found[:_OF_EACH]} for title, found in groups if found],
+        }
+        return await self._console.respond(request, Shown("", "Find", "find.html", value, "parts/found.html"))
+
+    def _screens(self, words: str) -> list[JsonObject]:
+        return _fitting(words, ((word, address, keys) for _, address, word, keys in self._console.screens))
+
+    async def _servers(self, words: str) -> list[JsonObject]:
+        rows = [row(standing) for standing in await self._console.crib.links.list(self._console.place)]
+        return _fitting(words, ((str(each["name"]), str(each["href"]), str(each["word"])) for each in rows))
+
+    async def _tools(self, request: Request, words: str) -> list[JsonObject]:
+        asker = await self._console.asker(request)
+        found = search(self._console.crib.gate.listing(asker).tools, words)[:_OF_EACH]
+        return [_link(f"{tool.ref.server} › {tool.ref.tool}", tool_address(tool.ref), "") for tool in found]
+
+    async def _agents(self, words: str) -> list[JsonObject]:
+        agents = await self._console.crib.zoo.list()
+        return _fitting(words, ((agent.name, f"/agents/{quote(agent.id, safe='')}", agent.id) for agent in agents))
+
+    async def _sessions(self, words: str) -> list[JsonObject]:
+        sessions = await self._console.crib.sessions.list(SessionFilter(limit=_SESSIONS))
+        return _fitting(words, ((each.title or "Untitled", f"/sessions/{each.id}", each.state) for each in sessions))
+
+
+def _fitting(words: str, things: Iterable[tuple[str, str, str]]) -> list[JsonObject]:
+    """Those with all the words in their names."""
+    wanted = words.casefold().split()
+    return [_link(*each) for each in things if all(word in each[0].casefold() for word in wanted)]
+
+
+def _link(name: str, href: str, note: str) -> JsonObject:
+    return {"name": name, "href": href, "note": note}

@@ -1,0 +1,200 @@
+"""One tool: what it is, a form to try it, what it gave back, and the same call for the command line.
+
+A call is the owner's own, by hand: it goes through the gate like any other, is recorded, and may be refused.
+"""
+
+import base64
+import shlex
+from typing import Final
+
+import orjson
+from starlette.datastructures import FormData, UploadFile
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from toolcrib.console import contents
+from toolcrib.console import schema_forms as forms
+from toolcrib.console.respond import Console, Shown, route, told
+from toolcrib.console.screens.tools import KINDS, held, kind_of, place_of, ref_of, tool_address
+from toolcrib.errors import NotFound, ToolcribError
+from toolcrib.model.json import JsonObject, digest, is_object
+from toolcrib.model.principals import Principal
+from toolcrib.model.tools import Tool, ToolRef
+
+_ROOT: Final = ""
+"""The place of the whole in a form: its JSON stands there in JSON mode."""
+_WHOLE: Final[JsonObject] = {}
+"""A schema that a form asks for as one text."""
+_NO_RESULT: Final[JsonObject] = {"result": None, "failure": None}
+
+
+def routes(console: Console) -> list[Route]:
+    """A tool and its calls; after all other addresses below `/tools`, since a name may have slashes."""
+    screen = ToolScreen(console)
+    return [
+        route("/tools/{server}/{tool:path}/call", screen.call, "POST"),
+        route("/tools/{server}/{tool:path}", screen.show),
+    ]
+
+
+class ToolScreen:
+    """One tool."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    async def show(self, request: Request) -> Response:
+        """The tool with an empty form, or one with the arguments that the address has."""
+        asker, ref = await self._console.asker(request), ref_of(request)
+        tool, changes = await self._found(asker, ref)
+        if tool is None:
+            value: JsonObject = {"ref": str(ref), "server": ref.server, "changes": changes}
+            return await self._console.respond(request, Shown("tools", str(ref), "tool_held.html", value))
+        given = _object(request.query_params.get("arguments", ""))
+        filled = forms.filled_with(given) if given is not None else {}
+        form = forms.build(tool.input_schema, filled)
+        mode = "json" if form.kind != "object" or request.query_params.get("mode") == "json" else "form"
+        return await self._respond(request, tool, form, given or {}, mode, _NO_RESULT, changes)
+
+    async def call(self, request: Request) -> Response:
+        """Call it with what was filled in; or only show the form anew, with one field more or in the other mode."""
+        asker, ref = await self._console.asker(request), ref_of(request)
+        await self._console.crib.ready(asker, ref.server)
+        tool = self._console.crib.gate.find(asker, ref)
+        sent = await request.form()
+        filled = await _filled(sent)
+        form = forms.build(_WHOLE if sent.get("mode") == "json" else tool.input_schema, filled)
+        said = forms.read(form)
+        mode, wrong, done = str(sent.get("mode", "form")), dict(said.wrong), _NO_RESULT
+        if "turn" in sent:
+            mode, form, wrong = _turned(tool, mode, said)
+        elif sent.get("do") != "call":
+            wrong = {}
+        elif tool.marks.destructive and "sure" not in sent:
+            wrong["sure"] = "Say that you are sure."
+        elif not wrong:
+            done = await self._call(asker, ref, said.value)
+        return await self._respond(request, tool, form, said.value, mode, done, [], wrong)
+
+    async def _call(self, asker: Principal, ref: ToolRef, arguments: JsonObject) -> JsonObject:
+        try:
+            called = await self._console.crib.gate.call(asker, ref, arguments, door="console")
+        except ToolcribError as error:
+            return _NO_RESULT | {"failure": told(error)}
+        result: JsonObject = {"isError": called.result.is_error, "content": list(called.result.content)}
+        if called.result.has_structured:
+            result["structuredContent"] = called.result.structured_content
+        result |= {"durationMs": called.duration_ms, "auditId": called.audit_id}
+        return _NO_RESULT | {"result": result}
+
+    async def _respond(
+        self,
+        request: Request,
+        tool: Tool,
+        form: forms.Field,
+        arguments: JsonObject,
+        mode: str,
+        done: JsonObject,
+        changes: list[JsonObject],
+        wrong: JsonObject | None = None,
+    ) -> Response:
+        asker = await self._console.asker(request)
+        result = done["result"]
+        value = _shape(self._console, tool) | done
+        value |= {"arguments": arguments, "mode": mode, "wrong": wrong or {}, "changes": changes}
+        value |= {"commands": self._commands(tool.ref, arguments), "unaccepted": self._unaccepted(asker, tool)}
+        also = {
+            "form": form,
+            "folded": sum(not child.required for child in form.children),
+            "filled": any(not child.blank for child in form.children if not child.required),
+            "parts": contents.shown(result["content"]) if result else [],
+            "written": form.text or orjson.dumps(arguments, option=orjson.OPT_INDENT_2).decode(),
+        }
+        shown = Shown("tools", str(tool.ref), "tool.html", value, "parts/tool_try.html", also)
+        return await self._console.respond(request, shown)
+
+    async def _found(self, asker: Principal, ref: ToolRef) -> tuple[Tool | None, list[JsonObject]]:
+        """The tool, None where it is held back, and what of it waits for a word."""
+        crib = self._console.crib
+        await crib.ready(asker, ref.server)
+        changes = [change for change in held(self._console, asker) if change["ref"] == str(ref)]
+        try:
+            return crib.gate.find(asker, ref), changes
+        except NotFound:
+            if not changes:
+                raise
+            return None, changes
+
+    def _unaccepted(self, asker: Principal, tool: Tool) -> str | None:
+        """The hash of a definition whose own hints do not count yet, since nobody agreed to them."""
+        source = self._console.crib.pool.find(tool.ref.server, place_of(asker))
+        if tool.kind != "upstream" or not tool.annotations or source is None:
+            return None
+        return None if self._console.crib.pins.is_accepted(source.identity, tool) else digest(tool.definition)
+
+    def _commands(self, ref: ToolRef, arguments: JsonObject) -> JsonObject:
+        """The same call for a terminal."""
+        written = orjson.dumps(arguments).decode()
+        address = f"http://{self._console.address}/api{tool_address(ref)}/call"
+        token = shlex.quote(str(self._console.crib.home.token_file))
+        body = shlex.quote(orjson.dumps({"arguments": arguments}).decode())
+        return {
+            "cli": shlex.join(["toolcrib", "tools", "call", str(ref), written]),
+            "curl": f'curl {shlex.quote(address)} -H "Authorization: Bearer $(cat {token})" '
+            f"-H 'Content-Type: application/json' -d {body}",
+        }
+
+
+def _shape(console: Console, tool: Tool) -> JsonObject:
+    kind = kind_of(tool)
+    return {
+        "ref": str(tool.ref),
+        "server": tool.ref.server,
+        "name": tool.ref.tool,
+        "href": tool_address(tool.ref),
+        "exposedName": console.crib.gate.name("endpoint", tool.ref),
+        "title": tool.title,
+        "description": tool.description,
+        "inputSchema": tool.input_schema,
+        "outputSchema": tool.output_schema,
+        "marks": tool.marks.to_json(),
+        "kind": kind,
+        "tone": KINDS[kind][1],
+        "upstream": tool.kind == "upstream",
+        "problems": [problem.to_json() for problem in tool.problems],
+    }
+
+
+async def _filled(sent: FormData) -> dict[str, str]:
+    """What was filled in, files as base64; a button that adds or takes away has its way."""
+    filled: dict[str, str] = {}
+    for name, value in sent.multi_items():
+        if isinstance(value, UploadFile):
+            filled[name] = base64.b64encode(await value.read()).decode()
+        elif name[:1] in ("/", "=", "?", "#"):
+            filled[name] = value
+    if isinstance(path := sent.get("add"), str):
+        return forms.grown(filled, path)
+    if isinstance(path := sent.get("drop"), str):
+        return forms.shrunk(filled, path)
+    return filled
+
+
+def _turned(tool: Tool, mode: str, said: forms.Arguments) -> tuple[str, forms.Field, JsonObject]:
+    """The form in the other mode; what does not fit into fields stays JSON."""
+    if mode == "form":
+        return "json", forms.build(_WHOLE, forms.filled_with(said.value)), {}
+    form = forms.build(tool.input_schema, forms.filled_with(said.value))
+    if said.wrong or form.kind != "object" or forms.read(form).value != said.value:
+        kept = forms.build(_WHOLE, forms.filled_with(said.value))
+        return "json", kept, dict(said.wrong) or {_ROOT: "These arguments cannot be shown in the form's fields."}
+    return "form", form, {}
+
+
+def _object(text: str) -> JsonObject | None:
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    return value if is_object(value) else None
