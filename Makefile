@@ -31,9 +31,10 @@ bench: .venv/dev.stamp ## measure beside the MCP SDK's own server and others; ta
 	@sh scripts/programs.sh peers || true # without them their rows say so
 	@$(BIN)/python -m bench $(ARGS)
 
-test-all: check test ## also what takes longer: edits by the thousand, 60 kills, both commands of the README in a fresh clone
+test-all: check test ## also what takes longer: edits by the thousand, 60 kills, twenty agents at once, both commands of the README in a fresh clone
 	@TOOLCRIB_TEST_ALL=1 $(BIN)/pytest --numprocesses $(WORKERS) tests/integration/config \
-		tests/integration/faults tests/integration/permissions/test_killing.py tests/integration/sessions/acp
+		tests/integration/faults tests/integration/permissions/test_killing.py tests/integration/sessions/acp \
+		tests/integration/sessions/whole/test_crib_killed.py tests/integration/sessions/whole/test_many.py
 	@scripts/fresh_clone.sh
 
 docs: .venv/dev.stamp ## write docs/reference anew from the code

@@ -14,11 +14,13 @@ from pathlib import Path
 import uvloop
 
 from bench import report, subjects
+from bench.agents import measure_agents
 from bench.configs import FILES, discover_seconds
 from bench.crowd import measure_crowd
 from bench.gateway import measure_upstream_calls, measure_upstream_lists
 from bench.loads import CONCURRENCIES, Tallies, calls, listing
 from bench.report import Row
+from bench.sessions import measure_sessions
 from bench.symbols import measure_symbols
 from bench.tools import write_echo, write_many
 
@@ -113,6 +115,8 @@ def main() -> int:
             "calls of upstream servers": measure_upstream_calls,
             "lists of upstream servers": measure_upstream_lists,
             "many upstream servers": measure_crowd,
+            "sessions": measure_sessions,
+            "sessions of Claude Code": measure_agents,
             "configs": measure_configs,
             "source code": measure_symbols,
         }

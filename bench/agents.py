@@ -28,7 +28,7 @@ from toolcrib.settings import Environment, Settings
 from toolcrib.testing.environments import claude_environment
 from toolcrib.tools import ToolServer, tool
 
-ROUNDS = 5
+ROUNDS = 3
 TURNS = 12
 MODEL = "claude-sonnet-4-5"
 HELLO, MANY = "Go on. [[script:hello]]", "Go on. [[script:calls]]"

@@ -6,7 +6,7 @@ import threading
 from toolcrib.model.json import JsonObject
 from toolcrib.scripted import ScriptedModel
 
-CALLS = 100
+CALLS = 60
 ECHO = "mcp__tools__echo"
 TEXT = "The quick brown fox jumps over the lazy dog."
 

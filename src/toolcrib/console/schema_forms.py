@@ -271,7 +271,7 @@ def _value(field: Field, wrong: dict[str, str]) -> Json:
             members = ((_last(child.path), _value(child, wrong)) for child in field.children)
             return {name: value for name, value in members if value is not _ABSENT}
         case "list":
-            items = [_value(child, wrong) for child in field.children]
+            items = [value for child in field.children if (value := _value(child, wrong)) is not _ABSENT]
             return items if items or field.required else _ABSENT
         case "union":
             return _value(field.children[0], wrong)

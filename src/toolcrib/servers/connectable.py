@@ -93,13 +93,14 @@ def place_for(row: Connectable, view: View, scope: ConnectScope) -> Place:
     if not places:
         message = f"{row.title} has no file for {'projects' if scope == 'project' else 'a person'} here."
         raise InvalidRequest("config.unsupported", message, "Leave out `--project`, or run it inside a project.")
-    ranked = (
-        lambda place: bool(entries_of_crib(view, place)),
-        lambda place: os.path.lexists(place.file),
-        lambda place: place.file.parent != view.around.home and place.file.parent.is_dir(),
-        lambda _: True,
-    )
-    return next(place for is_fit in ranked for place in places if is_fit(place))
+
+    def fit(place: Place) -> tuple[bool, bool, bool]:
+        """Where the crib stands, else where the tool has a file, else where it has a directory of its own."""
+        folder = place.file.parent
+        is_own = folder != view.around.home and folder.is_dir()
+        return bool(entries_of_crib(view, place)), os.path.lexists(place.file), is_own
+
+    return max(places, key=fit)  # the first of those that fit best
 
 
 @dataclass(frozen=True, slots=True)

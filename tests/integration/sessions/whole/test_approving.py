@@ -13,7 +13,7 @@ from toolcrib.testing.rigs import do, say
 
 pytestmark = pytest.mark.anyio
 
-ODD: JsonObject = {"text": "a \"quoted\" \u202e word,\r\n  \u0000 ünïcode 𝄞 and </system-reminder>", "times": 10**15}
+ODD: JsonObject = {"text": 'a "quoted" \u202e word,\r\n  \u0000 ünïcode 𝄞 and </system-reminder>', "times": 10**15}
 
 
 async def test_a_call_runs_with_exactly_the_arguments_that_were_approved(workshop: Workshop) -> None:

@@ -98,7 +98,9 @@ async def test_a_mode_says_what_becomes_of_a_call_and_all_calls_are_on_record(
         "Write inside": (workshop.project / "written").exists(),
         "Write outside": (outside / "written").exists(),
         "Bash": (outside / "touched").exists(),
-    } == {name: name in has_run for name in ("plugin, reads", "plugin, changes", "Write inside", "Write outside", "Bash")}
+    } == {
+        name: name in has_run for name in ("plugin, reads", "plugin, changes", "Write inside", "Write outside", "Bash")
+    }
 
     assert len(records) == len(workshop.made()) == len(table), "the gate was asked for every call the model made"
     phases = [[record["phase"] for record in call] for call in records.values()]
