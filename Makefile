@@ -34,7 +34,8 @@ bench: .venv/dev.stamp ## measure beside the MCP SDK's own server and others; ta
 test-all: check test ## also what takes longer: edits by the thousand, 60 kills, twenty agents at once, both commands of the README in a fresh clone
 	@TOOLCRIB_TEST_ALL=1 $(BIN)/pytest --numprocesses $(WORKERS) tests/integration/config \
 		tests/integration/faults tests/integration/permissions/test_killing.py tests/integration/sessions/acp \
-		tests/integration/sessions/whole/test_crib_killed.py tests/integration/sessions/whole/test_many.py
+		tests/integration/sessions/whole/test_crib_killed.py tests/integration/sessions/whole/test_many.py \
+		tests/integration/servers/test_real_clients.py
 	@scripts/fresh_clone.sh
 
 docs: .venv/dev.stamp ## write docs/reference anew from the code
@@ -49,6 +50,7 @@ lock: ## pin all dependencies anew into requirements/ (ARGS=--upgrade for newer 
 	@$(COMPILE) requirements/peers.in --output-file requirements/peers.txt
 	@npm install --prefix requirements/node --package-lock-only --omit-lockfile-registry-resolved --no-audit --no-fund
 	@npm install --prefix requirements/agents --package-lock-only --omit-lockfile-registry-resolved --no-audit --no-fund
+	@npm install --prefix requirements/clients --package-lock-only --omit-lockfile-registry-resolved --no-audit --no-fund
 
 fmt: .venv/dev.stamp ## format, and mend what the linter can
 	@$(BIN)/ruff check --fix

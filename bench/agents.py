@@ -28,7 +28,9 @@ from toolcrib.settings import Environment, Settings
 from toolcrib.testing.environments import claude_environment
 from toolcrib.tools import ToolServer, tool
 
+STARTS = 9
 ROUNDS = 3
+"""How often both sides start, and how often they do more than that."""
 TURNS = 12
 MODEL = "claude-sonnet-4-5"
 HELLO, MANY = "Go on. [[script:hello]]", "Go on. [[script:calls]]"
@@ -98,11 +100,13 @@ async def _until(said: AsyncIterator[str], *wanted: str) -> float:
     return at
 
 
-async def _without(environment: Environment, folder: Path, side: Side) -> None:
+async def _without(environment: Environment, folder: Path, side: Side, *, is_whole: bool) -> None:
     """One conversation with the SDK itself."""
     started = time.perf_counter()
     async with _alone(environment, folder) as client:
         side.first.append(await _until(_said_alone(client, HELLO), "StreamEvent") - started)
+        if not is_whole:
+            return
         for _ in range(TURNS):
             started = time.perf_counter()
             side.turns.append(await _until(_said_alone(client, HELLO), "ResultMessage") - started)
@@ -111,11 +115,13 @@ async def _without(environment: Environment, folder: Path, side: Side) -> None:
         side.calls.append((time.process_time() - started) / CALLS)
 
 
-async def _with(crib: Crib, folder: Path, side: Side) -> None:
+async def _with(crib: Crib, folder: Path, side: Side, *, is_whole: bool) -> None:
     """One session of the crib."""
     started = time.perf_counter()
     async with crib.session(mode="acceptEdits", cwd=folder, model=MODEL) as session:
         side.first.append(await _until(_said(session, HELLO), "text_delta") - started)
+        if not is_whole:
+            return
         for _ in range(TURNS):
             started = time.perf_counter()
             side.turns.append(await _until(_said(session, HELLO), "done") - started)
@@ -132,10 +138,10 @@ async def compare(folder: Path, model: str) -> None:
     without, with_it = Side(), Side()
     async with Crib(Settings(home=folder / "home", port=0), environment=environment) as crib:
         crib.register(ToolServer("tools", tools=[echo]))
-        await _without(environment, folder / "project", Side())  # what both load is loaded once
-        for _ in range(ROUNDS):
-            await _without(environment, folder / "project", without)
-            await _with(crib, folder / "project", with_it)
+        await _without(environment, folder / "project", Side(), is_whole=False)  # what both load is loaded once
+        for number in range(STARTS):
+            await _without(environment, folder / "project", without, is_whole=number < ROUNDS)
+            await _with(crib, folder / "project", with_it, is_whole=number < ROUNDS)
     print(json.dumps([without.medians(), with_it.medians()]), flush=True)
 
 

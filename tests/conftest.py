@@ -26,6 +26,12 @@ def agent_programs() -> Path:
 
 
 @pytest.fixture(scope="session")
+def client_programs() -> Path:
+    """The folder with the coding tools that npm installs, to be connected."""
+    return installed("clients") / "node_modules" / ".bin"
+
+
+@pytest.fixture(scope="session")
 def python_servers() -> Path:
     """The folder with the MCP servers that come as Python packages."""
     return installed("servers") / "bin"

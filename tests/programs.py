@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def installed(programs: Literal["node", "agents", "servers"]) -> Path:
+def installed(programs: Literal["node", "agents", "clients", "servers"]) -> Path:
     """The folder of these programs; a visible skip where they cannot be installed, but not in CI."""
     tools = ROOT / ".tools"
     tools.mkdir(exist_ok=True)

@@ -184,6 +184,7 @@ CODES: dict[str, Code] = {
     "tool.names_credentials": Code(ConfigError, 422, "What a tool says of itself speaks of secrets or of the files that hold them.", "Look at the definition before you allow the tool."),
     "rule.invalid": Code(InvalidRequest, 422, "A rule cannot be used as it is written.", "Mend what the message names."),
     "rule.unknown": Code(NotFound, 404, "There is no such rule.", "Run `toolcrib rules list`."),
+    "demo.place": Code(Conflict, 409, "The directory for the demonstration has something in it.", "Name an empty or a new one, or none."),
     "rule.exists": Code(Conflict, 409, "A rule of this id is there already.", "Remove that one first."),
     "rule.in_file": Code(Conflict, 409, "The rule stands in a file, so it is changed there.", "Edit the file and line that are named."),
     "bundle.unknown": Code(NotFound, 404, "There is no such bundle.", "Look at `/api/bundles`."),

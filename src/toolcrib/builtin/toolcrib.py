@@ -60,7 +60,7 @@ async def ping() -> Pong:
     return {"status": "pong", "timestamp": datetime.now(UTC).isoformat(), "server": "toolcrib"}
 
 
-@tool(read_only=True)
+@tool(read_only=True, always_load=True)
 async def get_server_info(
     include_uptime: Annotated[bool, "Also say for how many seconds the crib has been running."] = False,
     *,

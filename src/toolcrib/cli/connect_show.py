@@ -81,9 +81,7 @@ def show_undone(undone: "JsonObject") -> None:
     elif undone["exact"]:
         output.line(f"{title} is disconnected: {change['file']} is what it was before.")
     else:
-        output.line(
-            f"{title} is disconnected: {change['file']} was changed by others since, so only the entry is gone."
-        )
+        output.line(f"{title} is disconnected: others changed {change['file']} since, so only the entry is gone.")
     if undone["revokedToken"] is not None:
         output.note(f"The token {undone['revokedToken']!r} is revoked.")
 

@@ -18,6 +18,8 @@ from toolcrib.cli import (
     audit,
     chat,
     connect,
+    demo,
+    doctor,
     mcp,
     output,
     plugins,
@@ -57,6 +59,8 @@ app.add_typer(tokens.app, name="tokens")
 app.add_typer(plugins.app, name="plugins")
 app.command("settings")(settings.show)
 app.add_typer(audit.app, name="audit")
+app.command("doctor")(doctor.doctor)
+app.command("demo")(demo.demo)
 
 
 def _version(wanted: bool) -> None:

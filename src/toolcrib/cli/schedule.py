@@ -10,7 +10,7 @@ import typer
 
 from toolcrib.cli import output
 from toolcrib.cli.mcp_change import ask_crib
-from toolcrib.cli.options import HomeOption, JsonOption, begin, common
+from toolcrib.cli.options import HomeOption, Invocation, JsonOption, begin, common
 from toolcrib.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -89,41 +89,29 @@ def add(
     as_json: JsonOption = False,
 ) -> None:
     """Add a schedule: exactly one of --cron, --every and --at says when."""
-    from pathlib import Path
-
-    from toolcrib.cli.schedule_show import moment, seconds_of, show_schedule
+    from toolcrib.cli.schedule_show import schedule_body, show_schedule
 
     limits: JsonObject = {"seconds": max_seconds, "costUsd": max_usd, "turns": max_turns}
-    given: JsonObject = {
-        "agentId": agent,
-        "prompt": prompt,
-        "cron": cron,
-        "timezone": timezone,
-        "everySeconds": seconds_of(every) if every is not None else None,
-        "at": moment(at) if at is not None else None,
-        "name": name,
-        "cwd": str(Path(cwd).expanduser().absolute()) if cwd is not None else None,
-        "tools": tool,
-        "mode": mode,
-        "model": model,
-        "limits": {key: value for key, value in limits.items() if value is not None} or None,
-    }
-    body = {key: value for key, value in given.items() if value is not None}
-    body |= {"retries": retries, "overlap": overlap, "missed": missed, "jitterSeconds": jitter}
+    fields: JsonObject = {
+        "agentId": agent, "prompt": prompt, "cron": cron, "timezone": timezone, "name": name, "tools": tool,
+        "mode": mode, "model": model, "retries": retries, "overlap": overlap, "missed": missed, "jitterSeconds": jitter,
+    }  # fmt: skip
+    body = schedule_body(every, at, cwd, limits, fields)
     invocation = begin(ctx, home, as_json)
 
-    async def work(client: "Client") -> "tuple[JsonObject, bool]":
-        from toolcrib.cli.crib import is_own
-
-        return await client.schedules.add(body), is_own(invocation.settings)
-
-    made, is_alone = ask_crib(invocation, work)
+    made, is_alone = ask_crib(invocation, lambda client: _added(client, invocation, body))
     if invocation.as_json:
         output.document(made)
     else:
         show_schedule(made)
     if is_alone:
         output.note("No crib runs: schedules are followed while `toolcrib serve` does.")
+
+
+async def _added(client: "Client", invocation: Invocation, body: "JsonObject") -> "tuple[JsonObject, bool]":
+    from toolcrib.cli.crib import is_own
+
+    return await client.schedules.add(body), is_own(invocation.settings)
 
 
 @app.command("pause")

@@ -5,6 +5,7 @@ Above: the `schedule` commands. Below: `output`.
 
 import re
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolcrib.cli import output
@@ -33,6 +34,20 @@ def moment(text: str) -> str:
     except (ValueError, OverflowError):
         hint = "Write it as in 2026-11-16T09:00 or 2026-11-16T09:00+01:00."
         raise InvalidRequest("cli.usage", f"{text!r} is not a moment.", hint) from None
+
+
+def schedule_body(
+    every: str | None, at: str | None, cwd: str | None, limits: "JsonObject", fields: "JsonObject"
+) -> "JsonObject":
+    """What is asked of the crib; what was not given is left out."""
+    given: JsonObject = {
+        **fields,
+        "everySeconds": seconds_of(every) if every is not None else None,
+        "at": moment(at) if at is not None else None,
+        "cwd": str(Path(cwd).expanduser().absolute()) if cwd is not None else None,
+        "limits": {key: value for key, value in limits.items() if value is not None} or None,
+    }
+    return {key: value for key, value in given.items() if value is not None}
 
 
 def show_schedules(found: "Sequence[JsonObject]") -> None:

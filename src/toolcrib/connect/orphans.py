@@ -146,6 +146,13 @@ def start_time(pid: int) -> int | None:
     return seen.started if seen is not None else None
 
 
+def marked(marker: str) -> tuple[int, ...]:
+    """The processes that carry this marker, whoever started them. Blocks: it is for a worker thread."""
+    if sys.platform != "linux":
+        return ()
+    return tuple(sorted(seen.pid for seen in _processes() if _is_marked(seen.pid, marker)))
+
+
 def sweep(records: Path, marker: str) -> Swept:
     """End what an earlier crib of this marker left, and forget its notes. Blocks: it is for a worker thread."""
     if sys.platform != "linux":

@@ -7,10 +7,38 @@ from starlette.routing import Route
 
 from toolcrib.console import assets
 from toolcrib.console.respond import Console, route
-from toolcrib.console.screens import find, server, server_add, servers, sessions, tool, tools, waiting
+from toolcrib.console.screens import (
+    access,
+    activity,
+    agents,
+    find,
+    schedules,
+    server,
+    server_add,
+    servers,
+    sessions,
+    settings,
+    tool,
+    tools,
+    waiting,
+)
 from toolcrib.host import Crib
 
-SCREENS = (servers, server_add, server, tools, tool, sessions, waiting, find)
+SCREENS = (
+    servers,
+    server_add,
+    server,
+    tools,
+    tool,
+    sessions,
+    waiting,
+    find,
+    agents,
+    access,
+    activity,
+    schedules,
+    settings,
+)
 """In this order their routes are tried."""
 
 

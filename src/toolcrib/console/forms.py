@@ -80,14 +80,13 @@ class Fields:
 
     async def files(self, name: str) -> list[tuple[str, str]]:
         """Names and texts of the files that were given; raises `request.invalid` for what is no text."""
-        found: list[tuple[str, str]] = []
-        for each in self._form.getlist(name):
-            if isinstance(each, UploadFile) and each.filename:
-                try:
-                    found.append((each.filename, (await each.read()).decode()))
-                except UnicodeDecodeError:
-                    raise InvalidRequest("request.invalid", f"{each.filename} is not a text file.") from None
-        return found
+        given = [each for each in self._form.getlist(name) if isinstance(each, UploadFile)]
+        read = [(each.filename or "", await each.read()) for each in given]
+        await self._form.close()
+        try:
+            return [(file, body.decode()) for file, body in read if file]
+        except UnicodeDecodeError:
+            raise InvalidRequest("request.invalid", "A file is not text in UTF-8.") from None
 
 
 async def read(request: Request) -> Fields:

@@ -77,4 +77,14 @@ def portrait(seed: str | int) -> str:
 @lru_cache(maxsize=512)
 def picture(seed: str | int) -> str:
     """The address of the picture, which holds it: a page with many of them asks for nothing."""
-    return "data:image/svg+xml;base64," + base64.b64encode(portrait(seed).encode()).decode()
+    return _address(portrait(seed))
+
+
+def swatch(colour: str) -> str:
+    """The address of a dot in this colour (`#61988E`)."""
+    dot = f'<circle cx="1" cy="1" r="1" fill="{colour}"/>'
+    return _address(f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 2 2">{dot}</svg>')
+
+
+def _address(svg: str) -> str:
+    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()

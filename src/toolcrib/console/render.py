@@ -19,6 +19,8 @@ from toolcrib.console import assets, markdown
 from toolcrib.model.json import Json
 from toolcrib.model.text import visible
 
+_MARKUP_MAKERS = ("safe", "tojson", "urlize", "xmlattr")
+"""Filters of Jinja that call a text markup; no template has them."""
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
@@ -42,7 +44,10 @@ def _environment() -> Environment:
         "md": markdown.render, "ago": ago, "moment": moment, "pretty": pretty, "count": count, "seconds": seconds,
         "exact": exact,
     }  # fmt: skip
-    cast("dict[str, Any]", environment.filters).update(filters)
+    known = cast("dict[str, Any]", environment.filters)
+    for name in _MARKUP_MAKERS:
+        del known[name]
+    known.update(filters)
     cast("dict[str, Any]", environment.globals)["asset"] = assets.url
     return environment
 

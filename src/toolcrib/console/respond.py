@@ -123,6 +123,7 @@ class Console:
             "version": __version__,
             "waiting": await self.waiting(),
             "last_event": self.crib.feed.last,
+            "notice": self.crib.notice,
         }
 
     async def waiting(self) -> int:

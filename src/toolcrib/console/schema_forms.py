@@ -1,8 +1,8 @@
 """Forms made from JSON Schemas, and arguments made from what was filled in.
 
 A schema and what was filled in so far give a tree of fields, which a template shows; the same tree gives the arguments,
-or says which field is wrong. What a form cannot ask for field by field (free objects, deep nesting, what the schema does
-not say plainly) is a field for JSON.
+or says which field is wrong. What a form cannot ask for field by field (free objects, deep nesting, what the schema
+does not say plainly) is a field for JSON.
 
 Inputs are named by the place of their value (a JSON pointer): `/a/0` holds plain text, `=/a/0` JSON, `?/a/0` the chosen
 kind of several, `#/a` the length of a list, `@/a` a file. Pure. It must never judge more than the form needs: whether
@@ -32,6 +32,10 @@ _LINES: Final = {"email": "email", "uri": "url", "date": "date", "time": "time",
 _NUMBERS: Final = {"integer": "This has to be a whole number.", "number": "This has to be a number."}
 _NEEDED: Final = "This is needed."
 _ABSENT: Final = object()
+_TYPES: Final[Mapping[str, tuple[str, ...]]] = {
+    "str": ("string",), "bool": ("boolean",), "int": ("integer", "number"), "float": ("number",), "list": ("array",),
+}  # fmt: skip
+"""The types of a schema that a Python value can be meant for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +136,7 @@ class _Builder:
         schema = self._plain(raw)
         words = schema.get("title") if depth and isinstance(schema.get("title"), str) else label
         help = schema.get("description")
-        default = schema.get("default", _ABSENT)
+        default = schema.get("default")
         made = Field(
             path,
             id,
@@ -141,7 +145,7 @@ class _Builder:
             required,
             help if isinstance(help, str) and depth else "",
             self._filled.get(f"={path}", ""),
-            None if default is _ABSENT or required else _written(default),
+            None if default is None or required else _written(default),
         )
         return self._shaped(made, schema, depth)
 
@@ -211,8 +215,8 @@ class _Builder:
 
     def _union(self, made: Field, branches: list[JsonObject], depth: int) -> Field:
         chosen = self._chosen(made.path, branches)
-        child = self.field(branches[chosen], made.path, f"{made.id}-{chosen}", made.label, made.required, depth + 1)
         names = tuple(_name(branch, number) for number, branch in enumerate(branches, 1))
+        child = self.field(branches[chosen], made.path, f"{made.id}-{chosen}", names[chosen], True, depth + 1)
         return replace(made, kind="union", options=names, chosen=chosen, children=(replace(child, help=""),))
 
     def _chosen(self, path: str, branches: list[JsonObject]) -> int:
@@ -315,10 +319,7 @@ def _fits(schema: JsonObject, value: Json) -> bool:
         return (
             schema.get("type") in ("object", None) and fixed and set(needed if is_array(needed) else ()) <= set(value)
         )
-    kinds: dict[type, tuple[str, ...]] = {
-        str: ("string",), bool: ("boolean",), int: ("integer", "number"), float: ("number",), list: ("array",),
-    }  # fmt: skip
-    return schema.get("type") in kinds.get(type(value), ())
+    return schema.get("type") in _TYPES.get(type(value).__name__, ())
 
 
 def _is_fixed(schema: Json) -> bool:

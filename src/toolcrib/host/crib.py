@@ -101,6 +101,8 @@ class Crib:
         self.settings = settings
         self.port = 0
         """Where the crib listens; 0 while it does not."""
+        self.notice: str | None = None
+        """What every page of the console says first, where this crib is not what it looks like."""
         self.feed = Feed(start=fresh_start())
         self._environment = environment or Environment.current()
         self._services = frozenset((*services, *crew_services(settings)))
@@ -166,6 +168,11 @@ class Crib:
             )
         )
         self.register(crew_server(crew_providers(lambda: self.crew)))
+        await self._open_plugins(stack)
+        await self._open_servers(stack)
+        await self._open_agents(stack)
+
+    async def _open_plugins(self, stack: AsyncExitStack) -> None:
         folder = ToolFolder(
             self.home.tools, self.catalog.exchange, services=self._services, taken=self.catalog.has_server
         )
@@ -182,8 +189,6 @@ class Crib:
         )
         self._sources.push_async_callback(_shielded, self.plugins.aclose)
         await self.plugins.load()
-        await self._open_servers(stack)
-        await self._open_agents(stack)
 
     def _follow_retention(self) -> None:
         days = self.settings.audit_keep_days

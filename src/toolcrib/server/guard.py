@@ -39,6 +39,7 @@ PAGE_HEADERS: tuple[Header, ...] = (
     (b"referrer-policy", b"same-origin"),  # without a referrer a form of ours would not say which page it is from
     (b"content-security-policy", PAGE_POLICY.encode()),
 )
+OK = 200
 _NOT_KEPT: tuple[Header, ...] = ((b"cache-control", b"no-store"),)
 FILES = "/static/"
 """What lies there is named by its content and says itself how long it is kept."""
@@ -192,13 +193,13 @@ async def _until_ended(work: Awaitable[None], ended: anyio.Event) -> None:
 class _Reply:
     """The way back of one request: adds the headers of every answer, gives at most one."""
 
-    __slots__ = ("_headers", "_over", "_page", "_send", "_started")
+    __slots__ = ("_file", "_headers", "_over", "_page", "_send", "_started")
 
     def __init__(self, scope: Scope, send: Send) -> None:
         path: str = scope["path"]
         for_programs = path.startswith(("/mcp", "/api/"))
-        kept = path.startswith(FILES)
-        self._headers = SAFE_HEADERS if for_programs else PAGE_HEADERS if kept else (*PAGE_HEADERS, *_NOT_KEPT)
+        self._headers = SAFE_HEADERS if for_programs else (*PAGE_HEADERS, *_NOT_KEPT)
+        self._file = path.startswith(FILES)
         self._page = not for_programs and _wants_page(scope["headers"])
         self._send = send
         self._started = False
@@ -210,7 +211,8 @@ class _Reply:
             return
         if message["type"] == "http.response.start":
             self._started = True
-            message = {**message, "headers": [*message.get("headers", ()), *self._headers]}
+            headers = PAGE_HEADERS if self._file and message["status"] == OK else self._headers
+            message = {**message, "headers": [*message.get("headers", ()), *headers]}
         await self._send(message)
 
     async def refuse(self, error: ToolcribError) -> None:

@@ -2,8 +2,8 @@
 
 `view` finds what there is and remembers it until a file changes, `edits` changes one file and tells what changed,
 `transfer` moves definitions between tools, `desk` is the one that is asked. `links` is what a person does to a link,
-`standing` how a server stands. `clients` writes this crib into the files of tools. Above: `host`, REST and the console. Below: `config`, and `connect` for `links` alone:
-nothing else here ever starts, resolves or contacts a server.
+`standing` how a server stands; `clients` writes this crib into the files of tools. Above: `host`, REST and the console.
+Below: `config`, and `connect` for `links` alone: nothing else here ever starts, resolves or contacts a server.
 """
 
 from toolcrib.servers.clients import Clients, Reach

@@ -25,20 +25,21 @@ from toolcrib.config.edit.entries import ChangeText, put_server, remove_server
 from toolcrib.config.export import entry_for, takes_http
 from toolcrib.config.own import own_place
 from toolcrib.config.readers.read import Place, ReadEntry
-from toolcrib.errors import InvalidRequest, NotFound, ToolcribError
+from toolcrib.errors import InvalidRequest, NotFound
 from toolcrib.model.json import JsonObject
 from toolcrib.model.servers import ServerEntry, ServerSpec, ServerType
-from toolcrib.model.tokens import Token
+from toolcrib.model.tokens import PREFIX, Token
 from toolcrib.servers.connectable import (
     CONNECTABLE,
     Connectable,
-    ConnectScope,
     Written,
     connectable,
+    cribs_among,
     entries_at,
     entries_of_crib,
     is_installed,
     place_for,
+    places_of,
     runs,
 )
 from toolcrib.servers.connections import Asked, ClientState, Connected, Connection, Disconnected
@@ -168,8 +169,6 @@ class Clients:
 
     def _state(self, row: Connectable, view: View) -> ClientState:
         place = place_for(row, view, "user")
-        has_project = bool(view.around.directories) and row.in_projects
-        scopes: tuple[ConnectScope, ...] = ("user", "project") if has_project else ("user",)
         found = [
             Connection(
                 each.read.name,
@@ -179,8 +178,8 @@ class Clients:
                 each.says.agent,
                 tuple(self._faults(row, each)),
             )
-            for scope in scopes
-            for each in entries_of_crib(view, place_for(row, view, scope))
+            for file in places_of(row, view)
+            for each in entries_of_crib(view, file)
         ]
         others = len(entries_at(view, place)) - len(entries_of_crib(view, place))
         over = "http" if takes_http(row.name) and self._reach.address() is not None else "stdio"
@@ -240,11 +239,14 @@ class Clients:
         return token is not None and token.agent == there.says.agent and hmac.compare_digest(token.digest, digest)
 
     async def _take_back(self, ground: _Ground, agent: str | None, *, dry_run: bool) -> tuple[Edit | None, bool]:
-        place = ground.place
+        place, purpose = ground.place, _purpose(ground, agent)
         try:
-            return await self._desk.undo(place.file, purpose=_purpose(ground, agent), dry_run=dry_run), True
-        except ToolcribError as error:
-            if error.code not in ("config.nothing_to_undo", "config.changed"):
+            # Where somebody else changed the file in between, the way back ends at an earlier entry of ours.
+            left = [each.says for each in cribs_among(await self._desk.before(place, purpose))]
+            if not any(says.agent == agent and (says.secret or "").startswith(PREFIX) for says in left):
+                return await self._desk.undo(place.file, purpose=purpose, dry_run=dry_run), True
+        except NotFound as error:
+            if error.code != "config.nothing_to_undo":
                 raise
         if ground.there is None:
             return None, False

@@ -5,6 +5,7 @@ Above: `clients`. Below: `view`, `config`. Pure but for looking whether files, d
 
 import os
 import shutil
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -84,6 +85,12 @@ def is_installed(row: Connectable, view: View, path: str) -> bool:
     )
 
 
+def places_of(row: Connectable, view: View) -> tuple[Place, ...]:
+    """The files of a tool that a crib may stand in, of the person and of the project."""
+    formats: dict[str, str] = {"user": row.format("user"), "project": row.format("project")}
+    return tuple(place for place in view.places if formats.get(place.scope) == place.format)
+
+
 def place_for(row: Connectable, view: View, scope: ConnectScope) -> Place:
     """The file of a tool that the crib stands in or goes into. Raises `config.unsupported`."""
     places = [place for place in view.places if place.format == row.format(scope) and place.scope == scope]
@@ -112,9 +119,14 @@ class Written:
 
 
 def entries_of_crib(view: View, place: Place) -> tuple[Written, ...]:
-    """The entries of a crib in a file; what is called like one and lies at such an address is one that went stale."""
+    """The entries of a crib in a file."""
+    return cribs_among(entries_at(view, place))
+
+
+def cribs_among(entries: Iterable[ReadEntry]) -> tuple[Written, ...]:
+    """The entries of a crib; what is called like one and lies at such an address is one that went stale."""
     found: list[Written] = []
-    for read in entries_at(view, place):
+    for read in entries:
         if read.spec is None:
             continue
         is_called_so = read.name == "toolcrib" or read.name.startswith("toolcrib-")

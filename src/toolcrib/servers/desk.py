@@ -20,7 +20,7 @@ from toolcrib.config.edit.entries import ChangeText
 from toolcrib.config.edit.undo import last_changed
 from toolcrib.config.edit.write import Writing
 from toolcrib.config.own import add_own, check_entry, own_place, own_project_place, replace_own
-from toolcrib.config.readers.read import Place
+from toolcrib.config.readers.read import Place, ReadEntry
 from toolcrib.config.resolve import Origin, origins
 from toolcrib.config.trust import TrustBook, TrustQuestion, change_trust, trust_question
 from toolcrib.errors import Conflict, InvalidRequest, NotFound
@@ -278,6 +278,11 @@ class Servers:
         )
         await self._look_again()
         return done
+
+    async def before(self, place: Place, purpose: str) -> tuple[ReadEntry, ...]:
+        """The entries that a file would have again if the changes for this purpose were taken back."""
+        writing = replace(self._writing, purpose=purpose)
+        return await self._in_thread(lambda: edits.entries_before(place, writing))
 
     async def recognise(self, text: str) -> tuple[tuple[transfer.Proposal, ...], tuple[Problem, ...]]:
         """The servers in a text from the clipboard; nothing is added."""

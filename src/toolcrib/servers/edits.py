@@ -17,7 +17,8 @@ from toolcrib.config.edit.entries import ChangeText, apply_change
 from toolcrib.config.edit.write import Writing, content_before, undo_change
 from toolcrib.config.files import BOM, FileText, Unreadable, read_text
 from toolcrib.config.masking import mask_definition, mask_text
-from toolcrib.config.readers.read import PARSERS, Place, family_of
+from toolcrib.config.readers.dialect import Context
+from toolcrib.config.readers.read import PARSERS, Place, ReadEntry, family_of, read_content
 from toolcrib.config.syntax.document import SyntaxProblem
 from toolcrib.config.values import as_list, as_object
 from toolcrib.errors import ConfigError
@@ -76,6 +77,15 @@ def undo(file: Path, writing: Writing, *, dry_run: bool = False) -> Edit:
     # Any client with files of that syntax will do: only what is shown depends on it.
     place = Place({".toml": "codex", ".yaml": "goose", ".yml": "goose"}.get(done.suffix, "toolcrib"), "user", done)
     return Edit(str(done), True, masked_diff(place, done, before, after), dry_run)
+
+
+def entries_before(place: Place, writing: Writing) -> tuple[ReadEntry, ...]:
+    """The entries of a file as `undo` would leave it. Raises as that does."""
+    text = (content_before(place.file, writing) or b"").decode("utf-8", "replace")
+    content = FileText(text.removeprefix(BOM), text.startswith(BOM), "")
+    return tuple(
+        read for read in read_content(place, content, Context(place.file)).entries if read.place.scope == place.scope
+    )
 
 
 def masked_diff(place: Place, file: Path, before: str, after: str) -> str:

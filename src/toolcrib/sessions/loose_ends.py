@@ -6,8 +6,8 @@ the question is over. When a crib is killed nobody can say so; the next one does
 Above: the manager. Below: `model`. Pure. It must never close what is closed: readers would see it end twice.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
 
 from toolcrib.model.json import JsonObject
 from toolcrib.model.sessions import SessionEvent, SessionEventKind
@@ -21,16 +21,29 @@ class End(NamedTuple):
     parent: str | None = None
 
 
+_OPENS: Final[Mapping[SessionEventKind, str]] = {
+    "text_delta": "messageId",
+    "tool_call_start": "toolCallId",
+    "approval_required": "approvalId",
+    "question_prompt": "questionId",
+}
+"""The events that open something, and the member that says what."""
+_CLOSES: Final[Mapping[SessionEventKind, SessionEventKind]] = {
+    "text_message": "text_delta",
+    "tool_result": "tool_call_start",
+    "approval_resolved": "approval_required",
+    "question_answered": "question_prompt",
+}
+"""The events that close something, and what opened it."""
+
+
 class LooseEnds:
     """`take` the events of a session in order; `tied` gives what closes those of its last turn."""
 
     def __init__(self) -> None:
-        self._texts: dict[str, SessionEvent] = {}
+        self._open: dict[SessionEventKind, dict[str, SessionEvent]] = {kind: {} for kind in _OPENS}
         self._said: dict[str, str] = {}
-        self._calls: dict[str, SessionEvent] = {}
-        self._untold: dict[str, SessionEvent] = {}
-        self._approvals: dict[str, SessionEvent] = {}
-        self._questions: dict[str, SessionEvent] = {}
+        self._told: set[str] = set()
 
     def take(self, events: Iterable[SessionEvent]) -> None:
         """Go on with these."""
@@ -38,47 +51,32 @@ class LooseEnds:
             self._take(event)
 
     def _take(self, event: SessionEvent) -> None:
-        data = event.data
-        match event.kind:
-            case "text_delta":
-                id = data["messageId"]
-                self._texts.setdefault(id, event)
-                self._said[id] = f"{self._said.get(id, '')}{data['text']}"
-            case "text_message":
-                self._texts.pop(data["messageId"], None)
-            case "tool_call_start":
-                self._calls[data["toolCallId"]] = self._untold[data["toolCallId"]] = event
-            case "tool_call_end":
-                self._untold.pop(data["toolCallId"], None)
-            case "tool_result":
-                self._calls.pop(data["toolCallId"], None)
-            case "approval_required":
-                self._approvals[data["approvalId"]] = event
-            case "approval_resolved":
-                self._approvals.pop(data["approvalId"], None)
-            case "question_prompt":
-                self._questions[data["questionId"]] = event
-            case "question_answered":
-                self._questions.pop(data["questionId"], None)
-            case "done":
-                self._forget()
-            case _:
-                pass
-
-    def _forget(self) -> None:
-        for kept in (self._texts, self._said, self._calls, self._untold, self._approvals, self._questions):
-            kept.clear()
+        kind, data = event.kind, event.data
+        if kind in _OPENS:
+            self._open[kind].setdefault(data[_OPENS[kind]], event)
+        elif kind in _CLOSES:
+            opened = _CLOSES[kind]
+            self._open[opened].pop(data[_OPENS[opened]], None)
+        if kind == "text_delta":
+            self._said[data["messageId"]] = f"{self._said.get(data['messageId'], '')}{data['text']}"
+        elif kind == "tool_call_end":
+            self._told.add(data["toolCallId"])
+        elif kind == "done":
+            for kept in (*self._open.values(), self._said, self._told):
+                kept.clear()
 
     def tied(self, why: str) -> Iterator[End]:
         """What closes all that is open, in the order that readers rely on; `why` is what calls get as their result."""
-        for id, event in self._texts.items():
+        calls = self._open["tool_call_start"]
+        for id, event in self._open["text_delta"].items():
             yield End("text_message", {"messageId": id, "text": self._said[id]}, event.parent)
-        for id, event in self._untold.items():
-            yield End("tool_call_end", {"toolCallId": id, "arguments": {}}, event.parent)
-        for id in self._approvals:
+        for id, event in calls.items():
+            if id not in self._told:
+                yield End("tool_call_end", {"toolCallId": id, "arguments": {}}, event.parent)
+        for id in self._open["approval_required"]:
             yield End("approval_resolved", {"approvalId": id, "decision": "expired", "reason": why})
-        for id in self._questions:
+        for id in self._open["question_prompt"]:
             yield End("question_answered", {"questionId": id, "answers": {}})
-        for id, event in self._calls.items():
+        for id, event in calls.items():
             content: JsonObject = {"content": [{"type": "text", "text": why}]}
             yield End("tool_result", {"toolCallId": id, "isError": True, **content, "durationMs": 0.0}, event.parent)

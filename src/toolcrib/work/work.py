@@ -75,11 +75,10 @@ class Work:
     async def __aenter__(self) -> Self:
         self._tasks = await self._stack.enter_async_context(anyio.create_task_group())
         self._stack.callback(self._tasks.cancel_scope.cancel)
-        lost = [
-            await self._found_lost(task) for task in await load_tasks(self._store, crib=self._crib, state="running")
-        ]
-        for task in lost:
-            self._tasks.start_soon(self._keep_lost, task)
+        for found in await load_tasks(self._store, crib=self._crib):
+            task = await self._found_lost(found) if found.state == "running" else found
+            if task.state == "interrupted" and task.diff is None:
+                self._tasks.start_soon(self._keep_lost, task)
         self._tasks.start_soon(self._follow)
         return self
 
@@ -251,6 +250,7 @@ class Work:
         return lost
 
     async def _keep_lost(self, task: Task) -> None:
+        """Commit what a task had done when its crib ended, which then had no time for that."""
         await update_task(self._store, await self._kept(task))
 
     async def _follow(self) -> None:

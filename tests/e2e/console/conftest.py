@@ -16,7 +16,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, StorageState, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, StorageState, sync_playwright
 
 from e2e.shell import LIMIT, Serving, Shell
 from programs import installed
@@ -154,7 +154,7 @@ def axe(axe_source: str) -> Callable[[Page], list[str]]:
 
 
 @pytest.fixture
-def picture(request: pytest.FixtureRequest) -> Callable[[Page, str], None]:
+def picture() -> Callable[[Page, str], None]:
     """Keeps pictures of a page, light and dark, wide and narrow, where `TOOLCRIB_PICTURES` names a folder for them."""
     folder = os.environ.get("TOOLCRIB_PICTURES")
 
@@ -178,6 +178,10 @@ def _listen(page: Page, crib: Serving, complaints: Complaints) -> None:
         if parts.scheme not in ("data", "blob") and f"{parts.scheme}://{parts.netloc}" != crib.url:
             complaints.found.append(f"asked elsewhere: {url}")
 
-    page.on("console", lambda said: complaints.found.append(said.text) if said.type == "error" else None)
+    def hear(said: ConsoleMessage) -> None:
+        if said.type == "error":
+            complaints.found.append(f"{said.text} ({said.location['url']})")
+
+    page.on("console", hear)
     page.on("pageerror", lambda error: complaints.found.append(f"script failed: {error}"))
     page.on("request", lambda asked: judge(asked.url))

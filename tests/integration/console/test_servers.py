@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from integration.connect.web.authority import authority, visit
 from integration.console.visitor import Element, Visitor, visiting
+from integration.faults.guarded import Guarded
 
 pytestmark = pytest.mark.anyio
 
@@ -92,8 +94,8 @@ async def test_trust_shows_the_exact_command_and_is_on_record(furnished: Visitor
     after = await furnished.send("/servers/crafts/trust", {"digest": digest})
     assert after.one(class_="head").one(class_="chip").text == "Connected"
     assert "echo" in [each.one("a").text.split()[-1] for each in after.one("ul", class_="tools").all("li")]
-    records = await furnished.client.get("/api/audit")
-    assert any(each.get("change") == "servers.trust" or "servers.trust" in str(each) for each in records.json())
+    records = (await furnished.client.get("/api/audit")).json()
+    assert [each["phase"] for each in records if each["tool"] == "servers.trust"] == ["outcome", "intent"]
 
 
 async def test_trust_in_another_definition_than_the_one_shown_is_refused_on_a_page(furnished: Visitor) -> None:
@@ -146,10 +148,10 @@ async def test_an_edit_is_shown_as_a_difference_first_and_keeps_what_is_masked(
 ) -> None:
     definition = upstream("upstreams.crafts", "plain") | {"env": {"API_TOKEN": SECRET}}
     await visitor.crib.servers.add("mine", definition)
-    value = await visitor.json("/servers/mine/setup")
+    page, value = await visitor.page("/servers/mine/setup"), await visitor.json("/servers/mine/setup")
     assert SECRET not in json.dumps(value)
     edited = json.loads(value["written"]) | {"timeout": 4000}
-    fields = {"definition": json.dumps(edited), "version": value["version"]}
+    fields = {"definition": json.dumps(edited), "etag": page.one("input", name="etag").attributes["value"]}
     looked = await visitor.send("/servers/mine/edit", fields | {"do": "look"})
     assert '"timeout": 4000' in looked.one(class_="diff").text
     file = tmp_path / "home" / "mcp.json"
@@ -236,3 +238,21 @@ async def test_a_form_of_another_site_changes_nothing(furnished: Visitor) -> Non
     answer = await furnished.client.post("/servers/crafts/disable", headers={"origin": "https://evil.example"})
     assert answer.status_code == 403
     assert (await furnished.json("/servers/crafts"))["enabled"] is True
+
+
+async def test_a_sign_in_leads_to_the_address_for_the_browser_and_ends_with_the_tools(visitor: Visitor) -> None:
+    async with authority(Guarded()) as site:
+        await visitor.crib.servers.add("club", {"type": "http", "url": site.resource})
+        await visitor.send("/rows/club/test", live=True)
+        page = await visitor.page("/")
+        assert row(page, "club").one("form").attributes["action"] == "/servers/club/auth"
+        card = (await visitor.send("/servers/club/auth")).one("section", aria_labelledby="sign-in")
+        link = card.one("a", class_="main")
+        assert (link.attributes["target"], link.attributes["rel"]) == ("_blank", "noopener noreferrer")
+        await visitor.send("/servers/club/answer", {"address": "http://127.0.0.1:9/callback?state=forged"}, status=502)
+        await visit(link.attributes["href"])
+        assert (await visitor.crib.links.await_sign_in("club", 20)).state == "done"
+        assert "You are signed in" in (await visitor.page("/servers/club/auth")).text
+        assert (await visitor.json("/servers/club/tools"))["state"] == "connected"
+        out = await visitor.send("/servers/club/unauth")
+        assert out.one(class_="head").one(class_="chip").text in ("Needs sign-in", "Connecting…", "Not checked")

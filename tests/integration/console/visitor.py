@@ -74,20 +74,20 @@ class _Reader(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.root = Element(DOCUMENT)
-        self._open = [self.root]
+        self.open = [self.root]
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         element = Element(tag, {name: value or "" for name, value in attrs})
-        self._open[-1].children.append(element)
+        self.open[-1].children.append(element)
         if tag not in VOID:
-            self._open.append(element)
+            self.open.append(element)
 
     def handle_endtag(self, tag: str) -> None:
-        assert self._open[-1].tag == tag, f"</{tag}> closes <{self._open[-1].tag}>"
-        self._open.pop()
+        assert self.open[-1].tag == tag, f"</{tag}> closes <{self.open[-1].tag}>"
+        self.open.pop()
 
     def handle_data(self, data: str) -> None:
-        self._open[-1].children.append(data)
+        self.open[-1].children.append(data)
 
 
 def read(html: str) -> Element:
@@ -95,7 +95,7 @@ def read(html: str) -> Element:
     reader = _Reader()
     reader.feed(html)
     reader.close()
-    assert reader._open == [reader.root]
+    assert reader.open == [reader.root]
     check_inert(reader.root)
     return reader.root
 

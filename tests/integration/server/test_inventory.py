@@ -49,6 +49,22 @@ INVENTORY = {
     ("POST", "/api/sessions/{session_id}/messages"),
     ("POST", "/api/approvals/{approval_id}/answers"),
     ("POST", "/api/sessions/{session_id}/questions/{question_id}"),
+    ("DELETE", "/api/schedules/{schedule_id}"),
+    ("GET", "/api/schedules"),
+    ("GET", "/api/schedules/{schedule_id}"),
+    ("GET", "/api/schedules/{schedule_id}/history"),
+    ("GET", "/api/schedules/{schedule_id}/readiness"),
+    ("PATCH", "/api/schedules/{schedule_id}"),
+    ("POST", "/api/schedules"),
+    ("POST", "/api/schedules/{schedule_id}/pause"),
+    ("POST", "/api/schedules/{schedule_id}/resume"),
+    ("POST", "/api/schedules/{schedule_id}/run"),
+    ("PUT", "/api/schedules/{schedule_id}"),
+    ("GET", "/api/plugins"),
+    ("GET", "/api/plugins/{name}"),
+    ("POST", "/api/plugins/{name}/grant"),
+    ("POST", "/api/plugins/{name}/revoke"),
+    ("POST", "/api/plugins/{name}/{switch}"),
     ("POST", "/api/servers/reload"),
     ("POST", "/api/servers/test"),
     ("POST", "/api/servers/{name:path}/test"),
@@ -160,7 +176,8 @@ async def test_nothing_but_the_open_paths_answers_without_a_credential(running: 
                     assert answer.status_code == 401, (method, path)
                 assert not [name for name in answer.headers if name.startswith("access-control")]
                 assert answer.headers["x-content-type-options"] == "nosniff"
-                assert answer.headers["referrer-policy"] == "no-referrer"
+                for_programs = path.startswith(("/mcp", "/api/"))
+                assert answer.headers["referrer-policy"] == ("no-referrer" if for_programs else "same-origin")
                 assert "no-store" in answer.headers["cache-control"]
 
 

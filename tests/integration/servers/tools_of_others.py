@@ -13,12 +13,18 @@ from toolcrib.store import Store
 ADDRESS = "http://127.0.0.1:4242"
 
 FILES: dict[str, tuple[str, str]] = {
-    "claude-code": (".claude.json", '{\n  "numStartups": 7,\n  "mcpServers": {},\n  "projects": {"/x": {"a": [1, 2]}}\n}\n'),
+    "claude-code": (
+        ".claude.json",
+        '{\n  "numStartups": 7,\n  "mcpServers": {},\n  "projects": {"/x": {"a": [1, 2]}}\n}\n',
+    ),
     "claude-desktop": (
         ".config/Claude/claude_desktop_config.json",
         '{\n\t"globalShortcut": "Ctrl+Space",\n\t"mcpServers": {\n\t\t"files": {"command": "files-server"}\n\t}\n}',
     ),
-    "cursor": (".cursor/mcp.json", '{\n  // mine\n  "mcpServers": {\n    "b": {"url": "https://b.example/mcp"}, // b\n  },\n}\n'),
+    "cursor": (
+        ".cursor/mcp.json",
+        '{\n  // mine\n  "mcpServers": {\n    "b": {"url": "https://b.example/mcp"}, // b\n  },\n}\n',
+    ),
     "vscode": (
         ".config/Code/User/mcp.json",
         '{\r\n  "inputs": [{"id": "k", "type": "promptString"}],\r\n  "servers": { /* none */ }\r\n}\r\n',
@@ -28,19 +34,28 @@ FILES: dict[str, tuple[str, str]] = {
         'model = "o5" # best\n\n[mcp_servers.docs]\ncommand = "docs"\n\n[projects."/x"]\ntrust_level = "trusted"\n',
     ),
     "gemini": (".gemini/settings.json", '{\n    // theme\n    "theme": "GitHub"\n}\n'),
-    "opencode": (".config/opencode/opencode.jsonc", '{\n  "$schema": "https://opencode.ai/config.json",\n  "model": "x/y"\n}\n'),
-    "windsurf": (".codeium/windsurf/mcp_config.json", '{"mcpServers": {"a": {"command": "a", "disabledTools": ["x"]}}}'),
+    "opencode": (
+        ".config/opencode/opencode.jsonc",
+        '{\n  "$schema": "https://opencode.ai/config.json",\n  "model": "x/y"\n}\n',
+    ),
+    "windsurf": (
+        ".codeium/windsurf/mcp_config.json",
+        '{"mcpServers": {"a": {"command": "a", "disabledTools": ["x"]}}}',
+    ),
     "zed": (
         ".config/zed/settings.json",
-        '// Zed settings\n{\n  "vim_mode": true,\n  "context_servers": {\n    "x": {"command": "x", "args": []}\n  }\n}\n',
+        '// Zed\n{\n  "vim_mode": true,\n  "context_servers": {\n    "x": {"command": "x", "args": []}\n  }\n}\n',
     ),
     "cline": (".cline/data/settings/cline_mcp_settings.json", '{\n  "mcpServers": {}\n}\n'),
-    "copilot-cli": (".copilot/mcp-config.json", '{\n  "mcpServers": {\n    "z": {"type": "local", "command": "z", "tools": ["*"]}\n  }\n}\n'),
+    "copilot-cli": (
+        ".copilot/mcp-config.json",
+        '{\n  "mcpServers": {\n    "z": {"type": "local", "command": "z", "tools": ["*"]}\n  }\n}\n',
+    ),
     "goose": (
         ".config/goose/config.yaml",
-        "# goose\nGOOSE_MODEL: m\nextensions:\n  developer:\n    type: builtin # part of it\n    enabled: true\n    name: developer\n",
+        "# goose\nGOOSE_MODEL: m\nextensions:\n  developer:\n    type: builtin # part of it\n    enabled: true\n",
     ),
-}  # fmt: skip
+}
 """Per tool its file and what stands in it."""
 
 

@@ -183,6 +183,12 @@ async def test_a_task_that_is_lost_with_its_crib_is_interrupted_and_its_work_is_
         assert task["state"] == "interrupted"
         assert "crib" in task["reason"]
 
+        async def is_kept() -> bool:
+            return "new.txt" in (await standing(crib, me, begun["id"])).get("diff", "")
+
+        await eventually(is_kept)
+        assert git(project, "show", f"{task['branch']}:new.txt") == "one\n"
+
 
 async def test_a_task_found_running_by_the_next_crib_is_interrupted(
     tmp_path: Path, project: Path, writer: Writer
@@ -199,8 +205,7 @@ async def test_a_task_found_running_by_the_next_crib_is_interrupted(
 async def test_the_worktree_goes_on_demand_and_the_branch_stays(crib: Crib, project: Path) -> None:
     me = agent_in(project)
     task = await ended(crib, me, (await given(crib, me))["id"])
-    work = crib._side.crew.work.work  # pyright: ignore[reportPrivateUsage] no door clears worktrees yet
-    cleared = await work.clear(task["id"])
+    cleared = await crib.crew.work.work.clear(task["id"])
     assert cleared.worktree is None
     assert not await anyio.Path(task["worktree"]).exists()
     assert git(project, "show", f"{task['branch']}:new.txt") == "one\n"

@@ -307,7 +307,8 @@ async def test_every_answer_carries_the_safe_headers_and_pages_a_policy(guarded:
     for path, headers in itertools.product(["/healthz", "/", "/mcp", "/api/tools"], ([], [BEARER])):
         answer = await guarded.ask("GET", path, HOST, *headers)
         assert answer.header("x-content-type-options") == "nosniff"
-        assert answer.header("referrer-policy") == "no-referrer"
+        for_programs = path in ("/mcp", "/api/tools")
+        assert answer.header("referrer-policy") == ("no-referrer" if for_programs else "same-origin")
         assert answer.header("cache-control") == "no-store"
     policy = (await guarded.ask("GET", "/", HOST)).header("content-security-policy")
     assert policy is not None

@@ -68,12 +68,14 @@ class AccessScreen:
 
     async def _answer(self, form: Fields, source: Source) -> JsonObject:
         asker = self._asker(form.line("agent"), form, source)
-        explained = await self._crib.why(self._ref(form.text("tool").strip()), principal=asker, arguments=_given(form))
+        ref = self._ref(form.text("tool").strip())
+        explained = await self._crib.why(ref, principal=asker, arguments=form.json_object("arguments"))
         word, tone, sentence = ANSWERS[explained.verdict]
         shape: JsonObject = {"flip": None, "nearest": [], **explained.to_json()}
         steps: list[JsonObject] = [_step(step) for step in shape["steps"]]
         decided = _step(shape["decidedBy"])
-        reached = [step for step in steps if step["matched"] or step["names"]]
+        naming = {ranked.rule.id for ranked in self._crib.permissions.rules().naming(ref)}
+        reached = [step for step in steps if step["matched"] or step["rule"] in (None, *naming)]
         return shape | {
             "word": word,
             "tone": tone,
@@ -103,24 +105,19 @@ class AccessScreen:
         if flip is None:
             return None
         in_files = {rule.id for rule in self._crib.permissions.list() if rule.origin.file is not None}
-        changes = [
-            {"rule": None, **change, "byButton": change["kind"] != "grant" and change.get("rule") not in in_files}
-            for change in flip["changes"]
-        ]
+        changes: list[JsonObject] = [{"rule": None, **change} for change in flip["changes"]]
+        for change in changes:
+            adds = change["kind"] == "add_rule" and change["change"].startswith("Add ")  # else it is an answer to give
+            change["byButton"] = adds or (change["kind"] == "remove_rule" and change["rule"] not in in_files)
         return {**flip, "changes": changes, "word": ANSWERS[flip["verdict"]][0]}
 
 
-def _given(form: Fields) -> JsonObject | None:
-    return form.json_object("arguments")
-
-
 def _step(step: JsonObject) -> JsonObject:
-    """A step with its place in words; `names` says that it is a rule which names the tool."""
+    """A step with its place in words."""
     origin: JsonObject = step.get("origin") or {}
     place = origin.get("file", origin.get("kind", ""))
     line = origin.get("line")
-    other = "does not name the tool" in step["reason"]
-    return {"rule": None, **step, "place": f"{place}:{line}" if line else place, "names": not other}
+    return {"rule": None, **step, "place": f"{place}:{line}" if line else place}
 
 
 def _same(step: JsonObject, decided: JsonObject) -> bool:

@@ -18,6 +18,8 @@ from toolcrib.model.principals import SOURCES
 from toolcrib.policy.reading import MEMBERS
 
 EFFECTS: Final = {"allow": "good", "ask": "warn", "deny": "alarm"}
+ORIGINS: Final = {"user": "added by hand", "remembered": "your answer", "session": "your answer, in one session"}
+"""Where a rule comes from that stands in no file."""
 LENGTHS: Final = {"": "for good", "1": "for an hour", "8": "for 8 hours", "168": "for a week"}
 """How long a rule counts, by hours."""
 _KEPT: Final = ("effect", "pattern", "agent", "source", "pointer", "test", "value", "reason", "hours")
@@ -122,7 +124,7 @@ def _written(form: Fields) -> Json:
         "reason": form.line("reason"),
         "where": {key: values for key, values in where.items() if values} or None,
         "conditions": _conditions(form),
-        "expiresAt": None if hours is None else (datetime.now(UTC) + timedelta(hours=hours)).isoformat(),
+        "expiresAt": None if hours is None else (datetime.now(UTC) + timedelta(hours=hours)).isoformat(timespec="seconds"),
     }
     return rule | {key: value for key, value in optional.items() if value is not None}
 
@@ -138,7 +140,7 @@ def _conditions(form: Fields) -> list[JsonObject] | None:
 
 def _shape(rule: Rule) -> JsonObject:
     origin = rule.origin
-    place = f"{origin.file}:{origin.line}" if origin.line else origin.file or origin.kind
+    place = f"{origin.file}:{origin.line}" if origin.line else origin.file or ORIGINS.get(origin.kind, origin.kind)
     shape = {"conditions": [], "where": {}, **_NO_MEMBER, **rule.to_json()}
     return shape | {"place": place, "inFile": origin.file is not None}
 

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from toolcrib.console.forms import Fields, asked, read
-from toolcrib.console.portraits import picture
+from toolcrib.console.portraits import picture, swatch
 from toolcrib.console.respond import Console, Shown, back, route
 from toolcrib.console.screens.sessions import MODE_WORDS
 from toolcrib.errors import Conflict, NotFound
@@ -58,8 +58,9 @@ class SheetScreen:
         """The sheet."""
         kept, compiled = await self._zoo.compiled(request.path_params["id"])
         value = base(kept, compiled) | {"was": _mark(kept.agent), "categories": _categories(kept.agent, compiled)}
+        also = {"picture": picture, "swatch": swatch, "modes": MODE_WORDS}
         part = _PARTS.get(asked(request).text("part"), "parts/agent_sheet.html")
-        shown = Shown("agents", kept.agent.name, "agent.html", value, part, {"picture": picture, "modes": MODE_WORDS})
+        shown = Shown("agents", kept.agent.name, "agent.html", value, part, also)
         return await self._console.respond(request, shown)
 
     async def change(self, request: Request) -> Response:

@@ -21,6 +21,10 @@ _SESSIONS: Final = 100
 """Sessions that are looked through, the last used ones."""
 
 
+_ALSO: Final = (("Waiting for you", "/waiting", "Ctrl Shift Y"), ("Add a server", "/servers/new", ""))
+"""Pages that are not in the rail."""
+
+
 def routes(console: Console) -> list[Route]:
     """The one address of the palette."""
     return [route("/find", FindScreen(console).show)]
@@ -45,12 +49,13 @@ class FindScreen:
             ]
         value: JsonObject = {
             "words": words,
-            "groups": [{"title": title, "found": found[:_OF_EACH]} for title, found in groups if found],
+            "groups": [{"title": title, "found": found} for title, found in groups if found],
         }
         return await self._console.respond(request, Shown("", "Find", "find.html", value, "parts/found.html"))
 
     def _screens(self, words: str) -> list[JsonObject]:
-        return _fitting(words, ((word, address, keys) for _, address, word, keys in self._console.screens))
+        in_rail = [(word, address, keys) for _, address, word, keys in self._console.screens]
+        return _fitting(words, (*in_rail, *_ALSO))
 
     async def _servers(self, words: str) -> list[JsonObject]:
         rows = [row(standing) for standing in await self._console.crib.links.list(self._console.place)]
@@ -71,9 +76,10 @@ class FindScreen:
 
 
 def _fitting(words: str, things: Iterable[tuple[str, str, str]]) -> list[JsonObject]:
-    """Those with all the words in their names."""
+    """The first with all the words in their names; without words, all."""
     wanted = words.casefold().split()
-    return [_link(*each) for each in things if all(word in each[0].casefold() for word in wanted)]
+    fitting = [_link(*each) for each in things if all(word in each[0].casefold() for word in wanted)]
+    return fitting[:_OF_EACH] if wanted else fitting
 
 
 def _link(name: str, href: str, note: str) -> JsonObject:

@@ -98,7 +98,7 @@ class ServerScreen:
         return shape | known | {
             "word": word,
             "tone": tone,
-            "version": details.version,
+            "etag": details.version,
             "isOwn": details.server.source.client == "toolcrib",
             "isOwnCrib": own_crib(details.server) is not None,
             "report": report(details, shape | known),
@@ -183,12 +183,12 @@ class ServerScreen:
     async def _edit(self, request: Request, alias: str) -> Response:
         """Show what an edit would change, then save it and try the server."""
         form = await request.form()
-        text, version = str(form.get("definition", "")), str(form.get("version", ""))
+        text, etag = str(form.get("definition", "")), str(form.get("etag", ""))
         saves = form.get("do") == "save"
         try:
             entry = entry_of(text)
             done = await self._servers.replace(
-                alias, entry, self._console.place, version=version or None, dry_run=not saves
+                alias, entry, self._console.place, version=etag or None, dry_run=not saves
             )
         except ToolcribError as error:
             return await self.page(request, alias, "setup", edited={"text": text, "failure": told(error)})

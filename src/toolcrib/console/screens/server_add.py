@@ -77,8 +77,8 @@ class AddScreen:
 
     async def _proposed(self, proposal: Proposal) -> JsonObject:
         text = orjson.dumps(proposal.entry, option=orjson.OPT_INDENT_2).decode()
-        told = proposal.to_json()
-        card = _card(proposal.name, text, "user") | {"question": told["question"], "problems": told["problems"]}
+        shape = proposal.to_json()
+        card = _card(proposal.name, text, "user") | {"question": shape["question"], "problems": shape["problems"]}
         try:
             done = await self._add(proposal.name, proposal.entry, "user", dry_run=True)
         except ToolcribError as error:

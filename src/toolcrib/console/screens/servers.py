@@ -31,9 +31,14 @@ WORDS: Final[dict[ServerState, tuple[str, str]]] = {
 NEEDS_YOU: Final = frozenset({"invalid", "untrusted", "needs_auth", "failed"})
 OFF: Final = frozenset({"disabled", "shadowed"})
 GROUPS: Final = (("you", "Needs you"), ("working", "Working"), ("unchecked", "Not checked"), ("off", "Off"))
-_BUTTONS: Final = {"failed": ("Try again", "test"), "not_checked": ("Check", "test"), "disabled": ("Turn on", "enable")}
+_BUTTONS: Final = {
+    "needs_auth": ("Sign in", "/servers/{}/auth"),
+    "failed": ("Try again", "/rows/{}/test"),
+    "not_checked": ("Check", "/rows/{}/test"),
+    "disabled": ("Turn on", "/rows/{}/enable"),
+}
 """The one thing to do that needs no look first; the others lead to the server's page."""
-_LINKS: Final = {"invalid": "Fix setup", "untrusted": "Review", "shadowed": "Compare", "needs_auth": "Sign in"}
+_LINKS: Final = {"invalid": "Fix setup", "untrusted": "Review", "shadowed": "Compare"}
 _TABS: Final = {"invalid": "setup", "untrusted": "setup", "shadowed": "setup", "failed": "log"}
 """What of its page is of interest in which state."""
 
@@ -135,7 +140,11 @@ async def trust(console: Console, request: Request, alias: str, digest: str) -> 
 
 
 def row(standing: Standing) -> JsonObject:
-    """A server in one line. `post` is where its one action is sent to, `link` the word for what needs a look first."""
+    """A server in one line.
+
+    `post` is where its one action is sent to, `stays` whether that is answered with the list, `link` the word for what
+    needs a look first.
+    """
     state, entry = standing.state, standing.entry
     word, tone = WORDS[state]
     button = _BUTTONS.get(state) if own_crib(entry) is None else None
@@ -148,9 +157,11 @@ def row(standing: Standing) -> JsonObject:
         "word": word,
         "tone": tone,
         "sentence": standing.sentence,
+        "place": f"{entry.source.client}, …/{'/'.join(Path(entry.source.file).parts[-2:])}",
         "places": [f"{source.client}: {source.file}" for source in entry.sources or (entry.source,)],
         "button": button[0] if button else None,
-        "post": f"/rows/{alias}/{button[1]}" if button else None,
+        "post": button[1].format(alias) if button else None,
+        "stays": state != "needs_auth",
         "link": _LINKS.get(state),
         "group": _group(state),
     }

@@ -62,8 +62,8 @@ class ToolScreen:
         asker, ref = await self._console.asker(request), ref_of(request)
         await self._console.crib.ready(asker, ref.server)
         tool = self._console.crib.gate.find(asker, ref)
-        sent = await request.form()
-        filled = await _filled(sent)
+        async with request.form() as sent:
+            filled = await _filled(sent)
         form = forms.build(_WHOLE if sent.get("mode") == "json" else tool.input_schema, filled)
         said = forms.read(form)
         mode, wrong, done = str(sent.get("mode", "form")), dict(said.wrong), _NO_RESULT
@@ -154,7 +154,7 @@ def _shape(console: Console, tool: Tool) -> JsonObject:
         "name": tool.ref.tool,
         "href": tool_address(tool.ref),
         "exposedName": console.crib.gate.name("endpoint", tool.ref),
-        "title": tool.title,
+        "toolTitle": tool.title,
         "description": tool.description,
         "inputSchema": tool.input_schema,
         "outputSchema": tool.output_schema,

@@ -1,5 +1,6 @@
 """Everything that waits for a person, in one place: calls to approve and questions of agents, and their answers."""
 
+from functools import partial
 from typing import Final
 
 import orjson
@@ -8,11 +9,12 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from toolcrib.console.render import page
+from toolcrib.console.render import page, pretty
 from toolcrib.console.respond import Console, Shown, back, route
 from toolcrib.errors import InvalidRequest, ToolcribError
 from toolcrib.model.approvals import Scope, Verb
 from toolcrib.model.json import Json, JsonObject, is_object
+from toolcrib.model.text import visible
 
 _DECISIONS: Final[dict[str, tuple[Verb, Scope]]] = {
     "approve": ("approve", "once"),
@@ -75,7 +77,10 @@ class WaitingScreen:
             given = (await approvals.get(id)).given
             edited = _edited(form, given) if verb == "approve" else None
             reason = str(form.get("reason", "")).strip() or None
-            await approvals.answer(id, verb, by=person, scope=scope, reason=reason, arguments=edited)
+            said: JsonObject = {"id": id, "decision": verb, "scope": scope}
+            said |= {key: value for key, value in {"reason": reason, "arguments": edited}.items() if value is not None}
+            answer = partial(approvals.answer, id, verb, by=person, scope=scope, reason=reason, arguments=edited)
+            await self._console.crib.changes.make("approvals.answer", said, answer, by=person, door="console")
         except ToolcribError as error:
             return self._console.failed(error)
         return self._after(request)
@@ -108,8 +113,8 @@ def _decision(form: FormData) -> tuple[Verb, Scope]:
 
 def _edited(form: FormData, given: Json) -> JsonObject | None:
     """The arguments as the person wants them, if they are others than those shown."""
-    text = str(form.get("arguments", "")).strip()
-    if not text:
+    text = str(form.get("arguments", "")).replace("\r\n", "\n").strip()
+    if not text or text == visible(pretty(given)):  # as it was shown, with whatever was made visible in it
         return None
     try:
         edited: Json = orjson.loads(text)

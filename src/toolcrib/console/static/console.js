@@ -39,6 +39,11 @@ times(document);
 setInterval(() => times(document), 20000);
 document.addEventListener("htmx:after:swap", () => times(document));
 
+// What was refused stays beside its form until something else is sent.
+document.addEventListener("htmx:before:request", ({detail: {ctx}}) => {
+  if (ctx.request.method !== "GET") document.getElementById("refused")?.replaceChildren();
+});
+
 // The title tells how much waits, in hidden tabs too.
 new MutationObserver(() => {
   const waits = /^\s*(\d+)/.exec(document.getElementById("pill").textContent)?.[1];

@@ -1,4 +1,4 @@
-"""`/api/connect`: the tools that use this crib, and writing it into their files. Only the owner does; it is on record."""
+"""`/api/connect`: the tools that use this crib, and writing it into their files, which only the owner does."""
 
 from typing import Annotated, Literal
 

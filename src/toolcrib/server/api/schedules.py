@@ -157,13 +157,13 @@ async def _recorded(change: Changing, kind: str, schedule: Schedule, work: Calla
 async def _wanted(crib: Crib, principal: Principal, body: ScheduleRequest) -> Schedule:
     """What a request asks for. Raises `agent.unknown`, `session.cwd`, `schedule.cadence`."""
     agent = (await crib.zoo.get(body.agent_id)).agent
-    beginning = " ".join(body.prompt.split())[:_LONGEST_NAME]
+    name = " ".join((body.name or "").split()) or " ".join(body.prompt.split())[:_LONGEST_NAME]
     return Schedule(
         id="",
-        name=body.name or beginning,
+        name=name,
         agent=agent.id,
         prompt=body.prompt,
-        cwd=await _directory(body.cwd or principal.cwd or str(crib.settings.default_cwd or crib.home.root)),
+        cwd=await _directory(body.cwd or principal.cwd or str(crib.settings.default_cwd or await anyio.Path.cwd())),
         cadence=_still_to_come(body.cadence()),
         created_at=datetime.now(UTC),
         mode=body.mode or agent.mode or "default",

@@ -26,7 +26,7 @@ from toolcrib.version import __version__
 logger = logging.getLogger(__name__)
 
 FEW: Final = 20
-"""So many tools are shown to the model at once; of more, it looks for those it needs."""
+"""So many tools beside the built-in ones are shown to the model at once; of more, it looks for those it needs."""
 LONGEST_CALL: Final = 100_000_000
 """Milliseconds; longer than any approval and any tool, which the gate bounds both."""
 _TOOL_CALL = "claudecode/toolUseId"
@@ -54,7 +54,7 @@ def build_servers(tools: Sequence[Offered], desk: Desk, calls: Calls) -> dict[st
     by_server: defaultdict[str, dict[str, Offered]] = defaultdict(dict)
     for offered in tools:
         by_server[offered.server][offered.name] = offered
-    is_small = len(tools) <= FEW
+    is_small = sum(offered.tool.kind != "builtin" for offered in tools) <= FEW
     return {
         name: {
             "type": "sdk",
@@ -112,7 +112,8 @@ def _definition(offered: Offered, is_small: bool) -> types.Tool | None:
     definition: JsonObject = {**offered.tool.definition, "name": offered.name}
     definition.pop("outputSchema", None)
     meta: JsonObject = definition.get(META) or {}
-    definition[META] = {**meta, _ALWAYS_LOAD: is_small or offered.tool.marks.always_load}
+    is_shown = offered.tool.marks.always_load or (is_small and offered.tool.kind != "builtin")
+    definition[META] = {**meta, _ALWAYS_LOAD: is_shown}
     try:
         return types.Tool.model_validate(definition)
     except ValidationError as error:

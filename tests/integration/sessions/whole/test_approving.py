@@ -1,7 +1,6 @@
 """What a person says to a call: it runs with exactly what they approved, and the model hears why it does not."""
 
 from hashlib import sha256
-from pathlib import Path
 
 import pytest
 
@@ -51,8 +50,8 @@ async def test_arguments_that_a_person_edited_are_the_ones_that_run(workshop: Wo
         records = await workshop.records(session.id)
     assert [call.is_error for call in turn.calls] == [False, False]
     assert workshop.lab.noted == [edits["change"]]
-    assert not Path(workshop.project, "asked").exists()
-    assert Path(workshop.project, "edited").read_text(encoding="utf-8") == "edited"
+    assert not (workshop.project / "asked").exists()
+    assert (workshop.project / "edited").read_text(encoding="utf-8") == "edited"
     assert [[record["arguments"] for record in call] for call in records.values()] == [
         [edits["change"]] * 2,
         [edits["Write"]] * 2,

@@ -1,5 +1,7 @@
 """`crib.claude_options` in a loop of one's own with the Claude Agent SDK: decided and recorded like a session."""
 
+from dataclasses import dataclass, field
+
 import anyio
 import pytest
 from claude_agent_sdk import AssistantMessage, ClaudeAgentOptions, ResultMessage, ToolUseBlock, query
@@ -12,18 +14,21 @@ from toolcrib.testing.rigs import do, say
 pytestmark = pytest.mark.anyio
 
 
-async def driven(prompt: str, options: ClaudeAgentOptions) -> tuple[list[str], ResultMessage]:
-    """The calls and the end of a loop of one's own."""
-    calls: list[str] = []
-    end: ResultMessage | None = None
-    with anyio.fail_after(BOUND):
-        async for message in query(prompt=prompt, options=options):
-            if isinstance(message, AssistantMessage):
-                calls += [block.name for block in message.content if isinstance(block, ToolUseBlock)]
-            elif isinstance(message, ResultMessage):
-                end = message
-    assert end is not None
-    return calls, end
+@dataclass
+class Driven:
+    """What a loop of one's own saw: the calls, and the end."""
+
+    calls: list[str] = field(default_factory=list[str])
+    ends: list[ResultMessage] = field(default_factory=list[ResultMessage])
+
+    async def drive(self, prompt: str, options: ClaudeAgentOptions) -> None:
+        """Drive it to its end."""
+        with anyio.fail_after(BOUND):
+            async for message in query(prompt=prompt, options=options):
+                if isinstance(message, AssistantMessage):
+                    self.calls += [block.name for block in message.content if isinstance(block, ToolUseBlock)]
+                elif isinstance(message, ResultMessage):
+                    self.ends.append(message)
 
 
 async def on_record(workshop: Workshop) -> dict[str, list[str]]:
@@ -50,14 +55,14 @@ async def test_what_has_to_be_asked_waits_for_the_crib_s_person_and_all_is_on_re
             await crib.approvals.answer(event.data["approvalId"], verb, by=crib.owner("cli"), reason="Leave it.")
 
     options = crib.claude_options(agent="reviewer", mode="default", cwd=workshop.project, model=MODEL)
-    stop = crib.feed.listen(listen)
+    stop, driven = crib.feed.listen(listen), Driven()
     async with anyio.create_task_group() as tasks, asked, questions:
         tasks.start_soon(person)
-        made, end = await driven(prompt, options)
+        await driven.drive(prompt, options)
         tasks.cancel_scope.cancel()
     stop()
-    assert made == ["mcp__toolcrib__ping", "mcp__lab__change", "Bash"]
-    assert (end.is_error, end.result) == (False, "Done.")
+    assert driven.calls == ["mcp__toolcrib__ping", "mcp__lab__change", "Bash"]
+    assert [(end.is_error, end.result) for end in driven.ends] == [(False, "Done.")]
     assert path.exists()
     assert workshop.lab.noted == []
     assert "Leave it." in workshop.heard()
@@ -77,8 +82,9 @@ async def test_plan_mode_reads_and_changes_nothing(workshop: Workshop) -> None:
     ]
     prompt = workshop.script("s", *map(do, calls), say("Done."))
     options = workshop.crib.claude_options(mode="plan", cwd=workshop.project, model=MODEL)
-    _, end = await driven(prompt, options)
-    assert end.result == "Done."
+    driven = Driven()
+    await driven.drive(prompt, options)
+    assert [end.result for end in driven.ends] == ["Done."]
     assert workshop.lab.noted == [{"tool": "look"}]
     assert not path.exists()
     assert await on_record(workshop) == {

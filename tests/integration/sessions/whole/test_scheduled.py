@@ -46,7 +46,7 @@ async def test_blocked_tools_are_not_offered_nor_run_also_after_resume_and_fork(
     async with open_workshop(tmp_path, claude_environment, scripted_model, more=[post]) as workshop:
         crib = workshop.crib
         prompt = workshop.script("s", do(use(BLOCKED, text="a")), say("Done."))
-        granted = AgentInput(name="Postman", tool_permissions=["post/*", "claude_code/*"])
+        granted = AgentInput.model_validate({"name": "Postman", "toolPermissions": ["post/*", "claude_code/*"]})
         agent = (await crib.zoo.create(granted, by="owner")).agent.id
         by_hand = await crib.sessions.create(NewSession("api", agent=agent, mode="acceptEdits"))
         assert not (await workshop.say(by_hand.id, prompt)).calls[0].is_error

@@ -1,7 +1,7 @@
-"""A whole crib whose agents are the real Claude Code on the scripted model, and a person who answers. Not a test itself.
+"""A whole crib whose agents are the real Claude Code on the scripted model, and a person who answers.
 
-Everything is asked of the crib's own surface: what happened is read from a session's events, from the audit, and from
-what the model was sent.
+Not a test itself. Everything is asked of the crib's own surface: what happened is read from the events of a session,
+from the audit, and from what the model was sent.
 """
 
 import json

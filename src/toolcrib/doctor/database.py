@@ -1,0 +1,84 @@
+"""Checks of the database: it opens, is whole, and is of a version that this Toolcrib knows.
+
+Above: `examine`. Below: sqlite3, `store.schema`. It must never write: a crib may have the file. What is wrong with
+PostgreSQL is told by the crib itself.
+"""
+
+import importlib.util
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import quote
+
+from sqlalchemy import make_url
+from sqlalchemy.exc import ArgumentError
+
+from toolcrib.doctor.finding import Finding
+from toolcrib.doctor.ground import Ground
+from toolcrib.settings import mask_url
+from toolcrib.store.schema import HEAD, REVISIONS
+
+_LOOK_SECONDS = 10.0
+
+
+def check_database(ground: Ground) -> Iterator[Finding]:
+    """The database can be used."""
+    try:
+        url = make_url(ground.settings.database)
+    except ArgumentError:
+        shown = mask_url(ground.settings.database)
+        yield Finding("database", "error", "The address of the database cannot be read.", shown, "toolcrib settings")
+        return
+    if url.get_backend_name() == "postgresql":
+        if importlib.util.find_spec("psycopg") is None:
+            message = "The database is PostgreSQL, and its driver is not installed."
+            yield Finding("database", "error", message, mask_url(str(url)), "pip install 'toolcrib[postgres]'")
+        return
+    file = Path(url.database or "")
+    if not file.exists():
+        yield Finding("database", "ok", "There is no database yet.", str(file))
+        return
+    try:
+        with closing(_opened(file)) as connection:
+            yield from _looked_into(connection, file)
+    except sqlite3.Error as error:
+        message = f"The database cannot be used: {error}."
+        yield Finding("database", "error", message, str(file), f"mv {file} {file}.broken, or put a backup in its place")
+
+
+def _opened(file: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(f"file:{quote(str(file))}?mode=ro", uri=True, timeout=2)
+    until = time.monotonic() + _LOOK_SECONDS
+    connection.set_progress_handler(lambda: int(time.monotonic() > until), 10_000)
+    return connection
+
+
+def _looked_into(connection: sqlite3.Connection, file: Path) -> Iterator[Finding]:
+    tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    revision = _revision(connection) if "alembic_version" in tables else None
+    if revision is not None and revision not in ("", *REVISIONS):
+        message = f"The database was written by a newer Toolcrib (revision {revision})."
+        yield Finding("database", "error", message, str(file), "Upgrade Toolcrib, or choose another home.")
+        return
+    try:
+        wrong = [str(row[0]) for row in connection.execute("PRAGMA quick_check(5)") if row[0] != "ok"]
+    except sqlite3.OperationalError as error:
+        if "interrupted" not in str(error):
+            raise
+        message = "The database is large; not all of it was checked."
+        yield Finding("database", "note", message, str(file), f"sqlite3 {file} 'PRAGMA quick_check'")
+        return
+    if wrong:
+        yield Finding("database", "error", "The database is damaged.", "; ".join(wrong)[:500], f"Restore {file}.")
+    elif revision not in (None, HEAD):
+        message = f"The database is of an older revision ({revision}); the next start brings it up to date."
+        yield Finding("database", "note", message, str(file), "toolcrib serve")
+    else:
+        yield Finding("database", "ok", "The database is whole.", str(file))
+
+
+def _revision(connection: sqlite3.Connection) -> str:
+    row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+    return str(row[0]) if row is not None else ""

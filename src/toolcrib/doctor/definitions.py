@@ -1,0 +1,83 @@
+"""Checks of what other tools' files say: files that cannot be read, definitions that cannot be used, trust.
+
+Above: `examine`. Below: `config`. Nothing is started or resolved; of a variable only its existence is looked at.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from toolcrib.config.discover import discover
+from toolcrib.config.trust import TrustBook, load_trust
+from toolcrib.doctor.finding import Finding, Severity, of_problem
+from toolcrib.doctor.ground import Ground
+from toolcrib.errors import ConfigError
+from toolcrib.model.servers import Discovery, ServerEntry
+
+_HARMLESS = frozenset(
+    {"config.note", "config.empty", "server.own_crib", "server.built_in", "server.auto_approve", "server.field_unknown"}
+)
+_INSTALL = {
+    "npx": "Install Node.js, which brings `npx`.",
+    "node": "Install Node.js.",
+    "uvx": "Install uv, which brings `uvx`.",
+    "docker": "Install Docker.",
+}
+
+
+def check_definitions(ground: Ground) -> Iterator[Finding]:
+    """Every file with servers can be read, and every server in it could be used."""
+    book, unreadable = _trust(ground)
+    yield from unreadable
+    found = discover(ground.environment, ground.cwd, home=ground.user_home, crib=ground.home.root, trusted=book.covers)
+    findings = [*_files(found, ground), *(each for server in found.servers for each in _server(server, ground))]
+    yield from findings
+    if not any(each.severity in ("warning", "error") for each in findings):
+        message = f"{len(found.servers)} servers in {len(found.files)} files can be read."
+        yield Finding("definitions", "ok", message)
+    yield from _untrusted(found)
+
+
+def _trust(ground: Ground) -> tuple[TrustBook, list[Finding]]:
+    file = ground.home.trust_file
+    try:
+        return load_trust(file), []
+    except ConfigError as error:
+        return TrustBook(), [Finding("trust", "error", error.message, str(file), f"mv {file} {file}.broken")]
+
+
+def _files(found: Discovery, ground: Ground) -> Iterator[Finding]:
+    for problem in found.problems:
+        own = problem.file == str(ground.home.mcp_json)
+        severity: Severity = "note" if problem.code in _HARMLESS else "error" if own else "warning"
+        yield of_problem("definitions", severity, problem)
+
+
+def _server(server: ServerEntry, ground: Ground) -> Iterator[Finding]:
+    for problem in server.problems:
+        grave = problem.code in ("server.variable_missing", "server.secret_missing", "server.invalid")
+        severity: Severity = "warning" if grave and server.shadowed_by is None else "note"
+        yield of_problem("definitions", severity, problem)
+    spec = server.spec
+    if spec is None or spec.command is None or not server.enabled or server.shadowed_by is not None:
+        return
+    if "$" in spec.command or "{" in spec.command or _runs(spec.command, spec.cwd, ground.path):
+        return
+    message = f'Server "{server.name}" starts {spec.command}, which is not on the PATH.'
+    where = f"{server.source.file}:{server.source.line}" if server.source.line else server.source.file
+    yield Finding("definitions", "warning", message, where, _INSTALL.get(spec.command, f"Install {spec.command}."))
+
+
+def _runs(command: str, cwd: str | None, path: str) -> bool:
+    if os.sep in command:
+        return (Path(cwd) / command if cwd else Path(command)).is_file()
+    return shutil.which(command, path=path) is not None
+
+
+def _untrusted(found: Discovery) -> Iterator[Finding]:
+    waiting = [server for server in found.servers if server.state == "untrusted"]
+    if waiting:
+        names = ", ".join(server.alias for server in waiting)
+        message = f"{len(waiting)} servers wait for your word before they may be started."
+        yield Finding("trust", "note", message, names[:500], f"toolcrib mcp trust {waiting[0].alias}")

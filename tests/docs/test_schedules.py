@@ -1,0 +1,61 @@
+"""docs/schedules.md: its commands do what they say, and its table has every route."""
+
+import os
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from toolcrib.server.api import create_api
+from toolcrib.server.login import Logins
+from toolcrib.server.run import hold
+from toolcrib.settings import Environment, Settings
+from toolcrib.testing.played import PlayedRunner
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "schedules.md").read_text(encoding="utf-8")
+
+pytestmark = pytest.mark.anyio
+
+
+class Runtime(PlayedRunner):
+    """Says the same to everything, in place of Claude Code."""
+
+    name = "claude"
+
+
+async def test_the_commands_work_in_their_order_and_the_table_has_every_route(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path / "home")
+    async with hold(settings, kind="serve", port=0, environment=Environment({"HOME": str(tmp_path)})) as holding:
+        holding.crib.runners.add(Runtime({"default": [{"blocks": [{"text": "Nothing changed."}]}]}))
+        paths = create_api(holding.crib, Logins("127.0.0.1:1")).openapi()["paths"]
+        printed: dict[str, str] = {}
+        for line in re.findall(r"^toolcrib .*$", PAGE, re.MULTILINE):
+            found = {schedule.name: schedule.id for schedule in await holding.crib.schedules.list()}
+            words = [found["Morning"] if word == "ID" else word for word in shlex.split(line, comments=True)]
+            printed[" ".join(words[1:3]) + f" {len(printed)}"] = await output_of(words, tmp_path)
+        assert await holding.crib.schedules.list() != []
+    said = list(printed.values())
+    assert "At 09:00 on Monday through Friday (Europe/Berlin)" in said[0]
+    assert "Ready: a run could begin now." in said[0]
+    assert "Not ready" in said[1]  # nobody is there to be asked for the tool it needs
+    assert "completed" in next(text for name, text in printed.items() if name.startswith("schedule run"))
+    there = {
+        f"{method.upper()} {path}"
+        for path, methods in paths.items()
+        for method in methods
+        if path.startswith("/api/schedules")
+    }
+    assert set(re.findall(r"^\| `(\w+ /api/schedules[^`]*)`", PAGE, re.MULTILINE)) == there
+
+
+async def output_of(words: list[str], folder: Path) -> str:
+    """What a command prints, which joins the crib that runs."""
+    path = os.pathsep.join((str(Path(sys.executable).parent), "/usr/bin", "/bin"))
+    environment = {"HOME": str(folder), "TOOLCRIB_HOME": str(folder / "home"), "PATH": path}
+    with anyio.fail_after(60):
+        done = await anyio.run_process(words, cwd=folder, env=environment, check=False)
+    assert done.returncode == 0, f"{words}: {done.stderr.decode()}"
+    return done.stdout.decode()

@@ -1,0 +1,61 @@
+"""From the question why to the smallest change, in a browser; and a token that is handed out and taken back."""
+
+from collections.abc import Callable
+
+from playwright.sync_api import Page, expect
+
+from e2e.shell import Shell
+
+Axe = Callable[[Page], list[str]]
+Picture = Callable[[Page, str], None]
+
+
+def test_a_question_leads_to_its_answer_and_to_the_smallest_change(
+    page: Page, person: Shell, axe: Axe, picture: Picture
+) -> None:
+    page.goto("/access")
+    assert axe(page) == []
+    page.get_by_label("Who asks").select_option("Builder")
+    page.get_by_label("use", exact=True).fill("lab/greet")
+    page.get_by_label("from").select_option("a program, over the API")
+    page.get_by_role("button", name="Ask").click()
+    expect(page.get_by_role("heading", name="After asking you")).to_be_visible()
+    expect(page.locator("tr.decides")).to_contain_text("mode")
+    assert axe(page) == []
+    picture(page, "access")
+    page.get_by_role("button", name="Add this rule").click()
+    expect(page.get_by_role("heading", name="Yes.")).to_be_visible()
+    page.locator("tr.decides").get_by_role("link").click()
+    row = page.locator("li", has_text="lab/greet")
+    assert axe(page) == []
+    picture(page, "access-rules")
+    row.get_by_role("button", name="Remove").click()
+    page.get_by_role("button", name="Undo").click()
+    expect(row).to_contain_text("allow")
+
+
+def test_a_rule_is_tried_on_the_past_before_it_counts(page: Page, person: Shell, axe: Axe, picture: Picture) -> None:
+    assert person.run("tools", "call", "lab/greet", '{"name": "Ada"}').returncode == 0
+    page.goto("/access/rules")
+    page.get_by_label("Effect").select_option("deny")
+    page.get_by_label("Tools", exact=True).fill("lab/*")
+    page.get_by_role("button", name="Try it on the past").click()
+    expect(page.get_by_text("would have come to something else")).to_be_visible()
+    assert axe(page) == []
+    picture(page, "access-simulate")
+
+
+def test_a_token_is_shown_once_and_taken_back(page: Page, axe: Axe, picture: Picture) -> None:
+    page.goto("/access/tokens")
+    page.get_by_label("New token").fill("cursor")
+    page.get_by_role("button", name="Create").click()
+    page.get_by_role("button", name="Copy").click()
+    assert str(page.evaluate("navigator.clipboard.readText()")).startswith("tcb_")
+    assert axe(page) == []
+    picture(page, "access-tokens")
+    page.get_by_role("button", name="Revoke cursor").click()
+    expect(page.locator("li", has_text="cursor")).to_contain_text("revoked")
+    for path in ("bundles", "projects"):
+        page.goto(f"/access/{path}")
+        assert axe(page) == []
+        picture(page, f"access-{path}")

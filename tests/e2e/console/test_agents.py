@@ -1,0 +1,110 @@
+"""An agent made in the browser: its sheet beside what an IDE receives, which a real MCP client reads."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import anyio
+import httpx2
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+from playwright.sync_api import BrowserContext, Page, expect
+
+from e2e.console.conftest import Complaints
+from e2e.shell import Serving, Shell
+
+Axe = Callable[[Page], list[str]]
+Picture = Callable[[Page, str], None]
+
+
+def test_an_agent_is_made_and_its_prompt_read_by_a_client(
+    page: Page, context: BrowserContext, person: Shell, crib: Serving, axe: Axe, picture: Picture
+) -> None:
+    page.goto("/agents")
+    expect(page.get_by_role("link", name="Code Reviewer")).to_be_visible()
+    assert axe(page) == []
+    picture(page, "agents")
+    page.get_by_label("New agent").fill("Gardener")
+    page.get_by_label("like").select_option("Code Reviewer")
+    page.get_by_role("button", name="Create").click()
+    received = page.locator("#receives pre")
+    expect(received).to_contain_text("You are now Gardener.")
+    page.get_by_label("Prompt", exact=False).first.fill("Water the plants.\nAsk before you cut.")
+    page.get_by_role("button", name="Save").click()
+    expect(received).to_contain_text("Ask before you cut.")
+    other = context.new_page()
+    other.goto("/agents/gardener")
+    page.get_by_role("checkbox", name="Threat model").check()
+    expect(received).to_contain_text("### Threat model")
+    expect(other.locator("#receives pre")).to_contain_text("### Threat model")
+    expect(other.get_by_role("checkbox", name="Threat model")).to_be_checked()
+    assert axe(page) == []
+    page.evaluate("scrollTo(0, 0)")
+    picture(page, "agent")
+    assert _received(person, crib) == received.text_content()
+
+
+def test_a_text_that_somebody_changed_meanwhile_is_not_overwritten(
+    page: Page, context: BrowserContext, complaints: Complaints
+) -> None:
+    complaints.expect("412")  # the browser tells of every refusal
+    other = context.new_page()
+    for tab in (page, other):
+        tab.goto("/agents/tester")
+    page.get_by_label("Description").fill("The first one.")
+    with page.expect_response(lambda answer: answer.request.method == "POST"):
+        page.get_by_role("button", name="Save").click()
+    other.get_by_label("Description").fill("The second one.")
+    with other.expect_response(lambda answer: answer.request.method == "POST") as refused:
+        other.get_by_role("button", name="Save").click()
+    assert refused.value.status == 412
+    expect(other.get_by_role("alert")).to_contain_text("was changed since this page was opened")
+    expect(other.get_by_label("Description")).to_have_value("The second one.")
+
+
+def test_its_memory_tools_and_history_are_a_click_away(page: Page, axe: Axe, picture: Picture) -> None:
+    page.goto("/agents/reviewer/brain")
+    page.get_by_label("Remember").fill("We use **tabs**.")
+    page.get_by_label("pinned", exact=True).first.check()
+    page.get_by_role("button", name="Add", exact=True).click()
+    page.get_by_role("checkbox", name="Pinned entries are part of the prompt").check()
+    expect(page.locator("#receives pre")).to_contain_text("- [note] We use **tabs**.")
+    assert axe(page) == []
+    picture(page, "agent-brain")
+    page.get_by_role("button", name="Forget").click()
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator(".timeline")).to_contain_text("We use tabs.")
+    page.get_by_role("navigation", name="Agent").get_by_role("link", name="Tools").click()
+    page.get_by_label("These tools only").check()
+    page.get_by_label("The list").fill("lab/greet")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("heading", name="What that means now")).to_contain_text("1 tool")
+    assert axe(page) == []
+    picture(page, "agent-tools")
+    page.get_by_role("navigation", name="Agent").get_by_role("link", name="History").click()
+    page.get_by_role("link", name="Version 3").click()
+    expect(page.locator(".diff ins").filter(has_text="lab/greet")).to_be_visible()
+    assert axe(page) == []
+    picture(page, "agent-history")
+    page.get_by_text("More", exact=True).click()
+    page.get_by_role("button", name="Delete").click()
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Code Reviewer")
+
+
+def _received(person: Shell, crib: Serving) -> str:
+    """The prompt of the new agent as a client of the endpoint gets it."""
+    token = (person.home / "token").read_text().strip()
+
+    async def ask() -> str:
+        with anyio.fail_after(30):
+            headers = {"authorization": f"Bearer {token}"}
+            async with httpx2.AsyncClient(headers=headers, timeout=20, trust_env=False) as http:
+                async with Client(streamable_http_client(f"{crib.url}/mcp", http_client=http)) as client:
+                    names = [prompt.name for prompt in (await client.list_prompts()).prompts]
+                    name = next(name for name in names if name.endswith("agent_zoo_use_gardener"))
+                    (message,) = (await client.get_prompt(name)).messages
+                    return getattr(message.content, "text")
+        raise AssertionError("unreachable")
+
+    with ThreadPoolExecutor(1) as aside:  # the browser has the loop of this thread
+        return aside.submit(anyio.run, ask).result(60)

@@ -1,0 +1,41 @@
+"""A schedule made in the browser, in words before it is saved; and the settings."""
+
+from collections.abc import Callable
+
+from playwright.sync_api import Page, expect
+
+Axe = Callable[[Page], list[str]]
+Picture = Callable[[Page, str], None]
+
+
+def test_a_schedule_is_said_in_words_saved_paused_and_resumed(page: Page, axe: Axe, picture: Picture) -> None:
+    page.goto("/schedules")
+    assert axe(page) == []
+    page.get_by_role("link", name="New…").click()
+    expect(page.locator("#when")).to_contain_text("next:")
+    page.get_by_label("Prompt").fill("Look at what is new.")
+    page.get_by_role("radio", name="every").check()
+    page.get_by_label("How many").fill("2")
+    page.get_by_label("Unit").select_option("days")
+    expect(page.locator("#when")).to_contain_text("Every 2 days")
+    assert axe(page) == []
+    picture(page, "schedule-new")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("heading", name="Look at what is new.")).to_be_visible()
+    assert axe(page) == []
+    picture(page, "schedule")
+    page.get_by_role("button", name="Pause").click()
+    expect(page.locator(".facts")).to_contain_text("paused")
+    page.get_by_role("button", name="Resume").click()
+    expect(page.get_by_role("button", name="Pause")).to_be_visible()
+    page.get_by_role("link", name="Schedules").first.click()
+    expect(page.locator(".schedules > li")).to_contain_text("Every 2 days")
+    assert axe(page) == []
+    picture(page, "schedules")
+
+
+def test_every_setting_is_on_one_page(page: Page, axe: Axe, picture: Picture) -> None:
+    page.goto("/settings")
+    expect(page.get_by_role("rowheader", name="port")).to_be_visible()
+    assert axe(page) == []
+    picture(page, "settings")

@@ -1,0 +1,70 @@
+"""`toolcrib connect` as a person uses it."""
+
+from pathlib import Path
+
+import pytest
+
+from e2e.shell import Shell
+
+CURSOR = '{\n  // mine\n  "mcpServers": {\n    "clock": {"command": "clock-server"}\n  }\n}\n'
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    """A person with Cursor."""
+    cursor = tmp_path / ".cursor" / "mcp.json"
+    cursor.parent.mkdir()
+    cursor.write_text(CURSOR)
+    return Shell.at(tmp_path)
+
+
+def test_a_person_sees_the_difference_connects_and_takes_it_back(shell: Shell) -> None:
+    cursor = shell.folder / ".cursor" / "mcp.json"
+    with shell.serving() as serving:
+        listed = {each["client"]: each["state"] for each in shell.json("connect")}
+        assert (listed["cursor"], listed["zed"]) == ("not_connected", "not_installed")
+        shown = shell.run("connect", "cursor", "--dry-run")
+        assert f'+      "url": "{serving.url}/mcp",' in shown.stdout
+        silent = shell.run("connect", "cursor", stdin="")
+        assert (silent.returncode, "needs a person's yes" in silent.stderr) == (2, True)
+        assert serving.url in silent.stderr
+        assert cursor.read_text() == CURSOR
+
+        done = shell.run("connect", "cursor", "--yes")
+        assert (done.returncode, done.stdout.startswith("Connected Cursor over HTTP")) == (0, True), done.stderr
+        assert "toolcrib serve" not in done.stderr
+        assert "Nothing to do" in shell.run("connect", "cursor", "--yes").stderr
+        assert "connected" in shell.run("connect").stdout
+
+        back = shell.run("connect", "cursor", "--undo")
+        assert (back.returncode, "is what it was before" in back.stdout) == (0, True), back.stderr
+        assert cursor.read_text() == CURSOR
+        assert shell.run("connect", "cursor", "--undo").returncode == 3
+
+
+def test_all_tools_at_once_and_their_servers_moved(shell: Shell) -> None:
+    (shell.folder / ".gemini").mkdir()
+    with shell.serving():
+        answers = shell.json("connect", "--all", "--move", "--yes")
+        assert [(each["client"], each["change"]["changed"]) for each in answers] == [("cursor", True), ("gemini", True)]
+        assert [each["name"] for each in answers[0]["moved"]["taken"]] == ["clock"]
+        servers = {each["name"]: each for each in shell.json("mcp", "list")}
+        assert servers["clock"]["sources"][0]["client"] == "toolcrib"
+        assert len(servers["toolcrib"]["sources"]) == 2
+        assert [each["exact"] for each in shell.json("connect", "--all", "--undo")] == [True, True]
+
+
+def test_what_cannot_be_connected_is_said_with_where_it_would_go(shell: Shell) -> None:
+    with shell.serving():
+        gone = shell.run("connect", "zed", "--yes")
+        assert (gone.returncode, ".config/zed/settings.json" in gone.stderr) == (3, True)
+        assert shell.run("connect", "notepad", "--yes").returncode == 3
+        assert shell.run("connect", "cursor", "--agent", "nobody", "--yes").returncode == 3
+    assert shell.run("connect", "cursor", "--all").returncode == 2
+
+
+def test_without_a_running_crib_the_address_is_the_one_that_is_set(shell: Shell) -> None:
+    settled = shell.having(TOOLCRIB_PORT="4300")
+    done = settled.run("connect", "cursor", "--yes")
+    assert "toolcrib serve" in done.stderr
+    assert "http://127.0.0.1:4300/mcp" in (shell.folder / ".cursor" / "mcp.json").read_text()

@@ -1,0 +1,47 @@
+"""`toolcrib doctor` as a person runs it: with and without a running crib, and where nothing works."""
+
+from pathlib import Path
+
+import pytest
+
+from e2e.shell import Shell
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    """A person with a crib of their own, signed in to Claude Code as far as one can see."""
+    return Shell.at(tmp_path).having(ANTHROPIC_API_KEY="x")
+
+
+def test_it_tells_what_is_wrong_mends_what_it_may_and_says_so_by_its_exit_code(shell: Shell) -> None:
+    broken = shell.home / "tools" / "broken.py"
+    broken.write_text("import nothing_of_this_name\n")
+    shell.home.chmod(0o755)
+    first = shell.run("doctor")
+    assert first.returncode == 1
+    assert f"error    modes: Others can use {shell.home}." in first.stdout
+    assert "error    tools: `broken.py` could not be loaded" in first.stdout
+    assert "doctor --fix" in first.stderr
+    broken.unlink()
+    shell.home.chmod(0o755)
+    second = shell.run("doctor", "--fix", "--json")
+    assert second.returncode == 0, second.stdout
+    assert '"fixed":' in second.stdout
+
+
+def test_with_a_running_crib_it_asks_that_one(shell: Shell) -> None:
+    with shell.serving() as serving:
+        report = shell.json("doctor")
+    told = {each["check"]: each for each in report["findings"] if each["severity"] == "ok"}
+    assert told["holder"]["message"] == f"A crib runs at {serving.url}."
+    assert {"servers", "tools", "rules", "audit", "tokens", "connections"} <= set(told)
+    assert report["worst"] in ("ok", "note")
+
+
+def test_it_works_where_nothing_else_does_and_makes_no_home(shell: Shell) -> None:
+    nowhere = shell.folder / "nowhere"
+    assert shell.having(TOOLCRIB_HOME=str(nowhere)).run("doctor").returncode == 0
+    assert not nowhere.exists()
+    bad = shell.having(TOOLCRIB_PORT="many").run("doctor")
+    assert (bad.returncode, "TOOLCRIB_PORT must be a whole number" in bad.stdout) == (1, True)
+    assert "no crib can be had" in bad.stdout

@@ -1,0 +1,88 @@
+"""Real tools, after they were connected: each says itself that it reaches the crib."""
+
+import json
+import os
+import subprocess
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import anyio
+import pytest
+
+from toolcrib.errors import Unavailable
+from toolcrib.server.run import Holding, hold
+from toolcrib.servers import Asked
+from toolcrib.sessions.claude.program import find_cli
+from toolcrib.settings import Settings
+from toolcrib.testing.environments import bare_environment
+
+pytestmark = pytest.mark.anyio
+
+IS_FULL = bool(os.environ.get("TOOLCRIB_TEST_ALL"))
+CLIENTS = {
+    "codex": (["mcp", "list", "--json"], '"auth_status": "bearer_token"'),
+    "gemini": (["mcp", "list"], "✓ toolcrib"),
+    "opencode": (["mcp", "list"], "✓ toolcrib"),
+}
+"""What each is asked, and what it says when the crib is there."""
+
+
+@pytest.fixture
+async def crib(tmp_path: Path) -> AsyncGenerator[Holding]:
+    """A crib that stays, on the machine of a person without any tool."""
+    environment = bare_environment(tmp_path)
+    async with hold(Settings(home=tmp_path / "crib"), kind="serve", port=0, environment=environment) as holding:
+        yield holding
+
+
+async def said_by(command: list[str], folder: Path, **variables: str) -> str:
+    """What a tool says, in an environment with this HOME."""
+    environment = {**bare_environment(folder), **variables}
+    with anyio.fail_after(60):
+        done = await anyio.run_process(
+            command, cwd=folder, env=environment, check=False, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
+        )
+    return done.stdout.decode("utf-8", "replace")
+
+
+async def test_claude_code_finds_the_crib_connected_also_as_an_agent(crib: Holding, tmp_path: Path) -> None:
+    try:
+        claude = find_cli(bare_environment(tmp_path))
+    except Unavailable as error:
+        pytest.skip(error.message)
+    await crib.crib.clients.connect(Asked("claude-code"), anyway=True)
+    await crib.crib.clients.connect(Asked("claude-code", agent="reviewer"))
+    said = await said_by(
+        [str(claude), "mcp", "list"], tmp_path, DISABLE_AUTOUPDATER="1", DISABLE_TELEMETRY="1", IS_SANDBOX="1"
+    )
+    lines = [line for line in said.splitlines() if line.startswith("toolcrib")]
+    assert [line.split(":")[0] for line in lines] == ["toolcrib", "toolcrib-reviewer"], said
+    assert all("Connected" in line for line in lines), said
+
+
+async def test_the_inspector_finds_its_tools_with_the_entry_that_was_written(
+    crib: Holding, tmp_path: Path, node_programs: Path
+) -> None:
+    done = await crib.crib.clients.connect(Asked("cursor"), anyway=True)
+    entry = json.loads(await anyio.Path(done.change.file).read_text())["mcpServers"]["toolcrib"]
+    command = [str(node_programs / "mcp-inspector"), "--cli", entry["url"], "--method", "tools/list"]
+    command += ["--header", f"Authorization: {entry['headers']['Authorization']}"]
+    path = os.pathsep.join((str(node_programs), bare_environment(tmp_path)["PATH"]))
+    said = await said_by(command, tmp_path, PATH=path)
+    assert "toolcrib_ping" in said, said
+
+
+@pytest.mark.skipif(not IS_FULL, reason="Installs hundreds of megabytes: TOOLCRIB_TEST_ALL=1.")
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_a_tool_says_itself_that_the_crib_is_there(
+    crib: Holding, tmp_path: Path, client_programs: Path, client: str
+) -> None:
+    if client == "gemini":  # which reads nothing in a folder that nobody trusted
+        settings = tmp_path / ".gemini" / "settings.json"
+        settings.parent.mkdir()
+        settings.write_text('{"security": {"folderTrust": {"enabled": false}}}', encoding="utf-8")
+    await crib.crib.clients.connect(Asked(client), anyway=True)
+    words, wanted = CLIENTS[client]
+    quiet = {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}
+    said = await said_by([str(client_programs / client), *words], tmp_path, **quiet)
+    assert wanted in said, said
