@@ -35,6 +35,7 @@ test-all: check test ## also what takes longer: edits by the thousand, 60 kills,
 	@TOOLCRIB_TEST_ALL=1 $(BIN)/pytest --numprocesses $(WORKERS) tests/integration/config \
 		tests/integration/faults tests/integration/permissions/test_killing.py tests/integration/sessions/acp \
 		tests/integration/sessions/whole/test_crib_killed.py tests/integration/sessions/whole/test_many.py \
+		tests/examples \
 		tests/integration/servers/test_real_clients.py
 	@scripts/fresh_clone.sh
 
@@ -48,6 +49,8 @@ lock: ## pin all dependencies anew into requirements/ (ARGS=--upgrade for newer 
 		--constraints requirements/base.txt --output-file requirements/dev.txt
 	@$(COMPILE) requirements/servers.in --output-file requirements/servers.txt
 	@$(COMPILE) requirements/peers.in --output-file requirements/peers.txt
+	@$(COMPILE) pyproject.toml requirements/frameworks.in --constraints requirements/base.txt \
+		--output-file requirements/frameworks.txt
 	@npm install --prefix requirements/node --package-lock-only --omit-lockfile-registry-resolved --no-audit --no-fund
 	@npm install --prefix requirements/agents --package-lock-only --omit-lockfile-registry-resolved --no-audit --no-fund
 	@npm install --prefix requirements/clients --package-lock-only --omit-lockfile-registry-resolved --no-audit --no-fund

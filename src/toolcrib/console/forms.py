@@ -96,4 +96,5 @@ async def read(request: Request) -> Fields:
 
 def asked(request: Request) -> Fields:
     """The query of an address, read as a form is."""
-    return Fields(FormData(request.query_params.multi_items()))
+    items: list[tuple[str, str | UploadFile]] = [*request.query_params.multi_items()]
+    return Fields(FormData(items))

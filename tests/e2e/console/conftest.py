@@ -7,7 +7,6 @@ scripts) and every request to another host fails the test.
 
 import json
 import os
-import shutil
 import threading
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, StorageState, sync_playwright
 
 from e2e.shell import LIMIT, Serving, Shell
-from programs import installed
+from programs import chromium, installed
 
 ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-dev-shm-usage")
 WIDE, NARROW = (1280, 800), (360, 740)
@@ -72,10 +71,8 @@ def crib(person: Shell) -> Generator[Serving]:
 
 @pytest.fixture(scope="module")
 def browser() -> Generator[Browser]:
-    """A Chromium that was found on this machine."""
-    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
-    if program is None and "CI" not in os.environ:
-        pytest.skip("There is no Chromium here.")
+    """The Chromium of this machine."""
+    program = chromium()
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch(executable_path=program, args=list(ARGUMENTS))
         yield opened

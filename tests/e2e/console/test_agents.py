@@ -7,6 +7,7 @@ import anyio
 import httpx2
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.types import TextContent
 from playwright.sync_api import BrowserContext, Page, expect
 
 from e2e.console.conftest import Complaints
@@ -96,15 +97,16 @@ def _received(person: Shell, crib: Serving) -> str:
     token = (person.home / "token").read_text().strip()
 
     async def ask() -> str:
-        with anyio.fail_after(30):
-            headers = {"authorization": f"Bearer {token}"}
-            async with httpx2.AsyncClient(headers=headers, timeout=20, trust_env=False) as http:
-                async with Client(streamable_http_client(f"{crib.url}/mcp", http_client=http)) as client:
-                    names = [prompt.name for prompt in (await client.list_prompts()).prompts]
-                    name = next(name for name in names if name.endswith("agent_zoo_use_gardener"))
-                    (message,) = (await client.get_prompt(name)).messages
-                    return getattr(message.content, "text")
-        raise AssertionError("unreachable")
+        headers = {"authorization": f"Bearer {token}"}
+        async with (
+            httpx2.AsyncClient(headers=headers, timeout=20, trust_env=False) as http,
+            Client(streamable_http_client(f"{crib.url}/mcp", http_client=http), read_timeout_seconds=20) as client,
+        ):
+            names = [prompt.name for prompt in (await client.list_prompts()).prompts]
+            name = next(name for name in names if name.endswith("agent_zoo_use_gardener"))
+            (message,) = (await client.get_prompt(name)).messages
+            assert isinstance(message.content, TextContent)
+            return message.content.text
 
     with ThreadPoolExecutor(1) as aside:  # the browser has the loop of this thread
         return aside.submit(anyio.run, ask).result(60)

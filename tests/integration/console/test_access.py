@@ -17,7 +17,7 @@ async def test_the_answer_comes_first_then_the_chain_then_the_smallest_change(vi
     empty = await visitor.page("/access")
     assert "Name a tool" in empty.text
     assert "toolcrib/ping" in {option.attributes["value"] for option in empty.one("datalist").all("option")}
-    page = await visitor.page("/access", **ASKED)
+    page = await visitor.page("/access", 200, **ASKED)
     assert page.one("h2", id="verdict").text == "ask After asking you."
     assert page.one("tr", class_="decides").all("td")[0].text == "mode"
     twin = await visitor.json("/access", **ASKED)
@@ -45,7 +45,7 @@ async def test_a_rule_of_a_file_is_shown_with_its_line_and_is_not_removed_here(t
     text = '\n[[rules]]\neffect = "deny"\npattern = "toolcrib/ping"\nreason = "No."\n[[rules]]\neffect = "odd"\n'
     (home / "toolcrib.toml").write_text(text)
     async with visiting(home) as visitor:
-        page = await visitor.page("/access", **ASKED)
+        page = await visitor.page("/access", 200, **ASKED)
         assert page.one("h2", id="verdict").text == "hidden No."
         assert "toolcrib.toml:2" in page.one("tr", class_="decides").text
         assert not page.one("section", class_="answer").all("button")
@@ -63,7 +63,7 @@ async def test_a_rule_is_added_tried_on_the_past_removed_and_added_again_and_all
     crib = visitor.crib
     await crib.call("toolcrib/ping", {}, principal=crib.owner(source="cli"))
     form = {"effect": "deny", "pattern": "toolcrib/ping", "reason": HOSTILE, "source": "cli", "hours": "8"}
-    tried = await visitor.page("/access/simulate", **form)
+    tried = await visitor.page("/access/simulate", 200, **form)
     assert "1 call of 1 would have come to something else." in tried.text
     assert tried.one("tbody").one("strong").text in ("deny", "hidden")
     listed = await visitor.send("/access/rules", form)

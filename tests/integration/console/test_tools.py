@@ -291,3 +291,17 @@ async def test_the_palette_finds_screens_servers_and_tools(furnished: Visitor) -
 async def test_a_tool_that_is_not_there_is_a_page_that_says_so(furnished: Visitor) -> None:
     page = await furnished.page("/tools/bench/nothing", status=404)
     assert "bench/nothing" in page.one(role="alert").text
+
+
+async def test_what_a_server_says_of_its_tool_counts_once_a_person_agreed(visitor: Visitor) -> None:
+    definition = {"command": sys.executable, "args": ["-m", "upstreams.crafts", "flawed"], "cwd": str(TESTS)}
+    await visitor.crib.servers.add("flawed", definition)
+    await visitor.send("/servers/flawed/test")
+    page = await visitor.page("/tools/flawed/last")
+    form = page.one("form", action="/tools/flawed/last/accept")
+    assert "They count once you agree" in form.text
+    assert (await visitor.json("/tools/flawed/last"))["marks"]["readOnly"] is False
+    agreed = await visitor.send("/tools/flawed/last/accept", {"hash": form.one("input").attributes["value"]})
+    assert agreed.one(class_="marks").text == "destroys"  # it says that it only reads, too: the graver word counts
+    assert (await visitor.json("/tools/flawed/last"))["marks"]["readOnly"] is True
+    assert agreed.all("form", action="/tools/flawed/last/accept") == []

@@ -124,7 +124,9 @@ def _written(form: Fields) -> Json:
         "reason": form.line("reason"),
         "where": {key: values for key, values in where.items() if values} or None,
         "conditions": _conditions(form),
-        "expiresAt": None if hours is None else (datetime.now(UTC) + timedelta(hours=hours)).isoformat(timespec="seconds"),
+        "expiresAt": None
+        if hours is None
+        else (datetime.now(UTC) + timedelta(hours=hours)).isoformat(timespec="seconds"),
     }
     return rule | {key: value for key, value in optional.items() if value is not None}
 
@@ -141,8 +143,8 @@ def _conditions(form: Fields) -> list[JsonObject] | None:
 def _shape(rule: Rule) -> JsonObject:
     origin = rule.origin
     place = f"{origin.file}:{origin.line}" if origin.line else origin.file or ORIGINS.get(origin.kind, origin.kind)
-    shape = {"conditions": [], "where": {}, **_NO_MEMBER, **rule.to_json()}
-    return shape | {"place": place, "inFile": origin.file is not None}
+    absent: JsonObject = {"conditions": [], "where": {}, **_NO_MEMBER}
+    return absent | rule.to_json() | {"place": place, "inFile": origin.file is not None}
 
 
 def _members(rule: Rule) -> JsonObject:

@@ -63,8 +63,8 @@ class TokensScreen:
         return back("/access/tokens")
 
     async def _list(self, request: Request, made: JsonObject | None) -> Response:
-        tokens = [{"agent": None, "revokedAt": None, **each.to_json()} for each in await self._crib.tokens.list()]
-        tokens.sort(key=lambda token: token["createdAt"], reverse=True)
+        absent: JsonObject = {"agent": None, "revokedAt": None}
+        tokens = [absent | each.to_json() for each in reversed(await self._crib.tokens.list())]
         value: JsonObject = {
             "tokens": sorted(tokens, key=lambda token: token["revokedAt"] is not None),
             "made": made,

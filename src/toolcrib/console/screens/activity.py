@@ -112,8 +112,18 @@ def _filters(chosen: Mapping[str, str], after: int | None) -> Filters:
     server, tool = chosen.get("server"), chosen.get("tool")
     if tool is not None and (ref := ToolRef.parse(tool)) is not None:
         server, tool = ref
-    plain = {name: chosen.get(name) for name in ("agent", "decision", "phase", "door", "principal", "session")}
-    return Filters(server, tool, **plain, after=after, limit=_LOOKED_AT)
+    return Filters(
+        server,
+        tool,
+        agent=chosen.get("agent"),
+        decision=chosen.get("decision"),
+        phase=chosen.get("phase"),
+        door=chosen.get("door"),
+        principal=chosen.get("principal"),
+        session=chosen.get("session"),
+        after=after,
+        limit=_LOOKED_AT,
+    )
 
 
 def _row(record: JsonObject) -> JsonObject:

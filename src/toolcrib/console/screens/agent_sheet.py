@@ -101,9 +101,10 @@ class SheetScreen:
 
     async def download(self, request: Request) -> Response:
         """The file of one form; several are packed into one."""
-        form = next((each for each in FORMS if each == request.path_params["form"]), None)
+        asked_for: str = request.path_params["form"]
+        form: Form | None = next((each for each in FORMS if each == asked_for), None)
         if form is None:
-            raise NotFound("route.unknown", f"There is no form {request.path_params['form']!r}.")
+            raise NotFound("route.unknown", f"There is no form {asked_for!r}.")
         kept = await self._zoo.get(request.path_params["id"])
         entries = await self._zoo.brain.find(kept.agent.id, EntryQuery()) if form == "json" else ()
         files = write(kept.agent, entries, form).files

@@ -90,8 +90,9 @@ class SkillsScreen:
         kept, compiled = await self._zoo.compiled(request.path_params["id"])
         skill = _NO_SKILL if skill_id is None else _found(kept.agent, skill_id)
         here = {each.id for each in kept.agent.skills}
+        absent: JsonObject = {"tools": [], "requires": []}
         value = base(kept, compiled) | {
-            "skill": {"tools": [], "requires": []} | skill.to_json(),
+            "skill": absent | skill.to_json(),
             "isNew": skill_id is None,
             "categories": [each.to_json() for each in kept.agent.skill_categories],
             "library": _library(here) if skill_id is None else [],

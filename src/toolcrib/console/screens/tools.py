@@ -119,10 +119,10 @@ def tool_address(ref: ToolRef) -> str:
 
 
 def kind_of(tool: Tool) -> ToolKind:
-    """What a tool does, as far as its owner's word on it goes."""
-    if tool.marks.read_only:
-        return "reads"
-    return "destroys" if tool.marks.destructive else "writes"
+    """What a tool does, as far as a word on it counts; of two that contradict each other the graver one."""
+    if tool.marks.destructive:
+        return "destroys"
+    return "reads" if tool.marks.read_only else "writes"
 
 
 def tool_row(tool: Tool) -> JsonObject:

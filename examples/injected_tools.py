@@ -1,0 +1,38 @@
+"""Tools with injected dependencies: the model sees `city` and `days`, the function also gets a `Weather`."""
+
+import asyncio
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+from toolcrib import Crib, Inject, Settings, ToolServer, tool
+
+
+class Weather:
+    """A dependency: a database, a client of some API, whatever the tools of a server share."""
+
+    def at(self, city: str, day: int) -> str:
+        """What is expected."""
+        return f"{city}, day {day}: sunny"
+
+
+@tool(read_only=True)
+async def forecast(city: str, days: Annotated[int, "1 to 7"] = 3, *, weather: Annotated[Weather, Inject]) -> list[str]:
+    """Forecast for a city. Use when asked about weather. Returns one line per day."""
+    return [weather.at(city, day) for day in range(1, days + 1)]
+
+
+server = ToolServer("weather", tools=[forecast], providers={Weather: Weather})
+
+
+async def main() -> None:
+    """Call it as anybody would: through the gate, which checks, decides and records."""
+    with TemporaryDirectory() as home:
+        async with Crib(Settings(home=Path(home))) as crib:
+            crib.register(server)
+            result = await crib.call("weather/forecast", {"city": "Ulm", "days": 2}, principal=crib.owner(source="cli"))
+            print(result.content[0]["text"])
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

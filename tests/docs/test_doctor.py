@@ -1,0 +1,26 @@
+"""docs/doctor.md: it names every check there is, and its commands work."""
+
+import re
+import shlex
+from pathlib import Path
+
+from e2e.shell import Shell
+from toolcrib.doctor import ASKED, CHECKS
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "doctor.md").read_text(encoding="utf-8")
+
+
+def test_the_table_names_every_check() -> None:
+    named = re.findall(r"^\| `(\w+)` \|", PAGE[PAGE.index("| check |") :], re.MULTILINE)
+    assert set(named) == {*CHECKS, *ASKED, "trust"}
+
+
+def test_every_command_of_the_page_works(tmp_path: Path) -> None:
+    shell = Shell.at(tmp_path)
+    for directory in (shell.home, shell.home / "tools"):
+        directory.chmod(0o700)
+    commands: list[str] = re.findall(r"^toolcrib .*$", PAGE, re.MULTILINE)
+    assert len(commands) == 3
+    for line in commands:
+        done = shell.run(*shlex.split(line)[1:])
+        assert done.returncode == 0, f"{line}: {done.stdout}"
