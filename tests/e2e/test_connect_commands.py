@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from e2e.shell import Shell
+from terminal import at_terminal
 
 CURSOR = '{\n  // mine\n  "mcpServers": {\n    "clock": {"command": "clock-server"}\n  }\n}\n'
 
@@ -68,3 +69,22 @@ def test_without_a_running_crib_the_address_is_the_one_that_is_set(shell: Shell)
     done = settled.run("connect", "cursor", "--yes")
     assert "toolcrib serve" in done.stderr
     assert "http://127.0.0.1:4300/mcp" in (shell.folder / ".cursor" / "mcp.json").read_text()
+
+
+@pytest.mark.anyio
+async def test_a_person_at_a_terminal_is_asked_for_each_tool_and_for_its_other_servers(shell: Shell) -> None:
+    (shell.folder / ".gemini").mkdir()
+    with shell.serving():
+        command = shell.command("connect", "--all")
+        async with at_terminal(command, shell.variables, shell.folder) as terminal:
+            await terminal.until("Connect Cursor? [y/N]:")
+            terminal.enter("y")
+            assert "clock-server" in await terminal.until("Move its other server here? [y/N]:")
+            terminal.enter("n")
+            await terminal.until("Connect Gemini CLI? [y/N]:")
+            terminal.enter("")
+            await terminal.until("Connected Cursor over HTTP")
+            assert await terminal.ended() == 0
+    written = (shell.folder / ".cursor" / "mcp.json").read_text()
+    assert ('"toolcrib"' in written, '"clock"' in written) == (True, True)
+    assert not (shell.folder / ".gemini" / "settings.json").exists()

@@ -26,6 +26,7 @@ Command = Literal["interrupt", "leave", "suspend"]
 _PASTE_ON, _PASTE_OFF = "\x1b[?2004h", "\x1b[?2004l"
 _PASTE: Final = re.compile("\x1b\\[200~(.*?)\x1b\\[201~", re.DOTALL)
 _KEY: Final = re.compile("\x1b\\[[0-9;]*[ -/]*[@-~]|\x1bO.|\x1b[^\\[O\x1b]|[^\x1b]", re.DOTALL)
+_PRESS: Final = re.compile(f"{_KEY.pattern}|\x1b", re.DOTALL)
 _BEGUN: Final = re.compile("\x1b(\\[[0-9;]*[ -/]*|O)?")
 """A sequence whose end is still to come."""
 _MOST_REMEMBERED: Final = 1000
@@ -159,6 +160,11 @@ class Editor:
 def _arrows(final: str, does: Callable[[], None]) -> dict[str, Callable[[], Action | None]]:
     """Both forms in which terminals send such a key."""
     return {f"\x1b[{final}": does, f"\x1bO{final}": does}
+
+
+def key_presses(data: bytes) -> list[str]:
+    """The keys in what was read at once; an escape that nothing follows is a key of its own."""
+    return _PRESS.findall(data.decode("utf-8", "replace"))
 
 
 class Keys:

@@ -126,7 +126,9 @@ def _agree(plan: _Plan, move: bool, yes: bool) -> bool | None:
         return None
     if move or plan.moving is None:
         return move
-    return not yes and _asked(plan.moving, f"Move its {len(plan.moving['moved']['taken'])} other servers here?", yes)
+    others = len(plan.moving["moved"]["taken"])
+    which = "other server" if others == 1 else f"{others} other servers"
+    return not yes and _asked(plan.moving, f"Move its {which} here?", yes)
 
 
 def _asked(plan: "JsonObject", question: str, yes: bool) -> bool:

@@ -73,6 +73,8 @@ def _asked(ground: "Ground", before: "Sequence[Finding]") -> "list[Finding]":
 
 def _show(findings: "Sequence[Finding]", *, fix: bool) -> None:
     """The worst first; what is in order in one line."""
+    from toolcrib.doctor.finding import counted
+
     for severity in ("error", "warning", "note"):
         for each in findings:
             if each.severity == severity:
@@ -81,7 +83,7 @@ def _show(findings: "Sequence[Finding]", *, fix: bool) -> None:
     output.line(f"ok       {', '.join(fine)}")
     left = [each for each in findings if each.repaired is None]
     counts = [(sum(each.severity == severity for each in left), severity) for severity in ("error", "warning", "note")]
-    told = ", ".join(f"{count} {word}{'s' if count != 1 else ''}" for count, word in counts if count)
+    told = ", ".join(counted(count, word) for count, word in counts if count)
     output.note(f"\n{told}." if told else "\nEverything is in order.")
     if not fix and any(each.repair is not None for each in left):
         output.note("Run `toolcrib doctor --fix` to repair what can be repaired without harm.")

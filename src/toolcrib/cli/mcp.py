@@ -1,14 +1,16 @@
 """`toolcrib mcp`: the servers of every tool on this machine, and every change of a definition.
 
-`mcp_add` adds, `mcp_trust` trusts, `mcp_link` connects, `mcp_show` has the words. Above: `main`. Below: `client`,
-through `crib`.
+`mcp_add` adds, `mcp_trust` trusts, `mcp_link` connects, `mcp_show` has the words, `mcp_live` is the view of all. Above:
+`main`. Below: `client`, through `crib`.
 """
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from toolcrib.cli import mcp_add, mcp_link, mcp_trust, output
+from toolcrib.cli.asking import can_ask
 from toolcrib.cli.mcp_change import ask_crib, check_scope, needed, show_changed, take_back
 from toolcrib.cli.mcp_show import show_server, show_servers, show_transfer
 from toolcrib.cli.options import HomeOption, Invocation, JsonOption, begin, common
@@ -31,10 +33,19 @@ UndoOption = Annotated[bool, typer.Option("--undo", help="Take back the last cha
 
 @app.callback()
 def mcp(ctx: typer.Context, home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """Find, add, change, trust and connect MCP servers."""
+    """Find, add, change, trust and connect MCP servers.
+
+    Without a command, in a terminal, all of them are shown, to be looked through, tested, switched and added to.
+    """
     ctx.obj = common(ctx, home, as_json)
-    if ctx.invoked_subcommand is None:
+    if ctx.invoked_subcommand is not None:
+        return
+    if ctx.obj.as_json or sys.platform == "win32" or not (can_ask() and sys.stdout.isatty()):
         output.line(ctx.get_help())
+        return
+    from toolcrib.cli.mcp_live import open_view  # needs what not every system has
+
+    open_view(begin(ctx, home, as_json))
 
 
 app.command("add")(mcp_add.add)

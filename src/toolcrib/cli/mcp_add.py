@@ -58,12 +58,17 @@ def add(
         text = _pasted_text([name or "-", *words])
         _add_pasted(begin(ctx, home, as_json), text, scope, yes)
     elif name is None and not any((words, url, kind, token, header, env, cwd, timeout, disabled)) and can_ask():
-        wanted, entry, chosen = _wizard()
-        _add(begin(ctx, home, as_json), [{"name": wanted, "scope": chosen, **entry}])
+        ask_and_add(begin(ctx, home, as_json))
     else:
         typed = Typed(url, kind, token, header or (), env or (), cwd, timeout, scope, disabled, words)
         entry = entry_of(typed)
         _add(begin(ctx, home, as_json), [{"name": needed(name), "scope": scope, **entry}])
+
+
+def ask_and_add(invocation: Invocation) -> None:
+    """Ask a person for each part of a server, then add it."""
+    name, entry, scope = _wizard()
+    _add(invocation, [{"name": name, "scope": scope, **entry}])
 
 
 def _add(invocation: Invocation, bodies: "list[JsonObject]") -> None:

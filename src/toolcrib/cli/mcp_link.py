@@ -67,7 +67,7 @@ def auth(
     as_json: JsonOption = False,
 ) -> None:
     """Sign in to a server with a browser, here or on another machine."""
-    _sign_in(begin(ctx, home, as_json), name, answer, browser, again=False)
+    sign_in(begin(ctx, home, as_json), name, answer, browser)
 
 
 def reauth(
@@ -79,7 +79,7 @@ def reauth(
     as_json: JsonOption = False,
 ) -> None:
     """Sign in to a server again, in place of the sign-in there is."""
-    _sign_in(begin(ctx, home, as_json), name, answer, browser, again=True)
+    sign_in(begin(ctx, home, as_json), name, answer, browser, again=True)
 
 
 def unauth(ctx: typer.Context, name: NameArgument, home: HomeOption = None, as_json: JsonOption = False) -> None:
@@ -92,7 +92,11 @@ def unauth(ctx: typer.Context, name: NameArgument, home: HomeOption = None, as_j
         output.line(f'Forgot the sign-in at "{server["name"]}".')
 
 
-def _sign_in(invocation: Invocation, name: str, answer: str | None, browser: bool, *, again: bool) -> None:
+def sign_in(
+    invocation: Invocation, name: str, answer: str | None = None, browser: bool = True, *, again: bool = False
+) -> None:
+    """Sign in with a browser: show the address, and wait until it is done."""
+
     async def work(client: "Client") -> "JsonObject":
         if answer is not None:
             return await client.answer_sign_in(name, answer)

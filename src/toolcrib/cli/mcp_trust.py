@@ -35,11 +35,15 @@ def trust(
     as_json: JsonOption = False,
 ) -> None:
     """Agree that a server, or every server of a project, may be started as it is defined now."""
-    invocation = begin(ctx, home, as_json)
+    agree(begin(ctx, home, as_json), what, yes=yes)
+
+
+def agree(invocation: Invocation, what: str, *, yes: bool = False) -> None:
+    """Show what is to be trusted, ask, and trust exactly that."""
     path, servers = ask_crib(invocation, lambda client: _find(client, what))
     open_questions = [server for server in servers if not server["trusted"]]
     if open_questions:
-        _agree([server["question"] for server in open_questions], yes)
+        _ask_to_agree([server["question"] for server in open_questions], yes)
     elif not servers:
         output.note(f"{what} defines no servers.")
 
@@ -95,7 +99,7 @@ def _looks_like_path(what: str) -> bool:
     return what in (".", "..") or what.startswith(("/", "./", "../", "~"))
 
 
-def _agree(questions: "list[JsonObject]", yes: bool) -> None:
+def _ask_to_agree(questions: "list[JsonObject]", yes: bool) -> None:
     for question in questions:
         for line in question_lines(question):
             output.note(line)

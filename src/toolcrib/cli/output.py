@@ -23,6 +23,9 @@ from toolcrib.model.text import is_hidden, visible
 
 _UNPLAIN = re.compile(r"[^\n\t -~]+")
 _CELL_LIMIT = 160
+_GAP = 2
+_NARROWEST = 10
+"""Columns that are wider give way where a terminal is too narrow for all."""
 
 
 def safe(text: str) -> str:
@@ -133,16 +136,45 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def _draw(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Draw within the width of the terminal: long cells go on below themselves, short ones stay whole."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    drawn = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for position, header in enumerate(headers):
-        drawn.add_column(header, overflow="fold", no_wrap=False, ratio=None if position < len(headers) - 1 else 1)
+    console = Console(highlight=False, markup=False, emoji=False)
+    columns = zip(headers, *rows, strict=True)
+    widths = fitted([max(width(cell) for cell in column) for column in columns], console.width)
+    if widths is None:
+        _list(headers, rows)
+        return
+    drawn = Table(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0))
+    for header, wide in zip(headers, widths, strict=True):
+        drawn.add_column(header, overflow="fold", width=wide)
     for row in rows:
         drawn.add_row(*(Text(cell) for cell in row))
-    Console(highlight=False, markup=False, emoji=False).print(drawn)
+    console.print(drawn)
+
+
+def fitted(widths: Sequence[int], room: int) -> list[int] | None:
+    """The widths of columns such that all of them fit: the widest give way first; None where none could be read."""
+    fitting = list(widths)
+    room -= _GAP * (len(fitting) - 1)
+    while sum(fitting) > room:
+        widest = max(range(len(fitting)), key=fitting.__getitem__)
+        if fitting[widest] <= _NARROWEST:
+            return None
+        fitting[widest] -= 1
+    return fitting
+
+
+def _list(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """The same on a terminal that is too narrow for columns: a line for every cell that says something."""
+    for number, row in enumerate(rows):
+        if number:
+            line()
+        for header, cell in zip(headers, row, strict=True):
+            if cell:
+                line(f"{header}: {cell}" if header else cell)
 
 
 def _align(rows: Sequence[Sequence[str]]) -> None:

@@ -112,7 +112,7 @@ class Console:
         if shown.part is not None and request.headers.get("hx-request") == "true":
             return HTMLResponse(page(shown.part, values), shown.status)
         frame = await self._frame(shown)
-        return HTMLResponse(page(shown.template, {**values, **frame}), shown.status)
+        return HTMLResponse(page(shown.template, {**values, "frame": frame}), shown.status)
 
     async def _frame(self, shown: Shown) -> JsonObject:
         return {

@@ -11,7 +11,7 @@ from typing import Final
 import anyio
 
 from toolcrib.client import Client
-from toolcrib.doctor.finding import Finding, Severity, of_problem
+from toolcrib.doctor.finding import Finding, Severity, counted, of_problem
 from toolcrib.errors import ToolcribError
 from toolcrib.model.json import JsonObject
 from toolcrib.model.problems import Problem
@@ -64,7 +64,7 @@ async def check_servers(client: Client) -> AsyncIterator[Finding]:
         if server["state"] in ("failed", "needs_auth"):
             yield _failing(server)
     connected = sum(server["state"] == "connected" for server in servers)
-    yield Finding("servers", "ok", f"{connected} of {len(servers)} servers are connected.")
+    yield Finding("servers", "ok", f"Connected: {connected} of {counted(len(servers), 'server')}.")
 
 
 def _failing(server: JsonObject) -> Finding:
@@ -119,7 +119,7 @@ async def check_tokens(client: Client) -> AsyncIterator[Finding]:
         elif name.startswith("connect-") and name not in used:
             message = f"The token {name!r} was made for a tool whose file does not have it any more."
             yield Finding("tokens", "note", message, token["createdAt"], f"toolcrib tokens revoke {name}")
-    yield Finding("tokens", "ok", f"{len(live)} tokens are in use.")
+    yield Finding("tokens", "ok", f"In use: {counted(len(live), 'token')}.")
 
 
 def _token_of(client: JsonObject, connection: JsonObject) -> str:
@@ -138,7 +138,7 @@ async def check_connections(client: Client) -> AsyncIterator[Finding]:
                 message = f"{each['title']} does not reach this crib: {reason}."
                 where = f"{found['file']}:{found['line']}" if found["line"] else found["file"]
                 yield Finding("connections", "warning", message, where, f"toolcrib connect {each['client']}{agent}")
-    yield Finding("connections", "ok", f"{connected} tools are connected.")
+    yield Finding("connections", "ok", f"Connected: {counted(connected, 'tool')}.")
 
 
 def _of_shape(check: str, severity: Severity, shape: JsonObject) -> Finding:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from toolcrib.config.discover import discover
 from toolcrib.config.trust import TrustBook, load_trust
-from toolcrib.doctor.finding import Finding, Severity, of_problem
+from toolcrib.doctor.finding import Finding, Severity, counted, of_problem
 from toolcrib.doctor.ground import Ground
 from toolcrib.errors import ConfigError
 from toolcrib.model.servers import Discovery, ServerEntry
@@ -34,7 +34,7 @@ def check_definitions(ground: Ground) -> Iterator[Finding]:
     findings = [*_files(found, ground), *(each for server in found.servers for each in _server(server, ground))]
     yield from findings
     if not any(each.severity in ("warning", "error") for each in findings):
-        message = f"{len(found.servers)} servers in {len(found.files)} files can be read."
+        message = f"{counted(len(found.servers), 'server')} in {counted(len(found.files), 'file')}, all readable."
         yield Finding("definitions", "ok", message)
     yield from _untrusted(found)
 
@@ -79,5 +79,5 @@ def _untrusted(found: Discovery) -> Iterator[Finding]:
     waiting = [server for server in found.servers if server.state == "untrusted"]
     if waiting:
         names = ", ".join(server.alias for server in waiting)
-        message = f"{len(waiting)} servers wait for your word before they may be started."
+        message = f"{counted(len(waiting), 'server')} may be started only after your word."
         yield Finding("trust", "note", message, names[:500], f"toolcrib mcp trust {waiting[0].alias}")

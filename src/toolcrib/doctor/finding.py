@@ -41,6 +41,12 @@ class Finding:
         return {key: value for key, value in shape.items() if value is not None}
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things: `1 server`, `2 servers`."""
+    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    return f"{number} {noun if number == 1 else plural}"
+
+
 def of_problem(check: str, severity: Severity, problem: Problem) -> Finding:
     """A problem that some part already put into words; what to do is in the table of codes, where it does not say."""
     place = f"{problem.file}:{problem.line}" if problem.file and problem.line else problem.file
@@ -51,4 +57,7 @@ def of_problem(check: str, severity: Severity, problem: Problem) -> Finding:
 def worst(findings: Iterable[Finding]) -> Severity:
     """The worst that is left; what was repaired counts no more."""
     left = {each.severity for each in findings if each.repaired is None}
-    return next((severity for severity in _WORST_FIRST if severity in left), "ok")
+    for severity in _WORST_FIRST:
+        if severity in left:
+            return severity
+    return "ok"

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from toolcrib.connect.orphans import marked, sweep
-from toolcrib.doctor.finding import Finding, of_problem
+from toolcrib.doctor.finding import Finding, counted, of_problem
 from toolcrib.doctor.ground import Ground
 from toolcrib.doctor.ports import listener_on
 from toolcrib.home import Home, find_holder, read_run
@@ -163,7 +163,7 @@ def check_orphans(ground: Ground) -> Iterator[Finding]:
         yield Finding("processes", "ok", "No process was left behind.")
         return
     numbers = " ".join(map(str, left))
-    message = f"{len(left)} processes of servers run on without their crib."
+    message = f"{counted(len(left), 'process')} of servers without a crib: it ended and left them running."
     yield Finding(
         "processes", "warning", message, f"process {numbers}", f"kill {numbers}",
         lambda: _sweep(home),
@@ -173,7 +173,7 @@ def check_orphans(ground: Ground) -> Iterator[Finding]:
 def _sweep(home: Home) -> str:
     swept = sweep(home.processes, home.marker)
     kept = f"; {len(swept.left)} made a session of their own and were left alone" if swept.left else ""
-    return f"Ended {len(swept.ended)} processes{kept}."
+    return f"Ended {counted(len(swept.ended), 'process')}{kept}."
 
 
 def check_port(ground: Ground) -> Iterator[Finding]:

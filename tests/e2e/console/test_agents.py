@@ -38,6 +38,7 @@ def test_an_agent_is_made_and_its_prompt_read_by_a_client(
     expect(received).to_contain_text("### Threat model")
     expect(other.locator("#receives pre")).to_contain_text("### Threat model")
     expect(other.get_by_role("checkbox", name="Threat model")).to_be_checked()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("version 3")
     assert axe(page) == []
     page.evaluate("scrollTo(0, 0)")
     picture(page, "agent")

@@ -215,7 +215,7 @@ FAULTS: dict[Callable[[Patient], None], tuple[str, str, str]] = {
     readable_token: ("modes", "error", "Others can use"),
     open_home: ("modes", "error", "Others can use"),
     stale_run_file: ("holder", "warning", "does not run any more"),
-    orphan: ("processes", "warning", "run on without their crib"),
+    orphan: ("processes", "warning", "without a crib"),
     occupied_port: ("port", "error", "in use by another program"),
     full_disk: ("disk", "error", "almost full"),
     clock_before_its_time: ("clock", "error", "is wrong"),

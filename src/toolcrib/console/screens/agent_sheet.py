@@ -25,7 +25,11 @@ from toolcrib.zoo.input import AgentChanges
 from toolcrib.zoo.transfer import Form, write
 
 _OPTIONAL: Final[JsonObject] = dict.fromkeys(("appearanceSeed", "model", "mode"))
-_PARTS: Final = {"skills": "parts/agent_skills.html", "receives": "parts/agent_receives.html"}
+_PARTS: Final = {
+    "title": "parts/agent_title.html",
+    "skills": "parts/agent_skills.html",
+    "receives": "parts/agent_receives.html",
+}
 """What of the sheet is asked for by itself while it is open."""
 FORMS: Final[dict[Form, str]] = {
     "json": "AgentZoo's file, with its brain",

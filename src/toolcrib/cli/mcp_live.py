@@ -1,0 +1,190 @@
+"""`toolcrib mcp` at a terminal: the view of all servers, live, drawn in place.
+
+What needs a person's words (adding, trusting, signing in) is done outside of it, by the commands there are for that;
+then the view comes back.
+
+Above: `mcp`. Below: `mcp_view` says what is shown, `chat_input` reads keys, the client does what is asked. It must
+never start or agree to anything that a key did not ask for.
+"""
+
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+import anyio
+from anyio.abc import TaskGroup
+
+from toolcrib.cli import mcp_add, mcp_link, mcp_trust, output
+from toolcrib.cli.asking import ask_line
+from toolcrib.cli.chat_input import Keys, key_presses
+from toolcrib.cli.crib import kept_up
+from toolcrib.cli.loop import run
+from toolcrib.cli.mcp_view import Do, View, draw, press
+from toolcrib.cli.options import Invocation
+from toolcrib.client import Client
+from toolcrib.errors import NotFound, ToolcribError
+from toolcrib.model.json import Json, is_object
+
+_HIDE, _SHOW = "\x1b[?25l", "\x1b[?25h"
+_USUAL: Final = os.terminal_size((80, 24))
+_NEWS: Final = frozenset({"server_changed", "config_changed", "catalog_changed"})
+_OUTSIDE: Final = frozenset({"trust", "sign_in", "add"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """Something to be done outside of the view, to this server."""
+
+    do: Do
+    alias: str
+
+
+def open_view(invocation: Invocation) -> None:
+    """Show the view until the person leaves it."""
+    live = _Live()
+    while True:
+        live.wish = None
+        run(lambda: kept_up(invocation.settings, live.run))
+        if live.wish is None:
+            return
+        _fulfil(invocation, live.wish)
+
+
+def _fulfil(invocation: Invocation, wish: _Wish) -> None:
+    """Do it as the command of its own would; what fails is told, and the view comes back."""
+    try:
+        if wish.do == "add":
+            mcp_add.ask_and_add(invocation)
+        elif wish.do == "trust":
+            mcp_trust.agree(invocation, wish.alias)
+        else:
+            mcp_link.sign_in(invocation, wish.alias)
+    except ToolcribError as error:
+        output.failure(error, as_json=False)
+    ask_line("Enter to go on")
+
+
+class _Live:
+    """The view on one terminal, over as many connections as it takes."""
+
+    def __init__(self) -> None:
+        self.wish: _Wish | None = None
+        self._lost: ToolcribError | None = None
+        self._view = View()
+        self._drawn = 0
+        self._client: Client
+        self._tasks: TaskGroup
+
+    async def run(self, client: Client) -> None:
+        """Show, follow and obey, until the person leaves or wishes for something outside."""
+        self._client, self._drawn, self._lost = client, 0, None
+        keys = Keys(sys.stdin.fileno(), output.draw)
+        with keys.taken():
+            output.draw(_HIDE)
+            try:
+                await self._look()
+                async with anyio.create_task_group() as self._tasks:
+                    self._start(self._follow)
+                    await self._obey(keys)
+                    self._tasks.cancel_scope.cancel()
+            finally:
+                output.draw(f"{_SHOW}\n")
+        if self._lost is not None:
+            raise self._lost
+
+    def _start(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do something beside the keys; where the crib is lost meanwhile, the view ends."""
+
+        async def done() -> None:
+            try:
+                await work()
+            except ToolcribError as error:
+                self._lost = error
+                self._tasks.cancel_scope.cancel()
+
+        self._tasks.start_soon(done)
+
+    async def _obey(self, keys: Keys) -> None:
+        while data := await keys.read():
+            for key in key_presses(data):
+                after = press(self._view, key)
+                if isinstance(after, View):
+                    is_opened = after.opened is not None and self._view.opened is None
+                    self._show(after)
+                    if is_opened:
+                        self._start(self._open)
+                elif after == "leave":
+                    return
+                elif after in _OUTSIDE:
+                    self.wish = _Wish(after, self._alias)
+                    return
+                else:
+                    self._start(partial(self._do, after))
+
+    @property
+    def _alias(self) -> str:
+        return str(self._view.chosen["alias"]) if self._view.chosen is not None else ""
+
+    async def _follow(self) -> None:
+        async for event in self._client.events():
+            if event.kind in _NEWS:
+                await self._look()
+
+    async def _look(self) -> None:
+        self._show(self._view.having(await self._client.servers()))
+        if self._view.opened is not None:
+            await self._open()
+
+    async def _open(self) -> None:
+        """All that is known of the server that is opened."""
+        try:
+            server = await self._client.server(self._alias)
+        except NotFound:
+            server = None
+        if self._view.opened is not None:
+            self._show(replace(self._view, opened=server))
+
+    async def _do(self, wanted: Do) -> None:
+        client, chosen, alias = self._client, self._view.chosen or {}, self._alias
+        enabled = chosen.get("enabled") is not True
+        doing: dict[str, tuple[str, Callable[[], Awaitable[Json]]]] = {
+            "test": (f"Connecting to {alias}…", lambda: client.test_server(alias)),
+            "test_all": ("Connecting to all that may be…", client.test_servers),
+            "reload": (f"Opening {alias} anew…", lambda: client.reload_server(alias)),
+            "reload_all": ("Reading all files again…", client.reload_servers),
+            "switch": (
+                f"Turning {alias} {'on' if enabled else 'off'}…",
+                lambda: client.switch_server(alias, enabled),
+            ),
+        }
+        words, work = doing[wanted]
+        self._show(replace(self._view, busy=words, said=""))
+        try:
+            said = _told(await work())
+        except ToolcribError as error:
+            said = f"{error.message} {error.hint or ''}"
+        self._show(replace(self._view, busy="", said=said))
+        await self._look()
+
+    def _show(self, view: View) -> None:
+        """Draw in place of what was drawn before, in one write."""
+        self._view = view
+        try:
+            size = os.get_terminal_size(sys.stdout.fileno())
+        except OSError:
+            size = _USUAL
+        rows = draw(view, size.columns or _USUAL.columns, size.lines or _USUAL.lines)
+        rows += [""] * (self._drawn - len(rows))
+        up = f"\r\x1b[{self._drawn - 1}A" if self._drawn > 1 else "\r"
+        self._drawn = len(rows)
+        output.draw(up + "\n".join(f"\x1b[K{row}" for row in rows))
+
+
+def _told(answer: Json) -> str:
+    """What became of it, in a sentence."""
+    if is_object(answer) and is_object(change := answer.get("change")):
+        return f"Changed {change['file']}." if change["changed"] else "Nothing had to be changed."
+    return f"{answer['name']}: {answer['sentence']}" if is_object(answer) and "sentence" in answer else "Done."

@@ -1,0 +1,71 @@
+"""`toolcrib mcp` at a terminal: the view of all servers, and what keys in it do."""
+
+import json
+import sys
+
+import pytest
+
+from integration.cli.conftest import Person
+from terminal import at_terminal
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def servers(person: Person) -> Person:
+    """A person with one server that works and one that does not."""
+    person.home.mkdir(mode=0o700, exist_ok=True)
+    written = {
+        "clock": {"command": sys.executable, "args": ["-m", "upstreams.clock"]},
+        "broken": {"command": "/no/such/program"},
+    }
+    (person.home / "mcp.json").write_text(json.dumps({"mcpServers": written}), encoding="utf-8")
+    return person
+
+
+async def test_servers_are_tested_switched_opened_and_left(servers: Person) -> None:
+    command = [sys.executable, "-m", "toolcrib", "mcp"]
+    async with at_terminal(command, servers.variables, servers.folder, columns=90) as terminal:
+        await terminal.until("MCP servers (2)")
+        await terminal.until("q: leave")
+        terminal.press("\x1b[B")
+        terminal.press("e")
+        await terminal.until("Changed")
+        terminal.press("\r")
+        await terminal.until("What starting it means:")
+        terminal.press("q")
+        await terminal.until("up/down: choose")
+        terminal.press("q")
+        assert await terminal.ended() == 0
+        assert terminal.is_plain()
+        assert terminal.rows.obeyed == []
+    listed = await servers.json("mcp", "list")
+    assert sorted(each["enabled"] for each in listed) == [False, True]
+
+
+async def test_adding_asks_line_by_line_and_comes_back(servers: Person) -> None:
+    command = [sys.executable, "-m", "toolcrib", "mcp"]
+    async with at_terminal(command, servers.variables, servers.folder, columns=90) as terminal:
+        await terminal.until("q: leave")
+        terminal.press("a")
+        for question, answer in (
+            ("Name", "third"),
+            ("Type", "stdio"),
+            ("Scope", "user"),
+            ("Command line", "/bin/true"),
+            ("Variable", ""),
+            ("Working directory", ""),
+        ):
+            await terminal.until(question)
+            terminal.enter(answer)
+        await terminal.until('Added "third"')
+        terminal.enter("")
+        await terminal.until("MCP servers (3)")
+        terminal.press("\x03")
+        assert await terminal.ended() == 0
+
+
+async def test_without_a_terminal_it_prints_help(person: Person) -> None:
+    done = await person.run("mcp")
+    assert done.returncode == 0
+    assert b"Usage: toolcrib mcp" in done.stdout
