@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from toolcrib.cli.mcp_show import describe_problem, describe_state, question_lines
-from toolcrib.cli.output import one_line, width
+from toolcrib.cli.output import one_line, safe, width
 from toolcrib.model.json import JsonObject
 
 Do = Literal["test", "test_all", "reload", "reload_all", "switch", "trust", "sign_in", "add", "leave"]
@@ -94,8 +94,7 @@ def draw(view: View, columns: int, rows: int) -> list[str]:
 
 def clip(text: str, columns: int) -> str:
     """As much of a line as fits, with a sign where it was cut."""
-    line = one_line(text, 10_000) if text.strip() else ""
-    line = text[: len(text) - len(text.lstrip(" "))] + line
+    line = safe(text).replace("\n", " ").replace("\t", " ")
     if width(line) < columns:
         return line
     while width(line) >= columns - 1:
@@ -120,7 +119,7 @@ def _list(view: View, columns: int, room: int) -> list[str]:
     deep = max((width(state) for state in states), default=0)
     return [
         f"{'>' if first + place == view.place else ' '} {_padded(name, wide)}  {_padded(state, deep)}  "
-        f"{server['sentence']}"
+        f"{one_line(server['sentence'], 1000)}"
         for place, (server, name, state) in enumerate(zip(shown, names, states, strict=True))
     ]
 

@@ -87,7 +87,7 @@ def test_a_new_list_keeps_what_was_chosen() -> None:
 
 def test_what_a_person_agrees_to_is_shown_whole() -> None:
     command = "npx " + " ".join(f"argument-{number}" for number in range(60))
-    question = {
+    question: JsonObject = {
         "name": "a", "place": "cursor, /f", "commandLine": command, "program": None, "cwd": None, "url": None,
         "env": [], "headers": [], "warnings": [],
     }  # fmt: skip
