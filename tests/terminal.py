@@ -125,6 +125,15 @@ class Terminal:
         self._seen = min(end, text.rfind("\n") + 1)
         return shown
 
+    async def shows(self, words: str) -> None:
+        """Wait until this stands anywhere on a screen that is drawn in place."""
+        try:
+            with anyio.fail_after(LIMIT):
+                while words not in self.rows.text:
+                    assert await self._read(), f"the program ended without {words!r}:\n{self.rows.text}"
+        except TimeoutError:
+            raise AssertionError(f"not shown within {LIMIT} s: {words!r}, but\n{self.rows.text}") from None
+
     async def ended(self) -> int:
         """Wait for the end of the program; gives its exit code."""
         with anyio.fail_after(LIMIT):

@@ -134,7 +134,8 @@ class _Live:
                 await self._look()
 
     async def _look(self) -> None:
-        self._show(self._view.having(await self._client.servers()))
+        servers = await self._client.servers()
+        self._show(self._view.having(servers))
         if self._view.opened is not None:
             await self._open()
 

@@ -26,15 +26,15 @@ def servers(person: Person) -> Person:
 async def test_servers_are_tested_switched_opened_and_left(servers: Person) -> None:
     command = [sys.executable, "-m", "toolcrib", "mcp"]
     async with at_terminal(command, servers.variables, servers.folder, columns=90) as terminal:
-        await terminal.until("MCP servers (2)")
-        await terminal.until("q: leave")
+        await terminal.shows("MCP servers (2)")
+        await terminal.shows("q: leave")
         terminal.press("\x1b[B")
         terminal.press("e")
-        await terminal.until("Changed")
+        await terminal.shows("Changed")
         terminal.press("\r")
-        await terminal.until("What starting it means:")
+        await terminal.shows("What starting it means:")
         terminal.press("q")
-        await terminal.until("up/down: choose")
+        await terminal.shows("up/down: choose")
         terminal.press("q")
         assert await terminal.ended() == 0
         assert terminal.is_plain()
@@ -46,21 +46,21 @@ async def test_servers_are_tested_switched_opened_and_left(servers: Person) -> N
 async def test_adding_asks_line_by_line_and_comes_back(servers: Person) -> None:
     command = [sys.executable, "-m", "toolcrib", "mcp"]
     async with at_terminal(command, servers.variables, servers.folder, columns=90) as terminal:
-        await terminal.until("q: leave")
+        await terminal.shows("q: leave")
         terminal.press("a")
         for question, answer in (
-            ("Name", "third"),
-            ("Type", "stdio"),
-            ("Scope", "user"),
-            ("Command line", "/bin/true"),
-            ("Variable", ""),
-            ("Working directory", ""),
+            ("Name:", "third"),
+            ("Type: stdio, http or sse", "stdio"),
+            ("Scope: user or project", "user"),
+            ("Command line:", "/bin/true"),
+            ("Variable NAME=VALUE", ""),
+            ("Working directory (empty", ""),
         ):
-            await terminal.until(question)
+            await terminal.shows(question)
             terminal.enter(answer)
-        await terminal.until('Added "third"')
+        await terminal.shows('Added "third"')
         terminal.enter("")
-        await terminal.until("MCP servers (3)")
+        await terminal.shows("MCP servers (3)")
         terminal.press("\x03")
         assert await terminal.ended() == 0
 

@@ -72,7 +72,6 @@ INVENTORY = {
     ("GET", "/api/servers/{name:path}/auth"),
     ("POST", "/api/servers/{name:path}/auth"),
     ("POST", "/api/servers/{name:path}/unauth"),
-    ("GET", "/"),
     ("GET", "/api/audit"),
     ("GET", "/api/audit/segments"),
     ("GET", "/api/audit/verify"),
@@ -122,7 +121,6 @@ INVENTORY = {
     ("GET", "/api/tools/{server}/{tool:path}"),
     ("GET", "/healthz"),
     ("GET", "/login"),
-    ("GET", "/static/console.css"),
     ("POST", "/api/login"),
     ("POST", "/api/servers"),
     ("POST", "/api/servers/export"),
@@ -138,6 +136,95 @@ INVENTORY = {
     ("POST", "/api/tools/{server}/{tool:path}/call"),
     ("PUT", "/api/servers/{name:path}"),
 }
+CONSOLE = {
+    ("GET", "/"),
+    ("GET", "/access"),
+    ("GET", "/access/bundles"),
+    ("POST", "/access/bundles"),
+    ("POST", "/access/bundles/{id}"),
+    ("POST", "/access/bundles/{id}/remove"),
+    ("GET", "/access/projects"),
+    ("POST", "/access/projects"),
+    ("POST", "/access/projects/remove"),
+    ("GET", "/access/rules"),
+    ("POST", "/access/rules"),
+    ("POST", "/access/rules/{id}/remove"),
+    ("GET", "/access/simulate"),
+    ("GET", "/access/tokens"),
+    ("POST", "/access/tokens"),
+    ("POST", "/access/tokens/{name}/revoke"),
+    ("GET", "/activity"),
+    ("GET", "/activity/verify"),
+    ("GET", "/activity/{number:int}"),
+    ("GET", "/agents"),
+    ("POST", "/agents"),
+    ("GET", "/agents/-/import"),
+    ("POST", "/agents/-/import"),
+    ("GET", "/agents/{id}"),
+    ("POST", "/agents/{id}"),
+    ("GET", "/agents/{id}/brain"),
+    ("POST", "/agents/{id}/brain"),
+    ("POST", "/agents/{id}/brain/-/include"),
+    ("GET", "/agents/{id}/brain/{entry}"),
+    ("POST", "/agents/{id}/brain/{entry}"),
+    ("POST", "/agents/{id}/brain/{entry}/delete"),
+    ("POST", "/agents/{id}/brain/{entry}/pin"),
+    ("POST", "/agents/{id}/clone"),
+    ("POST", "/agents/{id}/delete"),
+    ("GET", "/agents/{id}/export"),
+    ("GET", "/agents/{id}/export/{form}"),
+    ("GET", "/agents/{id}/history"),
+    ("GET", "/agents/{id}/history/{version:int}"),
+    ("POST", "/agents/{id}/restore"),
+    ("GET", "/agents/{id}/skills/-/new"),
+    ("POST", "/agents/{id}/skills/-/new"),
+    ("POST", "/agents/{id}/skills/-/pick"),
+    ("GET", "/agents/{id}/skills/{skill}"),
+    ("POST", "/agents/{id}/skills/{skill}"),
+    ("POST", "/agents/{id}/skills/{skill}/remove"),
+    ("POST", "/agents/{id}/skills/{skill}/switch"),
+    ("GET", "/agents/{id}/tools"),
+    ("POST", "/agents/{id}/tools"),
+    ("GET", "/find"),
+    ("POST", "/rows/{alias}/{action}"),
+    ("GET", "/schedules"),
+    ("POST", "/schedules"),
+    ("GET", "/schedules/-/new"),
+    ("GET", "/schedules/-/when"),
+    ("GET", "/schedules/{id}"),
+    ("POST", "/schedules/{id}"),
+    ("POST", "/schedules/{id}/{action}"),
+    ("POST", "/servers/-/undo"),
+    ("POST", "/servers/check"),
+    ("GET", "/servers/new"),
+    ("POST", "/servers/new"),
+    ("POST", "/servers/new/save"),
+    ("GET", "/servers/{alias}"),
+    ("POST", "/servers/{alias}/{action}"),
+    ("GET", "/servers/{alias}/{tab}"),
+    ("GET", "/sessions"),
+    ("POST", "/sessions"),
+    ("GET", "/sessions/{id}"),
+    ("POST", "/sessions/{id}/change"),
+    ("POST", "/sessions/{id}/delete"),
+    ("POST", "/sessions/{id}/fork"),
+    ("GET", "/sessions/{id}/head"),
+    ("POST", "/sessions/{id}/interrupt"),
+    ("GET", "/sessions/{id}/items"),
+    ("POST", "/sessions/{id}/messages"),
+    ("GET", "/settings"),
+    ("GET", "/static/{name}"),
+    ("GET", "/tools"),
+    ("GET", "/tools/{server}/{tool:path}"),
+    ("POST", "/tools/{server}/{tool:path}/accept"),
+    ("POST", "/tools/{server}/{tool:path}/call"),
+    ("POST", "/tools/{server}/{tool:path}/reject"),
+    ("GET", "/waiting"),
+    ("POST", "/waiting/approvals/{id}"),
+    ("GET", "/waiting/pill"),
+    ("POST", "/waiting/questions/{id}"),
+}
+"""The pages of the console, their parts and what their forms do."""
 ENDPOINT = {
     (method, path) for method in ("GET", "POST", "DELETE") for path in ("/mcp", "/mcp/servers/x", "/mcp/agents/x")
 }
@@ -161,13 +248,13 @@ async def test_the_inventory_names_every_route(running: Running) -> None:
     found = {
         (method, route.path) for route in all_routes(app.routes) for method in (route.methods or ()) if method != "HEAD"
     }
-    assert found == INVENTORY
+    assert found == INVENTORY | CONSOLE
 
 
 async def test_nothing_but_the_open_paths_answers_without_a_credential(running: Running) -> None:
     assert {"/healthz", "/login"} == OPEN_PATHS
     async with running.client(token=False) as client:
-        for path in sorted({path for _, path in INVENTORY | ENDPOINT}):
+        for path in sorted({path for _, path in INVENTORY | CONSOLE | ENDPOINT}):
             for method in METHODS:
                 answer = await client.request(method, path)
                 if path in OPEN_PATHS:

@@ -1,0 +1,63 @@
+"""What every command does at a terminal: it keeps to its width, means nothing by colour, and completes words."""
+
+import json
+import re
+import sys
+
+import pytest
+
+from integration.cli.conftest import Person
+from terminal import at_terminal
+from toolcrib.settings import Environment
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def servers(person: Person) -> Person:
+    """A person whose servers have long names and stand in long places."""
+    person.home.mkdir(mode=0o700, exist_ok=True)
+    names = ("a-server-with-quite-a-long-name", "b")
+    written = {name: {"command": "/no/such/program", "enabled": False} for name in names}
+    (person.home / "mcp.json").write_text(json.dumps({"mcpServers": written}), encoding="utf-8")
+    return person
+
+
+@pytest.mark.parametrize("command", ["mcp list", "tools list", "agents list", "rules list", "audit", "settings"])
+async def test_a_list_is_no_wider_than_the_terminal_and_has_no_colour(servers: Person, command: str) -> None:
+    words = [sys.executable, "-m", "toolcrib", *command.split()]
+    async with at_terminal(words, {**servers.variables, "NO_COLOR": "1"}, servers.folder, columns=80) as terminal:
+        assert await terminal.ended() == 0
+    rows = terminal.rows.text.splitlines()
+    assert rows
+    assert max(map(len, terminal.written.replace("\r", "").splitlines()), default=0) <= 80 + len("\x1b[1m\x1b[0m") * 8
+    assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", terminal.written)
+
+
+async def test_short_columns_stay_whole_where_long_ones_give_way(servers: Person) -> None:
+    words = [sys.executable, "-m", "toolcrib", "mcp", "list"]
+    async with at_terminal(words, servers.variables, servers.folder, columns=80) as terminal:
+        assert await terminal.ended() == 0
+    assert "disabled" in terminal.rows.text
+    assert "toolcrib" in terminal.rows.text
+    assert "stdio" in terminal.rows.text
+
+
+@pytest.mark.parametrize(
+    ("words", "place", "offered"),
+    [("toolcrib mc", 1, "mcp"), ("toolcrib mcp en", 2, "enable"), ("toolcrib de", 1, "demo")],
+)
+async def test_a_shell_completes_commands(person: Person, words: str, place: int, offered: str) -> None:
+    asked = {"_TOOLCRIB_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(place)}
+    done = await replace_variables(person, asked).run()
+    assert offered in done.stdout.decode().split()
+
+
+async def test_the_script_for_a_shell_is_shown(person: Person) -> None:
+    done = await person.run("--show-completion", "bash")
+    assert b"_TOOLCRIB_COMPLETE" in done.stdout
+
+
+def replace_variables(person: Person, more: dict[str, str]) -> Person:
+    """The same person with more variables set."""
+    return Person(person.folder, Environment({**person.environment, **more}), person.runtime)
