@@ -29,7 +29,8 @@ MOST_SKILLS = 200
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 _BREAK = re.compile(r"[\n\t\u2028\u2029]")
-_TOOL = re.compile(r"\*|[^\s/]+/\S+")
+_TOOL = re.compile(r"\*|[\w-]+|[^\s/]+/\S+")
+"""All tools, a tool by a name of its own (a built-in one's, or the one that models see), or tools of servers."""
 
 
 def _text(value: str) -> str:

@@ -9,7 +9,9 @@ class LiveTranscript extends HTMLElement {
     this.last = Number(this.dataset.last);
     this.asked = false;
     this.wanted = 0;
-    follow(`/api/sessions/${this.dataset.session}/events`, this.last, (event) => this.take(event));
+    this.late = [];
+    follow(`/api/sessions/${this.dataset.session}/events`, this.last, (event) => this.take(event),
+      (state) => { if (state === "open") this.refresh(); });
     this.toEnd(true);
   }
 
@@ -23,24 +25,31 @@ class LiveTranscript extends HTMLElement {
 
   put(event) {
     const id = `item-${PIECES[event.kind]}-${event.messageId}`;
-    const words = document.getElementById(id)?.querySelector(".words");
-    if (!words) { this.wanted = event.seq; this.refresh(); return; }
-    if (event.seq <= Number(words.closest("article").dataset.seq)) return;
+    const item = document.getElementById(id);
+    if (!item) { this.wanted = event.seq; this.refresh(); return; }
+    if (this.asked) this.late.push(event);
+    if (event.seq <= Number(item.dataset.seq)) return;
     const stick = this.atEnd();
-    words.append(event.text);
+    item.querySelector(".words").append(event.text);
+    item.dataset.seq = event.seq;
     if (stick) this.toEnd();
   }
 
-  // One question at a time; what came meanwhile is in the next one.
+  // One question at a time; what came meanwhile is in the next one. Pieces that came while an answer was on its way may
+  // not be in it, and are put on again.
   async refresh() {
     if (this.asked) return;
     this.asked = true;
-    while (this.wanted > this.last) {
-      const answer = await fetch(`/sessions/${this.dataset.session}/items?after=${this.last}`, {headers: {"HX-Request": "true"}});
-      if (!answer.ok) break;
-      this.show(await answer.text());
-      this.last = Number(answer.headers.get("x-last"));
-    }
+    try {
+      while (this.wanted > this.last) {
+        this.late = [];
+        const answer = await fetch(`/sessions/${this.dataset.session}/items?after=${this.last}`, {headers: {"HX-Request": "true"}});
+        if (!answer.ok) break;
+        this.show(await answer.text());
+        this.last = Number(answer.headers.get("x-last"));
+        for (const event of this.late.splice(0)) this.put(event);
+      }
+    } catch { /* The crib is away: the stream is broken too, and says when it is back. */ }
     this.asked = false;
   }
 
@@ -67,7 +76,7 @@ const say = document.getElementById("say");
 say.addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); say.form.requestSubmit(); }
 });
-say.form.addEventListener("htmx:after:request", () => { say.value = ""; say.focus(); });
+say.form.addEventListener("htmx:after:request", ({detail: {ctx}}) => { if (ctx.response?.status < 400) say.value = ""; say.focus(); });
 
 // Enter on a card says yes and Escape no, only while the focus is on the card itself, not too soon, and never for what destroys.
 document.addEventListener("keydown", (event) => {

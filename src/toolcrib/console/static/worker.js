@@ -1,7 +1,7 @@
 // One connection to the crib for all tabs: streams are opened here once, and what they say goes to every tab that asked.
 // A tab asks with {follow: path, after}; it hears {path, event}, and {path, state} when a stream breaks or is back.
 const streams = new Map();
-const KEPT = 200;
+const KEPT = 1000;
 
 function open(path, after) {
   const stream = {tabs: new Set(), last: after, kept: [], state: "open", tries: 0};

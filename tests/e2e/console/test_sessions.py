@@ -1,0 +1,213 @@
+"""Conversations in a browser, with the real Claude Code and the scripted model: streamed, approved, asked, resumed."""
+
+import os
+import re
+from collections.abc import Callable, Generator
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
+
+from e2e.console.conftest import ARGUMENTS, SLOWEST, Complaints
+from e2e.shell import Serving, Shell
+from e2e.wire import Wire
+from programs import chromium
+from toolcrib.model.json import Json
+from toolcrib.scripted import ScriptedModel, claude_variables
+
+Axe = Callable[[Page], list[str]]
+Picture = Callable[[Page, str], None]
+MARKDOWN = "I look at **three** things:\n\n- the crib\n- the shell\n\n```python\nprint('hi')\n```\n"
+COUNTED = " ".join(f"w{number:03}" for number in range(240))
+PING: Json = {"tool": "mcp__toolcrib__ping", "input": {}}
+COLOUR: Json = {
+    "question": "Which colour?",
+    "header": "Colour",
+    "multiSelect": False,
+    "options": [{"label": "Red", "description": "warm"}, {"label": "Blue", "description": "cold"}],
+}
+SCRIPTS: dict[str, Json] = {
+    "look": [
+        {"blocks": [{"thinking": "Let me see."}, {"text": MARKDOWN}, PING], "chunk": 6, "chunk_delay_ms": 5},
+        {"blocks": [{"text": "The crib answers."}]},
+    ],
+    "remove": [
+        {"blocks": [{"tool": "Bash", "input": {"command": "rm -rf build", "description": "Clean"}}]},
+        {"blocks": [{"text": "So I leave it."}]},
+    ],
+    "ask": [
+        {"blocks": [{"tool": "AskUserQuestion", "input": {"questions": [COLOUR]}}]},
+        {"blocks": [{"text": "I heard: {{last_tool_result}}"}]},
+    ],
+    "count": [{"blocks": [{"text": COUNTED}], "chunk": 5, "chunk_delay_ms": 25}],
+}
+WATCH = """() => {
+  window.seen = [];
+  const look = () => {
+    const words = document.querySelector(".item.text .words");
+    if (words && words.textContent.trim() !== window.seen.at(-1)) window.seen.push(words.textContent.trim());
+  };
+  new MutationObserver(look).observe(document.body, {subtree: true, childList: true, characterData: true});
+}"""
+"""Keeps every text that the first answer of a page ever had."""
+
+
+@pytest.fixture(scope="module")
+def model() -> Generator[ScriptedModel]:
+    """What Claude Code thinks with."""
+    with ScriptedModel(SCRIPTS) as scripted:
+        yield scripted
+
+
+@pytest.fixture(scope="module")
+def person(tmp_path_factory: pytest.TempPathFactory, model: ScriptedModel) -> Shell:
+    """A person with a project, whose Claude Code thinks with the scripted model."""
+    shell = Shell.at(tmp_path_factory.mktemp("person"))
+    project = shell.folder / "project"
+    project.mkdir()
+    variables = {**claude_variables(model.url), "PATH": os.environ["PATH"], "TOOLCRIB_DEFAULT_CWD": str(project)}
+    return shell.having(**variables)
+
+
+@pytest.fixture(scope="module")
+def wire(crib: Serving) -> Generator[Wire]:
+    """What lies between the browser and the crib."""
+    with Wire.to(crib.port) as laid:
+        yield laid
+
+
+@pytest.fixture(scope="module")
+def browser(crib: Serving, wire: Wire) -> Generator[Browser]:
+    """A Chromium that reaches the crib by the wire: what its workers ask for goes there too."""
+    rule = f"--host-resolver-rules=MAP 127.0.0.1:{crib.port} 127.0.0.1:{wire.port}"
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=chromium(), args=[*ARGUMENTS, rule])
+        yield opened
+        opened.close()
+
+
+def start(page: Page, script: str) -> None:
+    """Begin a conversation in which everything is asked."""
+    page.goto("/sessions")
+    page.get_by_label("Message").fill(f"Go [[script:{script}]]")
+    page.get_by_label("Mode").select_option("default")
+    page.get_by_role("button", name="Start").click()
+    expect(page.get_by_role("log", name="Conversation")).to_be_visible()
+
+
+def asked(page: Page) -> Locator:
+    """The card that waits for a person."""
+    card = page.locator(".ask")
+    expect(card).to_be_visible()
+    return card
+
+
+def ended(page: Page) -> None:
+    """The answer is at its end."""
+    expect(page.locator(".item.done")).to_have_text(re.compile("Done"))
+    expect(page.locator("#session-head .chip").first).to_have_text("Idle")
+
+
+def test_an_answer_streams_with_thoughts_markdown_and_a_call_that_is_approved_once(
+    page: Page, axe: Axe, picture: Picture
+) -> None:
+    start(page, "look")
+    card = asked(page)
+    expect(card).to_contain_text("toolcrib › ping")
+    expect(page.locator("#pill")).to_have_text(re.compile("1 waiting"))
+    expect(page).to_have_title(re.compile(r"^\(1\) "))
+    answer = page.locator(".item.text").first
+    expect(answer.locator("strong")).to_have_text("three")
+    expect(answer.locator("li")).to_have_text(["the crib", "the shell"])
+    expect(answer.locator("pre code")).to_have_text(re.compile(r"print\('hi'\)"))
+    page.locator(".item.thinking summary").click()
+    expect(page.locator(".item.thinking")).to_contain_text("Let me see.")
+    assert axe(page) == []
+    picture(page, "session-asks")
+    card.get_by_role("button", name="Approve once").click()
+    ended(page)
+    use = page.locator(".item.call")
+    expect(use.locator("summary .chip")).to_have_text("ok")
+    use.locator("summary").click()
+    expect(use).to_contain_text("pong")
+    expect(use).to_contain_text("You allowed it")
+    expect(page.locator("#pill")).to_have_text("Nothing waits")
+    assert axe(page) == []
+    picture(page, "session")
+    use.get_by_role("link", name="Why was this decided so?").click()
+    expect(page.locator("#verdict")).to_be_visible()
+
+
+def test_what_destroys_takes_no_key_for_yes_and_enter_beside_the_reason_is_no(
+    page: Page, axe: Axe, picture: Picture
+) -> None:
+    start(page, "remove")
+    card = asked(page)
+    expect(card).to_have_class(re.compile("alarm"))
+    assert axe(page) == []
+    picture(page, "session-destroys")
+    assert page.evaluate("document.activeElement.closest('.ask') === null")  # the card takes no focus
+    for key in ("Enter", "Space", "y", "a", "Control+Enter"):
+        page.keyboard.press(key)
+    page.locator(".item.call pre").focus()
+    for key in ("Enter", "Space", "y", "a"):
+        page.keyboard.press(key)
+    expect(card).to_be_visible()
+    card.get_by_label("Reason").fill("not the build folder")
+    card.get_by_label("Reason").press("Enter")
+    ended(page)
+    expect(page.locator(".item.call")).to_contain_text("You said no")
+    expect(page.locator(".item.call")).to_contain_text("not the build folder")
+    expect(page.locator(".item.text")).to_contain_text("So I leave it.")
+
+
+def test_a_question_is_answered_in_one_tab_and_the_other_one_goes_on(
+    context: BrowserContext, axe: Axe, picture: Picture
+) -> None:
+    page, other = context.new_page(), context.new_page()
+    start(page, "ask")
+    expect(asked(page).locator("legend")).to_have_text("Which colour?")
+    other.goto(page.url)
+    card = asked(other)
+    assert axe(other) == []
+    picture(other, "session-question")
+    card.get_by_label("Blue").check()
+    card.get_by_role("button", name="Answer").click()
+    for tab in (page, other):
+        ended(tab)
+        expect(tab.locator(".item.text")).to_contain_text("Blue")
+        expect(tab.locator(".ask")).to_have_count(0)
+
+
+def test_an_answer_goes_on_after_the_connection_was_lost_without_gap_or_repeat(
+    page: Page, wire: Wire, complaints: Complaints
+) -> None:
+    complaints.expect("net::ERR")
+    complaints.expect("Failed to fetch")
+    start(page, "count")
+    page.evaluate(WATCH)
+    words = page.locator(".item.text .words")
+    expect(words).to_contain_text("w020")
+    wire.cut()
+    expect(page.locator("#offline")).to_contain_text("The crib does not answer.")
+    wire.mend()
+    expect(page.locator("#offline")).to_be_hidden(timeout=SLOWEST)
+    ended(page)
+    expect(words).to_have_text(COUNTED)
+    seen: list[str] = page.evaluate("window.seen")
+    assert len(seen) > 20
+    assert [text for text in seen if not COUNTED.startswith(text)] == []
+    assert seen == sorted(seen, key=len)
+
+
+def test_always_writes_a_rule_that_is_shown_under_access_and_nothing_is_asked_again(page: Page) -> None:
+    start(page, "look")
+    card = asked(page)
+    card.get_by_text("Always…").click()
+    card.get_by_role("button", name="Always", exact=True).click()
+    ended(page)
+    page.get_by_label("Message").fill("Again [[script:look]]")
+    page.keyboard.press("Control+Enter")
+    expect(page.locator(".item.done")).to_have_count(2)
+    expect(page.get_by_label("Message")).to_have_value("")
+    page.goto("/access/rules")
+    expect(page.locator("[data-row]")).to_contain_text("toolcrib/ping")
