@@ -8,10 +8,10 @@ LOCKED := $(if $(wildcard .venv/dev.stamp),dev,base)
 COMPILE := sh scripts/uv.sh pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --custom-compile-command "make lock" $(ARGS)
 
-.PHONY: help run test check bench test-all lock docs fmt clean
+.PHONY: help run test check bench test-all lock docs screenshots fmt clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-9s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' Makefile
 
 run: .venv/$(LOCKED).stamp ## install, then run the crib and open the console
 	@$(BIN)/toolcrib serve --open $(ARGS)
@@ -41,6 +41,9 @@ test-all: check test ## also what takes longer: edits by the thousand, 60 kills,
 
 docs: .venv/dev.stamp ## write docs/reference anew from the code
 	@$(BIN)/python scripts/reference.py
+
+screenshots: .venv/dev.stamp ## take pictures of every screen of the console into docs/screenshots
+	@$(BIN)/python scripts/screenshots.py
 
 lock: ## pin all dependencies anew into requirements/ (ARGS=--upgrade for newer ones)
 	@$(COMPILE) --group tools --output-file requirements/tools.txt

@@ -155,13 +155,3 @@ async def test_a_client_over_http_can_use_the_tool_with_the_token(reader: Reader
                 Client(streamable_http_client(address, http_client=http), mode=mode) as client,
             ):
                 await assert_the_client_can_use_the_tool(client)
-
-
-def test_the_programs_print_what_they_promise(reader: Reader) -> None:
-    assert reader.run("toolcrib", "mcp", "add", "time", "--", "uvx", "mcp-server-time").returncode == 0
-    programs = [text for text in blocks("python") if not text.startswith("# tools/")]
-    done = [reader.run(sys.executable, "-c", text) for text in programs]
-    assert [each.returncode for each in done] == [0] * len(done), [each.stderr for each in done]
-    said = "".join(each.stdout for each in done)
-    assert "Hello, Ada." in said
-    assert "['mcp_time_get_current_time'] {}" in said

@@ -201,9 +201,8 @@ class Keys:
 
     def _give_back(self) -> None:
         self._write(_PASTE_OFF)
-        os.set_blocking(
-            self._descriptor, True
-        )  # waiting for keys made it otherwise, for every program at this terminal
+        # Waiting for keys made it otherwise, for every program at this terminal.
+        os.set_blocking(self._descriptor, True)
         with suppress(termios.error):  # the terminal may be gone
             termios.tcsetattr(self._descriptor, termios.TCSADRAIN, self._before)
 

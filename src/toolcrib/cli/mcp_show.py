@@ -3,6 +3,7 @@
 Above: the `mcp` commands. Below: `output`. What it is given is masked already; it must never look at a file itself.
 """
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolcrib.cli import output
@@ -23,6 +24,9 @@ def show_servers(servers: "Sequence[JsonObject]", problems: "Sequence[JsonObject
         output.table(("name", "type", "state", "tools", "ms", "client", "defined in"), rows)
     else:
         output.note("No tool on this machine has a server.")
+    for server in servers:
+        if server["sameAs"]:
+            output.line(f"{output.one_line(server['name'])} is the same server as {', '.join(server['sameAs'])}.")
     for server in servers:
         if server["state"] in ("failed", "needs_auth"):
             output.line()
@@ -143,8 +147,9 @@ def _moved(each: "JsonObject") -> str:
 def _rows(server: "JsonObject") -> "list[tuple[str, ...]]":
     name = server["name"] if server["name"] == server["alias"] else f"{server['name']} ({server['alias']})"
     latency = f"{server['latencyMs']:.0f}" if "latencyMs" in server else ""
-    head = (name, server["type"] or "-", describe_state(server), str(server["tools"] or ""), latency)
-    places = [(source["client"], _place(source)) for source in server["sources"]]
+    state = describe_state({**server, "sameAs": []})
+    head = (name, server["type"] or "-", state, str(server["tools"] or ""), latency)
+    places = [(source["client"], _short(_place(source))) for source in server["sources"]]
     return [(*head, *places[0]), *(("", "", "", "", "", *place) for place in places[1:])]
 
 
@@ -154,6 +159,12 @@ def _source(source: "JsonObject") -> str:
 
 def _place(where: "JsonObject") -> str:
     return f"{where['file']}:{where['line']}" if where.get("line") else str(where["file"])
+
+
+def _short(path: str) -> str:
+    """A path as people write it: what is in their own directory begins with `~`."""
+    home = str(Path.home())
+    return f"~{path[len(home) :]}" if path.startswith(f"{home}/") else path
 
 
 def _facts(facts: "Sequence[tuple[str, str | None]]") -> None:

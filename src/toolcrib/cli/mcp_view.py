@@ -86,8 +86,10 @@ def _moved(view: View, step: int) -> View:
 def draw(view: View, columns: int, rows: int) -> list[str]:
     """The rows to be shown, none wider than the terminal and no more than it has."""
     head = _summary(view) if view.opened is None else f"{view.opened['name']}: {describe_state(view.opened)}"
-    foot = [view.busy or view.said, *_folded(_HELP if view.opened is None else _HELP_OPEN, columns)]
-    room = max(rows - len(foot) - 3, _FEWEST)
+    keys = _folded(_HELP if view.opened is None else _HELP_OPEN, columns)
+    # Servers come before the words about keys; one row stays free, or the terminal would move everything up.
+    foot = [view.busy or view.said, *keys[: max(rows - _FEWEST - 4, 0)]]
+    room = max(rows - len(foot) - 3, 1)
     body = _list(view, columns, room) if view.opened is None else _details(view, columns, room)
     return [clip(line, columns) for line in (head, "", *body, *foot)]
 

@@ -11,6 +11,7 @@ from toolcrib.console.screens import (
     access,
     activity,
     agents,
+    connect,
     find,
     schedules,
     server,
@@ -37,6 +38,7 @@ SCREENS = (
     access,
     activity,
     schedules,
+    connect,
     settings,
 )
 """In this order their routes are tried."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
+import httpx2
 import pytest
 from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
@@ -79,6 +80,8 @@ async def test_a_person_sees_a_session_an_approval_a_refusal_and_the_record(tmp_
         ready = await shown.told(event="ready")
         ended = await shown.told(event="session", state="completed")
         waiting = await shown.told(event="session", state="waiting")
+        async with httpx2.AsyncClient(follow_redirects=True, trust_env=False) as browser:
+            assert "The model is scripted" in (await browser.get(ready["console"])).text
         async with client_of(ready) as client:
             assert len(await client.agents()) == 6
             assert {each["name"]: each["state"] for each in await client.servers()} == {
@@ -136,7 +139,7 @@ async def test_a_directory_with_something_in_it_is_left_alone(tmp_path: Path) ->
         )
     assert done.returncode == 1
     assert b"is not empty" in done.stderr
-    assert os.listdir(tmp_path) == ["letter"]
+    assert [each.name async for each in anyio.Path(tmp_path).iterdir()] == ["letter"]
 
 
 async def ended_run(client: Client, schedule: str) -> JsonObject:

@@ -15,7 +15,8 @@ function connect(path, stream) {
   const source = new EventSource(stream.last === null ? path : `${path}${join}after=${stream.last}`);
   stream.source = source;
   source.onopen = () => { stream.tries = 0; say(path, stream, "open"); };
-  source.onerror = () => {
+  source.onerror = (event) => {
+    if (event.data) return; // the crib tells of an error by the same name
     source.close();
     say(path, stream, "broken");
     if (!stream.tabs.size) { streams.delete(path); return; }
@@ -41,6 +42,7 @@ async function check(path, stream) {
 }
 
 function hear(path, stream, message) {
+  if (!message.data) return;
   stream.last = Number(message.lastEventId);
   const told = {path, event: {kind: message.type, ...JSON.parse(message.data)}};
   stream.kept.push(told);

@@ -1,0 +1,119 @@
+"""Takes pictures of every screen of the console, light and dark, into docs/screenshots. Run by `make screenshots`.
+
+What they show is the demonstration: a team at work on the scripted model, with one call that waits for a person. Needs
+a Chromium; nothing of the machine's own crib is read or changed.
+"""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+from playwright.sync_api import Page, sync_playwright
+
+from toolcrib.settings import Environment
+
+PICTURES = Path(__file__).resolve().parent.parent / "docs" / "screenshots"
+LARGEST = 150_000
+LIMIT = 120.0
+SIZE = (1280, 720)
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+SCREENS = {
+    "servers": "/",
+    "server": "/servers/tracker",
+    "add-server": "/servers/new",
+    "tools": "/tools?server=orders",
+    "tool": "/tools/orders/refund",
+    "agents": "/agents",
+    "agent": "/agents/{agent}",
+    "sessions": "/sessions",
+    "session": "/sessions/{ended}",
+    "approval": "/sessions/{waiting}",
+    "access": "/access?tool=orders/refund&agent={agent}",
+    "activity": "/activity",
+    "schedules": "/schedules",
+    "waiting": "/waiting",
+    "settings": "/settings",
+}
+
+
+def main() -> int:
+    """Take them all; pictures that are too large fail it."""
+    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
+    if program is None:
+        print("There is no Chromium here: install one, such as Debian's package chromium.", file=sys.stderr)
+        return 1
+    PICTURES.mkdir(exist_ok=True)
+    arguments = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+    with demonstration() as (console, names), sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=arguments)
+        context = browser.new_context(viewport={"width": SIZE[0], "height": SIZE[1]}, reduced_motion="reduce")
+        page = context.new_page()
+        page.goto(console)
+        url = page.url.partition("/console")[0].rstrip("/")
+        names["agent"] = agent_of(page, url)
+        for name, path in SCREENS.items():
+            page.goto(url + path.format_map(names))
+            take(page, name)
+        browser.close()
+    large = [path.name for path in sorted(PICTURES.glob("*.png")) if path.stat().st_size > LARGEST]
+    for name in large:
+        print(f"{name} has more than {LARGEST} bytes.", file=sys.stderr)
+    return 1 if large else 0
+
+
+def take(page: Page, name: str) -> None:
+    """Both pictures of the page as it is."""
+    page.wait_for_function("window.htmx !== undefined")
+    for scheme in SCHEMES:
+        page.emulate_media(color_scheme=scheme)
+        page.screenshot(path=PICTURES / f"{name}-{scheme}.png")
+
+
+def agent_of(page: Page, url: str) -> str:
+    """An agent of the demonstration."""
+    answer = page.request.get(f"{url}/agents", headers={"accept": "application/json"})
+    return str(answer.json()["agents"][0]["id"])
+
+
+@contextmanager
+def demonstration() -> Generator[tuple[str, dict[str, str]]]:
+    """A demonstration that has come to its approval: where its console is, and the ids of its two sessions."""
+    with tempfile.TemporaryDirectory() as folder:
+        variables = {"HOME": folder, "PATH": Environment.current()["PATH"]}
+        command = [sys.executable, "-m", "toolcrib", "demo", "--json", "--no-open"]
+        process = subprocess.Popen(command, cwd=folder, env=variables, stdout=subprocess.PIPE, text=True)
+        watchdog = threading.Timer(LIMIT, process.kill)
+        watchdog.start()
+        try:
+            yield heard(process)
+        finally:
+            watchdog.cancel()
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=LIMIT)
+
+
+def heard(process: "subprocess.Popen[str]") -> tuple[str, dict[str, str]]:
+    """Read what it tells until a call waits for a person."""
+    assert process.stdout is not None
+    console, names = "", dict[str, str]()
+    for line in process.stdout:
+        told: dict[str, Any] = json.loads(line)
+        if told["event"] == "ready":
+            console = str(told["console"])
+        elif told["event"] == "session" and told["state"] in ("completed", "waiting"):
+            names["ended" if told["state"] == "completed" else "waiting"] = str(told["sessionId"])
+            if told["state"] == "waiting":
+                return console, names
+    raise RuntimeError("The demonstration ended before anything waited.")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,104 @@
+"""Strings that want to run, in a real browser: nothing runs, nothing has to be refused, nobody else is asked."""
+
+import re
+from collections.abc import Generator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import anyio
+import pytest
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+from playwright.sync_api import Browser, Page, StorageState, expect
+
+from hostile import WORST
+from integration.console.stranger import estranged
+from integration.console.visitor import Visitor
+from toolcrib.sessions import NewSession
+
+BOUND = 30.0
+SCREENS = (
+    "/", "/tools", "/agents", "/agents/stranger", "/agents/stranger/history", "/sessions", "/waiting", "/access/rules",
+    "/activity", "/schedules", "/settings", "/find?words=x",
+)  # fmt: skip
+WATCH = """
+window.refused = [];
+document.addEventListener("securitypolicyviolation", (event) => window.refused.push(event.violatedDirective));
+window.alert = window.confirm = window.prompt = () => { window.ran = 1; };
+"""
+
+
+@dataclass(frozen=True)
+class Estranged:
+    """The crib of a stranger in this process, and the way to its thread."""
+
+    visitor: Visitor
+    portal: BlockingPortal
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return str(self.visitor.client.base_url).rstrip("/")
+
+
+@pytest.fixture(scope="module")
+def crib(tmp_path_factory: pytest.TempPathFactory) -> Generator[Estranged]:
+    """A crib with the worst strings in every field."""
+    with (
+        start_blocking_portal("asyncio") as portal,
+        portal.wrap_async_context_manager(estranged(tmp_path_factory.mktemp("user"), WORST)) as visitor,
+    ):
+        yield Estranged(visitor, portal)
+
+
+@pytest.fixture(scope="module")
+def signed_in(browser: Browser, crib: Estranged) -> StorageState:
+    """What a browser keeps that came in as the visitor did."""
+    context = browser.new_context()
+    for cookie in crib.visitor.client.cookies.jar:
+        host = str(urlsplit(crib.url).hostname)
+        context.add_cookies([{"name": cookie.name, "value": cookie.value or "", "domain": host, "path": "/"}])
+    kept = context.storage_state()
+    context.close()
+    return kept
+
+
+def unharmed(page: Page) -> None:
+    """Nothing has run, and nothing had to be refused."""
+    page.wait_for_function("window.htmx !== undefined")
+    assert page.evaluate("[window.ran ?? null, window.refused]") == [None, []]
+
+
+@pytest.mark.parametrize("path", SCREENS)
+def test_nothing_runs_on_any_screen(page: Page, path: str) -> None:
+    page.add_init_script(WATCH)
+    page.goto(path)
+    unharmed(page)
+
+
+def test_nothing_runs_in_a_conversation_as_it_streams_and_is_drawn_anew(
+    page: Page, crib: Estranged, tmp_path: Path
+) -> None:
+    page.add_init_script(WATCH)
+    id = crib.portal.call(begun, crib.visitor, tmp_path)
+    page.goto(f"/sessions/{id}")
+    page.get_by_label("Message").fill("\n\n".join((*WORST, "[[script:all]]")))
+    page.get_by_role("button", name="Send").click()
+    expect(page.get_by_label("With these arguments")).to_have_value(re.compile(re.escape(WORST[0])))
+    unharmed(page)
+    page.get_by_role("button", name="Approve once").click()
+    expect(page.locator(".ask legend")).to_have_count(len(WORST))
+    for folded in page.locator("main details").all():
+        folded.evaluate("element => { element.open = true; }")
+    unharmed(page)
+    page.goto("/waiting")
+    unharmed(page)
+    page.get_by_label("In my own words").first.focus()
+    unharmed(page)
+
+
+async def begun(visitor: Visitor, cwd: Path) -> str:
+    """A session that waits for its first message."""
+    with anyio.fail_after(BOUND):
+        made = await visitor.crib.sessions.create(NewSession("web", str(cwd), mode="default", runner="played"))
+    return made.id
