@@ -38,6 +38,7 @@ SCREENS = {
     "approval": "/sessions/{waiting}",
     "access": "/access?tool=orders/refund&agent={agent}",
     "activity": "/activity",
+    "connect": "/connect",
     "schedules": "/schedules",
     "waiting": "/waiting",
     "settings": "/settings",

@@ -19,7 +19,7 @@ from toolcrib.sessions import NewSession
 BOUND = 30.0
 SCREENS = (
     "/", "/tools", "/agents", "/agents/stranger", "/agents/stranger/history", "/sessions", "/waiting", "/access/rules",
-    "/activity", "/schedules", "/settings", "/find?words=x",
+    "/activity", "/schedules", "/connect", "/settings", "/find?words=x",
 )  # fmt: skip
 WATCH = """
 window.refused = [];

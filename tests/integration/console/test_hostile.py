@@ -18,8 +18,8 @@ STRINGS = strings()
 BOUND = 30.0
 SCREENS = (
     "/", "/servers/new", "/tools", "/agents", "/agents/stranger", "/agents/stranger/history", "/agents/stranger/tools",
-    "/sessions", "/waiting", "/access", "/access/rules", "/access/simulate", "/activity", "/schedules", "/settings",
-    "/find?words=x", "/schedules/-/new",
+    "/sessions", "/waiting", "/access", "/access/rules", "/access/simulate", "/activity", "/schedules",
+    "/connect", "/settings", "/find?words=x", "/schedules/-/new",
 )  # fmt: skip
 
 

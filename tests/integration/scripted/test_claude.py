@@ -25,11 +25,12 @@ from claude_agent_sdk import (
 )
 
 from lab import eventually
+from length import takes_long
 from toolcrib.model.json import JsonObject
 from toolcrib.scripted import ScriptedModel
 from toolcrib.settings import Environment
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("no_leaked_children")]
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("no_leaked_children"), takes_long]
 
 Decide = Callable[[str, dict[str, Any], ToolPermissionContext], Awaitable[PermissionResultAllow | PermissionResultDeny]]
 PING = "mcp__lab__ping"

@@ -2,9 +2,11 @@
 
 import pytest
 
+from length import takes_long
 from toolcrib.testing.runners import RunnerContract, RunnerRig
 
 
+@takes_long
 class TestAcpRunner(RunnerContract):
     @pytest.fixture
     def rig(self, request: pytest.FixtureRequest) -> RunnerRig:
