@@ -46,7 +46,7 @@ class SessionsCounted(TypedDict):
     cwd: str
 
 
-@tool(read_only=True, title="Count sessions")
+@tool(read_only=True, always_load=True, title="Count sessions")
 async def get_session_count(*, context: Annotated[Context, Inject], directory: Directory) -> SessionsCounted:
     """Count the agent sessions of the working directory. Returns the count and the directory."""
     cwd = directory.place(context.principal)
