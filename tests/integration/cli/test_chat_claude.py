@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 from integration.cli.conftest import SCRIPTS, Person, Runtime
+from length import takes_long
 from toolcrib.scripted import ScriptedModel
 from toolcrib.testing.environments import claude_environment
+
+pytestmark = takes_long
 
 
 @pytest.mark.anyio

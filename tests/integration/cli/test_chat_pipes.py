@@ -9,9 +9,10 @@ import anyio
 import pytest
 
 from integration.cli.conftest import Person
+from length import takes_long
 from toolcrib.model.json import JsonObject
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, takes_long]
 
 
 def events(stdout: bytes) -> list[JsonObject]:

@@ -14,13 +14,14 @@ import anyio
 import pytest
 
 from lab import eventually
+from length import takes_long
 from toolcrib.client import Client
 from toolcrib.errors import ToolcribError
 from toolcrib.home import owner_token, prepare_home, read_run
 from toolcrib.model.json import JsonObject
 from toolcrib.model.tools import ToolRef
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, takes_long]
 
 KILLS = 60 if os.environ.get("TOOLCRIB_TEST_ALL") else 6
 NOTE = ToolRef("notes", "note")

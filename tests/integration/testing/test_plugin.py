@@ -11,11 +11,14 @@ from pathlib import Path
 import anyio
 import pytest
 
+from length import takes_long
 from toolcrib import Crib, tool
 from toolcrib.scripted import ScriptedModel
 from toolcrib.settings import Environment
 from toolcrib.testing import call, crib
 from toolcrib.testing.processes import descendants, from_ps, left_behind
+
+pytestmark = takes_long
 
 SECRET = "TOOLCRIB_TEST_SECRET"
 LEAKS = """

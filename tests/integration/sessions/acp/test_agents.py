@@ -11,6 +11,7 @@ import pytest
 
 from integration.sessions.acp.host import Scripted, listening
 from integration.sessions.acp.talk import create, kinds, only, text, turn
+from length import takes_long
 from toolcrib import Crib
 from toolcrib.errors import ConfigError, NotFound
 from toolcrib.model.json import JsonObject
@@ -18,7 +19,7 @@ from toolcrib.sessions.acp import conversation
 from toolcrib.testing import crib as quiet_crib
 from toolcrib.testing.processes import descendants
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, takes_long]
 
 ECHO: JsonObject = {"tool": "mcp__toolcrib__lab_echo", "input": {"text": "a"}}
 HEARD: JsonObject = {"blocks": [{"text": "Heard: {{last_tool_result}}"}]}

@@ -9,6 +9,7 @@ import pytest
 
 from integration.sessions.acp.host import endpoint_name, listening, runner_of
 from integration.sessions.acp.talk import create, kinds, only, text, turn
+from length import takes_long
 from toolcrib import Crib
 from toolcrib.model.json import JsonObject
 from toolcrib.scripted import ScriptedModel
@@ -21,6 +22,8 @@ from toolcrib.testing.rigs import OwnTool, RunnerRig
 from toolcrib.testing.runners import RunnerContract
 
 __all__ = ["scripted_model"]
+
+pytestmark = takes_long
 
 ADAPTER = Path("@agentclientprotocol", "claude-agent-acp", "dist", "index.js")
 IS_FULL = bool(os.environ.get("TOOLCRIB_TEST_ALL"))

@@ -4,13 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from length import takes_long
 from toolcrib.model.json import JsonObject
 from toolcrib.sessions.claude import ClaudeRunner
 from toolcrib.settings import Environment
 from toolcrib.testing.desks import RecordingDesk
 from toolcrib.testing.rigs import RunnerRig, prompt, say
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, takes_long]
 
 
 @pytest.mark.parametrize(
