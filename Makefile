@@ -18,7 +18,7 @@ run: .venv/$(LOCKED).stamp ## install, then run the crib and open the console
 	@$(BIN)/toolcrib serve --open $(ARGS)
 
 test: .venv/dev.stamp ## install everything, then run all tests
-	@$(BIN)/pytest --numprocesses $(WORKERS) $(ARGS)
+	@$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal $(ARGS)
 
 check: .venv/dev.stamp ## lint, format, types, import contract, sizes, changelog
 	@$(BIN)/ruff check
@@ -33,7 +33,7 @@ bench: .venv/dev.stamp ## measure beside the MCP SDK's own server and others; ta
 	@$(BIN)/python -m bench $(ARGS)
 
 test-all: check ## all tests, also those that take long, and both commands of the README in a fresh clone
-	@TOOLCRIB_TEST_ALL=1 $(BIN)/pytest --numprocesses $(WORKERS) $(ARGS)
+	@TOOLCRIB_TEST_ALL=1 $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal $(ARGS)
 	@scripts/fresh_clone.sh
 
 docs: .venv/dev.stamp ## write docs/reference anew from the code
