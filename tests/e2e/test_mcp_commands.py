@@ -97,13 +97,13 @@ def test_the_list_shows_every_server_once_from_any_directory_of_a_project(shell:
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0].split() == ["NAME", "TYPE", "STATE", "TOOLS", "MS", "CLIENT", "DEFINED", "IN"]
-    project, cursor = user(shell) / "project" / ".mcp.json", user(shell) / ".cursor" / "mcp.json"
+    project = user(shell) / "project" / ".mcp.json"
     rows = [re.split(r" {2,}", line) for line in lines[1:5]]
     assert rows == [
-        ["broken", "-", "invalid", "claude-code", f"{project}:4"],
-        ["build", "stdio", "not trusted", "claude-code", f"{project}:3"],
-        ["files", "stdio", "not trusted", "cursor", f"{cursor}:8"],
-        ["github", "http", "not trusted", "cursor", f"{cursor}:4"],
+        ["broken", "-", "invalid", "claude-code", "~/project/.mcp.json:4"],
+        ["build", "stdio", "not trusted", "claude-code", "~/project/.mcp.json:3"],
+        ["files", "stdio", "not trusted", "cursor", "~/.cursor/mcp.json:8"],
+        ["github", "http", "not trusted", "cursor", "~/.cursor/mcp.json:4"],
     ]
     assert f'{project}:4: Invalid server config: Server "broken": both "command" and "url" are set' in done.stdout
     assert "the variable NOT_SET_ANYWHERE is not set" in done.stdout
