@@ -11,12 +11,15 @@ import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from playwright.sync_api import BrowserContext, Page, Request, expect
 
+from length import takes_long
 from toolcrib.host import Crib
 from toolcrib.model.json import Json
 from toolcrib.server.run import Holding, hold
 from toolcrib.sessions import NewSession
 from toolcrib.settings import Environment, Settings
 from toolcrib.testing.played import PlayedRunner
+
+pytestmark = takes_long
 
 KILOBYTE = 1024
 LONG = 200

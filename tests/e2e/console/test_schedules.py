@@ -4,8 +4,13 @@ from collections.abc import Callable
 
 from playwright.sync_api import Page, expect
 
+from length import takes_long
+
 Axe = Callable[[Page], list[str]]
 Picture = Callable[[Page, str], None]
+
+
+pytestmark = takes_long
 
 
 def test_a_schedule_is_said_in_words_saved_paused_and_resumed(page: Page, axe: Axe, picture: Picture) -> None:

@@ -8,10 +8,11 @@ import anyio
 import pytest
 
 from integration.cli.conftest import Person
+from length import takes_long
 from terminal import Terminal
 from toolcrib.model.json import JsonObject
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, takes_long]
 
 STYLES = re.compile("\x1b\\[[0-9;]*m")
 

@@ -6,9 +6,10 @@ import sys
 import pytest
 
 from integration.cli.conftest import Person
+from length import takes_long
 from terminal import at_terminal
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, takes_long]
 
 
 @pytest.fixture

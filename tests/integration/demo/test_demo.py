@@ -15,10 +15,11 @@ import pytest
 from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
+from length import takes_long
 from toolcrib.client import Client
 from toolcrib.model.json import JsonObject
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, takes_long]
 
 BOUND = 90.0
 """Seconds for a whole demonstration, on a machine that has other things to do."""

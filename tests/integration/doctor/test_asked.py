@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from integration.doctor.patients import Patient
+from length import takes_long
 from toolcrib.client import Client
 from toolcrib.doctor import Finding, ask
 from toolcrib.home import owner_token
@@ -14,7 +15,7 @@ from toolcrib.server.run import Holding, hold
 from toolcrib.servers import Asked
 from toolcrib.settings import Environment, Settings
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, takes_long]
 
 SERVERS: dict[str, tuple[str, str]] = {
     "package": ("npm error code E404\n'no-such-server' is not in this registry.", "its package is not in the registry"),

@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 
 from integration.doctor.patients import FAULTS, REPAIRED, Patient, patient_at
+from length import takes_long
 from toolcrib.doctor import Finding, worst
+
+pytestmark = takes_long
 
 
 @pytest.fixture

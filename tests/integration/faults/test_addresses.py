@@ -20,10 +20,11 @@ from integration.connect.http.harness import (
 )
 from integration.faults.harness import HEALTHY, Bench, beside, call, text_of, until_state
 from lab import eventually
+from length import takes_long
 from toolcrib.client import Client
 from toolcrib.model.json import JsonObject
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, takes_long]
 
 Answer = Callable[[Request, asyncio.StreamWriter], Awaitable[None]]
 TOOLS: JsonObject = {"tools": [{"name": "echo", "inputSchema": {"type": "object", "properties": {}}}]}

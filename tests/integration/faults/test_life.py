@@ -14,12 +14,13 @@ import pytest
 from e2e.shell import Shell
 from integration.faults.harness import Bench, call, program, text_of, until_listed, until_state
 from lab import eventually
+from length import takes_long
 from toolcrib.client import Client
 from toolcrib.errors import ConfigError
 from toolcrib.home import owner_token
 from toolcrib.model.json import JsonObject, is_array, is_object
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, takes_long]
 
 HUNDRED = 100 if os.environ.get("TOOLCRIB_TEST_ALL") else 12
 

@@ -13,12 +13,13 @@ from e2e.shell import Shell
 from integration.connect.web.authority import authority, browser, visit
 from integration.faults.guarded import Guarded
 from integration.faults.harness import HEALTHY, Bench, call, text_of, until_state
+from length import takes_long
 from toolcrib.client import Client
 from toolcrib.connect.oauth import signin
 from toolcrib.errors import Conflict, NotFound, Unavailable
 from toolcrib.server.run import Holding
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, takes_long]
 
 
 @dataclass

@@ -6,6 +6,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from length import takes_long
 from toolcrib.model.json import JsonObject
 from toolcrib.model.tools import CallResult
 from toolcrib.scripted import ScriptedModel
@@ -13,7 +14,7 @@ from toolcrib.sessions.runner import Offered, Permit
 from toolcrib.testing.desks import DURATION_MS, Entry, RecordingDesk
 from toolcrib.testing.rigs import ECHO, HEARD, PIXEL, RunnerRig, do, prompt, say
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, takes_long]
 
 
 def kinds(desk: RecordingDesk) -> list[str]:
