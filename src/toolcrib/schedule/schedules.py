@@ -39,15 +39,15 @@ from toolcrib.store.schedules import (
     save_schedule,
 )
 
-LOOK_SECONDS: Final = 30.0
+LOOK_AGAIN: Final = timedelta(seconds=30)
 LATE: Final = timedelta(minutes=2)
 """A run that is due for longer than that was missed."""
 MOST_FAILURES: Final = 3
 """Failed runs in a row after which a schedule is paused."""
 LONGEST: Final = timedelta(days=1)
 """A run of another crib that says no longer than that it goes on is believed, unless its limit is another."""
-FIRST_RETRY: Final = 60.0
-"""Seconds before the first retry; each further one waits twice as long."""
+FIRST_RETRY: Final = timedelta(minutes=1)
+"""Between the end of a run and its first retry; each further one waits twice as long."""
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class Clock:
     """What time it is, and how to wait: tests have their own."""
 
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
-    sleep: Callable[[float], Awaitable[None]] = anyio.sleep
+    sleep_until: Callable[[datetime], Awaitable[None]] = lambda moment: _sleep_until(moment)
 
 
 class Schedules:
@@ -190,33 +190,32 @@ class Schedules:
     async def _follow(self) -> None:
         while True:
             self._news = anyio.Event()
-            wait = LOOK_SECONDS
+            wake_at = self._clock.now() + LOOK_AGAIN
             try:
-                wait = await self._look()
+                wake_at = await self._look()
             except Exception:  # boundary: a look that fails is made again; nothing is begun by it
                 logger.exception("Schedules could not be looked at.")
             async with anyio.create_task_group() as waiting:
 
-                async def until_due(seconds: float) -> None:
-                    await self._clock.sleep(seconds)
+                async def until_due(moment: datetime) -> None:
+                    await self._clock.sleep_until(moment)
                     self._news.set()
 
-                waiting.start_soon(until_due, wait)
+                waiting.start_soon(until_due, wake_at)
                 await self._news.wait()
                 waiting.cancel_scope.cancel()
 
-    async def _look(self) -> float:
-        """Begin what is due; gives for how many seconds nothing is."""
+    async def _look(self) -> datetime:
+        """Begin what is due; gives the moment until which nothing is."""
         now = self._clock.now()
-        soonest = LOOK_SECONDS
+        soonest = now + LOOK_AGAIN
         for schedule in await load_schedules(self._store):
             if schedule.paused or schedule.next_at is None:
                 continue
-            left = (schedule.next_at - now).total_seconds()
-            if left <= 0:
+            if schedule.next_at <= now:
                 await self._due(schedule, schedule.next_at, now)
-                left = LOOK_SECONDS
-            soonest = min(soonest, max(left, 0.0))
+            else:
+                soonest = min(soonest, schedule.next_at)
         return soonest
 
     async def _due(self, schedule: Schedule, due_at: datetime, now: datetime) -> None:
@@ -257,10 +256,12 @@ class Schedules:
 
     async def _in_turn(self, schedule: Schedule, run: Run) -> None:
         if schedule.jitter_seconds and run.attempt == 1:
-            await self._clock.sleep(spread(schedule.jitter_seconds).total_seconds())
+            await self._clock.sleep_until(run.started_at + spread(schedule.jitter_seconds))
         ended = await self._runs.make(schedule, run, await self._check.look(schedule))
         while ended.state == "failed" and ended.attempt <= schedule.retries:
-            await self._clock.sleep(FIRST_RETRY * 2 ** (ended.attempt - 1))
+            await self._clock.sleep_until(
+                (ended.ended_at or self._clock.now()) + FIRST_RETRY * 2 ** (ended.attempt - 1)
+            )
             again = await self._runs.claim(schedule, run.due_at, ended.attempt + 1)
             if again is None:
                 return
@@ -280,3 +281,7 @@ class Schedules:
             self._publish("notice", {"level": "warning", "message": f"Schedule {kept.name}: {reason}"})
         await replace_schedule(self._store, changed)
         self._changed(changed)
+
+
+async def _sleep_until(moment: datetime) -> None:
+    await anyio.sleep(max(0.0, (moment - datetime.now(UTC)).total_seconds()))

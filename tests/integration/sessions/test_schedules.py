@@ -10,7 +10,6 @@ from pathlib import Path
 import anyio
 import pytest
 
-from length import takes_long
 from toolcrib import Crib, Settings
 from toolcrib.errors import Conflict, InvalidRequest
 from toolcrib.model.json import Json
@@ -42,9 +41,8 @@ class Hands:
     def now(self) -> datetime:
         return self.time
 
-    async def sleep(self, seconds: float) -> None:
-        until = self.time + timedelta(seconds=seconds)
-        while self.time < until:
+    async def sleep_until(self, moment: datetime) -> None:
+        while self.time < moment:
             await self._moved.wait()
 
     def move(self, **by: float) -> None:
@@ -65,7 +63,7 @@ async def opened(
     """A crib on this home that follows the test's clock."""
     (home / "user").mkdir(parents=True, exist_ok=True)
     settings = Settings(home=home / "crib", port=0, default_cwd=home / "user", database_url=database)
-    clock = Clock(hands.now, hands.sleep)
+    clock = Clock(hands.now, hands.sleep_until)
     environment = bare_environment(home / "user")
     async with Crib(settings, environment=environment, clock=clock, on_time=on_time) as crib:
         runner = PlayedRunner(SCRIPTS)
@@ -174,7 +172,6 @@ async def test_what_was_missed_is_made_up_for_once_or_left_out(
         assert run.due_at == START.replace(day=4, hour=9)
 
 
-@takes_long
 async def test_a_failed_run_is_tried_again_and_too_many_pause_the_schedule_with_a_notice(
     crib: Crib, hands: Hands
 ) -> None:
