@@ -8,7 +8,6 @@ Above: `runner`, and whoever drives the SDK in a loop of their own. Below: the S
 
 import hashlib
 import json
-import os
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from claude_agent_sdk.types import McpServerConfig, PermissionMode, SystemPrompt
 
 from toolcrib.model.principals import Mode
 from toolcrib.sessions.claude.hooks import Hooks
+from toolcrib.sessions.claude.program import put_whole
 from toolcrib.sessions.claude.servers import SdkServer
 from toolcrib.sessions.runner import Brief
 
@@ -111,8 +111,5 @@ def _written(folder: Path, prompt: str) -> Path:
     """The file with a prompt, named by its contents: conversations with the same prompt share it."""
     path = folder / f"prompt-{hashlib.sha256(prompt.encode()).hexdigest()[:32]}.md"
     if not path.exists():
-        fresh = path.with_suffix(f".{os.getpid()}")
-        fresh.touch(mode=0o600)
-        fresh.write_text(prompt, encoding="utf-8")
-        fresh.replace(path)
+        put_whole(path, prompt, 0o600)
     return path

@@ -8,6 +8,7 @@ Above: `runner`. Below: the file system. It must never let a variable through th
 
 import os
 import re
+import secrets
 import shlex
 import shutil
 import sys
@@ -16,6 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from toolcrib.config.files import create_private
 from toolcrib.errors import Unavailable
 from toolcrib.sessions.claude.launch import KEPT
 
@@ -111,12 +113,17 @@ def find_cli(environment: Mapping[str, str]) -> Path:
 def write_wrapper(folder: Path, cli: Path) -> Path:
     """The wrapper for this Claude Code in a private folder; written whole or not at all, since others may start it."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    wrapper, fresh = folder / "claude", folder / f"claude.{os.getpid()}"
+    wrapper = folder / "claude"
     launch = Path(__file__).with_name("launch.py")
     command = shlex.join([sys.executable, "-I", "-S", str(launch), str(cli)])
     text = f'#!/bin/sh\nexec {command} "$@"\n'
     if not wrapper.is_file() or wrapper.read_text(encoding="utf-8") != text:
-        fresh.write_text(text, encoding="utf-8")
-        fresh.chmod(0o700)
-        fresh.replace(wrapper)
+        put_whole(wrapper, text, 0o700)
     return wrapper
+
+
+def put_whole(path: Path, text: str, mode: int) -> None:
+    """A private file, there in one step: others may read it or write the same at this moment."""
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    create_private(beside, text.encode(), mode)
+    beside.replace(path)
