@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 from starlette.types import Send
 
-from toolcrib.console.page import refusal_page
+from toolcrib.console.refusal import refusal_page
 from toolcrib.errors import CODES, InvalidRequest, NotFound, ToolcribError, Unavailable
 from toolcrib.model.json import JsonObject
 
