@@ -35,7 +35,7 @@ from toolcrib.store.schedules import (
     load_runs,
     load_schedule,
     load_schedules,
-    replace_schedule,
+    revise_schedule,
     save_schedule,
 )
 
@@ -123,18 +123,21 @@ class Schedules:
     async def replace(self, schedule: Schedule) -> Schedule:
         """Change one as a whole; its time begins anew. Raises as `add` and `get` do."""
         kept = self._timed(replace(schedule, cadence=checked(schedule.cadence)))
-        if not await replace_schedule(self._store, kept):
-            raise NotFound("schedule.unknown", f"There is no schedule {schedule.id!r}.")
-        self._changed(kept)
-        return kept
+        return await self._revise(schedule.id, lambda _: kept)
 
     async def pause(self, id: str, reason: str | None = None, *, by: str | None = None) -> Schedule:
         """Let it rest; a run that goes on is not touched. `by` is the agent that wants it, if not a person."""
-        return await self.replace(replace(await self.get(id), paused=True, reason=reason, paused_by=by))
+        return await self._revise(
+            id, lambda kept: replace(kept, paused=True, reason=reason, paused_by=by, next_at=None)
+        )
 
     async def resume(self, id: str) -> Schedule:
         """Follow it again, with its failures forgotten."""
-        return await self.replace(replace(await self.get(id), paused=False, reason=None, paused_by=None, failures=0))
+
+        def followed(kept: Schedule) -> Schedule:
+            return self._timed(replace(kept, paused=False, reason=None, paused_by=None, failures=0))
+
+        return await self._revise(id, followed)
 
     async def remove(self, id: str) -> Schedule:
         """Remove one with its history; the sessions of its runs stay."""
@@ -171,6 +174,13 @@ class Schedules:
         """With its next moment, unless it rests."""
         moments = [] if schedule.paused else following(schedule.cadence, self._clock.now())
         return replace(schedule, next_at=moments[0] if moments else None)
+
+    async def _revise(self, id: str, change: Callable[[Schedule], Schedule]) -> Schedule:
+        revised = await revise_schedule(self._store, id, change)
+        if revised is None:
+            raise NotFound("schedule.unknown", f"There is no schedule {id!r}.")
+        self._changed(revised)
+        return revised
 
     def _changed(self, schedule: Schedule) -> None:
         self._publish("config_changed", {"what": "schedule", "schedule": schedule.id})
@@ -219,9 +229,14 @@ class Schedules:
         return soonest
 
     async def _due(self, schedule: Schedule, due_at: datetime, now: datetime) -> None:
-        """Settle one due moment: run it, or say why not; then go on to the next."""
-        moved = self._timed(schedule)
-        await replace_schedule(self._store, moved)
+        """Settle one due moment, then go on to the next: in this order, since a crash between must not lose a run."""
+        await self._settle(schedule, due_at, now)
+        await revise_schedule(
+            self._store, schedule.id, lambda kept: self._timed(kept) if kept.next_at == due_at else kept
+        )
+
+    async def _settle(self, schedule: Schedule, due_at: datetime, now: datetime) -> None:
+        """Run it, or say why not."""
         if now - due_at > LATE:
             if schedule.missed == "skip":
                 return await self._runs.leave_out(schedule, due_at, "No crib was there when it was due.")
@@ -270,16 +285,19 @@ class Schedules:
 
     async def _judge(self, schedule: Schedule, run: Run) -> None:
         """Count failures in a row; too many pause the schedule, and a person is told."""
-        kept = await load_schedule(self._store, schedule.id)
-        if kept is None:
-            return
-        failures = kept.failures + 1 if run.state == "failed" else 0
-        changed = replace(kept, failures=failures)
-        if failures >= MOST_FAILURES and not kept.paused:
+
+        def judged(kept: Schedule) -> Schedule:
+            failures = kept.failures + 1 if run.state == "failed" else 0
+            if failures < MOST_FAILURES or kept.paused:
+                return replace(kept, failures=failures)
             reason = f"Paused after {failures} failed runs in a row. The last one: {run.reason}"
-            changed = replace(changed, paused=True, reason=reason, next_at=None)
-            self._publish("notice", {"level": "warning", "message": f"Schedule {kept.name}: {reason}"})
-        await replace_schedule(self._store, changed)
+            return replace(kept, failures=failures, paused=True, reason=reason, next_at=None)
+
+        changed = await revise_schedule(self._store, schedule.id, judged)
+        if changed is None:
+            return
+        if changed.paused and run.state == "failed" and changed.failures == MOST_FAILURES:
+            self._publish("notice", {"level": "warning", "message": f"Schedule {changed.name}: {changed.reason}"})
         self._changed(changed)
 
 

@@ -4,6 +4,7 @@ A run is claimed by its key (schedule, due moment, attempt): of two cribs that w
 leaves it to the other.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -39,10 +40,21 @@ async def save_schedule(store: Store, schedule: Schedule) -> None:
     await store.write(insert(schedules).values(**_columns(schedule)))
 
 
-async def replace_schedule(store: Store, schedule: Schedule) -> bool:
-    """Change one as a whole; false if there is none of its id."""
-    (changed,) = await store.write(update(schedules).where(schedules.c.id == schedule.id).values(**_columns(schedule)))
-    return changed == 1
+async def revise_schedule(store: Store, id: str, change: Callable[[Schedule], Schedule]) -> Schedule | None:
+    """Change one as it is at that moment; None if there is none. `change` is asked again if another was quicker."""
+    query = select(schedules).where(schedules.c.id == id)
+    while True:
+        row = await store.read(lambda connection: connection.execute(query).first())
+        if row is None:
+            return None
+        kept = _schedule(row)
+        revised = change(kept)
+        if revised == kept:
+            return kept
+        as_read = (schedules.c.id == id, schedules.c.body == row.body)
+        (written,) = await store.write(update(schedules).where(*as_read).values(**_columns(revised)))
+        if written:
+            return revised
 
 
 async def delete_schedule(store: Store, id: str) -> bool:
