@@ -233,10 +233,10 @@ class CallRecord:
             message = f"The call was made, but how it ended could not be recorded. {error.message}"
             raise Unavailable("audit.unavailable", message) from error
 
-    async def refused(self) -> int:
-        """Record that the call was not allowed."""
+    async def refused(self, code: str) -> int:
+        """Record that the call was not made, and by which code: not every refusal is one of the rules."""
         try:
-            return await self._append("outcome", {"isError": True, "durationMs": 0.0})
+            return await self._append("outcome", {"isError": True, "refused": code, "durationMs": 0.0})
         except Unavailable as error:
             raise Unavailable("audit.unavailable", f"The call was not made. {error.message}") from error
 

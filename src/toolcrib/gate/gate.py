@@ -71,12 +71,14 @@ class Called:
 class InSession:
     """What is particular to a call that an agent makes in its session.
 
-    `tool_call` is the number it has there, `patience` for how many seconds a person is waited for. Where the agent's
-    runtime runs the tool itself, `prepare` stands in for the tool's source: what it gives waits for that run to end.
+    `tool_call` is the number it has there, `patience` for how many seconds a person is waited for. `beyond_budget`
+    counts the call, and says why it must not be made where the agent has used up what it may. Where the agent's runtime
+    runs the tool itself, `prepare` stands in for the tool's source: what it gives waits for that run to end.
     """
 
     tool_call: str
     patience: float
+    beyond_budget: Callable[[], str | None] = lambda: None
     prepare: Callable[[str, JsonObject, bytes], RunCall] | None = None
 
 
@@ -232,16 +234,16 @@ class Gate:
         except InvalidRequest as error:
             return await _answer_unrun(call.record, CallResult.error(_sentence(error)))
         except _Waits as waits:
-            return Called(_waiting(waits.approval), await call.record.refused(), 0.0)
-        except ToolcribError:
-            await call.record.refused()
+            return Called(_waiting(waits.approval), await call.record.refused("approval.required"), 0.0)
+        except ToolcribError as error:
+            await call.record.refused(error.code)
             raise
         except asyncio.CancelledError:
             call.record.abandoned(0.0)
             raise
         except Exception as error:  # boundary: where a part fails that has a say, the call is refused, on record
             logger.exception("Whether %s may be called could not be settled.", ref)
-            await call.record.refused()
+            await call.record.refused("policy.denied")
             raise Denied("policy.denied", f"{ref} was refused: {_UNSETTLED}") from error
         return await self._run(tool, run, call.record, call.context)
 
@@ -252,6 +254,8 @@ class Gate:
         tool = view.snapshot.tools.get(call.ref)
         if tool is None or not decision.visible:
             raise _invisible(decision, call.principal)
+        if call.session is not None and (refusal := call.session.beyond_budget()) is not None:
+            raise Denied("limit.reached", refusal)
         run = _prepare(view, call)(call.ref.tool, arguments, encoded)
         fetches = decision.verdict == "allow" and call.handle not in (None, HANDLE)  # what may be another call by now
         if (decision.verdict == "ask" or fetches) and self._consent is not None:
@@ -330,7 +334,7 @@ class Gate:
             call_id, door, principal, ref, None, params, canonical(params), decision, rules=view.rules_version
         )
         if not isinstance(source, ContentSource) or server not in view.servers:
-            await record.refused()
+            await record.refused("server.unknown")
             raise NotFound("server.unknown", f'Server "{server}" not found.')
         context = CallContext(principal, call_id, progress, client)
         ask = partial(source.request, method, params)

@@ -9,7 +9,7 @@ Above: runners. Below: the gate, the questions, the session's record. It must ne
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
-from typing import Final
+from typing import Final, TypeAlias
 
 import anyio
 from anyio.abc import TaskGroup
@@ -25,6 +25,7 @@ from toolcrib.policy import coding
 from toolcrib.sessions.questions import Questions, Tell
 from toolcrib.sessions.runner import Offered, Permit, Result
 
+Prepare: TypeAlias = Callable[[str, JsonObject, bytes], RunCall]
 SETTLING: Final = 5.0
 """Seconds in which what a turn has begun comes to its end once the turn is over."""
 
@@ -88,7 +89,7 @@ class SessionDesk:
         self, offered: Offered, arguments: JsonObject, tool_call: str, progress: ReportProgress | None = None
     ) -> Result:
         """Call one of the crib's tools."""
-        return await self._called(offered.tool.ref, arguments, InSession(tool_call, self._patience()), progress)
+        return await self._called(offered.tool.ref, arguments, self._in_session(tool_call), progress)
 
     async def permit(self, tool: str, arguments: JsonObject, tool_call: str) -> Permit:
         """Ask whether one of the runtime's own tools may run."""
@@ -106,7 +107,7 @@ class SessionDesk:
     async def _run_own(self, run: _OwnRun, ref: ToolRef, arguments: JsonObject, tool_call: str) -> None:
         with run.scope:
             try:
-                how = InSession(tool_call, self._patience(), run.prepare)
+                how = self._in_session(tool_call, run.prepare)
                 result = await self._called(ref, arguments, how)
                 if not run.permit.done():
                     run.permit.set_result(Permit(False, arguments, _said(result.result)))
@@ -137,15 +138,16 @@ class SessionDesk:
 
             return run
 
-        how = InSession(tool_call, self._patience(), prepare)
+        how = self._in_session(tool_call, prepare)
         await self._called(ToolRef(coding.SERVER, coding.QUESTION), {"questions": list(questions)}, how)
         return answers
+
+    def _in_session(self, tool_call: str, prepare: Prepare | None = None) -> InSession:
+        return InSession(tool_call, self._patience(), self._beyond_budget, prepare)
 
     async def _called(
         self, ref: ToolRef, arguments: JsonObject, how: InSession, progress: ReportProgress | None = None
     ) -> Result:
-        if (refusal := self._beyond_budget()) is not None:
-            return Result(CallResult.error(refusal), 0.0)
         started = perf_counter()
         self._underway += 1
         try:

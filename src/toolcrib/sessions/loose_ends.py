@@ -44,6 +44,12 @@ class LooseEnds:
         self._open: dict[SessionEventKind, dict[str, SessionEvent]] = {kind: {} for kind in _OPENS}
         self._said: dict[str, str] = {}
         self._told: set[str] = set()
+        self._unanswered = 0
+
+    @property
+    def waiting(self) -> int:
+        """How many prompts were in the row behind the one that broke off."""
+        return max(0, self._unanswered - 1)
 
     def take(self, events: Iterable[SessionEvent]) -> None:
         """Go on with these."""
@@ -61,7 +67,10 @@ class LooseEnds:
             self._said[data["messageId"]] = f"{self._said.get(data['messageId'], '')}{data['text']}"
         elif kind == "tool_call_end":
             self._told.add(data["toolCallId"])
+        elif kind == "user_message":
+            self._unanswered = self._unanswered + 1 if data["queued"] else 1
         elif kind == "done":
+            self._unanswered -= 1
             for kept in (*self._open.values(), self._said, self._told):
                 kept.clear()
 

@@ -137,6 +137,8 @@ class Sessions:
             for end in ends.tied(_CUT_SHORT):
                 log.tell(*end)
             reason = "The crib ended in the middle of a turn. Send a message to go on."
+            if ends.waiting:
+                reason += f" Send again what waited for its end and was not answered: the last {ends.waiting}."
             session = replace(session, state="interrupted", reason=reason)
             log.tell("session_status", status(session))
             log.tell("done", {"reason": "interrupted"})

@@ -73,7 +73,7 @@ async def test_anybody_can_check_a_hash_with_the_record_alone(database: str, hea
 
 async def test_a_refused_call_leaves_one_record_and_a_cancelled_one_says_so(database: str, head: Path) -> None:
     async with open_store(database) as store, Audit(store, head) as audit:
-        await call(audit, verdict="deny").refused()
+        await call(audit, verdict="deny").refused("policy.denied")
         refused = await newest(audit)
         assert (refused["phase"], refused["decision"], refused["isError"]) == ("outcome", "deny", True)
         record = call(audit, 2)
@@ -109,7 +109,7 @@ async def test_a_caller_cancelled_while_its_intent_is_written_leaves_an_outcome_
 
 async def test_a_tool_that_does_not_exist_is_recorded_under_a_bounded_name(database: str, head: Path) -> None:
     async with open_store(database) as store, Audit(store, head) as audit:
-        await call(audit, ref=ToolRef("s", "x" * 1_000_000), tool=None, verdict="unknown").refused()
+        await call(audit, ref=ToolRef("s", "x" * 1_000_000), tool=None, verdict="unknown").refused("policy.denied")
         record = await newest(audit)
         assert record["definitionHash"] is None
         assert len(record["tool"]) < 300
@@ -130,7 +130,7 @@ async def test_records_are_found_by_every_filter(database: str, head: Path) -> N
     agent = Principal("session", "s-1", "web", agent="reviewer", session="s-1")
     async with open_store(database) as store, Audit(store, head) as audit:
         await call(audit, 1).intent()
-        await call(audit, 2, principal=agent, door="api", verdict="deny").refused()
+        await call(audit, 2, principal=agent, door="api", verdict="deny").refused("policy.denied")
         await call(audit, 3, ref=ToolRef("other", "tool"), tool=None).intent()
         later = datetime.now(UTC) + timedelta(hours=1)
         asked: list[tuple[dict[str, Any], list[str]]] = [
@@ -235,7 +235,7 @@ async def test_without_a_record_there_is_no_call_and_the_audit_recovers(sqlite_u
         limits = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
         try:
-            for attempt in (call(audit).intent(), call(audit).refused()):
+            for attempt in (call(audit).intent(), call(audit).refused("policy.denied")):
                 with pytest.raises(Unavailable, match="not made") as raised:
                     await attempt
                 assert raised.value.code == "audit.unavailable"

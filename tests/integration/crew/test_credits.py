@@ -3,6 +3,7 @@
 import pytest
 
 from integration.crew.crews import HEARD, Crew, agent, do, results, say, texts
+from toolcrib.audit import Filters
 from toolcrib.errors import Denied, NotFound
 from toolcrib.model.principals import Principal
 from toolcrib.model.sessions import SessionEvent
@@ -55,6 +56,8 @@ async def test_a_call_beyond_the_budget_is_an_error_the_model_reads(crew: Crew, 
     assert "captain" in results(events)[0]
     assert "Agent 'cook' has used up its budget of calls of tools" in results(events)[1]
     assert ending(events) == ("credits.exhausted", "limit")
+    records = await crew.crib.audit.find(Filters(tool="crib_list_projects"))
+    assert [record["refused"] for record in records] == ["limit.reached"], "what is refused is on record as well"
     other = await crew.session("mate")
     assert ending(await crew.turn(other.id, "[[script:hello]]")) == (None, "completed"), "each agent has its own"
 

@@ -54,3 +54,16 @@ def test_everything_that_is_open_is_closed_in_the_promised_order() -> None:
 
 def test_what_an_earlier_turn_left_open_is_not_closed_again() -> None:
     assert left(("tool_call_start", START), ("done", {"reason": "interrupted"})) == []
+
+
+def test_prompts_that_waited_for_the_end_of_a_turn_are_counted() -> None:
+    def sent(*, queued: bool) -> SessionEvent:
+        return SessionEvent(1, "", "s", "user_message", {"messageId": "m", "content": "a", "queued": queued}, None)
+
+    ends = LooseEnds()
+    ends.take([sent(queued=False), sent(queued=True), sent(queued=True)])
+    assert ends.waiting == 2
+    ends.take([SessionEvent(4, "", "s", "done", {"reason": "completed"}, None)])
+    assert ends.waiting == 1
+    ends.take([sent(queued=False)])
+    assert ends.waiting == 0
