@@ -4,16 +4,17 @@ Above: `run` serves it. Below: `guard`, `api`, `mcp`, `console`. It must never h
 behind the guard.
 """
 
-from fastapi import FastAPI
+import importlib
+
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from toolcrib.console.app import console_routes
 from toolcrib.host import Crib
 from toolcrib.server.api import create_api
 from toolcrib.server.guard import Guard
+from toolcrib.server.late import LateApp
 from toolcrib.server.limits import Throttle
 from toolcrib.server.login import LoginPage, Logins
 
@@ -34,14 +35,12 @@ def create_app(crib: Crib, mcp: ASGIApp, logins: Logins, *, address: str) -> Gua
     )
 
 
-def create_routes(crib: Crib, logins: Logins, throttle: Throttle, *, address: str) -> FastAPI:
+def create_routes(crib: Crib, logins: Logins, throttle: Throttle, *, address: str) -> LateApp:
     """All routes but the MCP endpoint; to be served behind the guard only."""
     app = create_api(crib, logins)
-    app.router.routes[:0] = [  # first, since they are tried in order and those of REST are many
-        Route("/healthz", _health),
-        Route("/login", LoginPage(logins, throttle).show),
-        *console_routes(crib, address),
-    ]
+    app.part("/healthz", lambda: [Route("/healthz", _health)])
+    app.part("/login", lambda: [Route("/login", LoginPage(logins, throttle).show)])
+    app.part("/", lambda: importlib.import_module("toolcrib.console.app").console_routes(crib, address))
     return app
 
 

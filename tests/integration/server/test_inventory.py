@@ -249,7 +249,10 @@ async def test_the_inventory_names_every_route(running: Running) -> None:
     address = f"127.0.0.1:{running.port}"
     app = create_routes(running.holding.crib, Logins(address), Throttle(), address=address)
     found = {
-        (method, route.path) for route in all_routes(app.routes) for method in (route.methods or ()) if method != "HEAD"
+        (method, route.path)
+        for route in all_routes(app.complete())
+        for method in (route.methods or ())
+        if method != "HEAD"
     }
     assert found == INVENTORY | CONSOLE
 

@@ -4,32 +4,40 @@ Above: `server.app` puts it behind the guard. Below: the crib. Every shape is a 
 what is true; every failure leaves as a problem; no route is here that the guard has not let in.
 """
 
-from fastapi import FastAPI
+import importlib
+from collections.abc import Mapping
+from functools import partial
+from itertools import chain
+from typing import Final
+
 from fastapi.telemetry import TelemetryConfig
+from starlette.routing import BaseRoute
 
 from toolcrib.host import Crib
 from toolcrib.server import problems
-from toolcrib.server.api import (
-    agents,
-    approvals,
-    audit,
-    bundles,
-    connect,
-    events,
-    login,
-    plugins,
-    policy,
-    projects,
-    schedules,
-    servers,
-    sessions,
-    settings,
-    tokens,
-    tool_changes,
-    tools,
-)
+from toolcrib.server.late import LateApp
 from toolcrib.server.login import Logins
 from toolcrib.version import __version__
+
+RESOURCES: Final[Mapping[str, tuple[str, ...]]] = {
+    "servers": ("servers",),
+    "connect": ("connect",),
+    "tools": ("tool_changes", "tools"),
+    "policy": ("policy",),
+    "approvals": ("approvals",),
+    "bundles": ("bundles",),
+    "projects": ("projects",),
+    "tokens": ("tokens",),
+    "events": ("events",),
+    "agents": ("agents",),
+    "sessions": ("sessions",),
+    "schedules": ("schedules",),
+    "plugins": ("plugins",),
+    "settings": ("settings",),
+    "audit": ("audit",),
+    "login": ("login",),
+}
+"""What is under `/api`, and the modules here that have its routes, in the order in which they are tried."""
 
 # By itself FastAPI would let variables of the environment send traces, and exceptions with them, to anywhere.
 _SILENT: TelemetryConfig = {
@@ -41,9 +49,9 @@ _SILENT: TelemetryConfig = {
 }
 
 
-def create_api(crib: Crib, logins: Logins) -> FastAPI:
+def create_api(crib: Crib, logins: Logins) -> LateApp:
     """The application with all routes under `/api`."""
-    app = FastAPI(
+    app = LateApp(
         title="Toolcrib",
         version=__version__,
         openapi_url="/api/openapi.json",
@@ -52,25 +60,12 @@ def create_api(crib: Crib, logins: Logins) -> FastAPI:
         redirect_slashes=False,
         telemetry=_SILENT,
     )
-    for router in (
-        servers.routes(crib),
-        connect.routes(crib),
-        tool_changes.routes(crib),
-        tools.routes(crib),
-        policy.routes(crib),
-        approvals.routes(crib),
-        bundles.routes(crib),
-        projects.routes(crib),
-        tokens.routes(crib),
-        events.routes(crib),
-        agents.routes(crib),
-        sessions.routes(crib),
-        schedules.routes(crib),
-        plugins.routes(crib),
-        settings.routes(crib),
-        audit.routes(crib),
-        login.routes(logins),
-    ):
-        app.router.routes += router.routes
+    for name, modules in RESOURCES.items():
+        app.part(f"/api/{name}", partial(_made, modules, logins if name == "login" else crib))
     problems.install(app)
     return app
+
+
+def _made(modules: tuple[str, ...], on: Crib | Logins) -> list[BaseRoute]:
+    routers = (importlib.import_module(f"{__name__}.{module}").routes(on) for module in modules)
+    return list(chain.from_iterable(router.routes for router in routers))
