@@ -12,6 +12,7 @@ import httpx2
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
+from loopback import PLAIN
 from toolcrib.home import owner_token, prepare_home
 from toolcrib.settings import Settings
 
@@ -121,7 +122,9 @@ class Lab:
         """A plain HTTP client that shows the owner's token."""
         assert self.url is not None
         headers = {"authorization": f"Bearer {self.token}"}
-        async with httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=10, trust_env=False) as client:
+        async with httpx2.AsyncClient(
+            base_url=self.url, headers=headers, timeout=10, trust_env=False, verify=PLAIN
+        ) as client:
             yield client
 
     @asynccontextmanager

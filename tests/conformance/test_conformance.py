@@ -19,6 +19,7 @@ from anyio.streams.text import TextReceiveStream
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from conformance.suite import EXPECTED_FAILURES, SCENARIOS, SpecVersion, judge
+from loopback import PLAIN
 from toolcrib.home import owner_token, prepare_home
 from toolcrib.model.json import JsonObject
 from toolcrib.server import run
@@ -88,7 +89,7 @@ async def crib_with(entry: JsonObject, folder: Path, patch: pytest.MonkeyPatch) 
 
 async def until_connected(url: str) -> None:
     """Wait until the crib has met its upstream."""
-    async with httpx2.AsyncClient(base_url=url, timeout=10, trust_env=False) as client:
+    async with httpx2.AsyncClient(base_url=url, timeout=10, trust_env=False, verify=PLAIN) as client:
         server: JsonObject = {}
         with anyio.move_on_after(30):
             while server.get("state") != "connected":

@@ -13,12 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import httpx2
 import pytest
 from anyio.streams.text import TextReceiveStream
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import TextContent
+
+from loopback import PLAIN
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
@@ -115,13 +118,15 @@ def test_every_block_is_of_a_kind_that_is_tried_here_or_in_a_fresh_clone() -> No
     assert re.search(r"^make test$", tried, re.MULTILINE)
 
 
-def test_the_commands_show_call_and_record_the_tool(reader: Reader) -> None:
+@pytest.mark.anyio
+async def test_the_commands_show_call_and_record_the_tool(reader: Reader) -> None:
     shown: dict[str, str] = {}
-    for line in "".join(blocks("bash")).splitlines():
-        done = reader.run(*shlex.split(line))
-        assert done.returncode == 0, f"{line}: {done.stderr}"
-        command = " ".join(shlex.split(line)[:3])
-        shown[command] = shown.get(command, "") + done.stdout
+    async with serving(reader):
+        for line in "".join(blocks("bash")).splitlines():
+            done = await anyio.to_thread.run_sync(reader.run, *shlex.split(line))
+            assert done.returncode == 0, f"{line}: {done.stderr}"
+            command = " ".join(shlex.split(line)[:3])
+            shown[command] = shown.get(command, "") + done.stdout
     assert "weather/forecast" in shown["toolcrib tools list"]
     assert "1 to 7" in shown["toolcrib tools show"]
     assert "Ulm, day 2: sunny" in shown["toolcrib tools call"]
@@ -151,7 +156,7 @@ async def test_a_client_over_http_can_use_the_tool_with_the_token(reader: Reader
             token = (reader.home / "token").read_text(encoding="utf-8").strip()
             headers = {name: value.replace("TOKEN", token) for name, value in written["headers"].items()}
             async with (
-                httpx2.AsyncClient(headers=headers, trust_env=False) as http,
+                httpx2.AsyncClient(headers=headers, trust_env=False, verify=PLAIN) as http,
                 Client(streamable_http_client(address, http_client=http), mode=mode) as client,
             ):
                 await assert_the_client_can_use_the_tool(client)

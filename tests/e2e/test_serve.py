@@ -15,6 +15,7 @@ import httpx2
 import pytest
 
 from e2e.shell import LIMIT, Shell, modes
+from loopback import PLAIN
 from toolcrib.version import __version__
 
 
@@ -24,7 +25,7 @@ def shell(tmp_path: Path) -> Shell:
 
 
 def get(url: str, **options: str) -> httpx2.Response:
-    with httpx2.Client(trust_env=False, timeout=10) as client:
+    with httpx2.Client(trust_env=False, verify=PLAIN, timeout=10) as client:
         return client.get(url, headers=options)
 
 

@@ -14,6 +14,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from e2e.shell import Serving, Shell
 from lab import ModeName
+from loopback import PLAIN
 from toolcrib.model.json import JsonObject
 
 
@@ -36,7 +37,7 @@ class Crib:
 
     def _http(self) -> dict[str, Any]:
         token = (self.shell.home / "token").read_text(encoding="utf-8").strip()
-        return {"headers": {"authorization": f"Bearer {token}"}, "timeout": 30, "trust_env": False}
+        return {"headers": {"authorization": f"Bearer {token}"}, "timeout": 30, "trust_env": False, "verify": PLAIN}
 
     async def until_connected(self) -> None:
         """Wait until the server has said what it offers."""

@@ -13,6 +13,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 from e2e.console.conftest import Complaints
 from e2e.shell import Serving, Shell
 from length import takes_long
+from loopback import PLAIN
 
 Axe = Callable[[Page], list[str]]
 Picture = Callable[[Page, str], None]
@@ -104,7 +105,7 @@ def _received(person: Shell, crib: Serving) -> str:
     async def ask() -> str:
         headers = {"authorization": f"Bearer {token}"}
         async with (
-            httpx2.AsyncClient(headers=headers, timeout=20, trust_env=False) as http,
+            httpx2.AsyncClient(headers=headers, timeout=20, trust_env=False, verify=PLAIN) as http,
             Client(streamable_http_client(f"{crib.url}/mcp", http_client=http), read_timeout_seconds=20) as client,
         ):
             names = [prompt.name for prompt in (await client.list_prompts()).prompts]

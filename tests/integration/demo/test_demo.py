@@ -16,6 +16,7 @@ from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from length import takes_long
+from loopback import PLAIN
 from toolcrib.client import Client
 from toolcrib.model.json import JsonObject
 
@@ -81,7 +82,7 @@ async def test_a_person_sees_a_session_an_approval_a_refusal_and_the_record(tmp_
         ready = await shown.told(event="ready")
         ended = await shown.told(event="session", state="completed")
         waiting = await shown.told(event="session", state="waiting")
-        async with httpx2.AsyncClient(follow_redirects=True, trust_env=False) as browser:
+        async with httpx2.AsyncClient(follow_redirects=True, trust_env=False, verify=PLAIN) as browser:
             assert "The model is scripted" in (await browser.get(ready["console"])).text
         async with client_of(ready) as client:
             assert len(await client.agents()) == 6

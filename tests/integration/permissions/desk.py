@@ -15,6 +15,7 @@ from mcp import Client as McpClient
 from mcp.client.streamable_http import streamable_http_client
 
 from lab import ModeName
+from loopback import PLAIN
 from toolcrib.client import Client
 from toolcrib.home import owner_token, prepare_home
 from toolcrib.host import Crib
@@ -88,7 +89,9 @@ class Desk:
         """Plain HTTP with a token, the owner's unless another is named."""
         bearer = secret or owner_token(self.crib.home)
         headers = {"authorization": f"Bearer {bearer}"}
-        return httpx2.AsyncClient(base_url=self.holding.info.url, headers=headers, timeout=10, trust_env=False)
+        return httpx2.AsyncClient(
+            base_url=self.holding.info.url, headers=headers, timeout=10, trust_env=False, verify=PLAIN
+        )
 
     @asynccontextmanager
     async def mcp(self, secret: str, era: ModeName, **options: Any) -> AsyncGenerator[McpClient]:

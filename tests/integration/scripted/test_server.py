@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx2
 import pytest
 
+from loopback import PLAIN
 from toolcrib.errors import ConfigError
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.scripted import ScriptedModel
@@ -29,7 +30,7 @@ def body(script: str, **more: Json) -> JsonObject:
 
 
 def post(model: ScriptedModel, given: JsonObject, path: str = "/v1/messages?beta=true") -> httpx2.Response:
-    return httpx2.post(model.url + path, json=given, timeout=10, trust_env=False)
+    return httpx2.post(model.url + path, json=given, timeout=10, trust_env=False, verify=PLAIN)
 
 
 def was_asked(model: ScriptedModel) -> None:
@@ -71,8 +72,11 @@ def test_every_request_is_kept_with_what_it_asked_for(scripted_model: ScriptedMo
 
 def test_the_other_routes_of_the_api_are_answered(scripted_model: ScriptedModel) -> None:
     assert post(scripted_model, body("s"), "/v1/messages/count_tokens").json()["input_tokens"] > 0
-    assert httpx2.get(f"{scripted_model.url}/v1/models", trust_env=False).json() == {"data": [], "has_more": False}
-    assert httpx2.head(scripted_model.url, trust_env=False).status_code == 200
+    assert httpx2.get(f"{scripted_model.url}/v1/models", trust_env=False, verify=PLAIN).json() == {
+        "data": [],
+        "has_more": False,
+    }
+    assert httpx2.head(scripted_model.url, trust_env=False, verify=PLAIN).status_code == 200
     missing = post(scripted_model, {}, "/v1/batches")
     assert (missing.status_code, missing.json()["error"]["type"]) == (404, "not_found_error")
     assert len(scripted_model.background) == 4
@@ -91,7 +95,7 @@ def test_a_refusal_is_an_error_of_the_api(scripted_model: ScriptedModel) -> None
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b"[" * 100_000])
 def test_what_is_no_request_is_refused_and_the_server_goes_on(scripted_model: ScriptedModel, content: bytes) -> None:
-    refused = httpx2.post(f"{scripted_model.url}/v1/messages", content=content, trust_env=False)
+    refused = httpx2.post(f"{scripted_model.url}/v1/messages", content=content, trust_env=False, verify=PLAIN)
     assert (refused.status_code, refused.json()["error"]["type"]) == (400, "invalid_request_error")
     assert post(scripted_model, {"messages": 3}).json()["content"] == [{"type": "text", "text": "ok"}]
 
@@ -100,7 +104,7 @@ def test_a_request_without_its_length_is_refused(scripted_model: ScriptedModel) 
     def pieces() -> Iterator[bytes]:
         yield b"{}"
 
-    refused = httpx2.post(f"{scripted_model.url}/v1/messages", content=pieces(), trust_env=False)
+    refused = httpx2.post(f"{scripted_model.url}/v1/messages", content=pieces(), trust_env=False, verify=PLAIN)
     assert refused.status_code == 400
 
 
@@ -161,7 +165,7 @@ def test_closing_ends_connections_that_are_kept_open() -> None:
     with idle:
         assert idle.recv(1) == b""
     with pytest.raises(httpx2.TransportError):
-        httpx2.get(address, trust_env=False)
+        httpx2.get(address, trust_env=False, verify=PLAIN)
     with pytest.raises(RuntimeError, match="not open"):
         _ = model.url
 
@@ -187,7 +191,10 @@ def test_many_ask_at_once_and_each_gets_its_own_answer(scripted_model: ScriptedM
     for name in names:
         scripted_model.scripts[name] = [{"blocks": [{"text": name}], "delay_ms": 20}]
 
-    with httpx2.Client(base_url=scripted_model.url, trust_env=False) as client, ThreadPoolExecutor(32) as others:
+    with (
+        httpx2.Client(base_url=scripted_model.url, trust_env=False, verify=PLAIN) as client,
+        ThreadPoolExecutor(32) as others,
+    ):
 
         def ask(name: str) -> str:
             return client.post("/v1/messages", json=body(name)).json()["content"][0]["text"]

@@ -8,6 +8,7 @@ from pathlib import Path
 import anyio
 import httpx2
 
+from loopback import PLAIN
 from toolcrib.home import owner_token
 from toolcrib.server.limits import Limits
 from toolcrib.server.run import Holding, hold
@@ -71,7 +72,7 @@ class Running:
     def client(self, *, token: bool = True) -> httpx2.AsyncClient:
         """An HTTP client, with the owner's token or without."""
         headers = {"authorization": f"Bearer {self.token}"} if token else {}
-        return httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=10, trust_env=False)
+        return httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=10, trust_env=False, verify=PLAIN)
 
 
 @asynccontextmanager

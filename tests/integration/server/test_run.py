@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from integration.server.crib import running_crib
 from integration.server.wire import connected, rest_of, served, status_of, until
+from loopback import PLAIN
 from toolcrib.errors import ConfigError, NotFound, Unavailable
 from toolcrib.home import prepare_home, read_run
 from toolcrib.server.listen import bind
@@ -86,7 +87,10 @@ async def test_every_name_of_loopback_works(tmp_path: Path, host: str) -> None:
     except Unavailable:
         pytest.skip(f"this machine has no {host}")
     settings = Settings(home=tmp_path / "home", host=host)
-    async with hold(settings, kind="serve", port=0) as holding, httpx2.AsyncClient(trust_env=False) as client:
+    async with (
+        hold(settings, kind="serve", port=0) as holding,
+        httpx2.AsyncClient(trust_env=False, verify=PLAIN) as client,
+    ):
         assert (await client.get(f"{holding.info.url}/healthz")).status_code == 200
 
 

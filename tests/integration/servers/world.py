@@ -8,6 +8,7 @@ from pathlib import Path
 
 import httpx2
 
+from loopback import PLAIN
 from toolcrib.home import Home, owner_token, prepare_home
 from toolcrib.model.events import HostEventKind
 from toolcrib.model.json import JsonObject
@@ -110,7 +111,9 @@ class World:
         async with hold(settings, kind="command", port=0, environment=self.environment) as holding:
             headers = {"authorization": f"Bearer {owner_token(self.home)}"}
             url = holding.info.url
-            async with httpx2.AsyncClient(base_url=url, headers=headers, timeout=10, trust_env=False) as client:
+            async with httpx2.AsyncClient(
+                base_url=url, headers=headers, timeout=10, trust_env=False, verify=PLAIN
+            ) as client:
                 yield Serving(holding, client, str(self.inside))
 
 
