@@ -29,8 +29,8 @@ from toolcrib.builtin.servers import ServerDirectory
 from toolcrib.builtin.sessions import SessionDirectory
 from toolcrib.builtin.toolcrib import CribFacts, Services, toolcrib_server
 from toolcrib.catalog.catalog import Catalog
-from toolcrib.catalog.naming import NameRow, NameTable, server_name
-from toolcrib.catalog.snapshot import CatalogChange, Snapshot
+from toolcrib.catalog.naming import NameRow, NameTable
+from toolcrib.catalog.snapshot import CatalogChange
 from toolcrib.config.crib_entry import own_command
 from toolcrib.config.edit.write import Writing
 from toolcrib.config.secrets import SecretCommands
@@ -42,6 +42,7 @@ from toolcrib.gate import Consent, Gate, Intake
 from toolcrib.home import HomeLock, owner_token, prepare_home, read_run
 from toolcrib.host.agents import Agents, Footing
 from toolcrib.host.crew import crew_providers, crew_services
+from toolcrib.host.names import KnownNames, keep_names
 from toolcrib.model.events import Event
 from toolcrib.model.json import JsonObject
 from toolcrib.model.policy import AgentGrants, Rule
@@ -52,11 +53,8 @@ from toolcrib.model.sources import Introduction, Notice
 from toolcrib.model.tools import CallResult, ToolRef
 from toolcrib.plugins import Plugins, ToolFolder
 from toolcrib.policy.approvals import Approvals
-from toolcrib.policy.coding import SERVER
-from toolcrib.policy.coding import TOOLS as CODING_TOOLS
 from toolcrib.policy.explain import Explanation
 from toolcrib.policy.handles import Handles
-from toolcrib.policy.patterns import Names, bare_names
 from toolcrib.policy.permissions import Permissions, managed_file
 from toolcrib.policy.pins import Pins
 from toolcrib.policy.rule_files import RuleFile
@@ -66,7 +64,7 @@ from toolcrib.servers import Clients, Links, Reach, Servers
 from toolcrib.sessions import NewSession, OpenSession
 from toolcrib.sessions.coding import CodingSource
 from toolcrib.settings import Environment, Settings
-from toolcrib.store import ConstraintError, Store, load_names, load_offers, open_store, save_names, save_offers
+from toolcrib.store import Store, load_names, load_offers, open_store, save_offers
 from toolcrib.tools import PythonSource, ToolServer
 from toolcrib.version import __version__
 from toolcrib.zoo import Zoo
@@ -110,7 +108,6 @@ class Crib:
         self._clock = clock or Clock()
         self._on_time = on_time
         self._places: dict[str, str] = {}
-        self._names: tuple[Snapshot | None, Names] = (None, Names())
         self._stack = AsyncExitStack()
         self._tasks: TaskGroup
 
@@ -210,7 +207,7 @@ class Crib:
             managed=managed_file(),
             settings_file=self.home.settings_file,
             last_rules=self.home.last_rules,
-            names=self._known_names,
+            names=KnownNames(lambda: self.catalog),
             of_agent=self._agent_grants,
             trusted=self._is_trusted,
             on_change=self._on_rules,
@@ -244,7 +241,9 @@ class Crib:
     async def _open_servers(self, stack: AsyncExitStack) -> None:
         self.pins = Pins(self.store, is_person=self.principals.is_person)
         await self.pins.load()
-        self.intake = Intake(self.catalog, self.pins, lambda place: self.pool.sources(place), self._save_names)
+        self.intake = Intake(
+            self.catalog, self.pins, lambda place: self.pool.sources(place), partial(keep_names, self.store)
+        )
         self._processes = await stack.enter_async_context(
             Processes(self._environment, self.home.marker, self.home.processes)
         )
@@ -331,9 +330,7 @@ class Crib:
         self, ref: str | ToolRef, arguments: JsonObject | None = None, *, principal: Principal
     ) -> CallResult:
         """Call a tool through the gate; see `Gate.call` for what is raised."""
-        named = ToolRef.parse(ref) if isinstance(ref, str) else ref
-        if named is None:
-            raise InvalidRequest("request.malformed", f"{ref!r} is not a tool.", "Write `server/tool`.")
+        named = _named(ref)
         return (await self.gate.call(principal, named, arguments or {}, door="library")).result
 
     async def placed(self, principal: Principal) -> Principal:
@@ -382,9 +379,7 @@ class Crib:
         self, ref: str | ToolRef, *, principal: Principal, arguments: JsonObject | None = None
     ) -> Explanation:
         """Why a call would be allowed, asked for or refused, and what would change that."""
-        named = ToolRef.parse(ref) if isinstance(ref, str) else ref
-        if named is None:
-            raise InvalidRequest("request.malformed", f"{ref!r} is not a tool.", "Write `server/tool`.")
+        named = _named(ref)
         placed = await self.placed(principal)
         return self.gate.explain(placed, named, arguments, await self.links.note(named.server, _path(placed.cwd)))
 
@@ -437,9 +432,16 @@ class Crib:
         place = str(Path(cwd).absolute()) if cwd is not None else None
         return self._side.claude_options(NewSession(source, place, agent, mode, model, limits=limits))
 
-    def _mcp_url(self) -> str | None:
+    def _url(self, port: int) -> str | None:
         host = f"[{self.settings.host}]" if ":" in self.settings.host else self.settings.host
-        return f"http://{host}:{self.port}/mcp" if self.port else None
+        return f"http://{host}:{port}" if port else None
+
+    def _mcp_url(self) -> str | None:
+        return f"{self._url(self.port)}/mcp" if self.port else None
+
+    def _lasting_address(self) -> str | None:
+        """Where tools find the crib for good: where it listens if it stays, else where it would."""
+        return self._url(self.port if self._eager and self.port else self.settings.port)
 
     def _reach(self) -> Reach:
         is_usual = self.settings.origins.get("home") == "default"
@@ -450,12 +452,6 @@ class Crib:
             home=None if is_usual else str(self.home.root),
             environment=self._environment,
         )
-
-    def _lasting_address(self) -> str | None:
-        """Where tools find the crib for good: where it listens if it stays, else where it would."""
-        port = self.port if self._eager and self.port else self.settings.port
-        host = f"[{self.settings.host}]" if ":" in self.settings.host else self.settings.host
-        return f"http://{host}:{port}" if port else None
 
     async def _server_note(self, server: str, cwd: str | None) -> str | None:
         return await self.links.note(server, _path(cwd))
@@ -478,24 +474,7 @@ class Crib:
         return Path(home) if home else Path.home()
 
     def _keep_names(self, rows: Sequence[NameRow]) -> None:
-        self._tasks.start_soon(self._save_names, rows)
-
-    async def _save_names(self, rows: Sequence[NameRow]) -> None:
-        try:
-            await save_names(self.store, rows)
-        except (ConstraintError, Unavailable) as error:
-            logger.warning("Names of tools could not be kept and may be others after a restart: %s", error)
-
-    def _known_names(self) -> Names:
-        """What people may write instead of `server/tool`, made anew when there are new names."""
-        snapshot = self.catalog.snapshot
-        if self._names[0] is not snapshot:
-            claude = self.catalog.names.refs["claude"]
-            built_in = (ref for ref, tool in snapshot.tools.items() if tool.kind == "builtin")
-            coding = (ToolRef(SERVER, name) for name in CODING_TOOLS)
-            servers = {server_name("claude", server): server for server in snapshot.sources}
-            self._names = (snapshot, Names({**bare_names((*built_in, *coding)), **claude}, servers))
-        return self._names[1]
+        self._tasks.start_soon(keep_names, self.store, rows)
 
     def _agent_grants(self, agent: str) -> AgentGrants | None:
         given = self.zoo.granted(agent)
@@ -542,6 +521,13 @@ class Crib:
 
     def _on_status(self, entry: ServerEntry) -> None:
         self.feed.publish("server_changed", self.links.standing(entry).news())
+
+
+def _named(ref: str | ToolRef) -> ToolRef:
+    named = ToolRef.parse(ref) if isinstance(ref, str) else ref
+    if named is None:
+        raise InvalidRequest("request.malformed", f"{ref!r} is not a tool.", "Write `server/tool`.")
+    return named
 
 
 def _path(cwd: str | None) -> Path | None:
