@@ -21,7 +21,7 @@ async def processes(tmp_path: Path) -> AsyncGenerator[Processes]:
     before = open_files()
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "SECRET_TOKEN": "hunter2"}
     async with Processes(
-        environment, "crib-under-test", tmp_path / "children.json", Waits(stop=0.3, write=0.3)
+        environment, "crib-under-test", tmp_path / "children.json", Waits(stop=0.3, write=3.0)
     ) as opened:
         yield opened
     assert not psutil.Process().children()
