@@ -4,30 +4,36 @@ A modern server is told with each request what the caller's client can do, and a
 told at the handshake and asks live. Either way the question reaches the caller's client and nobody else's. What the
 server says beside its results goes to the one caller it certainly belongs to, or to nobody.
 
-Above: `link`. Below: `Conversation`, `flights`, `asking`. It must never wait on behalf of a call in any task but the
-call's own, except for a question that the server asked.
+Above: `link`. Below: `Conversation`, `flights`, `asking`, `talk`. It must never wait on behalf of a call in any task
+but the call's own, except for a question that the server asked.
 """
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
+from time import time
 from typing import Any, Final
 
 from toolcrib.connect.asking import answers_to, put, refuse, take_back, unanswerable
-from toolcrib.connect.conversation import Conversation, OnNotification
+from toolcrib.connect.conversation import OnNotification
 from toolcrib.connect.flights import Flight, Flights
-from toolcrib.connect.greet import Greeting, Hello
+from toolcrib.connect.greet import Hello
+from toolcrib.connect.opening import Opened
 from toolcrib.connect.retries import Timing
+from toolcrib.connect.talk import CANCELLED, OK, Talk, ending, named
 from toolcrib.connect.wire import RequestId
-from toolcrib.errors import Unavailable
+from toolcrib.errors import ToolcribError, Unavailable
 from toolcrib.model.json import JsonObject
-from toolcrib.model.protocol import CAPABILITIES_KEY, CLIENT_INFO_KEY, KEY, LOG_LEVEL_KEY, META
-from toolcrib.model.sources import CallContext, Client
+from toolcrib.model.protocol import CAPABILITIES_KEY, CLIENT_INFO_KEY, KEY, LOG_LEVEL_KEY, META, METHOD_NOT_FOUND
+from toolcrib.model.sources import CallContext, Client, ProtocolError
 
 ROUNDS_LIMIT: Final = 10
 _FOR_A_CALLER = frozenset({"notifications/message", "notifications/elicitation/complete"})
 _SILENCE = 30.0
 """Seconds after which a call that is taken back without a word from the server makes it suspect."""
+_METHOD_SHOWN = 100
+"""Characters of what a server calls its message that are kept."""
+_NO_RESULT = (ProtocolError, ToolcribError)
 
 Spawn = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
 """Starts a task that ends with the conversation."""
@@ -44,21 +50,21 @@ class Exchange:
 
     def __init__(
         self,
-        conversation: Conversation,
-        greeting: Greeting,
+        opened: Opened,
         hello: Hello,
         timing: Timing,
+        talk: Talk,
         spawn: Spawn,
-        *,
         session: str | None = None,
     ) -> None:
-        self.conversation = conversation
-        self.greeting = greeting
+        self.conversation = conversation = opened.conversation
+        self.greeting = opened.greeting
         self.session = session
         self.on_event: OnNotification = lambda method, params: None
         self.on_silence: Callable[[], None] = lambda: None
         self._call = conversation.call
-        self._is_modern = greeting.era == "modern"
+        self._note = talk.note
+        self._is_modern = opened.greeting.era == "modern"
         self._envelope = hello.envelope()
         self._spawn = spawn
         self._flights = Flights(timing)
@@ -87,7 +93,13 @@ class Exchange:
     ) -> JsonObject:
         """A request of our own, in nobody's name."""
         body = {**(params or {}), META: self._envelope} if self._is_modern else params or {}
-        result = await self._call(method, body, on_message=on_message)
+        began = time()
+        try:
+            result = await self._call(method, body, on_message=on_message)
+        except (*_NO_RESULT, asyncio.CancelledError) as error:
+            self._note((began, time(), "out", method, None, ending(error)))
+            raise
+        self._note((began, time(), "out", method, None, OK))
         self._heard_at = self._now()
         return result
 
@@ -105,17 +117,22 @@ class Exchange:
             params = {**params, META: self._envelope}
         elif client is not None and client.meta:
             params = {**params, META: _passed_on(client)}
-        flight = self._flights.board(context)
+        flight, began = self._flights.board(context), time()
         try:
             if context.report_progress is None and (client is None or client.log_level is None):
                 result = await self._call(method, params, headers=headers)
             else:
                 result = await self._follow(method, params, flight, headers)
+        except _NO_RESULT as error:
+            self._note((began, time(), "out", method, named(method, params), ending(error)))
+            raise
         except asyncio.CancelledError:
+            self._note((began, time(), "out", method, named(method, params), _gave_up(flight)))
             self._explain(flight, method)
             raise
         finally:
             self._flights.leave(flight)
+        self._note((began, time(), "out", method, named(method, params), OK))
         self._heard_at = self._used_at = self._now()
         if self._is_modern and result.get("resultType") == "input_required":
             return unanswerable(self.conversation.name, method)
@@ -125,22 +142,27 @@ class Exchange:
         self, method: str, params: JsonObject, context: CallContext, client: Client, headers: Headers
     ) -> JsonObject:
         """Ask a modern server in the name of a client, and again with answers as long as it wants to know more."""
-        named = {**params, META: self._meta(client)}
+        asked = {**params, META: self._meta(client)}
         if client.responses is not None:
-            named["inputResponses"] = client.responses
+            asked["inputResponses"] = client.responses
         if client.state is not None:
-            named["requestState"] = client.state
-        flight = self._flights.board(context)
+            asked["requestState"] = client.state
+        flight, began = self._flights.board(context), time()
         try:
             for _ in range(ROUNDS_LIMIT):
-                result = await self._follow(method, named, flight, headers)
+                result = await self._follow(method, asked, flight, headers)
+                self._note((began, time(), "out", method, named(method, params), OK))
                 self._heard_at = self._used_at = self._now()
                 if result.get("resultType") != "input_required" or client.answers_by_retry:
                     return result
                 if client.ask is None:
                     return unanswerable(self.conversation.name, method)
-                named = await self._answered(named, result, client, flight)
+                asked, began = await self._answered(asked, result, client, flight), time()
+        except _NO_RESULT as error:
+            self._note((began, time(), "out", method, named(method, params), ending(error)))
+            raise
         except asyncio.CancelledError:
+            self._note((began, time(), "out", method, named(method, params), _gave_up(flight)))
             self._explain(flight, method)
             raise
         finally:
@@ -193,30 +215,35 @@ class Exchange:
 
     def _hear_for(self, flight: Flight, method: str, params: JsonObject) -> None:
         """A notification that came with the answer to one request."""
-        if method not in _FOR_A_CALLER:
-            self._heard(method, params)
-        elif method != "notifications/message" or flight.wants(params.get("level")):
+        if method in _FOR_A_CALLER:
+            self._note((time(), None, "in", method, None, None))
             self._pass(flight, method, params)
+        else:
+            self._heard(method, params)
 
     def _heard(self, method: str, params: JsonObject) -> None:
         """A notification that came by itself."""
         self._heard_at = self._now()
+        self._note((time(), None, "in", method[:_METHOD_SHOWN], None, None))
         if method == "notifications/cancelled":
             take_back(self._flights, params)
         elif method not in _FOR_A_CALLER:
             self.on_event(method, params)
         elif (flight := self._flights.certain(is_private=self.session is not None)) is not None:
-            self._hear_for(flight, method, params)
+            self._pass(flight, method, params)
         elif self.session is not None:
             self.on_event(method, params)
 
     def _pass(self, flight: Flight, method: str, params: JsonObject) -> None:
-        flight.put(method, params)
-        self._spawn(flight.tell)
+        if method != "notifications/message" or flight.wants(params.get("level")):
+            flight.put(method, params)
+            self._spawn(flight.tell)
 
     def _asked(self, request_id: RequestId, method: str, params: JsonObject) -> None:
         """A request of the server. Only on a connection of one session is it clear whom to ask."""
         flight = self._flights.newest() if self.session is not None else None
+        ended = str(METHOD_NOT_FOUND) if flight is None else None
+        self._note((time(), None, "in", method[:_METHOD_SHOWN], None, ended))
         if flight is None:
             refuse(self.conversation, request_id, method)
         else:
@@ -230,3 +257,8 @@ class Exchange:
 def _passed_on(client: Client) -> JsonObject:
     """The rest of the caller's `_meta`; what belongs to the hop between it and us stays here."""
     return {key: value for key, value in client.meta.items() if not key.startswith(KEY) and key != "progressToken"}
+
+
+def _gave_up(flight: Flight) -> str:
+    """How a call ended that was cancelled: by its caller, or because it took too long."""
+    return "server.timeout" if flight.is_overdue else CANCELLED

@@ -27,6 +27,7 @@ from toolcrib.connect.process import ServerFailed
 from toolcrib.connect.reports import Report
 from toolcrib.connect.retries import Retries
 from toolcrib.connect.starts import Starts
+from toolcrib.connect.talk import Talk
 from toolcrib.connect.upkeep import Upkeep, within
 from toolcrib.errors import ToolcribError, Unavailable
 from toolcrib.model.json import JsonObject
@@ -81,8 +82,10 @@ class Link:
         *,
         offer: Offer | None = None,
         session: Session | None = None,
+        talk: Talk | None = None,
     ) -> None:
         self.spec = spec
+        self.talk = talk or Talk()
         self.offer = offer
         self.wishes = Wishes()
         self._timing = ground.timing
@@ -228,7 +231,8 @@ class Link:
             async with AsyncExitStack() as stack:
                 turn = await self._starts.take(hurried=self._is_hurried)
                 try:
-                    opened = await stack.enter_async_context(self._opener.open(self._era, self._connect_wait))
+                    opening = self._opener.open(self._era, self._connect_wait, self.talk)
+                    opened = await stack.enter_async_context(opening)
                 finally:
                     turn.end()
                 up_since = time.monotonic()
@@ -287,14 +291,7 @@ class Link:
         ended = self._ended = asyncio.get_running_loop().create_future()
         async with anyio.create_task_group() as tasks:
             session = self._session.name if self._session is not None else None
-            exchange = Exchange(
-                opened.conversation,
-                opened.greeting,
-                self._opener.hello,
-                self._timing,
-                tasks.start_soon,
-                session=session,
-            )
+            exchange = Exchange(opened, self._opener.hello, self._timing, self.talk, tasks.start_soon, session)
             upkeep = self._upkeep = Upkeep(exchange, self.wishes, self._timing, self._report.answered)
             exchange.on_event = partial(self._heard, upkeep)
             exchange.on_silence = upkeep.suspect

@@ -1,13 +1,15 @@
 """From a trusted definition to an open conversation: values put in, the process started or the address dialled.
 
-Above: `link`, in whose own task this runs. Below: `config.resolve`, `greet`, `oauth`. It must never start or dial
-anything for a definition with a value missing, nor let a secret of it into a message.
+Above: `link`, in whose own task this runs. Below: `config.resolve`, `greet`, `oauth`, `talk`. It must never start or
+dial anything for a definition with a value missing, nor let a secret of it into a message.
 """
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from time import time
+from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
 from toolcrib.config.masking import MASK, mask_value
@@ -20,6 +22,7 @@ from toolcrib.connect.oauth import Bearer
 from toolcrib.connect.process import Processes, ServerFailed
 from toolcrib.connect.retries import Timing
 from toolcrib.connect.stderr import Mask
+from toolcrib.connect.talk import OK, Talk, ending
 from toolcrib.connect.tokens import Tokens
 from toolcrib.connect.urls import CheckedUrl, check_url, is_loopback
 from toolcrib.connect.web import Web
@@ -28,6 +31,7 @@ from toolcrib.model.protocol import Era
 from toolcrib.model.servers import ServerSpec
 
 TOKEN_VARIABLE = "OAUTH_ACCESS_TOKEN"
+FIRST_WORDS: Final[Mapping[Era, str]] = {"modern": "server/discover", "legacy": "initialize"}
 _SHORTEST_SECRET = 4
 
 
@@ -91,8 +95,8 @@ class Opener:
         failure.args = (failure.message,)
 
     @asynccontextmanager
-    async def open(self, era: Era | None, connect_wait: float) -> AsyncGenerator[Opened]:
-        """A greeted conversation for the length of the block.
+    async def open(self, era: Era | None, connect_wait: float, talk: Talk) -> AsyncGenerator[Opened]:
+        """A greeted conversation for the length of the block; how long that took, from the start, is noted.
 
         `era` is what is remembered of the server, or what is wanted of it; where it does not hold, the server is
         greeted without. Raises what keeps it from standing, as a `ToolcribError`.
@@ -100,11 +104,23 @@ class Opener:
         resolved = await self._resolved()
         async with AsyncExitStack() as stack:
             try:
-                opened = await stack.enter_async_context(self._opening(resolved, era, connect_wait))
+                opened = await stack.enter_async_context(self._noted(resolved, era, connect_wait, talk))
             except ToolcribError as failure:
                 if era is None or failure.code not in ("server.ended", "server.protocol"):
                     raise
-                opened = await stack.enter_async_context(self._opening(resolved, None, connect_wait))
+                opened = await stack.enter_async_context(self._noted(resolved, None, connect_wait, talk))
+            yield opened
+
+    @asynccontextmanager
+    async def _noted(self, resolved: Resolved, era: Era | None, wait: float, talk: Talk) -> AsyncGenerator[Opened]:
+        began = time()
+        async with AsyncExitStack() as stack:
+            try:
+                opened = await stack.enter_async_context(self._opening(resolved, era, wait))
+            except ToolcribError as failure:
+                talk.note((began, time(), "out", FIRST_WORDS[era or "modern"], None, ending(failure)))
+                raise
+            talk.note((began, time(), "out", FIRST_WORDS[opened.greeting.era], None, OK))
             yield opened
 
     async def _resolved(self) -> Resolved:

@@ -26,6 +26,7 @@ from toolcrib.connect.opening import Ground, Opener
 from toolcrib.connect.plan import LinkKey, Place, everybody, key_of, not_startable, plan, spec_of
 from toolcrib.connect.sessions import SessionLinks
 from toolcrib.connect.starts import Starts
+from toolcrib.connect.talk import Said
 from toolcrib.connect.upstream import UpstreamSource
 from toolcrib.errors import ToolcribError, Unavailable
 from toolcrib.model.json import JsonObject
@@ -142,6 +143,11 @@ class Pool:
         held = self._held.get(key_of(entry)) if entry.spec is not None else None
         return held.link.status if held is not None else LinkStatus()
 
+    def talk(self, entry: ServerEntry) -> tuple[Said, ...]:
+        """What was said with a server lately, the newest first; by sessions of their own too."""
+        held = self._held.get(key_of(entry)) if entry.spec is not None else None
+        return held.link.talk.said() if held is not None else ()
+
     async def test(self, entry: ServerEntry) -> LinkStatus:
         """Connect a server now, or ask the connected one whether it is there and what it offers."""
         return await self._link(entry).check()
@@ -234,7 +240,8 @@ class Pool:
         ours = self._ground.hello
         hello = Hello(client.info or ours.client_info, client.capabilities)
         hooks = Hooks(lambda: None, lambda _: None, partial(self._said, key, session.name))
-        link = Link(self._ground, spec, self._opener(spec, hello), self._starts, hooks, session=session)
+        talk = self._held[key].link.talk if key in self._held else None
+        link = Link(self._ground, spec, self._opener(spec, hello), self._starts, hooks, session=session, talk=talk)
 
         async def run() -> None:
             await link.run()

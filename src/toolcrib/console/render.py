@@ -42,7 +42,7 @@ def _environment() -> Environment:
     )
     filters: Mapping[str, Callable[..., object]] = {
         "md": markdown.render, "ago": ago, "moment": moment, "pretty": pretty, "count": count, "seconds": seconds,
-        "exact": exact,
+        "exact": exact, "clock": clock,
     }  # fmt: skip
     known = cast("dict[str, Any]", environment.filters)
     for name in _MARKUP_MAKERS:
@@ -71,6 +71,12 @@ def moment(value: datetime | str | None) -> Markup | str:
     at = (datetime.fromisoformat(value) if isinstance(value, str) else value).astimezone(UTC)
     exact = at.isoformat(timespec="seconds")
     return Markup('<time datetime="{}" title="{}">{}</time>').format(exact, exact, at.strftime("%Y-%m-%d %H:%M"))
+
+
+def clock(value: str) -> str:
+    """The time of a moment of today to the millisecond, in UTC, where moments are compared."""
+    at = datetime.fromisoformat(value).astimezone(UTC)
+    return f"{at:%H:%M:%S}.{at.microsecond // 1000:03}"
 
 
 def ago(value: datetime | str | None) -> Markup | str:

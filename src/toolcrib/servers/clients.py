@@ -5,7 +5,7 @@ project, which others may read, gets a command that starts a front and holds no 
 be moved behind the crib in the same change.
 
 Above: `host` makes it, REST asks it. Below: `desk` changes the files, tokens come from above. It must never write a
-secret into a project's file, and never leave a token behind that no file has.
+secret into a project's file, and never leave a token behind that neither a file nor a link has.
 """
 
 import hashlib
@@ -43,6 +43,7 @@ from toolcrib.servers.connectable import (
     runs,
 )
 from toolcrib.servers.connections import Asked, ClientState, Connected, Connection, Disconnected
+from toolcrib.servers.deep_links import LINKED, DeepLink, deep_link
 from toolcrib.servers.desk import Servers
 from toolcrib.servers.edits import Edit, together
 from toolcrib.servers.transfer import Moved, Transfer, additions, imports
@@ -140,6 +141,23 @@ class Clients:
                     await self._tokens.revoke(token)
             raise
         return Connected(ground.row, ground.installed, spec.name, spec.type, asked.agent, change, reasons, moved)
+
+    async def link(self, asked: Asked, *, dry_run: bool = False) -> DeepLink:
+        """A link that has a tool install this crib by itself, with a token of its own, which `undo` ends.
+
+        Raises `client.unknown`, and `config.unsupported` for a tool without such links.
+        """
+        ground = await self._ground(asked)
+        if ground.row.name not in LINKED:
+            raise InvalidRequest("config.unsupported", f"{ground.row.title} has no links that install a server.")
+        spec, _, _ = await self._wanted(asked, ground, dry_run=dry_run)
+        if spec.url is None:
+            raise InvalidRequest(
+                "config.unsupported", "This crib has no address that lasts.", "Start `toolcrib serve`."
+            )
+        link = None if dry_run else deep_link(ground.row.name, spec)
+        token = _token_name(ground.row, asked.agent)
+        return DeepLink(ground.row, asked.agent, spec.name, spec.url, tuple(spec.headers), token, link)
 
     async def undo(self, asked: Asked, *, dry_run: bool = False) -> Disconnected:
         """Bring a tool's file back to what it was before it was connected, and end the token.

@@ -14,6 +14,7 @@ from toolcrib.config.resolve import resolve
 from toolcrib.connect import Ground, Pool, SignIns, SignInStatus, credential_name
 from toolcrib.connect.oauth import Target
 from toolcrib.connect.plan import not_startable
+from toolcrib.connect.talk import Said
 from toolcrib.connect.urls import check_url
 from toolcrib.errors import ConfigError, Conflict, InvalidRequest
 from toolcrib.model.problems import Problem
@@ -47,6 +48,10 @@ class Links:
     def standing(self, entry: ServerEntry) -> Standing:
         """How one server stands."""
         return Standing(entry, self._pool.status(entry) if entry.startable else None)
+
+    def talk(self, entry: ServerEntry) -> tuple[Said, ...]:
+        """What was said with one server lately, the newest first."""
+        return self._pool.talk(entry)
 
     async def note(self, server: str, cwd: Path | None = None) -> str | None:
         """What keeps a server's tools from being there, if it is known and something does."""

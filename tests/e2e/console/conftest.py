@@ -15,17 +15,24 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, StorageState, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, StorageState, expect, sync_playwright
 
 from e2e.shell import LIMIT, Serving, Shell
 from programs import chromium, installed
+from toolcrib.model.json import JsonObject
 
+Scheme = Literal["light", "dark"]
 ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-dev-shm-usage")
 WIDE, NARROW = (1280, 800), (360, 740)
 SLOWEST = 20_000
 """Milliseconds that anything on a page may take."""
-RULES = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
-Scheme = Literal["light", "dark"]
+expect.set_options(timeout=SLOWEST)
+RULES: JsonObject = {
+    "type": "tag",
+    "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
+}
+COLOURS: JsonObject = {"type": "rule", "values": ["color-contrast"]}
+"""What of all that the scheme of colours can change."""
 
 
 @dataclass
@@ -71,7 +78,7 @@ def crib(person: Shell) -> Generator[Serving]:
 
 @pytest.fixture(scope="module")
 def browser() -> Generator[Browser]:
-    """The Chromium of this machine."""
+    """The Chromium of this machine. It ends with the module: while it is there, no other test can run a loop."""
     program = chromium()
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch(executable_path=program, args=list(ARGUMENTS))
@@ -135,10 +142,10 @@ def axe(axe_source: str) -> Callable[[Page], list[str]]:
     def run(page: Page) -> list[str]:
         page.evaluate(axe_source)
         found: list[str] = []
-        schemes: tuple[Scheme, ...] = ("light", "dark")
-        for scheme in schemes:
+        looks: tuple[tuple[Scheme, JsonObject], ...] = (("light", RULES), ("dark", COLOURS))
+        for scheme, rules in looks:
             page.emulate_media(color_scheme=scheme)
-            outcome: Any = page.evaluate("rules => axe.run({runOnly: rules})", list(RULES))
+            outcome: Any = page.evaluate("rules => axe.run({runOnly: rules})", rules)
             found += [
                 f"{scheme} {broken['id']}: {node['html'][:200]} {node['failureSummary']}"
                 for broken in outcome["violations"]

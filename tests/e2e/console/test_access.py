@@ -5,13 +5,9 @@ from collections.abc import Callable
 from playwright.sync_api import Page, expect
 
 from e2e.shell import Shell
-from length import takes_long
 
 Axe = Callable[[Page], list[str]]
 Picture = Callable[[Page, str], None]
-
-
-pytestmark = takes_long
 
 
 def test_a_question_leads_to_its_answer_and_to_the_smallest_change(

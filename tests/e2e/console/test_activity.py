@@ -5,13 +5,9 @@ from collections.abc import Callable
 from playwright.sync_api import Page, expect
 
 from e2e.shell import Shell
-from length import takes_long
 
 Axe = Callable[[Page], list[str]]
 Picture = Callable[[Page, str], None]
-
-
-pytestmark = takes_long
 
 
 def test_a_call_turns_up_is_narrowed_down_and_opened(page: Page, person: Shell, axe: Axe, picture: Picture) -> None:

@@ -12,14 +12,10 @@ from playwright.sync_api import BrowserContext, Page, expect
 
 from e2e.console.conftest import Complaints
 from e2e.shell import Serving, Shell
-from length import takes_long
 from loopback import PLAIN
 
 Axe = Callable[[Page], list[str]]
 Picture = Callable[[Page, str], None]
-
-
-pytestmark = takes_long
 
 
 def test_an_agent_is_made_and_its_prompt_read_by_a_client(

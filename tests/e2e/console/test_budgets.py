@@ -19,8 +19,6 @@ from toolcrib.sessions import NewSession
 from toolcrib.settings import Environment, Settings
 from toolcrib.testing.played import PlayedRunner
 
-pytestmark = takes_long
-
 KILOBYTE = 1024
 LONG = 200
 """Milliseconds for which nothing may keep a page busy."""
@@ -98,6 +96,7 @@ def test_the_first_screen_is_small_and_asks_for_little(context: BrowserContext, 
     assert len(sizes) + 2 <= 10  # the worker and its stream are not asked for by the page
 
 
+@takes_long
 def test_a_chat_of_hundreds_of_messages_opens_and_goes_on_without_making_anybody_wait(
     page: Page, crib: Held, long_tasks: Callable[[Page], list[float]], tmp_path: Path
 ) -> None:
@@ -121,6 +120,7 @@ async def talk(crib: Crib, cwd: Path) -> str:
             return session.id
 
 
+@takes_long
 def test_fifty_changes_a_second_leave_the_page_to_its_reader(
     page: Page, crib: Held, long_tasks: Callable[[Page], list[float]]
 ) -> None:

@@ -16,9 +16,18 @@ TESTS = Path(__file__).resolve().parents[2]
 TOOLS = '''
 """Tools to try in a browser."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from toolcrib import tool
+import anyio
+
+from toolcrib import Context, Inject, tool
+
+
+@tool(read_only=True)
+async def walk(context: Annotated[Context, Inject]) -> None:
+    """Walk for ever."""
+    await context.progress(1, 4, "at the first mile")
+    await anyio.sleep_forever()
 
 
 @tool(read_only=True)
@@ -88,6 +97,17 @@ def test_a_failed_server_shows_why_and_its_report_can_be_copied(page: Page, axe:
     picture(page, "server-log")
 
 
+def test_what_is_said_with_a_server_turns_up_in_its_open_log(page: Page, person: Shell, axe: Axe) -> None:
+    page.goto("/servers/crafts/log")
+    before = page.locator("#talk tbody tr").count()
+    assert person.run("tools", "call", "crafts/pid").returncode == 0
+    newest = page.locator("#talk tbody tr").first
+    expect(newest).to_contain_text("tools/call pid")
+    expect(newest.get_by_text("ok", exact=True)).to_be_visible()
+    assert page.locator("#talk tbody tr").count() > before
+    assert axe(page) == []
+
+
 def test_a_form_grows_changes_its_kind_and_keeps_what_was_typed(page: Page, axe: Axe, picture: Picture) -> None:
     page.goto("/tools/trips/plan")
     page.get_by_label("city").fill("Ulm")
@@ -109,6 +129,23 @@ def test_a_form_grows_changes_its_kind_and_keeps_what_was_typed(page: Page, axe:
     expect(result.locator("#as-cli")).to_contain_text('{"city":"Ulm","stops":["Blaubeuren"],"size":[7]}')
 
 
+def test_a_long_call_shows_how_far_it_is_and_is_stopped(page: Page, axe: Axe, picture: Picture) -> None:
+    page.goto("/tools/trips/walk")
+    for _ in range(2):  # the second is another call than the first
+        page.get_by_role("button", name="Call", exact=True).click()
+        expect(page.get_by_role("log", name="What the tool tells")).to_have_text("at the first mile")
+        expect(page.get_by_text(re.compile(r"Runs for [12]\.\d s"))).to_be_visible()
+        assert axe(page) == []
+        picture(page, "tool-runs")
+        page.get_by_role("button", name="Stop").click()
+        expect(page.get_by_text("You stopped it.")).to_be_visible()
+        expect(page.get_by_role("button", name="Stop")).to_be_hidden()
+    page.get_by_role("button", name="Call", exact=True).click()
+    expect(page.get_by_role("log", name="What the tool tells")).to_have_text("at the first mile")
+    page.goto("/activity?tool=walk")
+    expect(page.locator("[data-row]").filter(has_text="walk")).to_have_count(3)
+
+
 def test_a_changed_definition_appears_by_itself_and_is_judged_by_its_difference(
     context: BrowserContext, axe: Axe, picture: Picture
 ) -> None:
@@ -126,6 +163,16 @@ def test_a_changed_definition_appears_by_itself_and_is_judged_by_its_difference(
     expect(card.get_by_text("rejected")).to_be_visible()
     card.get_by_role("button", name="Accept").click()
     expect(page).to_have_url(re.compile("/tools/shifts/tool$"))
+
+
+def test_fourteen_tabs_hear_of_a_change_over_one_connection(context: BrowserContext, person: Shell) -> None:
+    tabs = [context.new_page() for _ in range(14)]
+    for tab in tabs:
+        tab.goto("/")
+    added = person.run("mcp", "add", "late", "--", "no-such-program")
+    assert added.returncode == 0, added.stderr
+    for tab in tabs:
+        expect(tab.locator("#server-late")).to_be_visible()
 
 
 def test_a_server_is_added_edited_and_the_edit_undone(page: Page, axe: Axe, picture: Picture) -> None:

@@ -4,13 +4,8 @@ from collections.abc import Callable
 
 from playwright.sync_api import Page, expect
 
-from length import takes_long
-
 Axe = Callable[[Page], list[str]]
 Picture = Callable[[Page, str], None]
-
-
-pytestmark = takes_long
 
 
 def test_a_schedule_is_said_in_words_saved_paused_and_resumed(page: Page, axe: Axe, picture: Picture) -> None:
@@ -25,10 +20,19 @@ def test_a_schedule_is_said_in_words_saved_paused_and_resumed(page: Page, axe: A
     expect(page.locator("#when")).to_contain_text("Every 2 days")
     assert axe(page) == []
     picture(page, "schedule-new")
+    page.get_by_text("More:").click()
+    page.get_by_label("Overlap").select_option("let it wait")
+    page.get_by_label("Retries").fill("2")
+    assert axe(page) == []
+    picture(page, "schedule-more")
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("heading", name="Look at what is new.")).to_be_visible()
     assert axe(page) == []
     picture(page, "schedule")
+    page.get_by_text("Change it…").click()
+    page.get_by_text("More:").click()
+    expect(page.get_by_label("Overlap")).to_have_value("wait")
+    expect(page.get_by_label("Retries")).to_have_value("2")
     page.get_by_role("button", name="Pause").click()
     expect(page.locator(".facts")).to_contain_text("paused")
     page.get_by_role("button", name="Resume").click()

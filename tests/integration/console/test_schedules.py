@@ -6,6 +6,7 @@ import pytest
 
 from integration.console.visitor import Visitor
 from toolcrib.audit import Filters
+from toolcrib.model.sessions import NO_LIMITS, SessionLimits
 
 pytestmark = pytest.mark.anyio
 
@@ -31,7 +32,9 @@ async def test_times_are_told_in_words_before_anything_is_saved(visitor: Visitor
 async def test_a_schedule_is_made_changed_paused_resumed_and_removed_on_record(
     visitor: Visitor, tmp_path: Path
 ) -> None:
-    page = await visitor.send("/schedules", FORM | {"cwd": str(tmp_path), "tools": "toolcrib/ping", "maxMinutes": "5"})
+    page = await visitor.send(
+        "/schedules", FORM | {"cwd": str(tmp_path), "tools": "toolcrib/ping", "maxSeconds": "300"}
+    )
     assert page.one("h1").text == "Look at what is new."
     assert "It never ran." in page.text
     (schedule,) = await visitor.crib.schedules.list()
@@ -51,6 +54,24 @@ async def test_a_schedule_is_made_changed_paused_resumed_and_removed_on_record(
     records = await visitor.crib.audit.find(Filters(server="toolcrib", phase="outcome", door="console"))
     kinds = ["remove", "resume", "pause", "change", "create"]
     assert [record["tool"] for record in records] == [f"schedules.{kind}" for kind in kinds]
+
+
+async def test_everything_about_a_run_is_chosen_kept_and_shown_again(visitor: Visitor) -> None:
+    fresh = (await visitor.json("/schedules/-/new"))["form"]
+    assert (fresh["mode"], fresh["maxSeconds"], fresh["overlap"], fresh["missed"]) == ("", "1800", "skip", "once")
+    more = {"mode": "plan", "model": "small", "overlap": "wait", "missed": "skip", "jitterSeconds": "90"}
+    limits = {"retries": "2", "maxTurns": "7", "maxSeconds": "60", "maxCostUsd": "0.5"}
+    await visitor.send("/schedules", FORM | more | limits)
+    (kept,) = await visitor.crib.schedules.list()
+    assert (kept.mode, kept.model, kept.overlap, kept.missed) == ("plan", "small", "wait", "skip")
+    assert (kept.jitter_seconds, kept.retries, kept.limits) == (90, 2, SessionLimits(7, 0.5, 60.0))
+    page = await visitor.page(f"/schedules/{kept.id}")
+    assert page.one("select", name="overlap").one("option", value="wait").attributes["selected"] == ""
+    await visitor.send(f"/schedules/{kept.id}/pause")
+    await visitor.send(f"/schedules/{kept.id}", FORM | {"maxSeconds": ""})
+    (after,) = await visitor.crib.schedules.list()
+    assert (after.id, after.created_at, after.paused) == (kept.id, kept.created_at, True)
+    assert (after.model, after.overlap, after.retries, after.limits) == (None, "skip", 0, NO_LIMITS)
 
 
 async def test_what_would_keep_a_run_from_beginning_is_said_at_once(visitor: Visitor) -> None:
@@ -76,7 +97,11 @@ async def test_a_run_is_begun_now_and_stands_in_the_history(visitor: Visitor) ->
         ({"prompt": " "}, 422, "A prompt has"),
         ({"agent": "nobody"}, 404, "not found"),
         ({"cwd": "/nowhere/at/all"}, 422, "is not the full path of a directory"),
-        ({"maxMinutes": "some"}, 422, "is not a number"),
+        ({"maxSeconds": "some"}, 422, "is not a number"),
+        ({"retries": "11"}, 422, "from 0 to 10"),
+        ({"jitterSeconds": "0.5"}, 422, "is a whole number"),
+        ({"maxCostUsd": "0"}, 422, "more than nothing"),
+        ({"maxTurns": "nan"}, 422, "is a whole number"),
         ({"way": "at", "at": "2001-01-01T09:00", "timezone": "Europe/Berlin"}, 422, "is over"),
         ({"way": "at", "at": "soon"}, 422, "is not a moment"),
     ],

@@ -190,6 +190,44 @@ async def test_who_uses_a_server_is_told_from_the_record(furnished: Visitor) -> 
     assert [(each["who"], each["source"], each["calls"]) for each in value["users"]] == [("owner", "web", 1)]
 
 
+async def test_the_log_tells_what_was_said_and_never_what_was_in_it(furnished: Visitor) -> None:
+    assert "Nothing yet" in (await furnished.page("/servers/crafts/log")).one(id="talk").text
+    digest = (await furnished.json("/servers/crafts"))["question"]["digest"]
+    await furnished.send("/servers/crafts/trust", {"digest": digest})
+    await furnished.send("/tools/crafts/echo/call", {"do": "call", "/text": "unheard-of"})
+    said = (await furnished.json("/servers/crafts/log"))["said"]
+    newest, greeting = said[0], said[-1]
+    assert (newest["direction"], newest["method"], newest["tool"], newest["ended"]) == (
+        "out",
+        "tools/call",
+        "echo",
+        "ok",
+    )
+    assert (greeting["method"], greeting["ended"]) == ("initialize", "ok")
+    assert greeting["milliseconds"] > 0
+    assert greeting["at"] < newest["at"]
+    assert "tools/list" in [each["method"] for each in said]
+    part = await furnished.part("/servers/crafts/log", said="")
+    assert part.all("h1") == []
+    assert "→ tools/call echo" in part.all("tr")[1].text
+    assert "unheard-of" not in part.raw_text
+
+
+async def test_the_log_of_a_server_that_quits_tells_how_its_greeting_ended(furnished: Visitor) -> None:
+    digest = (await furnished.json("/servers/quits"))["question"]["digest"]
+    await furnished.send("/servers/quits/trust", {"digest": digest})
+    said = (await furnished.json("/servers/quits/log"))["said"]
+    assert {each["ended"] for each in said} == {"server.ended"}
+
+
+async def test_another_name_of_a_server_leads_to_its_page(visitor: Visitor) -> None:
+    for name in ("first", "second"):
+        await visitor.crib.servers.add(name, {"command": "no-such-program", "enabled": False})
+    answer = await visitor.client.get("/servers/second/setup", headers={"accept": "text/html"})
+    assert answer.url.path == "/servers/first/setup"
+    assert answer.status_code == 200
+
+
 async def test_anything_pasted_is_recognised_shown_saved_and_tried(visitor: Visitor, tmp_path: Path) -> None:
     snippet = json.dumps({"mcpServers": {"crafts": upstream("upstreams.crafts", "plain")}})
     page = await visitor.send("/servers/new", {"text": snippet})

@@ -7,11 +7,13 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Annotated
 
+import anyio
 import pytest
 from pydantic import WithJsonSchema
 
 from integration.console.visitor import Element, Visitor, visiting
-from toolcrib.tools import ToolServer, tool
+from toolcrib.audit import Filters
+from toolcrib.tools import Context, Inject, ToolServer, tool
 
 pytestmark = pytest.mark.anyio
 
@@ -250,6 +252,52 @@ async def test_a_file_is_taken_as_base64_where_the_schema_says_so(visitor: Visit
     visitor.crib.register(ToolServer("files", tools=[keep]))
     done = await visitor.send("/tools/files/keep/call", {"do": "call"}, files={"@/data": ("x.bin", b"\x00\xff")})
     assert "AP8=" in result(done).text
+
+
+async def test_a_long_call_tells_how_far_it_is_and_ends_with_the_page_that_waits(visitor: Visitor) -> None:
+    told, left = anyio.Event(), anyio.Event()
+
+    @tool
+    async def linger(context: Annotated[Context, Inject]) -> None:
+        """Tell how far it is, and never end."""
+        try:
+            await context.progress(1, 4, "one of four <b>")
+            told.set()
+            await anyio.sleep_forever()
+        finally:
+            left.set()
+
+    @tool
+    def hurry() -> None:
+        """End at once."""
+
+    visitor.crib.register(ToolServer("slow", tools=[linger, hurry]))
+    number = (await visitor.page("/tools/slow/linger")).one("input", name="call").attributes["value"]
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(visitor.send, "/tools/slow/linger/call", {"do": "call", "call": number})
+            await told.wait()
+            value = await visitor.json(f"/calls/{number}")
+            assert (value["done"], value["total"], value["messages"]) == (1, 4, ["one of four <b>"])
+            part = await visitor.part(f"/calls/{number}")
+            assert part.one("progress").attributes["value"] == "0.25"
+            assert part.one(role="log").text == "one of four <b>"
+            tasks.cancel_scope.cancel()
+        await left.wait()
+        told, left = anyio.Event(), anyio.Event()
+        async with anyio.create_task_group() as tasks:
+
+            async def wait() -> None:
+                stopped = await visitor.send("/tools/slow/linger/call", {"do": "call", "call": number}, live=True)
+                assert "You stopped it." in result(stopped).text
+
+            tasks.start_soon(wait)
+            await told.wait()
+            assert (await visitor.client.post(f"/calls/{number}/stop")).status_code == 204
+    await visitor.send("/tools/slow/hurry/call", {"do": "call"})  # records are written in their order
+    ended = await visitor.crib.audit.find(Filters(tool="linger", phase="outcome"))
+    assert [record["abandoned"] for record in ended] == [True, True]
+    assert (await visitor.client.get(f"/calls/{number}")).status_code == 204
 
 
 async def test_the_same_call_is_given_for_a_terminal(furnished: Visitor) -> None:

@@ -101,6 +101,10 @@ def read(html: str) -> Element:
     return reader.root
 
 
+SCHEMES = ("", "http", "https", "data", "mailto")
+DEEP_LINKS = ("cursor", "vscode")
+
+
 def check_inert(root: Element) -> None:
     """Nothing on the page runs or is styled but the files that belong to it, and no id is there twice."""
     ids = [each.attributes["id"] for each in root if "id" in each.attributes]
@@ -113,7 +117,8 @@ def check_inert(root: Element) -> None:
         for name, value in element.attributes.items():
             assert not name.startswith("on") and name not in ("style", "hx-on", "srcdoc"), element
             if name in ("href", "src", "action", "formaction", "hx-get", "hx-post"):
-                assert urlsplit(value).scheme in ("", "http", "https", "data", "mailto"), element
+                known = DEEP_LINKS if "data-deep-link" in element.attributes else SCHEMES
+                assert urlsplit(value).scheme in known, element
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ Whatever changes a file shows the difference and can be taken back. Trust is giv
 
 import sys
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import quote
 
@@ -58,9 +59,16 @@ class ServerScreen:
         }  # fmt: skip
 
     async def show(self, request: Request) -> Response:
-        """One tab of the page."""
+        """One tab of the page; a server that is the same as another by a different name is on that one's page."""
         alias, tab = request.path_params["alias"], request.path_params.get("tab", "tools")
-        return await self.page(request, alias, tab)
+        try:
+            return await self.page(request, alias, tab)
+        except NotFound:
+            found = (await self._servers.list(self._console.place)).servers
+            same = next((each.alias for each in found if alias in each.same_as), None)
+            if same is None:
+                raise
+            return back(_address(same, tab))
 
     async def act(self, request: Request) -> Response:
         """Do what a button says."""
@@ -86,8 +94,9 @@ class ServerScreen:
         value |= await of_tab[tab](request, details)
         title = f"{details.server.name}: {tab}"
         also = {"tabs": TABS, "base": f"/servers/{quote(details.server.alias, safe='')}"}
+        part = "server_talk" if tab == "log" and "said" in request.query_params else "server_body"
         return await self._console.respond(
-            request, Shown("servers", title, "server.html", value, "parts/server_body.html", also)
+            request, Shown("servers", title, "server.html", value, f"parts/{part}.html", also)
         )
 
     def _shape(self, details: Details) -> JsonObject:
@@ -114,7 +123,8 @@ class ServerScreen:
         return {"written": orjson.dumps(details.server.definition, option=orjson.OPT_INDENT_2).decode()}
 
     async def _log(self, request: Request, details: Details) -> JsonObject:
-        return {}
+        said = [each.to_json() for each in self._links.talk(details.server)]
+        return {"said": [each | {"at": _moment(each["at"])} for each in said]}
 
     async def _uses(self, request: Request, details: Details) -> JsonObject:
         alias = details.server.alias
@@ -238,6 +248,10 @@ def report(details: Details, shape: JsonObject) -> str:
 
 def _address(alias: str, tab: str) -> str:
     return f"/servers/{quote(alias, safe='')}/{tab}"
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
 def entry_of(text: str) -> JsonObject:

@@ -5,6 +5,8 @@ A call is the owner's own, by hand: it goes through the gate like any other, is 
 
 import base64
 import shlex
+from functools import partial
+from http import HTTPStatus
 from typing import Final
 
 import orjson
@@ -15,18 +17,20 @@ from starlette.routing import Route
 
 from toolcrib.console import contents
 from toolcrib.console import schema_forms as forms
+from toolcrib.console.calls import Calls
 from toolcrib.console.respond import Console, Shown, route, told
 from toolcrib.console.screens.tools import KINDS, held, kind_of, place_of, ref_of, tool_address
 from toolcrib.errors import NotFound, ToolcribError
 from toolcrib.model.json import JsonObject, digest, is_object
 from toolcrib.model.principals import Principal
+from toolcrib.model.sources import ReportProgress
 from toolcrib.model.tools import Tool, ToolRef
 
 _ROOT: Final = ""
 """The place of the whole in a form: its JSON stands there in JSON mode."""
 _WHOLE: Final[JsonObject] = {}
 """A schema that a form asks for as one text."""
-_NO_RESULT: Final[JsonObject] = {"result": None, "failure": None}
+_NO_RESULT: Final[JsonObject] = {"result": None, "failure": None, "stopped": False}
 
 
 def routes(console: Console) -> list[Route]:
@@ -35,6 +39,8 @@ def routes(console: Console) -> list[Route]:
     return [
         route("/tools/{server}/{tool:path}/call", screen.call, "POST"),
         route("/tools/{server}/{tool:path}", screen.show),
+        route("/calls/{number}", screen.running),
+        route("/calls/{number}/stop", screen.stop, "POST"),
     ]
 
 
@@ -43,6 +49,7 @@ class ToolScreen:
 
     def __init__(self, console: Console) -> None:
         self._console = console
+        self._calls = Calls()
 
     async def show(self, request: Request) -> Response:
         """The tool with an empty form, or one with the arguments that the address has."""
@@ -74,12 +81,33 @@ class ToolScreen:
         elif tool.marks.destructive and "sure" not in sent:
             wrong["sure"] = "Say that you are sure."
         elif not wrong:
-            done = await self._call(asker, ref, said.value)
+            work = partial(self._call, asker, ref, said.value)
+            ended = await self._calls.wait(request, str(sent.get("call", "")), work)
+            if ended == "left":
+                return _nothing()  # nobody is there to read it
+            done = _NO_RESULT | {"stopped": True} if ended == "stopped" else ended
         return await self._respond(request, tool, form, said.value, mode, done, [], wrong)
 
-    async def _call(self, asker: Principal, ref: ToolRef, arguments: JsonObject) -> JsonObject:
+    async def running(self, request: Request) -> Response:
+        """How far a call has come that this page waits for; nothing once it is over."""
+        running = self._calls.find(request.path_params["number"])
+        if running is None:
+            return _nothing()
+        shown = Shown("tools", "Call", "call_runs.html", running.to_json(), "parts/call_runs.html")
+        return await self._console.respond(request, shown)
+
+    async def stop(self, request: Request) -> Response:
+        """End a call; the page that waits for it is told."""
+        running = self._calls.find(request.path_params["number"])
+        if running is not None:
+            running.end("stopped")
+        return _nothing()
+
+    async def _call(
+        self, asker: Principal, ref: ToolRef, arguments: JsonObject, progress: ReportProgress
+    ) -> JsonObject:
         try:
-            called = await self._console.crib.gate.call(asker, ref, arguments, door="console")
+            called = await self._console.crib.gate.call(asker, ref, arguments, door="console", progress=progress)
         except ToolcribError as error:
             return _NO_RESULT | {"failure": told(error)}
         result: JsonObject = {"isError": called.result.is_error, "content": list(called.result.content)}
@@ -105,6 +133,7 @@ class ToolScreen:
         value |= {"arguments": arguments, "mode": mode, "wrong": wrong or {}, "changes": changes}
         value |= {"commands": self._commands(tool.ref, arguments), "unaccepted": self._unaccepted(asker, tool)}
         also = {
+            "call": self._calls.number(),
             "form": form,
             "folded": sum(not child.required for child in form.children),
             "filled": any(not child.blank for child in form.children if not child.required),
@@ -144,6 +173,10 @@ class ToolScreen:
             "curl": f'curl {shlex.quote(address)} -H "Authorization: Bearer $(cat {token})" '
             f"-H 'Content-Type: application/json' -d {body}",
         }
+
+
+def _nothing() -> Response:
+    return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
 def _shape(console: Console, tool: Tool) -> JsonObject:

@@ -44,6 +44,16 @@ document.addEventListener("htmx:before:request", ({detail: {ctx}}) => {
   if (ctx.request.method !== "GET") document.getElementById("refused")?.replaceChildren();
 });
 
+// A form that waits for a call asks every second how far it is.
+let watch;
+document.addEventListener("htmx:before:request", ({detail: {ctx: {sourceElement: form}}}) => {
+  if (!("calls" in form.dataset)) return;
+  const running = document.getElementById("running");
+  running.replaceChildren("Runs…");
+  clearInterval(watch);
+  watch = setInterval(() => form.matches("html .htmx-request") ? htmx.trigger(running, "running") : clearInterval(watch), 1000);
+});
+
 // The title tells how much waits, in hidden tabs too.
 new MutationObserver(() => {
   const waits = /^\s*(\d+)/.exec(document.getElementById("pill").textContent)?.[1];

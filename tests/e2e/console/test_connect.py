@@ -1,0 +1,73 @@
+"""A coding tool connected in the browser: looked at, written, taken back byte for byte; or by a link of its own."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from e2e.shell import Shell
+
+Axe = Callable[[Page], list[str]]
+Picture = Callable[[Page, str], None]
+BEFORE = '{\n  // mine\n  "mcpServers": {"other": {"command": "other", "disabled": true}}\n}\n'
+
+
+@pytest.fixture(scope="module")
+def person(tmp_path_factory: pytest.TempPathFactory) -> Shell:
+    """A person who has Cursor, with a server in its file."""
+    shell = Shell.at(tmp_path_factory.mktemp("person"))
+    (shell.folder / ".cursor").mkdir()
+    file_of(shell).write_text(BEFORE, encoding="utf-8")
+    return shell
+
+
+def file_of(person: Shell) -> Path:
+    """Where Cursor keeps its servers."""
+    return person.folder / ".cursor" / "mcp.json"
+
+
+def test_cursor_is_connected_after_a_look_and_its_file_comes_back_byte_for_byte(
+    page: Page, person: Shell, axe: Axe, picture: Picture
+) -> None:
+    page.goto("/connect")
+    row = page.locator("#client-cursor")
+    row.get_by_role("button", name="Connect…").click()
+    expect(page.locator(".diff ins").filter(has_text='"toolcrib"')).to_be_visible()
+    assert file_of(person).read_text(encoding="utf-8") == BEFORE
+    assert axe(page) == []
+    picture(page, "connect-look")
+    page.get_by_role("button", name="Write it").click()
+    expect(row.get_by_text("Connected", exact=True)).to_be_visible()
+    written = file_of(person).read_text(encoding="utf-8")
+    entry = json.loads(written.replace("// mine", ""))["mcpServers"]["toolcrib"]
+    assert entry["url"].endswith("/mcp")
+    assert entry["headers"]["Authorization"] not in page.content()
+    assert axe(page) == []
+    picture(page, "connect")
+    row.get_by_role("button", name="Take back").click()
+    expect(page.get_by_text("byte for byte")).to_be_visible()
+    assert file_of(person).read_text(encoding="utf-8") == BEFORE
+
+
+def test_a_link_has_cursor_install_the_crib_and_its_token_ends_with_undo(
+    page: Page, person: Shell, axe: Axe, picture: Picture
+) -> None:
+    page.goto("/connect")
+    page.get_by_role("button", name="Open in Cursor…").click()
+    card = page.get_by_role("region", name="Link for Cursor")
+    expect(card).to_contain_text("Authorization")
+    expect(card.get_by_role("link", name="Open in Cursor")).to_have_count(0)
+    card.get_by_role("button", name="Make the link").click()
+    link = card.get_by_role("link", name="Open in Cursor")
+    expect(link).to_have_attribute("href", re.compile("^cursor://anysphere.cursor-deeplink/mcp/install"))
+    assert axe(page) == []
+    picture(page, "connect-link")
+    card.get_by_role("button", name="Copy the link").click()
+    expect(page.locator("#said")).to_have_text("Copied.")
+    assert page.evaluate("navigator.clipboard.readText()") == link.get_attribute("href")
+    assert file_of(person).read_text(encoding="utf-8") == BEFORE
+    card.get_by_role("button", name="Undo").click()
+    expect(page.get_by_text("The token connect-cursor is revoked.")).to_be_visible()
