@@ -3,7 +3,6 @@
 import os
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,9 +34,7 @@ def follow(shell: Shell, lines: Sequence[str]) -> list[str]:
     printed: list[str] = []
     for line in lines:
         words = [word.replace("~", str(shell.folder)) for word in shlex.split(line, comments=True)]
-        done = subprocess.run(
-            words, cwd=shell.folder, env=shell.variables, capture_output=True, text=True, timeout=60, check=False
-        )
+        done = shell.run(*words[1:])
         assert done.returncode == 0, f"{line}: {done.stderr}"
         printed.append(done.stdout)
     return printed

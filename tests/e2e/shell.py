@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from e2e.warm import warm
 from toolcrib.model.json import Json, JsonObject
 
 LIMIT = 60.0
@@ -109,6 +110,8 @@ class Shell:
         self, *arguments: str, stdin: str | None = None, preexec: Sequence[str] = ()
     ) -> "subprocess.CompletedProcess[str]":
         """Run a command to its end; `preexec` is put before it, such as `sh -c 'umask 0; exec "$@"' sh`."""
+        if not preexec and (forks := warm()) is not None:
+            return forks.run(arguments, self.folder, self.variables, stdin, LIMIT)
         command = [*preexec, *self.command(*arguments)]
         return subprocess.run(
             command, cwd=self.folder, env=self.variables, input=stdin, capture_output=True, text=True, timeout=LIMIT
