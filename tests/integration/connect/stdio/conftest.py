@@ -17,12 +17,12 @@ def open_files() -> int:
 
 @pytest.fixture
 async def processes(tmp_path: Path) -> AsyncGenerator[Processes]:
-    """A crib's processes; the test process has no children left afterwards."""
-    before = open_files()
+    """A crib's processes; the test process has no more children afterwards than it had."""
+    before, children = open_files(), psutil.Process().children()
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "SECRET_TOKEN": "hunter2"}
     async with Processes(
         environment, "crib-under-test", tmp_path / "children.json", Waits(stop=0.3, write=3.0)
     ) as opened:
         yield opened
-    assert not psutil.Process().children()
+    assert psutil.Process().children() == children
     assert open_files() == before
