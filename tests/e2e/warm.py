@@ -4,7 +4,6 @@ Interpreter and imports take ten times what a command itself does, and the tests
 gets its own process, directory, environment and standard streams; with TOOLCRIB_TEST_ALL each is started anew instead.
 """
 
-import atexit
 import gc
 import importlib
 import json
@@ -41,20 +40,15 @@ class Warm:
     def __init__(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
-        self._process = subprocess.Popen(
+        subprocess.run(
             [sys.executable, __file__, str(theirs.fileno())],
             env={**kept, "PYTHONWARNINGS": "error"},
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
+            check=True,
         )
         theirs.close()
-        self._socket = ours
-        atexit.register(self.close)
-
-    def close(self) -> None:
-        """End it."""
-        self._socket.close()
-        self._process.wait(10)
+        self._socket = ours  # it ends when this does
 
     def run(
         self, arguments: Sequence[str], cwd: Path, environment: Mapping[str, str], stdin: str | None, limit: float
@@ -192,4 +186,5 @@ def _become(command: dict[str, Any], standard: list[int]) -> NoReturn:
 
 
 if __name__ == "__main__":
-    _serve(int(sys.argv[1]))
+    if os.fork() == 0:  # no child of the tests, which look at theirs
+        _serve(int(sys.argv[1]))

@@ -4,13 +4,21 @@ import {follow} from "./live.js";
 const REST = 150;
 const due = new Map();
 
-// Parts of a page name the events they depend on in `data-live`; they are asked for anew, at most every 150 ms.
+// Parts of a page name the events they depend on in `data-live`; they are asked for anew, at most every 150 ms. Not while
+// something is sent, whose answer would be lost, nor while an answer stays that offers a way back.
+const sent = new Set();
 function touched(kind) {
-  for (const part of document.querySelectorAll(`[data-live~="${kind}"]`)) {
-    if (due.has(part)) continue;
-    due.set(part, setTimeout(() => { due.delete(part); if (part.isConnected) htmx.trigger(part, "live"); }, REST));
-  }
+  for (const part of document.querySelectorAll(`[data-live~="${kind}"]`)) if (!due.has(part)) renew(part);
 }
+function renew(part) {
+  due.set(part, setTimeout(() => {
+    due.delete(part);
+    if ([...sent].some((ctx) => ctx.sourceElement.isConnected)) renew(part);
+    else if (part.isConnected && !part.querySelector("[data-stays]")) htmx.trigger(part, "live");
+  }, REST));
+}
+document.addEventListener("htmx:before:request", ({detail: {ctx}}) => { if (ctx.request.method !== "GET") sent.add(ctx); });
+document.addEventListener("htmx:finally:request", ({detail: {ctx}}) => sent.delete(ctx));
 follow("/api/events", Number(document.body.dataset.after), (event) => {
   touched(event.kind);
   if (event.kind === "notice") say(event.message);

@@ -21,6 +21,7 @@ from toolcrib.config.files import create_private
 from toolcrib.errors import Unavailable
 from toolcrib.sessions.claude.launch import KEPT
 
+_MESSAGE: Final = re.compile(rb'"type":\s*"(?:user|assistant)"')
 _PLAIN: Final = frozenset(
     [
         "PATH",
@@ -91,10 +92,20 @@ def cli_variables(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def has_kept(environment: Mapping[str, str], conversation: str) -> bool:
-    """Whether Claude Code has a conversation of this id, in whichever directory it was held."""
+    """Whether Claude Code can go on with a conversation of this id, in whichever directory it was held.
+
+    It begins the file of one with notes of its own, and refuses to resume what has no message yet.
+    """
     moved = environment.get("CLAUDE_CONFIG_DIR")
     config = Path(moved) if moved else Path(environment.get("HOME") or Path.home(), ".claude")
-    return bool(_ID.fullmatch(conversation)) and any((config / "projects").glob(f"*/{conversation}.jsonl"))
+    if not _ID.fullmatch(conversation):
+        return False
+    return any(map(_has_message, (config / "projects").glob(f"*/{conversation}.jsonl")))
+
+
+def _has_message(transcript: Path) -> bool:
+    with transcript.open("rb") as lines:
+        return any(_MESSAGE.search(line) for line in lines)
 
 
 def find_cli(environment: Mapping[str, str]) -> Path:

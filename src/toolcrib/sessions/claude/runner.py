@@ -10,8 +10,9 @@ it uses one: the request for what a resumed conversation has cost so far. It mus
 import asyncio
 import logging
 import signal
-from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -96,7 +97,8 @@ class ClaudeRunner:
             hooks,
             lambda line: stderr.add(f"{line}\n".encode(errors="replace")),
         )
-        conversation = _Conversation(ClaudeSDKClient(options), start, desk, mapper, calls, hooks, stderr)
+        is_kept = partial(has_kept, self._environment, start.runtime)
+        conversation = _Conversation(ClaudeSDKClient(options), start, is_kept, desk, mapper, calls, hooks, stderr)
         await conversation.connect()
         pump = asyncio.create_task(conversation.pump(), name=f"claude-{brief.session}")
         try:
@@ -129,6 +131,7 @@ class _Conversation:
         self,
         client: ClaudeSDKClient,
         start: Start,
+        is_kept: Callable[[], bool],
         desk: Desk,
         mapper: Mapper,
         calls: Calls,
@@ -137,6 +140,7 @@ class _Conversation:
     ) -> None:
         self._client = client
         self._start = start
+        self._is_kept = is_kept
         self._desk = desk
         self._mapper = mapper
         self._calls = calls
@@ -155,7 +159,7 @@ class _Conversation:
     @property
     def runtime(self) -> str | None:
         """Its id; that of a copy counts once it is written, lest the copy be lost with the process."""
-        return self._start.runtime if self._has_spoken or not self._start.is_fork else None
+        return self._start.runtime if not self._start.is_fork or (self._has_spoken and self._is_kept()) else None
 
     async def connect(self) -> None:
         """Start the process. Raises `runner.start`."""

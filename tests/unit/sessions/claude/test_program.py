@@ -69,8 +69,11 @@ def test_a_conversation_is_found_in_whichever_directory_it_was_held(tmp_path: Pa
     id = str(uuid4())
     folder = tmp_path / "projects" / "-some-where"
     folder.mkdir(parents=True)
-    (folder / f"{id}.jsonl").touch()
+    transcript = folder / f"{id}.jsonl"
+    transcript.write_text('{"type":"mode","mode":"normal"}\n', encoding="utf-8")
     (tmp_path / "x.jsonl").touch()
+    assert not has_kept({"CLAUDE_CONFIG_DIR": str(tmp_path)}, id), "nothing was said in it yet"
+    transcript.write_text('{"type":"mode"}\n{"type":"user","message":{}}\n', encoding="utf-8")
     assert has_kept({"CLAUDE_CONFIG_DIR": str(tmp_path)}, id)
     assert not has_kept({"CLAUDE_CONFIG_DIR": str(tmp_path)}, str(uuid4()))
     assert not has_kept({"CLAUDE_CONFIG_DIR": str(tmp_path)}, "../x")
