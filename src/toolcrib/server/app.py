@@ -5,16 +5,17 @@ behind the guard.
 """
 
 import importlib
+from collections.abc import Callable, Mapping
 
+from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from toolcrib.host import Crib
-from toolcrib.server.api import create_api
+from toolcrib.server import problems
 from toolcrib.server.guard import Guard
-from toolcrib.server.late import LateApp
 from toolcrib.server.limits import Throttle
 from toolcrib.server.login import LoginPage, Logins
 
@@ -35,12 +36,45 @@ def create_app(crib: Crib, mcp: ASGIApp, logins: Logins, *, address: str) -> Gua
     )
 
 
-def create_routes(crib: Crib, logins: Logins, throttle: Throttle, *, address: str) -> LateApp:
+class Doors:
+    """The applications below each path, made when they are first asked for: a new crib is there before any of them."""
+
+    def __init__(self, makers: Mapping[str, Callable[[], Starlette]]) -> None:
+        """`makers` are named by the first part of a path; `/` is for all that nothing else is named for."""
+        self._makers = makers
+        self._made: dict[str, Starlette] = {}
+
+    def all(self) -> list[Starlette]:
+        """Every application."""
+        return [self._at(path) for path in self._makers]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        path = "/" + scope["path"].split("/", 2)[1]
+        await self._at(path if path in self._makers else "/")(scope, receive, send)
+
+    def _at(self, path: str) -> Starlette:
+        if path not in self._made:
+            self._made[path] = self._makers[path]()
+        return self._made[path]
+
+
+def create_routes(crib: Crib, logins: Logins, throttle: Throttle, *, address: str) -> Doors:
     """All routes but the MCP endpoint; to be served behind the guard only."""
-    app = create_api(crib, logins)
-    app.part("/healthz", lambda: [Route("/healthz", _health)])
-    app.part("/login", lambda: [Route("/login", LoginPage(logins, throttle).show)])
-    app.part("/", lambda: importlib.import_module("toolcrib.console.app").console_routes(crib, address))
+    return Doors(
+        {
+            "/healthz": lambda: _plain(Route("/healthz", _health)),
+            "/login": lambda: _plain(Route("/login", LoginPage(logins, throttle).show)),
+            "/api": lambda: importlib.import_module("toolcrib.server.api").create_api(crib, logins),
+            "/": lambda: _plain(*importlib.import_module("toolcrib.console.app").console_routes(crib, address)),
+        }
+    )
+
+
+def _plain(*routes: Route) -> Starlette:
+    app = Starlette(routes=routes)
+    app.router.redirect_slashes = False
+    problems.install(app)
     return app
 
 

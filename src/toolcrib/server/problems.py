@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from http import HTTPStatus
 
 import orjson
-from fastapi.exceptions import RequestValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -96,7 +95,6 @@ def unexpected(error: BaseException) -> ToolcribError:
 def install(app: Starlette) -> None:
     """Let every failure of the routes leave as a problem."""
     app.add_exception_handler(ToolcribError, _on_deliberate)
-    app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(HTTPException, _on_routing)
     app.add_exception_handler(ClientDisconnect, _on_disconnect)
     app.add_exception_handler(Exception, _on_unexpected)
@@ -113,18 +111,6 @@ def _extra_headers(error: ToolcribError) -> dict[str, str]:
 def _on_deliberate(_: Request, error: Exception) -> Response:
     assert isinstance(error, ToolcribError)
     return response(error)
-
-
-def _on_invalid(_: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    errors = [{"path": _path(each["loc"]), "message": str(each["msg"])} for each in error.errors()]
-    summary = "; ".join(f"{each['path']}: {each['message']}" for each in errors)
-    return response(InvalidRequest("request.invalid", summary), errors)
-
-
-def _path(location: Sequence[str | int]) -> str:
-    """`body.arguments.city`, `query.source`: where the wrong value stands."""
-    return ".".join(str(part) for part in location)
 
 
 def _on_routing(request: Request, error: Exception) -> Response:

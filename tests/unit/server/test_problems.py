@@ -2,12 +2,14 @@
 
 import pytest
 from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from toolcrib.errors import CODES, NotFound
 from toolcrib.server import problems
+from toolcrib.server.api.reading import on_invalid
 from toolcrib.server.api.shapes import ProblemDetails
 from unit.server.asgi import Answer, ask
 
@@ -21,6 +23,7 @@ class Body(BaseModel):
 def application() -> FastAPI:
     app = FastAPI(openapi_url=None)
     problems.install(app)
+    app.add_exception_handler(RequestValidationError, on_invalid)
 
     @app.get("/fails")
     async def fails(how: str) -> None:

@@ -10,12 +10,14 @@ from functools import partial
 from itertools import chain
 from typing import Final
 
+from fastapi.exceptions import RequestValidationError
 from fastapi.telemetry import TelemetryConfig
 from starlette.routing import BaseRoute
 
 from toolcrib.host import Crib
 from toolcrib.server import problems
-from toolcrib.server.late import LateApp
+from toolcrib.server.api.late import LateApi
+from toolcrib.server.api.reading import on_invalid
 from toolcrib.server.login import Logins
 from toolcrib.version import __version__
 
@@ -49,9 +51,9 @@ _SILENT: TelemetryConfig = {
 }
 
 
-def create_api(crib: Crib, logins: Logins) -> LateApp:
+def create_api(crib: Crib, logins: Logins) -> LateApi:
     """The application with all routes under `/api`."""
-    app = LateApp(
+    app = LateApi(
         title="Toolcrib",
         version=__version__,
         openapi_url="/api/openapi.json",
@@ -61,8 +63,9 @@ def create_api(crib: Crib, logins: Logins) -> LateApp:
         telemetry=_SILENT,
     )
     for name, modules in RESOURCES.items():
-        app.part(f"/api/{name}", partial(_made, modules, logins if name == "login" else crib))
+        app.resource(name, partial(_made, modules, logins if name == "login" else crib))
     problems.install(app)
+    app.add_exception_handler(RequestValidationError, on_invalid)
     return app
 
 

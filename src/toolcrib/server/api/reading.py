@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypeVar
 import anyio
 import orjson
 from fastapi import Depends, Query, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
@@ -21,10 +22,19 @@ from toolcrib.host import Crib
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.principals import Mode, Principal, Source
 from toolcrib.principals import Door, Principals
+from toolcrib.server import problems
 from toolcrib.server.guard import PRINCIPAL
 from toolcrib.server.strict import MalformedJson, parse_json
 
 Answer = TypeVar("Answer")
+
+
+def on_invalid(_: Request, error: Exception) -> Response:
+    """The answer to a request whose values do not fit: which, and why."""
+    assert isinstance(error, RequestValidationError)
+    errors = [{"path": ".".join(map(str, each["loc"])), "message": str(each["msg"])} for each in error.errors()]
+    summary = "; ".join(f"{each['path']}: {each['message']}" for each in errors)
+    return problems.response(InvalidRequest("request.invalid", summary), errors)
 
 
 class _StrictRequest(Request):
