@@ -43,7 +43,8 @@ async def crib(records: Path, *servers: tuple[str, ...]) -> AsyncGenerator[tuple
 
 def guard_of(crib_pid: int) -> psutil.Process:
     """The guard of a crib."""
-    (found,) = (child for child in psutil.Process(crib_pid).children() if "toolcrib-guard" in child.cmdline())
+    children = [child for child in psutil.Process(crib_pid).children() if child.status() != psutil.STATUS_ZOMBIE]
+    (found,) = (child for child in children if "toolcrib-guard" in child.cmdline())
     return found
 
 
