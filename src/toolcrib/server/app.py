@@ -7,6 +7,8 @@ behind the guard.
 import importlib
 from collections.abc import Callable, Mapping
 
+import anyio
+import anyio.to_thread
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -43,20 +45,24 @@ class Doors:
         """`makers` are named by the first part of a path; `/` is for all that nothing else is named for."""
         self._makers = makers
         self._made: dict[str, Starlette] = {}
+        self._making = anyio.Lock()
 
     def all(self) -> list[Starlette]:
-        """Every application."""
-        return [self._at(path) for path in self._makers]
+        """Every application, made anew."""
+        return [make() for make in self._makers.values()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         path = "/" + scope["path"].split("/", 2)[1]
-        await self._at(path if path in self._makers else "/")(scope, receive, send)
+        path = path if path in self._makers else "/"
+        app = self._made.get(path) or await self._make(path)
+        await app(scope, receive, send)
 
-    def _at(self, path: str) -> Starlette:
-        if path not in self._made:
-            self._made[path] = self._makers[path]()
-        return self._made[path]
+    async def _make(self, path: str) -> Starlette:
+        async with self._making:
+            if path not in self._made:  # in a thread, since calls go on meanwhile
+                self._made[path] = await anyio.to_thread.run_sync(self._makers[path])
+            return self._made[path]
 
 
 def create_routes(crib: Crib, logins: Logins, throttle: Throttle, *, address: str) -> Doors:

@@ -8,6 +8,8 @@ Above: `api` says which resources there are. Below: FastAPI. It must never make 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
+import anyio
+import anyio.to_thread
 from fastapi import FastAPI
 from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
@@ -23,6 +25,7 @@ class LateApi(FastAPI):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self._late: dict[str, Make] = {}
+        self._making = anyio.Lock()
 
     def resource(self, name: str, make: Make) -> None:
         """Have the routes of a resource made when one of them is first asked for."""
@@ -31,7 +34,7 @@ class LateApi(FastAPI):
     def complete(self) -> Sequence[BaseRoute]:
         """All routes, made by now."""
         for name in tuple(self._late):
-            self._make(name)
+            self.router.routes += self._late.pop(name)()
         return self.routes
 
     def openapi(self) -> dict[str, Any]:
@@ -42,10 +45,12 @@ class LateApi(FastAPI):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         if self._late and scope["type"] == "http":
-            self._make("/".join(scope["path"].split("/", _AFTER_NAME)[2:_AFTER_NAME]))
+            await self._make("/".join(scope["path"].split("/", _AFTER_NAME)[2:_AFTER_NAME]))
         await super().__call__(scope, receive, send)
 
-    def _make(self, name: str) -> None:
-        make = self._late.pop(name, None)
-        if make is not None:
-            self.router.routes += make()
+    async def _make(self, name: str) -> None:
+        async with self._making:
+            make = self._late.get(name)
+            if make is not None:  # in a thread, since calls of others go on meanwhile
+                self.router.routes += await anyio.to_thread.run_sync(make)
+                self._late.pop(name, None)
