@@ -21,7 +21,7 @@ from toolcrib.model.policy import Decision, Step, Verdict
 from toolcrib.model.principals import Principal
 from toolcrib.model.tools import ContentItem, Tool, ToolRef
 from toolcrib.policy import coding
-from toolcrib.policy.decide import Grants, decide
+from toolcrib.policy.decide import Grants, decide, sees
 from toolcrib.policy.explain import Question
 from toolcrib.policy.rules import Rules
 
@@ -141,12 +141,16 @@ class View:
 
     def _seen_of(self, decided: _Decided) -> tuple[Tool, ...]:
         if decided.seen is None:
-            known, decide_on = decided.decisions, self._decide
-            for ref, tool in decided.part.tools.items():
-                if ref not in known:
-                    known[ref] = decide_on(ref, tool)
-            decided.seen = tuple([tool for ref, tool in decided.part.tools.items() if known[ref].visible])
+            decided.seen = tuple(filter(self._sees, decided.part.tools.values()))
         return decided.seen
+
+    def _sees(self, tool: Tool) -> bool:
+        try:
+            return sees(tool, *self._asked)
+        except Exception:  # boundary: what cannot be decided is refused, and nothing else stops
+            logger.exception("The rules could not be applied to %s.", tool.ref)
+            self.version = (self.snapshot.version, UNSETTLED)
+            return False
 
     def _decide(self, ref: ToolRef, tool: Tool | None, arguments: JsonObject | None = None) -> Decision:
         paths = _paths(ref, arguments, self._asked[0]) if arguments is not None else None
@@ -174,6 +178,9 @@ class NoView(View):
 
     def _decide(self, ref: ToolRef, tool: Tool | None, arguments: JsonObject | None = None) -> Decision:
         return Decision("hidden" if tool is not None else "unknown", ref, (_UNDECIDED,))
+
+    def _sees(self, tool: Tool) -> bool:
+        return False
 
 
 def _of_part(kept: _Decided | None, part: Part) -> _Decided:

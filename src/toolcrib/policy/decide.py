@@ -118,6 +118,14 @@ def decide(
     return _limited(own, above)
 
 
+def sees(tool: Tool, principal: Principal, grants: Grants, rules: Rules) -> bool:
+    """Whether `decide` has this asker see the tool, without the reasons: a list asks that of thousands."""
+    if sight(tool, principal, grants)[-1].effect == "exclude" or rules.standing(principal).hides(tool):
+        return False
+    creator = grants.creator
+    return creator is None or sees(tool, creator.principal, creator.grants, rules)
+
+
 def _decide(
     ref: ToolRef,
     tool: Tool | None,

@@ -73,6 +73,15 @@ class Standing:
             kept = self._kept[tool.ref] = (tool, found)
         return kept[1]
 
+    def hides(self, tool: Tool) -> bool:
+        """Whether the first rule on a tool that holds without arguments takes it out of lists."""
+        ranked = self._ranked
+        for number in self._index.find(tool.ref):
+            each = ranked[number]
+            if not each.rule.conditions and (not each.of_some or _wrong_tool(each.rule, tool) is None):
+                return each.hides
+        return False
+
 
 def rank(rule: Rule) -> int:
     """Where a rule stands in the order of decision; lower comes first."""

@@ -69,7 +69,8 @@ async def refused(desk: Desk, mode: Any = "bypassPermissions") -> list[str]:
 
 @pytest.mark.parametrize("fault", AT_ONCE)
 async def test_deciding(desk: Desk, monkeypatch: pytest.MonkeyPatch, fault: Break) -> None:
-    monkeypatch.setattr(view, "decide", fault)
+    for part in ("decide", "sees"):
+        monkeypatch.setattr(view, part, fault)
     assert await refused(desk) == ["outcome", "outcome"]
     assert await desk.owner.tools() == []
 

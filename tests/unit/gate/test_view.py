@@ -9,12 +9,11 @@ from toolcrib.catalog.snapshot import Part, Snapshot
 from toolcrib.gate import view as gate_view
 from toolcrib.gate.view import View
 from toolcrib.model.json import JsonObject
-from toolcrib.model.policy import Decision
 from toolcrib.model.principals import Principal
 from toolcrib.model.problems import Problem
 from toolcrib.model.sources import RunCall
 from toolcrib.model.tools import ServerKind, Tool, ToolRef
-from toolcrib.policy.decide import Grants, decide
+from toolcrib.policy.decide import Grants, sees
 from toolcrib.policy.rules import Rules
 
 OWNER = Principal("owner", "owner", "api")
@@ -47,11 +46,11 @@ def decided(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The tools that were decided on, in order."""
     asked: list[str] = []
 
-    def noting(ref: ToolRef, *rest: Any) -> Decision:
-        asked.append(str(ref))
-        return decide(ref, *rest)
+    def noting(tool: Tool, *rest: Any) -> bool:
+        asked.append(str(tool.ref))
+        return sees(tool, *rest)
 
-    monkeypatch.setattr(gate_view, "decide", noting)
+    monkeypatch.setattr(gate_view, "sees", noting)
     return asked
 
 

@@ -10,7 +10,7 @@ from toolcrib.model.json import JsonObject
 from toolcrib.model.policy import Origin, Rule, Verdict
 from toolcrib.model.principals import Principal
 from toolcrib.model.tools import Tool
-from toolcrib.policy.decide import Creator, Grants, decide, sight
+from toolcrib.policy.decide import Creator, Grants, decide, sees, sight
 from toolcrib.policy.explain import Question, explain
 from toolcrib.policy.patterns import names
 from toolcrib.policy.rules import Rules, obstacle, unmet
@@ -31,6 +31,7 @@ def test_what_can_be_called_is_listed_and_what_is_listed_was_granted(question: Q
     listed = replace(question, arguments=None, paths=None).decide().visible
     called = replace(question, arguments=arguments).decide()
     assert called.visible == listed
+    assert sees(tool_of(question), question.principal, question.grants, question.rules) == listed
     if called.verdict in ("allow", "ask"):
         assert listed
     if listed:
