@@ -19,6 +19,7 @@ from anyio.streams.text import TextReceiveStream
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from conformance.suite import EXPECTED_FAILURES, SCENARIOS, SpecVersion, judge
+from length import takes_long
 from loopback import PLAIN
 from toolcrib.home import owner_token, prepare_home
 from toolcrib.model.json import JsonObject
@@ -98,6 +99,7 @@ async def until_connected(url: str) -> None:
         assert server.get("state") == "connected", server
 
 
+@takes_long
 @pytest.mark.parametrize("version", SCENARIOS)
 async def test_the_server_alone_passes_everything(node_programs: Path, tmp_path: Path, version: SpecVersion) -> None:
     async with everything() as url:

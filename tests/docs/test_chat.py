@@ -2,14 +2,14 @@
 
 import re
 import shlex
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import anyio
+import anyio.to_thread
 import pytest
 
+from e2e.shell import Shell
 from toolcrib.cli.chat_commands import COMMANDS
 from toolcrib.server.run import hold
 from toolcrib.settings import Environment, Settings
@@ -34,11 +34,10 @@ async def serving(home: Path, environment: Environment) -> AsyncGenerator[None]:
 
 async def run(line: str, folder: Path, environment: dict[str, str]) -> str:
     """One command line of the page; what it prints. It has to succeed."""
-    command = [sys.executable, "-m", *shlex.split(line, comments=True)]
-    with anyio.fail_after(60):
-        done = await anyio.run_process(command, cwd=folder, env=environment, check=False)
-    assert done.returncode == 0, f"{line}: {done.stderr.decode()}"
-    return done.stdout.decode()
+    words = shlex.split(line, comments=True)[1:]
+    done = await anyio.to_thread.run_sync(Shell(folder, environment).run, *words)
+    assert done.returncode == 0, f"{line}: {done.stderr}"
+    return done.stdout
 
 
 @pytest.mark.anyio

@@ -14,6 +14,7 @@ from mcp import Client, MCPError
 from integration.mcp.test_content import Heard
 from integration.mcp.test_faces import modern
 from lab import Door, Lab, ModeName, eventually, make_lab
+from length import takes_long
 from toolcrib.model.json import JsonObject
 from toolcrib.model.protocol import MODERN_VERSION
 from toolcrib.server.mcp.face import INSTRUCTIONS_KEPT
@@ -23,7 +24,8 @@ from toolcrib.server.run import hold
 pytestmark = pytest.mark.anyio
 
 ERAS: list[ModeName] = ["legacy", "auto"]  # a client that pins the modern version asks nobody who they are
-DOORS: list[Door] = ["http", "stdio"]
+DOORS = ["http", pytest.param("stdio", marks=takes_long)]
+"""Every front is a process that starts; `test_official_client` always goes through both."""
 both_eras = pytest.mark.parametrize("era", ERAS)
 both_doors = pytest.mark.parametrize("door", DOORS)
 

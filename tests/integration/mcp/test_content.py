@@ -9,11 +9,13 @@ from mcp.types import PromptReference, ResourceTemplateReference, TextContent, T
 
 from integration.mcp.library import ROOM, Library
 from lab import Door, Lab, ModeName, eventually
+from length import takes_long
 
 pytestmark = pytest.mark.anyio
 
 ERAS: list[ModeName] = ["legacy", "2026-07-28"]
-DOORS: list[Door] = ["http", "stdio"]
+DOORS = ["http", pytest.param("stdio", marks=takes_long)]
+"""Every front is a process that starts; `test_official_client` always goes through both."""
 both_eras = pytest.mark.parametrize("era", ERAS)
 both_doors = pytest.mark.parametrize("door", DOORS)
 deprecated = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")  # the legacy era has it
