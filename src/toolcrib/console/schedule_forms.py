@@ -18,14 +18,13 @@ from toolcrib.errors import InvalidRequest
 from toolcrib.host import Crib
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import MODES
-from toolcrib.model.schedules import MISSED, OVERLAPS, Cadence, Schedule
+from toolcrib.model.schedules import MISSED, MOST_RETRIES, OVERLAPS, Cadence, Schedule
 from toolcrib.model.sessions import SessionLimits
 from toolcrib.schedule.cadence import LONGEST_JITTER
 
 UNITS: Final = {"1": "minutes", "60": "hours", "1440": "days"}
 OVERLAP_WORDS: Final = {"skip": "skip it", "wait": "let it wait"}
 MISSED_WORDS: Final = {"once": "make up for the last one, once", "skip": "skip them"}
-MOST_RETRIES: Final = 10
 _LONGEST_NAME: Final = 100
 _LONGEST_PROMPT: Final = 100_000
 _LONGEST_RUN: Final = 604_800

@@ -42,7 +42,7 @@ class Listing:
 
 
 class _Decided:
-    """The decisions on the tools of one server, and those of them that are seen once all are decided."""
+    """The decisions on tools of one server as far as they were asked for, and which tools are seen once that was."""
 
     __slots__ = ("decisions", "part", "seen")
 

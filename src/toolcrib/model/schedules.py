@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, get_args
+from typing import Final, Literal, get_args
 
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.principals import Mode, Principal
@@ -17,6 +17,8 @@ RunState = Literal["running", "completed", "failed", "limit", "interrupted", "sk
 """`unknown`: the crib ended in the middle, so nobody can say how far it came."""
 OVERLAPS: tuple[Overlap, ...] = get_args(Overlap)
 MISSED: tuple[Missed, ...] = get_args(Missed)
+MOST_RETRIES: Final = 10
+"""How often a failed run may be made again."""
 
 
 @dataclass(frozen=True, slots=True)

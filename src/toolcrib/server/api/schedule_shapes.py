@@ -7,12 +7,10 @@ from pydantic import Field
 
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Mode
-from toolcrib.model.schedules import Cadence, Missed, Overlap, RunState
+from toolcrib.model.schedules import MOST_RETRIES, Cadence, Missed, Overlap, RunState
 from toolcrib.schedule.cadence import LONGEST_JITTER
 from toolcrib.server.api.session_shapes import LimitsShape
 from toolcrib.server.api.shapes import ProblemShape, Shape
-
-MOST_RETRIES = 10
 
 _Name = Annotated[str, Field(min_length=1, max_length=100)]
 _Agent = Annotated[str, Field(min_length=1, max_length=200)]
