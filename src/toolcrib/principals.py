@@ -73,17 +73,17 @@ class Tokens:
     def __init__(self, store: Store, *, on_end: Callable[[Principal], None] = lambda _: None) -> None:
         self._store = store
         self._on_end = on_end
-        # Secrets are found by a hash that nobody outside can compute, so the time of a search tells nothing.
-        self._key = secrets.token_bytes(32)
+        # By the SHA-256 of the secret. Nobody can say secrets whose digests come near each other, so the time that a
+        # search takes tells nothing of what is there.
         self._live: dict[bytes, _Live] = {}
 
     async def refresh(self) -> None:
         """Take up what the database has now: at the start, and what other cribs on it changed."""
-        found = {self._place(token.digest): token for token in await load_tokens(self._store) if not token.revoked_at}
-        for place in self._live.keys() - found.keys():
-            self._end(place)
-        for place in found.keys() - self._live.keys():
-            self._begin(place, found[place])
+        found = {token.digest: token for token in await load_tokens(self._store) if not token.revoked_at}
+        for digest in self._live.keys() - found.keys():
+            self._end(digest)
+        for digest in found.keys() - self._live.keys():
+            self._begin(found[digest])
 
     async def list(self) -> list[Token]:
         """All tokens, revoked ones too, the oldest first."""
@@ -109,33 +109,30 @@ class Tokens:
             await save_token(self._store, token)
         except ConstraintError as error:
             raise Conflict("token.exists", f"A token named {name!r} is in use.") from error
-        self._begin(self._place(digest), token)
+        self._begin(token)
         return token, secret
 
     async def revoke(self, name: str) -> None:
         """End a token at once: the next request with it is refused, and what is open under it is cut."""
-        for place in [place for place, live in self._live.items() if live.token.name == name]:
-            self._end(place)
+        for digest in [digest for digest, live in self._live.items() if live.token.name == name]:
+            self._end(digest)
         if not await revoke_token(self._store, name, datetime.now(UTC)):
             raise NotFound("token.unknown", f"There is no token {name!r} in use.")
 
     def find(self, digest: bytes) -> Credential | None:
         """Who has the secret of this SHA-256."""
-        live = self._live.get(self._place(digest))
-        return live.credential if live is not None and hmac.compare_digest(live.token.digest, digest) else None
+        live = self._live.get(digest)
+        return live.credential if live is not None else None
 
     def named(self, name: str) -> Token | None:
         """The token of this name, if it is in use."""
         return next((live.token for live in self._live.values() if live.token.name == name), None)
 
-    def _place(self, digest: bytes) -> bytes:
-        return hashlib.blake2b(digest, key=self._key).digest()
+    def _begin(self, token: Token) -> None:
+        self._live[token.digest] = _Live(token, Credential(token.principal, anyio.Event()))
 
-    def _begin(self, place: bytes, token: Token) -> None:
-        self._live[place] = _Live(token, Credential(token.principal, anyio.Event()))
-
-    def _end(self, place: bytes) -> None:
-        credential = self._live.pop(place).credential
+    def _end(self, digest: bytes) -> None:
+        credential = self._live.pop(digest).credential
         if credential.ended is not None:
             credential.ended.set()
         self._on_end(credential.principal)
@@ -157,25 +154,23 @@ class SessionTokens:
     """The secrets of sessions, known in memory only. Who a session is now is looked up with every request."""
 
     def __init__(self) -> None:
-        self._key = secrets.token_bytes(32)
         self._live: dict[bytes, SessionToken] = {}
 
     @contextmanager
     def issued(self, principal: Callable[[], Principal | None], call: SessionCall) -> Generator[SessionToken]:
         """A secret for as long as the block runs; calls that are made with it go to `call`."""
         token = SessionToken(SESSION_PREFIX + secrets.token_urlsafe(_SECRET_BYTES), principal, call)
-        place = self._place(token.digest)
-        self._live[place] = token
+        self._live[token.digest] = token
         try:
             yield token
         finally:
-            del self._live[place]
+            del self._live[token.digest]
             token.ended.set()
 
     def find(self, digest: bytes) -> Credential | None:
         """Who has the secret of this SHA-256."""
-        token = self._live.get(self._place(digest))
-        if token is None or not hmac.compare_digest(token.digest, digest):
+        token = self._live.get(digest)
+        if token is None:
             return None
         principal = token.principal()
         token.is_used = True
@@ -190,9 +185,6 @@ class SessionTokens:
             if who is not None and who.session == principal.session:
                 return await token.call(ref, arguments, progress)
         return CallResult.error("The session has ended.")
-
-    def _place(self, digest: bytes) -> bytes:
-        return hashlib.blake2b(digest, key=self._key).digest()
 
 
 class Principals:

@@ -256,7 +256,8 @@ class Exchange:
 
 def _passed_on(client: Client) -> JsonObject:
     """The rest of the caller's `_meta`; what belongs to the hop between it and us stays here."""
-    return {key: value for key, value in client.meta.items() if not key.startswith(KEY) and key != "progressToken"}
+    meta = client.meta
+    return {key: meta[key] for key in meta if not key.startswith(KEY) and key != "progressToken"} if meta else {}
 
 
 def _gave_up(flight: Flight) -> str:

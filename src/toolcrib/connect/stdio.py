@@ -203,7 +203,6 @@ class StdioConnection:
             if self._failure is not None:
                 return
             said = line if isinstance(line, bytes) and len(line) < _SHORT and _CHANGED in line else None
-        self._check_garbage()
         if self._lines.pending > FLOOD_LIMIT:
             self._child.give_up("server.flood", f"wrote {self._lines.pending} bytes without ending the line")
 
@@ -222,6 +221,7 @@ class StdioConnection:
     def _line(self, line: Line) -> None:
         if not line or line == b"\r":
             self.garbage.add_blank()
+            self._check_garbage()
             return
         if isinstance(line, Oversized):
             self._refuse_oversized(line)
@@ -314,6 +314,7 @@ class StdioConnection:
         if line.over:
             self.dropped.oversized += 1
             self.garbage.add_refused()
+            self._check_garbage()
             logger.warning("A line of %d bytes from server %s was refused.", line.size, self.name)
 
     def _not_a_message(self, line: bytes, error: ValueError) -> None:

@@ -7,8 +7,16 @@ Above: `http` makes one per request. Below: uvicorn's cycle, which also reads th
 send a header that could be taken for two, nor more or less than the length that it announced.
 """
 
-from uvicorn._types import ASGISendEvent, HTTPResponseBodyEvent, HTTPResponseStartEvent
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
+import asyncio
+
+from uvicorn._types import (
+    ASGI3Application,
+    ASGIReceiveEvent,
+    ASGISendEvent,
+    HTTPResponseBodyEvent,
+    HTTPResponseStartEvent,
+)
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 LARGE = 65_536
 """Bytes of a body from which on copying it costs more than a second write."""
@@ -19,7 +27,42 @@ _CONTROLS = bytes({*range(0x20), 0x7F} - {*b"\t\r\n"})
 class Answer(RequestResponseCycle):
     """A request that is being answered."""
 
+    disconnected = False
+    more_body = True
+    response_started = False
+    response_complete = False
+    chunked_encoding: bool | None = None
+    expected_content_length = 0
     _head = b""
+
+    def __init__(self, connection: HttpToolsProtocol, *, keep_alive: bool) -> None:  # pyright: ignore[reportMissingSuperCall] most of what the base sets is the same for all
+        self.scope = connection.scope
+        self.transport = connection.transport
+        self.flow = connection.flow
+        self.logger = connection.logger
+        self.default_headers = connection.server_state.default_headers
+        self.message_event = asyncio.Event()
+        self.on_response = connection.on_response_complete
+        self.keep_alive = keep_alive
+        self.waiting_for_100_continue = connection.expect_100_continue
+        self.body = bytearray()
+        self._tasks = connection.tasks
+
+    async def run_asgi(self, app: ASGI3Application) -> None:
+        """Have the application answer, in a task of its own that is forgotten when it is done."""
+        try:
+            await super().run_asgi(app)
+        finally:
+            self._tasks.discard(asyncio.current_task())
+
+    async def receive(self) -> ASGIReceiveEvent:
+        """The next piece of the body; a whole one that is there is given as it is."""
+        if self.more_body or not self.body or self.disconnected or self.response_complete:
+            return await super().receive()
+        body, self.body = self.body, bytearray()
+        self.message_event.clear()
+        self.flow.resume_reading()
+        return {"type": "http.request", "body": bytes(body), "more_body": False}
 
     async def send(self, message: ASGISendEvent) -> None:
         """Take one message of the answer."""

@@ -166,7 +166,7 @@ class Guard:
             raise Denied("origin.refused", "The browser did not say which page sent this request.")
 
     def _check_body(self, headers: Mapping[bytes, bytes]) -> None:
-        if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+        if b"content-encoding" in headers and headers[b"content-encoding"].lower() != b"identity":
             raise InvalidRequest("request.media_type", "A compressed body is not read.", "Send the body as it is.")
         length = headers.get(b"content-length", b"0")
         if not length.isdigit():

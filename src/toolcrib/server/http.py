@@ -11,11 +11,13 @@ what.
 """
 
 import asyncio
+from functools import lru_cache
 from typing import Any, Literal, NoReturn, TypeAlias
 from urllib.parse import unquote
 
 import httptools
 from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from toolcrib.errors import CODES
@@ -27,6 +29,8 @@ LINGER = 1.0
 """Seconds for which a refused client's bytes are read and dropped: closing at once could cost it the answer."""
 
 Phase = Literal["head", "body", "idle"]
+_EMPTY_LINE = frozenset(b"\r\n")
+_ASGI: Any = {"version": "3.0", "spec_version": "2.3"}
 Data: TypeAlias = bytes | memoryview
 
 
@@ -76,8 +80,8 @@ class BoundedHttp(HttpToolsProtocol):
         """Parse what came; refuse what cannot become a request."""
         if self._refused:
             return
-        if self._is_idle:
-            self._begin()
+        if data[0] in _EMPTY_LINE and self._is_idle:
+            self._begin()  # what follows has to come in time, as if it had begun
         rest: Data | None = data
         try:
             while rest is not None:
@@ -105,10 +109,12 @@ class BoundedHttp(HttpToolsProtocol):
         return None
 
     def on_message_begin(self) -> None:
-        """A request begins: forget the one before."""
+        """A request begins: forget the one before. Like all that is done per request, the base's part is done here."""
         self._begin()
         self._drained = self._trailer_bytes = 0
-        super().on_message_begin()
+        self.url = b""
+        self.expect_100_continue = False
+        self.headers = []
 
     def on_url(self, url: bytes) -> None:
         """Take a piece of the target."""
@@ -123,9 +129,6 @@ class BoundedHttp(HttpToolsProtocol):
             if self._trailer_bytes > self.limits.head_bytes:
                 self._stop(*_too_large(self.limits))
             return
-        if len(self.headers) >= self.limits.header_count:
-            self._stop(*_too_large(self.limits))
-        # As the base does it: the call would cost more than the work, for every header of every request.
         name = name.lower()
         if name == b"expect" and value.lower() == b"100-continue":
             self.expect_100_continue = True
@@ -134,40 +137,56 @@ class BoundedHttp(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Hand the request on; only the form `/path` is one that a server like this is asked."""
         self._phase = "body"
-        if self._to_be_measured and _size(self.headers) > self.limits.head_bytes:
-            self._stop(*_too_large(self.limits))
+        headers, limits = self.headers, self.limits
+        if len(headers) > limits.header_count or (self._to_be_measured and _size(headers) > limits.head_bytes):
+            self._stop(*_too_large(limits))
         if not self.url.startswith(b"/"):
             self._stop("request.malformed", "The target has to begin with a slash.")
         parser = self.parser
         assert parser is not None
         if parser.should_upgrade():
             self._expect_bare_body()
-        target = httptools.parse_url(self.url)
-        path = target.path.decode("ascii")
+        raw_path, path, query = _target(self.url)
         version = parser.get_http_version()
-        scope = self.scope
-        scope["method"] = parser.get_method().decode("ascii")
-        scope["http_version"] = version
-        scope["path"] = unquote(path) if "%" in path else path
-        scope["raw_path"] = target.path
-        scope["query_string"] = target.query or b""
+        self.scope = {
+            "type": "http",
+            "asgi": _ASGI,
+            "http_version": version,
+            "method": parser.get_method().decode("ascii"),
+            "scheme": self.scheme or "http",
+            "path": path,
+            "raw_path": raw_path,
+            "query_string": query,
+            "root_path": "",
+            "headers": headers,
+            "client": self.client,
+            "server": self.server,
+            "state": {},
+        }
         self._take(version != "1.0" and parser.should_keep_alive())
 
     def on_body(self, body: bytes) -> None:
         """Take a piece of the body; after the answer it is dropped, up to a limit."""
-        if self.cycle.response_complete:
+        cycle = self.cycle
+        if cycle.response_complete:
             self._drained += len(body)
             if self._drained > self.limits.drained_bytes:
                 self.transport.abort()
             return
-        super().on_body(body)
+        cycle.body += body
+        if len(cycle.body) > HIGH_WATER_LIMIT:
+            self.flow.pause_reading()
+        cycle.message_event.set()
 
     def on_message_complete(self) -> None:
         """The request is there, but for a body that the parser takes for another protocol."""
         if self._bare_body:
             return
         self._phase = "idle"
-        super().on_message_complete()
+        cycle = self.cycle
+        if not cycle.response_complete:
+            cycle.more_body = False
+            cycle.message_event.set()
 
     def on_response_complete(self) -> None:
         """The answer is whole: go on with the next request, which may be here already."""
@@ -218,19 +237,7 @@ class BoundedHttp(HttpToolsProtocol):
 
     def _take(self, keep_alive: bool) -> None:
         """The head of a request is there: answer it now, or after those that came before it."""
-        cycle = self.cycle = Answer(
-            scope=self.scope,
-            transport=self.transport,
-            flow=self.flow,
-            logger=self.logger,
-            access_logger=self.access_logger,
-            access_log=False,
-            default_headers=self.server_state.default_headers,
-            message_event=asyncio.Event(),
-            expect_100_continue=self.expect_100_continue,
-            keep_alive=keep_alive,
-            on_response=self.on_response_complete,
-        )
+        cycle = self.cycle = Answer(self, keep_alive=keep_alive)
         if self._running is None or self._running.response_complete:
             self._start_asgi_task(cycle, self.app)
         else:
@@ -239,7 +246,7 @@ class BoundedHttp(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._running = cycle
-        super()._start_asgi_task(cycle, app)
+        self.tasks.add(self.loop.create_task(cycle.run_asgi(app)))
 
     def _unsupported_upgrade_warning(self) -> None:
         """Nothing to warn of: no upgrade is ever taken."""
@@ -290,6 +297,14 @@ class BoundedHttp(HttpToolsProtocol):
 def bounded_http(limits: Limits) -> type[BoundedHttp]:
     """The protocol with these limits; uvicorn makes one object of it per connection."""
     return type("BoundedHttp", (BoundedHttp,), {"limits": limits})
+
+
+@lru_cache(maxsize=64)
+def _target(url: bytes) -> tuple[bytes, str, bytes]:
+    """The path of a target as it came, the same decoded, and the query. Few are asked for again and again."""
+    target = httptools.parse_url(url)
+    path = target.path.decode("ascii")
+    return target.path, unquote(path) if "%" in path else path, target.query or b""
 
 
 def _tell_gone(cycle: RequestResponseCycle) -> None:

@@ -247,6 +247,13 @@ class Queue(ABC):
             self._add(Append(log, [item], [future]))
         return future
 
+    def append_now(self, log: Log[Any], item: Any) -> int | None:
+        """Add one item to a log if that can be made durable at once; gives the number of its row.
+
+        None where it has to be waited for: then nothing was added.
+        """
+        return None
+
     def catch_up(self) -> bool:
         """Bring what is ahead into the database; false if that cannot be done at once."""
         return True

@@ -61,6 +61,10 @@ class Store:
         """
         return await self._writer.write(statements)
 
+    def append_now(self, log: Log[Item], item: Item) -> int | None:
+        """Add an item to a log if that can be made durable at once; None where it can only be waited for."""
+        return self._writer.append_now(log, item)
+
     def append(self, log: Log[Item], item: Item) -> "asyncio.Future[int]":
         """Add an item to a log; the future gives the number of its row once that is durable.
 

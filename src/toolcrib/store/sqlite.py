@@ -58,7 +58,8 @@ _CHECKPOINT_BACKSTOP = 16_000
 _PATIENCE = 5.0
 """Seconds for which a lock held by another process is waited for."""
 _CROWD = 8
-"""Rows in one turn of the loop from which on one commit for all costs less than a line in the journal for each."""
+"""Rows that may have lines in the journal before it is looked whether so many come in one turn of the loop that one
+commit for all of them would cost less."""
 _RETRY = 1.0
 """Seconds until what is ahead of a failing database is tried again, should nobody come earlier."""
 _AHEAD = 0.05
@@ -150,17 +151,24 @@ class SqliteWriter(Queue):
         self._journalled = log if self._may_get_ahead else None
         return True
 
+    def append_now(self, log: Log[Any], item: Any) -> int | None:
+        """Add one item to a log if the journal takes its row."""
+        ahead = self._journalled
+        if ahead is None or ahead is not log or self._crowded or self.waiting or self._failing or self.closed:
+            return None
+        number = self._hold(ahead, item)
+        if number is not None:
+            self._count()
+        return number
+
     def append(self, log: Log[Item], item: Item) -> "asyncio.Future[int]":
         """Add one item to a log, at once where the journal takes its row."""
-        ahead = self._journalled
-        if ahead is not None and ahead is log and not (self._crowded or self.waiting or self._failing or self.closed):
-            number = self._hold(ahead, item)
-            if number is not None:
-                self._count()
-                future: asyncio.Future[int] = self.loop.create_future()
-                future.set_result(number)
-                return future
-        return super().append(log, item)
+        number = self.append_now(log, item)
+        if number is None:
+            return super().append(log, item)
+        future: asyncio.Future[int] = self.loop.create_future()
+        future.set_result(number)
+        return future
 
     def _hold(self, log: Journalled[Any], item: Any) -> int | None:
         """Write the row of this item to the journal, for the database to get it soon; gives its number.
@@ -206,14 +214,19 @@ class SqliteWriter(Queue):
         self._flush()
 
     def _count(self) -> None:
-        if not self._in_turn:
-            self.loop.call_soon(self._end_turn)
+        """See whether callers crowd. Only now and then: to hear of the end of every turn costs as much as a line."""
         self._in_turn += 1
+        if self._in_turn == self._few:
+            self.loop.call_soon(self._end_turn)
 
     def _end_turn(self) -> None:
-        # One call makes two commits in a turn if it never waits; more than that is a crowd. Lines of the journal are
-        # so much cheaper that it takes more of them to outweigh one commit.
-        self._crowded, self._in_turn = self._in_turn > (2 if self._journalled is None else _CROWD), 0
+        # Who is alone adds two rows in a turn at most, in whatever turns the first few came.
+        self._crowded, self._in_turn = self._in_turn > self._few * 3 // 2 + 1, 0
+
+    @property
+    def _few(self) -> int:
+        """Rows that may come before somebody looks: none by itself pays for a commit of its own, some for a line."""
+        return 1 if self._journalled is None else _CROWD
 
     def close(self) -> None:
         """Commit what waits, for the last time, and close."""

@@ -8,7 +8,6 @@ import pytest
 
 from integration.permissions.desk import SELL, Desk, calling
 from toolcrib.audit import Audit
-from toolcrib.audit.records import CallRecord
 from toolcrib.errors import ToolcribError, Unavailable
 from toolcrib.gate import view
 from toolcrib.gate.consent import Consent
@@ -143,9 +142,10 @@ async def test_the_credential(desk: Desk, monkeypatch: pytest.MonkeyPatch, fault
 
 @pytest.mark.parametrize("fault", AT_ONCE)
 async def test_the_record_itself(desk: Desk, monkeypatch: pytest.MonkeyPatch, fault: Break) -> None:
-    for owner, part in ((Audit, "call"), (Store, "append")):
+    for owner, parts in ((Audit, ("call",)), (Store, ("append_now", "append"))):
         with monkeypatch.context() as broken:
-            broken.setattr(owner, part, fault)
+            for part in parts:
+                broken.setattr(owner, part, fault)
             for mode in ("bypassPermissions", "acceptEdits"):
                 asker = desk.crib.principals.owner("api", mode=mode)
                 async with calling(lambda asker=asker: desk.crib.call(SELL, {"what": "tea"}, principal=asker)) as call:
@@ -163,7 +163,8 @@ async def test_an_intent_that_cannot_be_kept_is_a_call_that_is_not_made(
         future.set_exception(Unavailable("database.unavailable", "The disk is full."))
         return future
 
-    monkeypatch.setattr(CallRecord, "_append", full)
+    monkeypatch.setattr(Store, "append_now", nothing)
+    monkeypatch.setattr(Store, "append", full)
     with pytest.raises(Unavailable, match="The call was not made"):
         await desk.owner.call(SELL, {"what": "tea"})
     assert desk.shop.sold == []

@@ -4,6 +4,7 @@ import json
 import os
 from pathlib import Path
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,7 +28,8 @@ HEADERS = {b"mcp-protocol-version": MODERN_VERSION.encode(), b"mcp-method": b"to
 
 
 def a_call(**params: object) -> Message:
-    return Message("tools/call", 1, {"name": "a_tool", "_meta": META, **params})
+    sent: JsonObject = {"name": "a_tool", "_meta": META, **params}
+    return read_message(orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": sent}))
 
 
 def refusal(body: bytes | str) -> int:

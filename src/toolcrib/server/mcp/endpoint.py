@@ -35,7 +35,7 @@ from toolcrib.model.protocol import HEADER_MISMATCH, INTERNAL_ERROR, PARSE_ERROR
 from toolcrib.model.sources import Notice
 from toolcrib.server import problems
 from toolcrib.server.mcp.asking import is_wanted
-from toolcrib.server.mcp.exchange import Exchange
+from toolcrib.server.mcp.exchange import Exchange, Lasting
 from toolcrib.server.mcp.face import Everything, Face, Introduce, OneServer, Searchable
 from toolcrib.server.mcp.methods import InSession, Methods
 from toolcrib.server.mcp.pages import LISTED, Pages
@@ -57,6 +57,7 @@ ANNOUNCE_EVERY = 0.5
 NOTICES_WAITING = 1_000
 """What servers said that may wait to be passed on; more is dropped, since it only ever says to look again."""
 
+_JSON = b"application/json"
 _PATHS = frozenset({"/mcp", "/mcp/"})
 _SERVERS = "/mcp/servers/"
 _AGENTS = "/mcp/agents/"
@@ -111,6 +112,7 @@ class McpEndpoint:
         self._parking = Parking(seal)
         self._methods = Methods(gate, seal, self._parking, self._subscriptions, in_session)
         self._running: dict[tuple[str, RequestId], Exchange] = {}
+        self._lasting = Lasting()
         self._sdk: SdkServer | None = None
         self._loading = anyio.Lock()
         self._changed = anyio.Event()
@@ -156,7 +158,8 @@ class McpEndpoint:
         try:
             headers = _fold(scope["headers"])
             era = era_of(headers.get(b"mcp-protocol-version", b"").decode("latin-1") or None)
-            if headers.get(b"content-type", b"").split(b";")[0].strip().lower() != b"application/json":
+            kind = headers.get(b"content-type", b"")
+            if kind != _JSON and kind.split(b";")[0].strip().lower() != _JSON:
                 await problems.answer(send, InvalidRequest("request.media_type", "MCP messages are JSON."))
                 return
             body = await _read_body(receive)
@@ -168,7 +171,7 @@ class McpEndpoint:
         except RpcError as error:
             request_id = message.id if message else None
             logger.info("refused MCP request: %s", error.message, extra={"code": error.code})
-            await Exchange(receive, send, {}).finish(error.body(request_id), error.status(era))
+            await Exchange(receive, send, {}, self._lasting).finish(error.body(request_id), error.status(era))
 
     async def _one_server(self, path: str, principal: Principal) -> Face:
         """The face of one server; an address that names anything else is never answered with a wider view."""
@@ -234,7 +237,7 @@ class McpEndpoint:
             return False
         if era == "modern":
             check_modern(message, headers)
-        exchange = Exchange(receive, send, headers)
+        exchange = Exchange(receive, send, headers, self._lasting)
         if listed:
             page = self._pages.page(face, listed, principal, era, message.params.get("cursor"))
             await exchange.finish(b'{"jsonrpc":"2.0","id":' + orjson.dumps(message.id) + b',"result":' + page + b"}")
@@ -246,9 +249,9 @@ class McpEndpoint:
         """Answer one request that may take long, be taken back, or be interrupted by questions."""
         exchange, message = request.exchange, request.message
         assert message.id is not None
-        running = (request.session.id if request.session else "", message.id)
-        if request.session:
-            self._running[running] = exchange
+        session = request.session
+        if session is not None:
+            self._running[session.id, message.id] = exchange
         outcome: JsonObject | RpcError | None = None
         body, status = b"", 200
         try:
@@ -261,7 +264,8 @@ class McpEndpoint:
             logger.exception("%s failed", message.method)
             outcome = RpcError(INTERNAL_ERROR, "Internal error")
         finally:
-            self._running.pop(running, None)
+            if session is not None:
+                self._running.pop((session.id, message.id), None)
         if isinstance(outcome, RpcError):
             body, status = outcome.body(message.id), outcome.status(request.era)
         if request.parked_as is not None:
@@ -361,11 +365,12 @@ def _read_query(query: bytes) -> _Asked:
 
 def _fold(raw: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
     """Headers by name; one of the protocol's given twice is refused, since readers would differ on which one counts."""
-    folded: dict[bytes, bytes] = {}
-    for name, value in raw:
-        if name in folded and name.startswith(b"mcp-"):
-            raise RpcError(HEADER_MISMATCH, f"The header {name.decode('latin-1')} appears more than once.")
-        folded[name] = value
+    folded = dict(raw)
+    if len(folded) != len(raw):
+        names = [name for name, _ in raw]
+        for name in folded:
+            if name.startswith(b"mcp-") and names.count(name) > 1:
+                raise RpcError(HEADER_MISMATCH, f"The header {name.decode('latin-1')} appears more than once.")
     return folded
 
 

@@ -1,7 +1,7 @@
 """One answer in the making: plain JSON if nothing comes before it, else a stream of events that ends with it.
 
 Most calls are done within milliseconds and cost nothing here. Only one that lasts gets an attendant, which notices
-when the client has gone (and cancels the call) and keeps the connection alive.
+when the client has gone (and cancels the call) and keeps the connection alive. One timer looks for those that last.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from toolcrib.model.json import JsonObject
 from toolcrib.server.mcp.rpc import RequestId
 
 ATTEND_AFTER = 0.05
-"""Seconds after which a call gets its attendant; a client that leaves earlier is noticed then."""
+"""Seconds after which, and before twice of which, a call gets its attendant; who leaves earlier is noticed then."""
 PING_EVERY = 15.0
 
 _JSON = (b"content-type", b"application/json")
@@ -28,6 +28,33 @@ _STREAM = [
 ]
 
 
+class Lasting:
+    """Finds the exchanges that last: those that were there when it last looked, and still are."""
+
+    def __init__(self) -> None:
+        self._new: set[Exchange] = set()
+        self._seen: set[Exchange] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, exchange: "Exchange") -> None:
+        """Work begins."""
+        self._new.add(exchange)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(ATTEND_AFTER, self._look)
+
+    def discard(self, exchange: "Exchange") -> None:
+        """Work has ended."""
+        self._new.discard(exchange)
+        self._seen.discard(exchange)
+
+    def _look(self) -> None:
+        for exchange in self._seen:
+            exchange.attend()
+        self._seen, self._new = self._new, set()
+        again = asyncio.get_running_loop().call_later
+        self._timer = again(ATTEND_AFTER, self._look) if self._seen else None
+
+
 class Exchange:
     """`with` around the work for one request; then `finish` or `end`, exactly once.
 
@@ -35,32 +62,36 @@ class Exchange:
     once the exchange is over is dropped.
     """
 
-    def __init__(self, receive: Receive, send: Send, headers: Mapping[bytes, bytes]) -> None:
+    def __init__(self, receive: Receive, send: Send, headers: Mapping[bytes, bytes], lasting: Lasting) -> None:
         self._receive = receive
         self._send = send
-        self.may_stream = headers.get(b"accept", b"").find(b"text/event-stream") >= 0
+        self._lasting = lasting
+        self.may_stream = b"text/event-stream" in headers.get(b"accept", b"")
         """Whether anything can be sent ahead of the answer."""
         self.is_over = False
         self._streaming = False
         self._withdrawn = False
         self._work: asyncio.Task[object] | None = None
-        self._timer: asyncio.TimerHandle | None = None
         self._attendant: asyncio.Task[None] | None = None
 
     def __enter__(self) -> Self:
-        loop = asyncio.get_running_loop()
-        self._work = asyncio.current_task(loop)
-        # A timer costs a microsecond, a task twenty: hardly any call lasts long enough to need the task.
-        self._timer = loop.call_later(ATTEND_AFTER, self._start_attendant)
+        self._work = asyncio.current_task()
+        self._lasting.add(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
+        self._lasting.discard(self)
         self._dismiss_attendant()
         work, self._work = self._work, None
         # A plain cancellation of the task, since a scope of its own would cost every call what few of them need.
         return self._withdrawn and kind is asyncio.CancelledError and work is not None and work.uncancel() == 0
+
+    def attend(self) -> None:
+        """The work lasts: watch over its client, unless that has been answered."""
+        if not self.is_over:
+            self._attendant = asyncio.get_running_loop().create_task(self._attend())
 
     def withdraw(self) -> None:
         """The client went away or took its request back: end the work, if it still goes on."""
@@ -111,13 +142,8 @@ class Exchange:
             await self._send({"type": "http.response.start", "status": 200, "headers": _STREAM})
 
     def _dismiss_attendant(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
         if self._attendant is not None:
             self._attendant.cancel()
-
-    def _start_attendant(self) -> None:
-        self._attendant = asyncio.get_running_loop().create_task(self._attend())
 
     async def _attend(self) -> None:
         while True:

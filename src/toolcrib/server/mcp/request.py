@@ -16,6 +16,7 @@ from toolcrib.model.protocol import (
     LOG_LEVEL_KEY,
     META,
     OUR_KEY,
+    VERSION_KEY,
     Era,
 )
 from toolcrib.model.sources import Ask, Client, ReportProgress
@@ -27,6 +28,8 @@ from toolcrib.server.mcp.sessions import Session
 
 _OF_ONE_ROUND = frozenset({META, "inputResponses", "requestState"})
 """Params that differ when a client asks the same again with answers."""
+_OF_THIS_HOP = frozenset({VERSION_KEY, CAPABILITIES_KEY, CLIENT_INFO_KEY, LOG_LEVEL_KEY, "progressToken"})
+"""What is said in `_meta` of most requests, and belongs to the way between the client and us."""
 _ON_A_CALL = frozenset({"notifications/message", "notifications/progress"})
 """What may come ahead of an answer in the modern era; changes have a stream of their own there."""
 
@@ -79,8 +82,10 @@ class Request:
     def client(self, ask: Ask | None) -> Client:
         """What the client can do for a server; `ask` is how one of the modern era is asked."""
         meta = self.message.meta
-        ours = (KEY, OUR_KEY)
-        rest = {key: value for key, value in meta.items() if key != "progressToken" and not key.startswith(ours)}
+        rest: JsonObject = {}
+        if not meta.keys() <= _OF_THIS_HOP:
+            ours = (KEY, OUR_KEY)
+            rest = {key: value for key, value in meta.items() if key != "progressToken" and not key.startswith(ours)}
         session = self.session
         if session is not None:
             may_ask = self.exchange.may_stream and can_be_asked(session.capabilities)

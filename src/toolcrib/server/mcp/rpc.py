@@ -9,8 +9,7 @@ import binascii
 import re
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -76,20 +75,17 @@ class RpcError(Exception):
 RequestId = str | int
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
-    """One message of a client. `id` is None for a notification; `method` is empty for a response, which is `reply`."""
+class Message(NamedTuple):
+    """One message of a client. `id` is None for a notification; `method` is empty for a response, which is `reply`.
+
+    `meta` is the `_meta` of its params, empty if there is none.
+    """
 
     method: str
     id: RequestId | None
     params: JsonObject
+    meta: JsonObject
     reply: JsonObject | None = None
-
-    @property
-    def meta(self) -> JsonObject:
-        """The request's `_meta`, empty if it has none."""
-        meta: Json = self.params.get(META)
-        return meta if is_object(meta) else {}
 
     @property
     def progress_token(self) -> RequestId | None:
@@ -116,7 +112,8 @@ def read_message(body: bytes) -> Message:
     if not is_object(params):
         raise RpcError(INVALID_REQUEST, "params must be an object.")
     _refuse_lookalikes(params)
-    return Message(method, message.get("id"), params)
+    meta: Json = params.get(META)
+    return Message(method, message.get("id"), params, meta if is_object(meta) else {})
 
 
 def _read_response(message: JsonObject) -> Message:
@@ -125,7 +122,7 @@ def _read_response(message: JsonObject) -> Message:
     reply = message.get("result", message.get("error"))
     if not is_object(reply):
         raise RpcError(INVALID_REQUEST, "A response carries an object.")
-    return Message("", message.get("id"), {}, message)
+    return Message("", message.get("id"), {}, {}, message)
 
 
 def _is_id(value: Any) -> bool:
