@@ -1,4 +1,4 @@
-"""`make bench`: calls, lists and starts, the crib beside others that do the same, in one run of under five minutes.
+"""`make bench`: calls, lists and starts, the crib beside others that do the same, in one run of under six minutes.
 
 The subjects take turns within each round, so that whatever else the machine does falls on all of them. CPU is that of
 the server's process alone. Numbers are results with targets, never assertions: a busy machine is no defect.
@@ -17,6 +17,7 @@ from bench import report, subjects
 from bench.agents import measure_agents
 from bench.configs import FILES, discover_seconds
 from bench.crowd import measure_crowd
+from bench.faults import measure_faults
 from bench.gateway import measure_upstream_calls, measure_upstream_lists
 from bench.loads import CONCURRENCIES, Tallies, calls, listing
 from bench.report import Row
@@ -115,6 +116,7 @@ def main() -> int:
             "calls of upstream servers": measure_upstream_calls,
             "lists of upstream servers": measure_upstream_lists,
             "many upstream servers": measure_crowd,
+            "calls beside upstream servers that misbehave": measure_faults,
             "sessions": measure_sessions,
             "sessions of Claude Code": measure_agents,
             "configs": measure_configs,

@@ -168,6 +168,13 @@ def thinker(folder: Path) -> Generator[str]:
         yield url
 
 
+@contextlib.contextmanager
+def bad_addresses(folder: Path) -> Generator[str]:
+    """Addresses that misbehave; gives what their paths are put to."""
+    with _running([sys.executable, "-m", "bench.bad_addresses"], {}, folder / "addresses.log") as (_, url, _):
+        yield url
+
+
 def help_seconds() -> float:
     """Wall time of `toolcrib --help`."""
     started = time.perf_counter()

@@ -1,8 +1,8 @@
 """Offers tools, prompts and resources in the old era, in the way its first word says.
 
-`plain`: its own tools, a prompt, a resource and a template. `many N`: N tools on pages of 500. `endless`: every page
-names a new one. `repeats`: the second page names itself. `flawed`: good tools among bad ones. `leaves STEP`: exits when
-it is asked for STEP. `stays silent STEP`: never answers STEP.
+`plain`: its own tools, a prompt, a resource and a template. `many N`: N tools on pages of 500. `crowd N`: its own tools
+and then those. `endless`: every page names a new one. `repeats`: the second page names itself. `flawed`: good tools
+among bad ones. `leaves STEP`: exits when it is asked for STEP. `stays silent STEP`: never answers STEP.
 
 Its tools: `echo` gives its arguments back; `pid` tells its process; `grow` adds a tool and says that the list changed,
 as often as it is told to; `exit` exits; `sleep` never answers; `deafen` answers nothing from then on; `log` says two
@@ -119,10 +119,11 @@ class Server:
             reply(request, {"tools": [tool(f"tool {cursor}")], "nextCursor": "1"})
         elif self.way == "flawed":
             reply(request, {"tools": FLAWED})
-        elif self.way == "many":
-            count, end = int(self.words[0]), cursor + 500
-            page = [tool(f"tool {number}") for number in range(cursor, min(end, count))]
-            reply(request, {"tools": page} | ({"nextCursor": str(end)} if end < count else {}))
+        elif self.way in ("many", "crowd"):
+            own = tuple(self.names()) if self.way == "crowd" else ()
+            names, end = (*own, *(f"tool {number}" for number in range(int(self.words[0])))), cursor + 500
+            page = [tool(name) for name in names[cursor:end]]
+            reply(request, {"tools": page} | ({"nextCursor": str(end)} if end < len(names) else {}))
         else:
             reply(request, {"tools": [tool(name) for name in self.names()]})
 

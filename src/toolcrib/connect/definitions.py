@@ -18,7 +18,7 @@ from toolcrib.model.json import Json, JsonObject, is_array, is_object
 from toolcrib.model.problems import Problem
 from toolcrib.model.protocol import encode_header
 from toolcrib.model.text import visible
-from toolcrib.model.tools import Marks
+from toolcrib.model.tools import Marks, Tool
 
 DESCRIPTION_LIMIT: Final = 64 * 1024
 TITLE_LIMIT: Final = 1024
@@ -62,6 +62,10 @@ class Definition:
     extra: Mapping[str, Json] = field(default_factory=dict[str, Json])
     headers: tuple[tuple[_Path, str], ...] = ()
     problems: tuple[Problem, ...] = ()
+    made: dict[tuple[str, float | None], Tool] = field(
+        default_factory=dict[tuple[str, float | None], Tool], repr=False, compare=False
+    )
+    """The tools that were made of it, by the name and the time-out that its server has somewhere."""
 
     @property
     def marks(self) -> Marks:

@@ -4,6 +4,7 @@ Above: `stdio` feeds what it read. Below: nothing. It must never hold more of on
 byte twice: a server that writes without end costs no more than reading it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -52,6 +53,8 @@ class Lines:
 
     def feed(self, data: bytes) -> list[Line]:
         """The lines that end in this chunk, without their line feeds; empty lines too."""
+        if not self._size and data.find(b"\n") == len(data) - 1 <= self._limit:
+            return [data[:-1]]  # nearly always: one message, whole
         first, *others = data.split(b"\n")
         if not others:
             return self._keep(first)
@@ -72,9 +75,8 @@ class Lines:
         elif part:
             self._parts.append(part)
             if self._size > self._limit:
-                whole = b"".join(self._parts)
+                self._head, self._tail = _edges(self._parts)
                 self._parts.clear()
-                self._head, self._tail = whole[:_EDGE], whole[-_EDGE:]
                 return [Oversized(self._size, self._head, self._tail, over=False)]
         return []
 
@@ -93,6 +95,20 @@ class Lines:
 
     def _check(self, line: bytes) -> Line:
         return line if len(line) <= self._limit else Oversized(len(line), line[:_EDGE], line[-_EDGE:], over=True)
+
+
+def _edges(parts: Sequence[bytes]) -> tuple[bytes, bytes]:
+    """Both ends of these together, without putting all of them together: that would hold up everybody else."""
+    head = tail = b""
+    for part in parts:
+        head += part[:_EDGE]
+        if len(head) >= _EDGE:
+            break
+    for part in reversed(parts):
+        tail = part[-_EDGE:] + tail
+        if len(tail) >= _EDGE:
+            break
+    return head[:_EDGE], tail[-_EDGE:]
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ Above: `link` reads offers, `upstream` shows them. Below: `definitions`. It must
 items and problems are counted.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -34,6 +34,9 @@ AskServer = Callable[[str, JsonObject], Awaitable[JsonObject]]
 """Sends a request of our own (method, params) and gives its result."""
 
 Definitions = tuple[JsonObject, ...]
+Verdict = tuple[JsonObject, Definition | Problem]
+"""A tool as a server lists it, and what was found of it."""
+Verdicts = Mapping[str, Verdict]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +73,25 @@ class Offer:
     resources: Definitions = field(default=(), repr=False)
     templates: Definitions = field(default=(), repr=False)
     problems: tuple[Problem, ...] = ()
+    known: Verdicts = field(default_factory=dict[str, Verdict], repr=False, compare=False)
+    """What was found of the tools of the offer before this one."""
+
+    @cached_property
+    def verdicts(self) -> Verdicts:
+        """What was found of each tool, by name; of one that is the very object it was before, that again."""
+        strict = self.era == "modern"
+        found: dict[str, Verdict] = {}
+        for raw in self.tools:
+            before = self.known.get(raw["name"])
+            if before is None or before[0] is not raw:
+                before = (raw, judge(raw, strict_headers=strict))
+            found.setdefault(raw["name"], before)
+        return found
 
     @cached_property
     def judged(self) -> tuple[tuple[Definition, ...], tuple[Problem, ...]]:
         """The tools that can be offered, and the problems of those that cannot."""
-        found = [judge(raw, strict_headers=self.era == "modern") for raw in self.tools]
+        found = [verdict for _, verdict in self.verdicts.values()]
         return (
             tuple(each for each in found if isinstance(each, Definition)),
             tuple(each for each in found if isinstance(each, Problem))[:PROBLEMS_LIMIT],
@@ -146,6 +163,8 @@ def tools_of(
 
 def passes(chosen: ToolFilter, name: str) -> bool:
     """Whether a filter lets a tool of this name through."""
+    if not chosen.deny and chosen.allow is None:
+        return True
     if any(fnmatchcase(name, pattern) for pattern in chosen.deny):
         return False
     return chosen.allow is None or any(fnmatchcase(name, pattern) for pattern in chosen.allow)
@@ -157,6 +176,14 @@ def content_of(items: Sequence[JsonObject], kind: Kind, alias: str) -> tuple[Con
 
 
 def _tool(definition: Definition, alias: str, timeout: float | None) -> Tool:
+    """The tool of a definition: the same object for the same definition, which spares others from comparing it."""
+    made = definition.made.get((alias, timeout))
+    if made is None:
+        made = definition.made[alias, timeout] = _made(definition, alias, timeout)
+    return made
+
+
+def _made(definition: Definition, alias: str, timeout: float | None) -> Tool:
     return Tool(
         ref=ToolRef(alias, definition.name),
         description=definition.description,
@@ -187,8 +214,8 @@ async def read_offer(
         if kind not in kinds or not _is_offered(greeting, kind):
             lists[kind] = known if kind not in kinds else ()
             continue
-        reading = _Reading(kind, kind.capability in greeting.capabilities)
-        lists[kind] = await reading.read(ask, known)
+        reading = _Reading(kind, kind.capability in greeting.capabilities, known)
+        lists[kind] = await reading.read(ask)
         problems.extend(reading.problems)
     return Offer(
         era=greeting.era,
@@ -201,6 +228,7 @@ async def read_offer(
         resources=lists[RESOURCES],
         templates=lists[TEMPLATES],
         problems=tuple(problems[:PROBLEMS_LIMIT]),
+        known=before.verdicts if before is not None and before.era == greeting.era else {},
     )
 
 
@@ -210,15 +238,16 @@ def _is_offered(greeting: Greeting, kind: Kind) -> bool:
 
 
 class _Reading:
-    """One list while it is read."""
+    """One list while it is read; `known` is what it was before."""
 
-    def __init__(self, kind: Kind, announced: bool) -> None:
+    def __init__(self, kind: Kind, announced: bool, known: Definitions) -> None:
         self.problems: list[Problem] = []
         self._kind = kind
         self._announced = announced
+        self._known: dict[str, JsonObject] = {item[kind.key]: item for item in known}
         self._items: dict[str, JsonObject] = {}
 
-    async def read(self, ask: AskServer, known: Definitions) -> Definitions:
+    async def read(self, ask: AskServer) -> Definitions:
         """All pages, up to the limits; what was known where the server refuses the first one."""
         cursors: set[str] = set()
         params: JsonObject = {}
@@ -226,7 +255,7 @@ class _Reading:
             try:
                 page = await ask(self._kind.method, params)
             except ProtocolError as error:
-                return self._refused(error, known)
+                return self._refused(error)
             cursor: Json = page.get("nextCursor")
             if not self._take(page.get(self._kind.member)) or not isinstance(cursor, str) or not cursor:
                 break
@@ -239,13 +268,13 @@ class _Reading:
             self._note(f"has more than {PAGES_LIMIT} pages; reading stopped there")
         return tuple(self._items.values())
 
-    def _refused(self, error: ProtocolError, known: Definitions) -> Definitions:
+    def _refused(self, error: ProtocolError) -> Definitions:
         if self._items:
             self._note(f"broke off: the server answered with error {error.code}, {visible(error.message[:200])}")
             return tuple(self._items.values())
         if self._announced or error.code != METHOD_NOT_FOUND:
             self._note(f"could not be had: the server answered with error {error.code}, {visible(error.message[:200])}")
-        return known if self._announced else ()
+        return tuple(self._known.values()) if self._announced else ()
 
     def _take(self, listed: Json) -> bool:
         """Keep the items of a page; False when there may be no more of them."""
@@ -264,8 +293,13 @@ class _Reading:
                 self._note(f"has more than {ITEMS_LIMIT} items; the others are left out")
                 return False
             else:
-                self._items[key] = item
+                self._items[key] = self._same_as_before(key, item)
         return True
+
+    def _same_as_before(self, key: str, item: JsonObject) -> JsonObject:
+        """The item; as the object that is known of it if it is the same to the letter, which spares all the judging."""
+        before = self._known.get(key)
+        return before if before is not None and _text(before) == (_text(item) or b"") else item
 
     def _note(self, what: str) -> None:
         if len(self.problems) < PROBLEMS_LIMIT:
@@ -280,13 +314,17 @@ def _is_of(problem: Problem, kinds: Sequence[Kind]) -> bool:
     return any(problem.message.startswith(f"{_subject(kind)} ") for kind in kinds)
 
 
+def _text(value: Json) -> bytes | None:
+    """A value as it is written down; None if it is nested too deep for that."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return None
+
+
 def _is_flat(value: Json) -> bool:
     """Whether a value is not nested so deep that it could not be written down again."""
-    try:
-        orjson.dumps(value)
-    except TypeError:
-        return False
-    return True
+    return _text(value) is not None
 
 
 def _object(value: Json) -> JsonObject:

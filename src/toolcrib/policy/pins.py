@@ -32,6 +32,7 @@ from toolcrib.store.pins import load_pins, save_pins
 Standing = Literal["first", "new", "same", "widened", "held"]
 """`new` is a first definition of a tool whose server was known before."""
 _TRIES = 5
+_SAME = Change("same")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +129,12 @@ class Pins:
                 continue
             found, after = _judged(pin, tool, now)
             seen.append(found)
-            if after != pin and name not in new:  # of two tools of one name the first counts
+            if after is pin or name in new:  # of two tools of one name the first counts
+                continue
+            if after != pin:
                 changed.append((pin, after))
+            else:
+                known[name] = after  # with the object that will be seen again, which need not be compared then
         return seen, list(new.values()), changed
 
     def pin(self, server: str, tool: str) -> Pin | None:
@@ -190,9 +195,11 @@ class Pins:
 
 def _judged(pin: Pin, tool: Tool, now: datetime) -> tuple[Seen, Pin]:
     """Where a tool stands that has a pin, and the pin it has afterwards."""
+    if pin.definition is tool.definition and pin.held is None:
+        return Seen(tool, "same", _SAME), pin
     change = compare(pin.definition, tool.definition)
     if change.kind == "same":
-        return Seen(tool, "same", change), replace(pin, held=None)
+        return Seen(tool, "same", change), replace(pin, definition=tool.definition, held=None)
     hash = digest(tool.definition)
     if change.kind == "widening":
         # A person agreed to the narrower one: hints they accepted are the same still, and so is their word.

@@ -153,6 +153,23 @@ async def test_only_what_is_announced_is_asked_for_and_tools_always() -> None:
 
 
 @pytest.mark.anyio
+async def test_a_tool_that_is_listed_again_to_the_letter_stays_the_same_object() -> None:
+    schema = {"type": "object", "properties": {"n": {"default": 1}}}
+    plain, other = {"name": "plain", "inputSchema": schema}, {"name": "other", "inputSchema": schema}
+    first = await read_offer(Scripted(tools=[{"tools": [plain, other]}]).ask, greeting())
+    changed: JsonObject = {"name": "other", "inputSchema": {"type": "object", "properties": {"n": {"default": True}}}}
+    listed = orjson.loads(orjson.dumps([changed, plain, {"name": "new"}]))
+    second = await read_offer(Scripted(tools=[{"tools": listed}]).ask, greeting(), first)
+    before = {tool.ref.tool: tool for tool in tools_of(first, "server", ToolFilter())[0]}
+    after = {tool.ref.tool: tool for tool in tools_of(second, "server", ToolFilter())[0]}
+    assert list(after) == ["other", "plain", "new"]
+    assert after["plain"] is before["plain"]
+    assert after["other"].input_schema["properties"]["n"]["default"] is True, "1 and true are equal to Python only"
+    renamed = {tool.ref: tool for tool in tools_of(second, "elsewhere", ToolFilter(), 3)[0]}
+    assert {(ref.server, tool.timeout) for ref, tool in renamed.items()} == {("elsewhere", 3)}
+
+
+@pytest.mark.anyio
 async def test_a_list_that_is_refused_keeps_what_was_known_and_costs_no_other_list() -> None:
     abilities = greeting(tools={}, prompts={}, resources={})
     whole = Scripted(
