@@ -10,7 +10,7 @@ never number a record before its turn to be kept has come.
 import re
 from collections.abc import Sequence
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import orjson
 from sqlalchemy import Select
@@ -27,11 +27,8 @@ _LAST = ("server", "tool", "decision")
 _BODY = re.compile(rb'\{"id":(\d{1,19}),(.*),"prev":"([0-9a-f]{64})"\}', re.DOTALL)
 
 
-class Entry(NamedTuple):
-    """A record without number and link: its JSON members as bytes, and its columns."""
-
-    members: bytes
-    columns: tuple[str | None, ...]
+Entry: TypeAlias = tuple[bytes, tuple[str | None, ...]]
+"""A record without number and link: its JSON members as bytes, and its columns."""
 
 
 class Left(NamedTuple):
@@ -109,7 +106,7 @@ def _from_line(line: bytes) -> Left | None:
         return None
     number = int(found[1])
     columns = stored(columns_of(orjson.loads(body)))
-    return Left(Head(number, digest.decode()), Head(number - 1, found[3].decode()), Entry(found[2], columns))
+    return Left(Head(number, digest.decode()), Head(number - 1, found[3].decode()), (found[2], columns))
 
 
 def span(first: int, last: int) -> str:

@@ -139,7 +139,7 @@ class Audit:
     def record(self, body: JsonObject) -> "asyncio.Future[int]":
         """Record something: any JSON with at least `phase`. The future gives its number once it is durable."""
         members, body = _encoded({"at": _now(), **body})
-        return self._store.append(self._chain, Entry(members, stored(columns_of(body))))
+        return self._store.append(self._chain, (members, stored(columns_of(body))))
 
     def call(
         self,
@@ -161,8 +161,8 @@ class Audit:
         """
         form = self._form(door, principal, ref, tool, decision, rules)
         digest = sha256(canonical).hexdigest().encode()
-        members = b'%b,%b,"argumentsDigest":"%b","arguments":%b,%b' % (
-            _encoded({"call": call})[0], form.before, digest, shown(arguments, canonical), form.after,
+        members = b'"call":%b,%b,"argumentsDigest":"%b","arguments":%b,%b' % (
+            orjson.dumps(call), form.before, digest, shown(arguments, canonical), form.after,
         )  # fmt: skip
         if approval is not None:
             members += b"," + _encoded({"approvalId": approval})[0]
@@ -260,7 +260,7 @@ class CallRecord:
         members = b'"at":"%b","phase":"%b",%b' % (at.encode(), phase.encode(), self._members)
         if ending is not None:
             members += b"," + orjson.dumps(ending)[1:-1]
-        return Entry(members, (at, phase, *self._columns))
+        return members, (at, phase, *self._columns)
 
 
 def _log_failure(ended: "asyncio.Future[int]") -> None:

@@ -176,6 +176,8 @@ class Child:
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._input = PipeWriter(cast(FileIO, process.stdin), waits.write, self._stuck, self._closed_a_pipe)
+        self.write = self._input.write
+        """Sends bytes to its input; never waits."""
         self._output = PipeReader(cast(FileIO, process.stdout), self._received, self._closed_a_pipe)
         self._errors = PipeReader(cast(FileIO, process.stderr), self.stderr.add, self._changed.set)
         self._watch_exit = _ExitWatch(process, self._exited)
@@ -183,10 +185,6 @@ class Child:
     def listen(self, listener: Listener) -> None:
         """Say who hears this child; before, nothing that it says counts."""
         self._listener = listener
-
-    def write(self, data: bytes) -> None:
-        """Send bytes to its input; never waits."""
-        self._input.write(data)
 
     def give_up(self, code: str, reason: str) -> ServerFailed:
         """End the conversation for a reason of ours; whoever owns the child then stops it."""

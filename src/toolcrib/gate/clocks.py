@@ -70,7 +70,8 @@ class Clocks:
             loop = self._loop = asyncio.get_running_loop()
         clock = Clock(self, asyncio.current_task(loop), loop.time() + seconds)
         self._running.add(clock)
-        self.ring_by(clock.ends_at)
+        if clock.ends_at < self._rings_at:
+            self.ring_by(clock.ends_at)
         return clock
 
     def now(self) -> float:

@@ -6,8 +6,6 @@ time-out of the call stands still; how long an answer is waited for is bounded b
 Above: the gate. Below: `clocks`, `model`. It must never give a call more time of its own than it had.
 """
 
-from dataclasses import replace
-
 from toolcrib.gate.clocks import Clock
 from toolcrib.model.json import JsonObject
 from toolcrib.model.sources import Ask, CallContext
@@ -18,7 +16,7 @@ def unhurried(context: CallContext, clock: Clock) -> CallContext:
     client = context.client
     if client is None or client.ask is None:
         return context
-    return replace(context, client=replace(client, ask=_Pausing(client.ask, clock)))
+    return context._replace(client=client._replace(ask=_Pausing(client.ask, clock)))
 
 
 class _Pausing:

@@ -6,7 +6,7 @@ be checked before anybody is asked to approve them, and lets exactly the checked
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from toolcrib.model.json import Json, JsonObject, no_members
 from toolcrib.model.principals import Principal
@@ -35,8 +35,11 @@ class ProtocolError(Exception):
         self.data = data
 
 
-@dataclass(frozen=True, slots=True)
-class Client:
+_NOTHING: JsonObject = {}
+"""Stays empty: whoever has it does not change what it was given."""
+
+
+class Client(NamedTuple):
     """What the client behind a call can do for a server while the call runs.
 
     `capabilities` and `info` are the client's own, as it gave them. `session` names the conversation the client has
@@ -45,7 +48,7 @@ class Client:
     then in `responses` and `state`. `meta` is the rest of the request's `_meta`, to be passed on.
     """
 
-    capabilities: JsonObject = field(default_factory=no_members)
+    capabilities: JsonObject = _NOTHING
     info: JsonObject | None = None
     session: str | None = None
     ask: Ask | None = None
@@ -54,11 +57,10 @@ class Client:
     answers_by_retry: bool = False
     responses: JsonObject | None = None
     state: str | None = None
-    meta: Mapping[str, Json] = field(default_factory=no_members)
+    meta: Mapping[str, Json] = _NOTHING
 
 
-@dataclass(frozen=True, slots=True)
-class CallContext:
+class CallContext(NamedTuple):
     """What a running call may know of its surroundings. `client` is None for calls that no MCP client made."""
 
     principal: Principal

@@ -133,7 +133,8 @@ class Permissions:
 
     def rules(self) -> Rules:
         """The rules in force now. A rule of a file that named nothing yet counts as soon as its name is there."""
-        self._read_again()
+        if self._unclear:
+            self._read_again()
         return self._book()
 
     def _read_again(self) -> None:

@@ -8,6 +8,7 @@ send a header that could be taken for two, nor more or less than the length that
 """
 
 import asyncio
+from functools import lru_cache
 
 from uvicorn._types import (
     ASGI3Application,
@@ -21,7 +22,12 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 LARGE = 65_536
 """Bytes of a body from which on copying it costs more than a second write."""
 _NO_BODY = frozenset({204, 304})
-_CONTROLS = bytes({*range(0x20), 0x7F} - {*b"\t\r\n"})
+_NEVER = bytes({*range(0x20), 0x7F} - {*b"\t"})
+_USUAL = frozenset({
+    b"date", b"content-type", b"content-length", b"cache-control", b"x-content-type-options", b"referrer-policy",
+    b"content-security-policy",
+})  # fmt: skip
+"""Headers of nearly every answer, with few values and nothing to hide in them."""
 
 
 class Answer(RequestResponseCycle):
@@ -33,6 +39,7 @@ class Answer(RequestResponseCycle):
     response_complete = False
     chunked_encoding: bool | None = None
     expected_content_length = 0
+    task: asyncio.Task[None] | None = None
     _head = b""
 
     def __init__(self, connection: HttpToolsProtocol, *, keep_alive: bool) -> None:  # pyright: ignore[reportMissingSuperCall] most of what the base sets is the same for all
@@ -53,7 +60,7 @@ class Answer(RequestResponseCycle):
         try:
             await super().run_asgi(app)
         finally:
-            self._tasks.discard(asyncio.current_task())
+            self._tasks.discard(self.task)
 
     async def receive(self) -> ASGIReceiveEvent:
         """The next piece of the body; a whole one that is there is given as it is."""
@@ -86,18 +93,16 @@ class Answer(RequestResponseCycle):
             elif name == b"connection" and value.lower() == b"close":
                 self.keep_alive = False
                 continue
-            lines.append(b"%b: %b\r\n" % (name, value))
+            lines.append(_usual(name, value) if name in _USUAL else _line(name, value))
         if self.chunked_encoding is None and self.scope["method"] != "HEAD" and status not in _NO_BODY:
             self.chunked_encoding = True
             lines.append(b"transfer-encoding: chunked\r\n")
         if not self.keep_alive:
             lines.append(b"connection: close\r\n")
-        head = b"".join(lines)
-        if not len(lines) == head.count(b"\n") == head.count(b"\r") or head.translate(None, _CONTROLS) != head:
-            raise RuntimeError("A header has characters that no header can have.")
+        lines.append(b"\r\n")
         self.response_started = True
         self.waiting_for_100_continue = False
-        self._head = head + b"\r\n"
+        self._head = b"".join(lines)
         if self.chunked_encoding:
             self._write(b"")
 
@@ -127,3 +132,14 @@ class Answer(RequestResponseCycle):
             self.transport.write(data)
         elif head or data:
             self.transport.write(head + data)
+
+
+def _line(name: bytes, value: bytes) -> bytes:
+    """A header as it is sent."""
+    line = b"%b: %b" % (name, value)
+    if line.translate(None, _NEVER) != line:
+        raise RuntimeError("A header has characters that no header can have.")
+    return line + b"\r\n"
+
+
+_usual = lru_cache(maxsize=256)(_line)

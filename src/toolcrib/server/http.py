@@ -246,7 +246,10 @@ class BoundedHttp(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._running = cycle
-        self.tasks.add(self.loop.create_task(cycle.run_asgi(app)))
+        task = self.loop.create_task(cycle.run_asgi(app))
+        if isinstance(cycle, Answer):
+            cycle.task = task
+        self.tasks.add(task)
 
     def _unsupported_upgrade_warning(self) -> None:
         """Nothing to warn of: no upgrade is ever taken."""

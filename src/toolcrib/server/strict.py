@@ -36,7 +36,7 @@ def parse_json(body: bytes) -> Json:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise MalformedJson(str(error)) from None
-    if body.count(b"[") + body.count(b"{") > MAX_DEPTH and _depth_exceeds(body, MAX_DEPTH):
+    if len(body) > 2 * MAX_DEPTH and body.count(b"[") + body.count(b"{") > MAX_DEPTH and _depth_exceeds(body):
         raise MalformedJson(f"nesting is deeper than {MAX_DEPTH} levels")
     if not _lost_nothing(body, orjson.dumps(value)):
         _read_every_pair(body.decode())
@@ -50,15 +50,15 @@ def _lost_nothing(body: bytes, written: bytes) -> bool:
     """
     if written == body:
         return True
-    if body.count(b"\\") or body.count(b'"') != written.count(b'"'):
+    if b"\\" in body or body.count(b'"') != written.count(b'"'):
         return False
     return body.translate(_ONE_DIGIT).find(_LONG_NUMBER) < 0
 
 
-def _depth_exceeds(body: bytes, limit: int) -> bool:
-    """Whether valid JSON nests deeper than this: each pass takes the innermost pair of brackets away, everywhere."""
+def _depth_exceeds(body: bytes) -> bool:
+    """Whether valid JSON nests too deep: each pass takes the innermost pair of brackets away, everywhere."""
     brackets = _STRING.sub(b"", body).translate(_ONE_BRACKET, _NOT_BRACKETS)
-    for _ in range(limit):
+    for _ in range(MAX_DEPTH):
         if not brackets:
             return False
         brackets = brackets.replace(b"[]", b"")

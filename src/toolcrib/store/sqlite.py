@@ -127,6 +127,7 @@ class SqliteWriter(Queue):
         self._connect = connect
         self._crowded = False
         self._in_turn = 0
+        self._few = 1
         self._checkpointed = 0
         self._checkpoints = ThreadPoolExecutor(1, "toolcrib-checkpoint")
         self._checkpoint: Future[None] | None = None
@@ -149,6 +150,7 @@ class SqliteWriter(Queue):
         if self.catch_up():
             self._journal.clear()
         self._journalled = log if self._may_get_ahead else None
+        self._few = 1 if self._journalled is None else _CROWD
         return True
 
     def append_now(self, log: Log[Any], item: Any) -> int | None:
@@ -222,11 +224,6 @@ class SqliteWriter(Queue):
     def _end_turn(self) -> None:
         # Who is alone adds two rows in a turn at most, in whatever turns the first few came.
         self._crowded, self._in_turn = self._in_turn > self._few * 3 // 2 + 1, 0
-
-    @property
-    def _few(self) -> int:
-        """Rows that may come before somebody looks: none by itself pays for a commit of its own, some for a line."""
-        return 1 if self._journalled is None else _CROWD
 
     def close(self) -> None:
         """Commit what waits, for the last time, and close."""

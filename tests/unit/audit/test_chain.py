@@ -16,7 +16,7 @@ BODIES = st.lists(
 
 
 def entry(body: JsonObject) -> Entry:
-    return Entry(canonical(body)[1:-1], stored(columns_of(body)))
+    return canonical(body)[1:-1], stored(columns_of(body))
 
 
 def written(entries: list[Entry], after: Head) -> tuple[list[bytes], list[Head]]:

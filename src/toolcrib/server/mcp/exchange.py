@@ -62,17 +62,18 @@ class Exchange:
     once the exchange is over is dropped.
     """
 
+    is_over = False
+    _streaming = False
+    _withdrawn = False
+    _work: asyncio.Task[object] | None = None
+    _attendant: asyncio.Task[None] | None = None
+
     def __init__(self, receive: Receive, send: Send, headers: Mapping[bytes, bytes], lasting: Lasting) -> None:
         self._receive = receive
         self._send = send
         self._lasting = lasting
         self.may_stream = b"text/event-stream" in headers.get(b"accept", b"")
         """Whether anything can be sent ahead of the answer."""
-        self.is_over = False
-        self._streaming = False
-        self._withdrawn = False
-        self._work: asyncio.Task[object] | None = None
-        self._attendant: asyncio.Task[None] | None = None
 
     def __enter__(self) -> Self:
         self._work = asyncio.current_task()
