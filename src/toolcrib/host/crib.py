@@ -10,7 +10,6 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -33,21 +32,19 @@ from toolcrib.catalog.naming import NameRow, NameTable
 from toolcrib.catalog.snapshot import CatalogChange
 from toolcrib.config.crib_entry import own_command
 from toolcrib.config.edit.write import Writing
-from toolcrib.config.secrets import SecretCommands
 from toolcrib.config.trust import load_trust
-from toolcrib.connect import Ground, Hello, Pool, Processes, Shelf, SignIns, open_tokens, open_web
 from toolcrib.errors import InvalidRequest, Unavailable
 from toolcrib.feed import Feed, fresh_start
-from toolcrib.gate import Consent, Gate, Intake
+from toolcrib.gate import Consent, Gate
 from toolcrib.home import HomeLock, owner_token, prepare_home, read_run
 from toolcrib.host.agents import Agents, Footing
 from toolcrib.host.crew import crew_providers, crew_services
 from toolcrib.host.names import KnownNames, keep_names
+from toolcrib.host.upstreams import Grounds, Upstreams
 from toolcrib.model.events import Event
 from toolcrib.model.json import JsonObject
 from toolcrib.model.policy import AgentGrants, Rule
 from toolcrib.model.principals import Mode, Principal, Source
-from toolcrib.model.servers import Discovery, ServerEntry
 from toolcrib.model.sessions import NO_LIMITS, SessionLimits
 from toolcrib.model.sources import Introduction, Notice
 from toolcrib.model.tools import CallResult, ToolRef
@@ -56,17 +53,15 @@ from toolcrib.policy.approvals import Approvals
 from toolcrib.policy.explain import Explanation
 from toolcrib.policy.handles import Handles
 from toolcrib.policy.permissions import Permissions, managed_file
-from toolcrib.policy.pins import Pins
 from toolcrib.policy.rule_files import RuleFile
 from toolcrib.principals import Principals, SessionTokens, Tokens
 from toolcrib.schedule import Clock
-from toolcrib.servers import Clients, Links, Reach, Servers
+from toolcrib.servers import Reach
 from toolcrib.sessions import NewSession, OpenSession
 from toolcrib.sessions.coding import CodingSource
 from toolcrib.settings import Environment, Settings
-from toolcrib.store import Store, load_names, load_offers, open_store, save_offers
+from toolcrib.store import Store, load_names, open_store
 from toolcrib.tools import PythonSource, ToolServer
-from toolcrib.version import __version__
 from toolcrib.zoo import Zoo
 
 if TYPE_CHECKING:
@@ -107,7 +102,6 @@ class Crib:
         self._eager = eager
         self._clock = clock or Clock()
         self._on_time = on_time
-        self._places: dict[str, str] = {}
         self._stack = AsyncExitStack()
         self._tasks: TaskGroup
 
@@ -166,7 +160,7 @@ class Crib:
         )
         self.register(crew_server(crew_providers(lambda: self.crew)))
         await self._open_plugins(stack)
-        await self._open_servers(stack)
+        await self._open_upstreams(stack)
         await self._open_agents(stack)
 
     async def _open_plugins(self, stack: AsyncExitStack) -> None:
@@ -238,44 +232,27 @@ class Crib:
             consent=Consent(self.approvals, self._handles, self.principals.may_answer),
         )
 
-    async def _open_servers(self, stack: AsyncExitStack) -> None:
-        self.pins = Pins(self.store, is_person=self.principals.is_person)
-        await self.pins.load()
-        self.intake = Intake(
-            self.catalog, self.pins, lambda place: self.pool.sources(place), partial(keep_names, self.store)
-        )
-        self._processes = await stack.enter_async_context(
-            Processes(self._environment, self.home.marker, self.home.processes)
-        )
-        self._web = await open_web()
-        ground = Ground(
-            processes=self._processes,
-            web=self._web,
-            tokens=await open_tokens(self.home.credentials),
+    async def _open_upstreams(self, stack: AsyncExitStack) -> None:
+        grounds = Grounds(
             environment=self._environment,
-            commands=SecretCommands(self._environment),
-            hello=Hello({"name": "toolcrib", "title": "Toolcrib", "version": __version__}),
+            home=self.home,
+            user_home=self._user_home(),
+            store=self.store,
+            feed=self.feed,
+            tasks=self._tasks,
+            catalog=self.catalog,
+            gate=self.gate,
+            principals=self.principals,
+            tokens=self.tokens,
+            reach=self._reach(),
+            eager=self._eager,
+            port=lambda: self.port,
         )
-        self.pool = await stack.enter_async_context(
-            Pool(
-                ground,
-                Shelf(partial(load_offers, self.store), partial(save_offers, self.store)),
-                on_sources=self._on_sources,
-                on_status=self._on_status,
-                own_url=lambda: f"http://127.0.0.1:{self.port}" if self.port else None,
-                eager=self._eager,
-            )
-        )
-        sign_ins = await stack.enter_async_context(SignIns(ground.web, ground.tokens))
-        self.servers = Servers(
-            self.home, self._environment, self._user_home(), self.feed.publish, on_view=self._on_view
-        )
-        self.links = Links(self.servers, self.pool, ground, sign_ins, self._settle)
-        self.clients = Clients(self.servers, self.tokens, self._reach())
-        await self.servers.list()
-        await self.intake.take(None)
-        self._tasks.start_soon(self.intake.follow)
-        self._tasks.start_soon(self.servers.follow)
+        self._upstreams = Upstreams(grounds)
+        await self._upstreams.open(stack)
+        self.pins, self.intake = self._upstreams.pins, self._upstreams.intake
+        self.servers, self.clients = self._upstreams.servers, self._upstreams.clients
+        self.pool, self.links = self._upstreams.pool, self._upstreams.links
 
     async def _open_agents(self, stack: AsyncExitStack) -> None:
         self.catalog.add(CodingSource())
@@ -293,12 +270,12 @@ class Crib:
             permissions=self.permissions,
             principals=self.principals,
             session_tokens=self.session_tokens,
-            processes=self._processes,
-            web=self._web,
+            processes=self._upstreams.processes,
+            web=self._upstreams.web,
             clock=self._clock,
             on_time=self._on_time,
             placed=self.placed,
-            server_note=self._server_note,
+            server_note=self._upstreams.note,
             mcp_url=self._mcp_url,
             default_cwd=lambda: self._facts().cwd,
         )
@@ -335,37 +312,18 @@ class Crib:
 
     async def placed(self, principal: Principal) -> Principal:
         """The same asker, by the real path of its directory, whose servers are known from now on."""
-        if principal.cwd is None:
-            return principal
-        place = self._places.get(principal.cwd)
-        if place is None:
-            place = await anyio.to_thread.run_sync(os.path.realpath, principal.cwd)
-            await self.servers.list(Path(place))
-            await self.intake.take(Path(place))
-            self._places[principal.cwd] = place
-        return principal if place == principal.cwd else replace(principal, cwd=place)
+        return await self._upstreams.placed(principal)
 
     async def ready(self, principal: Principal, server: str) -> None:
         """See to it that what a server offers is known, if there is one of that name; connects it if need be.
 
         Raises `Unavailable` (`server.failed`) where that does not work.
         """
-        place = _path(principal.cwd)
-        source = self.pool.find(server, place)
-        if source is None:
-            return
-        if source.offer is None:
-            await source.link.ensure()
-        if not self.intake.is_taken(place, source):
-            await self.intake.take(place)  # it would be done in a moment, and is needed now
+        await self._upstreams.ready(principal, server)
 
     def introduction(self, principal: Principal, server: str) -> Introduction | None:
         """What a server says of itself; None where there is none of that name for this asker."""
-        if server not in self.gate.servers(principal):
-            return None
-        source = self.pool.find(server, _path(principal.cwd))
-        offer = source.offer if source is not None else None
-        return Introduction(offer.capabilities, offer.server_info, offer.instructions) if offer else Introduction()
+        return self._upstreams.introduction(principal, server)
 
     def owner(self, source: Source = "api", *, mode: Mode | None = None, cwd: str | None = None) -> Principal:
         """The owner, asking from this source."""
@@ -381,7 +339,7 @@ class Crib:
         """Why a call would be allowed, asked for or refused, and what would change that."""
         named = _named(ref)
         placed = await self.placed(principal)
-        return self.gate.explain(placed, named, arguments, await self.links.note(named.server, _path(placed.cwd)))
+        return self.gate.explain(placed, named, arguments, await self._upstreams.note(named.server, placed.cwd))
 
     def listen(self, listener: Callable[[Notice], None]) -> Callable[[], None]:
         """Hear what servers say by themselves, upstream ones and the zoo; gives how to stop."""
@@ -453,9 +411,6 @@ class Crib:
             environment=self._environment,
         )
 
-    async def _server_note(self, server: str, cwd: str | None) -> str | None:
-        return await self.links.note(server, _path(cwd))
-
     @property
     def _crib_id(self) -> str:
         return f"{socket.gethostname()} {self.home.marker}"
@@ -504,34 +459,12 @@ class Crib:
     def _on_change(self, change: CatalogChange) -> None:
         self.feed.publish("catalog_changed", change.to_json())
 
-    def _on_view(self, cwd: Path | None, discovery: Discovery | None) -> None:
-        if discovery is not None:
-            self.pool.reconcile(cwd, discovery)
-        elif cwd is not None:
-            self.pool.drop(cwd)
-            self.catalog.forget(str(cwd))
-            self._places = {asked: place for asked, place in self._places.items() if place != str(cwd)}
-
-    async def _settle(self, cwd: Path | None) -> None:
-        place = Path(await anyio.Path(cwd).resolve()) if cwd is not None else None
-        await self.intake.take(place)
-
-    def _on_sources(self, place: Path | None) -> None:
-        self.intake.changed(place)
-
-    def _on_status(self, entry: ServerEntry) -> None:
-        self.feed.publish("server_changed", self.links.standing(entry).news())
-
 
 def _named(ref: str | ToolRef) -> ToolRef:
     named = ToolRef.parse(ref) if isinstance(ref, str) else ref
     if named is None:
         raise InvalidRequest("request.malformed", f"{ref!r} is not a tool.", "Write `server/tool`.")
     return named
-
-
-def _path(cwd: str | None) -> Path | None:
-    return Path(cwd) if cwd is not None else None
 
 
 async def _shielded(close: Callable[[], Awaitable[None]]) -> None:
