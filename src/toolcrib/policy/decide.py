@@ -115,7 +115,7 @@ def decide(
     if grants.creator is None or tool is None:
         return own
     above = decide(ref, tool, grants.creator.principal, grants.creator.grants, rules, arguments, paths)
-    return _limited(own, above)
+    return _limited(own, above, principal)
 
 
 def sees(tool: Tool, principal: Principal, grants: Grants, rules: Rules) -> bool:
@@ -210,12 +210,17 @@ def _instead_of_asking(principal: Principal) -> tuple[Step, ...]:
     return (_BY_HAND,) if principal.by_hand else ()
 
 
-def _limited(own: Decision, above: Decision) -> Decision:
-    """The stricter of two decisions: what a session may do, and what the one that started it may."""
+def _limited(own: Decision, above: Decision, principal: Principal) -> Decision:
+    """The stricter of two decisions: what a session may do, and what the one that started it may.
+
+    Where only the latter would be asked, it is the session that nobody may be there for.
+    """
     needs_arguments = own.visible and above.visible and (own.needs_arguments or above.needs_arguments)
     if _STRICTNESS.index(above.verdict) <= _STRICTNESS.index(own.verdict):
         return Decision(own.verdict, own.ref, own.steps, own.rules, needs_arguments)
     cause = above.decided_by
     reason = f"Who started this session may not do more either: {cause.reason}"
     step = Step("creator", True, _EFFECTS[above.verdict], reason, cause.rule, cause.origin)
+    if above.verdict == "ask" and principal.source == "scheduler":
+        return Decision("deny", own.ref, (*own.steps, step, _NOBODY_THERE), above.rules, needs_arguments)
     return Decision(above.verdict, own.ref, (*own.steps, step), above.rules, needs_arguments)

@@ -209,15 +209,15 @@ def _repairs(question: Question, goal: frozenset[Verdict]) -> Iterator[tuple[Cha
 def _repair(question: Question, decision: Decision, goal: frozenset[Verdict]) -> tuple[Change, Question] | None:
     """The change that takes away the step which decided, or that which led to it."""
     step = decision.decided_by
-    if step.step == "creator":
-        return _repair_above(question, goal)
-    if step.step == "permissions":
-        return _granting(question)
     if step.step == "scheduler" and step.effect == "exclude":
         principal = replace(question.principal, source="api")
         return Change("source", "Ask from another source than the scheduler."), replace(question, principal=principal)
     if step.step == "scheduler":
         step = decision.steps[-2]  # what asks, where nobody is there to be asked
+    if step.step == "creator":
+        return _repair_above(question, goal)
+    if step.step == "permissions":
+        return _granting(question)
     if step.step == "mode":
         return _adding(question, "allow", "user")
     if step.rule is None:

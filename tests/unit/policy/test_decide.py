@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from toolcrib.model.policy import Origin, Rule, RuleEffect, Verdict
 from toolcrib.model.principals import MODES, SOURCES, Mode, Principal, Source
 from toolcrib.model.tools import Marks, Tool, ToolRef
-from toolcrib.policy.decide import Grants, Rules, decide
+from toolcrib.policy.decide import Creator, Grants, Rules, decide
 
 PATTERNS = st.sampled_from(["*", "a/*", "*/one", "a/one", "b/two", "c/*", ""])
 NO_GRANTS, NO_RULES = Grants(), Rules()
@@ -93,6 +93,15 @@ def test_a_scheduled_run_is_never_asked_and_never_gets_a_blocked_tool(
     decision = decide(tool.ref, tool, an_asker("scheduler", mode), grants, rules)
     assert decision.verdict != "ask"
     assert not (tool.marks.scheduler_blocked and decision.visible)
+
+
+def test_a_scheduled_run_whose_creator_would_be_asked_is_refused_since_nobody_is_there() -> None:
+    tool = a_tool()
+    grants = Grants(creator=Creator(an_asker("web", "default"), NO_GRANTS))
+    decision = decide(tool.ref, tool, an_asker("scheduler", "acceptEdits"), grants, NO_RULES)
+    assert decision.verdict == "deny"
+    assert [step.step for step in decision.steps[-2:]] == ["creator", "scheduler"]
+    assert verdict(tool, an_asker("agent", "acceptEdits"), grants) == "ask"
 
 
 @given(TOOLS, PRINCIPALS, GRANTS, RULES)
