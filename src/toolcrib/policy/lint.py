@@ -36,14 +36,20 @@ _UNPLAIN = re.compile(r"[^\n\t\r -~]")
 
 
 class _Sign(NamedTuple):
-    """A pattern, and words of which one is in every text that it finds: looking for them costs a tenth of it."""
+    """A pattern, and groups of words: one of each group is in every text that it finds. Looking for them costs a tenth
+    of it."""
 
-    words: tuple[str, ...]
+    groups: tuple[tuple[str, ...], ...]
     pattern: re.Pattern[str]
 
+    def may_be_in(self, folded: str) -> bool:
+        """Whether a text of this case-folded form has the words."""
+        has = folded.__contains__
+        return all(any(map(has, words)) for words in self.groups)
 
-def _sign(words: tuple[str, ...], pattern: str) -> _Sign:
-    return _Sign(words, re.compile(pattern, re.VERBOSE | re.IGNORECASE))
+
+def _sign(words: tuple[str, ...], pattern: str, *more: tuple[str, ...]) -> _Sign:
+    return _Sign((words, *more), re.compile(pattern, re.VERBOSE | re.IGNORECASE))
 
 
 _INSTRUCTS = (
@@ -51,18 +57,22 @@ _INSTRUCTS = (
         ("ignore", "disregard", "forget", "override"),
         r"""\b(?:ignore|disregard|forget|override)\b[^.\n]{0,40}\b(?:previous|prior|above|earlier|other|all|your)\b
             [^.\n]{0,40}\b(?:instructions?|rules?|prompts?|messages?|guidelines?)\b""",
+        ("instruction", "rule", "prompt", "message", "guideline"),
     ),
     _sign(
         ("do not", "don\u2019t", "don't", "dont", "never", "without"),
         r"""\b(?:do\ not|don[’']?t|never|without)\b[^.\n]{0,30}
             \b(?:tell|telling|mention|mentioning|inform|informing|reveal|notify|notifying|ask|asking)\b
             [^.\n]{0,30}\b(?:user|human|person|owner|operator|anyone)\b""",
+        ("user", "human", "person", "owner", "operator", "anyone"),
     ),
     _sign(
         ("before", "after", "prior to", "whenever", "instead of", "every time"),
         r"""\b(?:before|after|prior\ to|whenever|instead\ of|every\ time)\b[^.\n]{0,40}
             \b(?:us(?:e|ing)|call(?:ing)?|invok(?:e|ing)|run(?:ning)?)\b[^.\n]{0,40}\b(?:any|other|another|this|all)\b
             [^.\n]{0,60}\b(?:you\ must|must|always|first|read|send|include|pass|call)\b""",
+        ("us", "call", "invok", "run"),
+        ("must", "always", "first", "read", "send", "include", "pass", "call"),
     ),
     _sign(
         ("you must", "you have to", "you are required", "you need to", "you should"),
@@ -167,8 +177,7 @@ def _first(
     texts: list[_Text], joined: str, folded: str, signs: Iterable[_Sign], code: str, what: str
 ) -> Problem | None:
     """The first text that has one of the signs. Most tools have none, which all of their text at once tells."""
-    has = folded.__contains__
-    patterns = [pattern for words, pattern in signs if any(map(has, words)) and pattern.search(joined)]
+    patterns = [sign.pattern for sign in signs if sign.may_be_in(folded) and sign.pattern.search(joined)]
     for place, text in texts if patterns else ():
         matches = [match for pattern in patterns if (match := pattern.search(text))]
         if matches:

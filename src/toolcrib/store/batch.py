@@ -20,6 +20,7 @@ from sqlalchemy import Delete, Dialect, Insert, Select, Table, Update, insert
 from sqlalchemy.sql.compiler import ExpandedState, SQLCompiler
 
 from toolcrib.errors import Unavailable
+from toolcrib.store.schema import Text, stored_text
 
 logger = logging.getLogger(__name__)
 
@@ -108,7 +109,11 @@ def _prepared(statement: Insert | Update | Delete, dialect: Dialect, names: tupl
 
 def _converters(compiled: SQLCompiler, dialect: Dialect, state: ExpandedState) -> Converters:
     found = ((name, bind.type.dialect_impl(dialect).bind_processor(dialect)) for name, bind in compiled.binds.items())
-    return {name: processor for name, processor in found if processor is not None} | dict(state.processors)
+    usual = {name: processor for name, processor in found if processor is not None} | dict(state.processors)
+    texts = {
+        name: stored_text for name, bind in compiled.binds.items() if name in usual and isinstance(bind.type, Text)
+    }
+    return usual | texts  # nearly all values are texts, and what SQLAlchemy wraps around the same costs more than it
 
 
 def _converted(parameters: Parameters, convert: Converters) -> Parameters:

@@ -54,6 +54,11 @@ def unescape(stored: str) -> str:
     return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), stored) if "\\" in stored else stored
 
 
+def stored_text(text: str | None) -> str | None:
+    """A value of a column as it is stored."""
+    return None if text is None else escape(text)
+
+
 class Text(types.TypeDecorator[str]):
     """Any Python string. PostgreSQL refuses NUL, both engines refuse lone surrogates; names from outside have both."""
 
@@ -62,7 +67,7 @@ class Text(types.TypeDecorator[str]):
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
         """On the way in."""
-        return None if value is None else escape(value)
+        return stored_text(value)
 
     def process_result_value(self, value: Any | None, dialect: Dialect) -> str | None:
         """On the way out."""
