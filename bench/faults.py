@@ -2,8 +2,9 @@
 
 One crib lives through all faults, with the healthy server connected all the time; each bad server is put into its file,
 is quiet at first, then gets into trouble again and again through calls and REST, and is taken out. Every answer that
-the trouble brings is checked, so that the fault is known to go on while the calls are measured. Bad servers are
-processes of their own: on two processors, one that works all the time leaves one for client, crib and healthy server.
+the trouble brings is checked, so that the fault is known to go on while the calls are measured. Some are trouble when
+they come: then that is measured. Bad servers are processes of their own: on two processors, one that works all the time
+leaves one for client, crib and healthy server.
 
 Calls are made one at a time. One that takes long keeps others from being made, so each counts as all that would have
 begun while it lasted: the numbers are those of somebody who calls at any moment. Alone, or only the faults with a word
@@ -158,10 +159,26 @@ class Felt:
         ]
 
 
-async def suffer(crib: Subject, home: Path, fault: Fault) -> Felt:
-    """One fault, from its servers being put in to their being taken out."""
+async def put_in(crib: Subject, home: Path, fault: Fault) -> None:
+    """Have the servers of a fault, ready for what is done to them."""
     await configure(crib, home, fault.servers)
     await until_known(crib, fault.acts)
+
+
+async def meet(crib: Subject, home: Path, fault: Fault) -> Felt:
+    """One fault that lasts from its servers being put in until they are known."""
+    alone, beside = await calls(crib, ALONE_SECONDS), list[float]()
+    coming = asyncio.create_task(put_in(crib, home, fault))
+    while not coming.done():
+        beside += await calls(crib, ALONE_SECONDS)
+    await coming
+    await configure(crib, home, {})
+    return Felt.of(fault.what, alone, beside)
+
+
+async def suffer(crib: Subject, home: Path, fault: Fault) -> Felt:
+    """One fault, from its servers being put in to their being taken out."""
+    await put_in(crib, home, fault)
     alone = await calls(crib, ALONE_SECONDS)
     trouble = Trouble(crib.address, fault)
     going_on = asyncio.create_task(trouble.go_on())
@@ -180,7 +197,7 @@ async def suffer_all(crib: Subject, home: Path, chosen: Sequence[Fault]) -> list
     await until_connected(crib, 1, 1)
     await until_shown(crib, 1)
     await calls(crib, ALONE_SECONDS)
-    return [await suffer(crib, home, fault) for fault in chosen]
+    return [await (meet if fault.is_coming else suffer)(crib, home, fault) for fault in chosen]
 
 
 def measure_faults(folder: Path, word: str = "") -> list[Row]:

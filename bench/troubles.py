@@ -47,13 +47,17 @@ class Act:
 
 @dataclass(frozen=True)
 class Fault:
-    """A kind of trouble: bad servers, and what is done to them in turn, by so many at once and for so long."""
+    """A kind of trouble: bad servers, and what is done to them in turn, by so many at once and for so long.
+
+    Where their coming is the trouble, it lasts until what would be done to them can be, and nothing is.
+    """
 
     what: str
     servers: Mapping[str, Entry]
     acts: Sequence[Act]
     at_once: int = 1
     seconds: float = SECONDS
+    is_coming: bool = False
 
 
 def faults(url: str) -> list[Fault]:
@@ -123,8 +127,10 @@ def _outputs() -> list[Fault]:
 def _lists() -> list[Fault]:
     """A connected server that is tested is asked for its list again; of changes it tells itself, heard each second."""
     crowd = program("crafts", "crowd", "9700")
+    new = {"new": program("crafts", "crowd", "9990")}
     return [
         Fault("an endless cursor", {"bad": program("crafts", "endless")}, [AGAIN]),
+        Fault("10,000 tools that appear", new, [call("echo", "content", "new")], is_coming=True),
         Fault("10,000 tools that change", {"bad": crowd}, [call("grow", "content")], seconds=3),
         Fault("a storm of list_changed", troubled("storm"), [call("storm", "stormed", times=100_000)]),
     ]

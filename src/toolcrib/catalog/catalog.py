@@ -9,14 +9,18 @@ named; the parts of all other servers are carried over into the next snapshot. N
 start.
 """
 
-import itertools
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from itertools import chain, count
 
-from toolcrib.catalog.naming import PROMPT_FORMS, NameRow, NameTable
+from toolcrib.catalog.naming import PROMPT_FORMS, TOOL_FORMS, Form, NameRow, NameTable
 from toolcrib.catalog.snapshot import CatalogChange, Part, Snapshot, difference, differing
 from toolcrib.errors import Conflict
 from toolcrib.model.problems import Problem
 from toolcrib.model.sources import ToolSource
+from toolcrib.model.tools import ToolRef
+
+NAMED_TOGETHER = 50
+"""So many tools are given their names in one step."""
 
 Place = str | None
 """A directory by its real path; None where no directory was named."""
@@ -37,7 +41,7 @@ class Catalog:
         self._own: dict[str, Part] = {}
         self._upstreams: dict[Place, tuple[Part, ...]] = {None: ()}
         self._problems: dict[str, tuple[Problem, ...]] = {}
-        self._versions = itertools.count(1)
+        self._versions = count(1)
         self.names = names
         self._snapshots: dict[Place, Snapshot] = {None: Snapshot()}
 
@@ -85,11 +89,19 @@ class Catalog:
         """Read all sources but the upstream servers again; publish a new snapshot where anything differs."""
         return self._set_own({name: part.renewed() for name, part in self._own.items()})
 
-    def reserve(self, parts: Iterable[Part]) -> tuple[NameRow, ...]:
-        """Give names to what is in these parts, before anybody sees it; the caller keeps the rows, which are new."""
+    def reserve(self, parts: Iterable[Part]) -> Iterator[Sequence[NameRow]]:
+        """Give names to what is in these parts, before anybody sees it; the caller keeps the rows, which are new.
+
+        Some names are given with each step, for there may be thousands; all of them are when there is no next one.
+        """
         parts = tuple(parts)
-        tools = self.names.extend(ref for part in parts for ref in part.tools)
-        return (*tools, *self.names.extend((ref for part in parts for ref in part.prompts), PROMPT_FORMS))
+        yield from self._named((ref for part in parts for ref in part.tools), TOOL_FORMS)
+        yield from self._named((ref for part in parts for ref in part.prompts), PROMPT_FORMS)
+
+    def _named(self, refs: Iterable[ToolRef], forms: tuple[Form, ...]) -> Iterator[Sequence[NameRow]]:
+        missing = self.names.missing(refs, forms)
+        for start in range(0, len(missing), NAMED_TOGETHER):
+            yield self.names.extend(missing[start : start + NAMED_TOGETHER], forms)
 
     @staticmethod
     def _new(source: ToolSource, taken: Container[str]) -> dict[str, Part]:
@@ -126,5 +138,5 @@ class Catalog:
         return Snapshot.of(next(self._versions), parts, (*beside, *taken))
 
     def _name(self, parts: Iterable[Part]) -> None:
-        if rows := self.reserve(parts):
+        if rows := tuple(chain.from_iterable(self.reserve(parts))):
             self._keep_names(rows)

@@ -52,17 +52,20 @@ class NameTable:
         """The tool of a name, if the name was ever given."""
         return self.refs[form].get(name)
 
+    def missing(self, refs: Iterable[ToolRef], forms: tuple[Form, ...] = TOOL_FORMS) -> list[ToolRef]:
+        """Those of these tools that lack a name of some form, in order."""
+        asked = set(refs)
+        return sorted(set[ToolRef]().union(*(asked.difference(self.names[form]) for form in forms)))
+
     def extend(self, refs: Iterable[ToolRef], forms: tuple[Form, ...] = TOOL_FORMS) -> tuple[NameRow, ...]:
-        """Give names to those of these tools that have none yet; gives the rows that are new."""
-        known = self.names[forms[0]]
-        missing = sorted({ref for ref in refs if ref not in known})
+        """Give those of these tools the names that they lack; gives the rows that are new."""
         rows: list[NameRow] = []
-        for form in forms:
-            taken = self.refs[form]
-            for ref in missing:
-                name = next(name for name in candidates(form, ref) if name not in taken)
-                self._add(form, name, ref)
-                rows.append(NameRow(form, name, *ref))
+        for ref in self.missing(refs, forms):
+            for form in forms:
+                if ref not in self.names[form]:  # a crash may have left it some of its names
+                    name = next(name for name in candidates(form, ref) if name not in self.refs[form])
+                    self._add(form, name, ref)
+                    rows.append(NameRow(form, name, *ref))
         return tuple(rows)
 
     def _add(self, form: str, name: str, ref: ToolRef) -> None:

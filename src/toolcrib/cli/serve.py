@@ -5,6 +5,7 @@ protocol owns it.
 """
 
 import gc
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Annotated
@@ -24,8 +25,12 @@ if TYPE_CHECKING:
 COMMAND_PATIENCE = 15.0
 """Seconds to wait for a command that holds the home for itself; it ends soon."""
 _POLL_SECONDS = 0.1
-_LOOK_AFTER = (5_000, 5, 10)
-"""New objects after which the collector looks through the youngest; looks after which it goes on to older ones."""
+_GIVE_WAY = 0.0005
+"""Seconds after which a thread at work gives way: the event loop lets others have the interpreter with every read and
+write, and would wait ten times as long to go on, again and again."""
+_LOOK_AFTER = (5_000, 1, 100)
+"""New objects after which the collector looks through the youngest; looks after which it goes on to older ones. It goes
+on to the next at once, while they are few, and seldom to all: that takes as long as there are tools."""
 
 
 def serve(
@@ -99,9 +104,11 @@ async def _serve(invocation: Invocation, home: "Home", browser: bool) -> None:
 
     async with _holding(invocation.settings, home) as holding, until_signalled():
         _spare_what_stays()
+        sys.setswitchinterval(_GIVE_WAY)
         _announce(holding, home, invocation.as_json)
         if browser:
             await open_console(holding.login_url, invocation.environment)
+        await holding.prepare()
         await anyio.sleep_forever()
 
 

@@ -38,7 +38,8 @@ from toolcrib.model.sources import CallContext, ProtocolError
 
 logger = logging.getLogger(__name__)
 
-SESSION_LOST = "server.session_lost"
+SESSION_LOST, SIGN_IN = "server.session_lost", "oauth.required"
+CLOSED = ("server.ended", "server.unreachable")
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,18 +179,20 @@ class Link:
         except ToolcribError as failure:
             if failure.code != SESSION_LOST:
                 self._opener.hush(failure)
-                self._learn(failure, exchange)
-                raise
+                raise self._learned(failure, exchange) from failure.__cause__
         # The server answered that it does not know the session, so it did nothing.
         return await (await self.ready(other_than=exchange)).request(method, params, context, headers)
 
-    def _learn(self, failure: ToolcribError, exchange: Exchange) -> None:
-        """What a failed call tells of the whole link, where the conversation itself did not end."""
+    def _learned(self, failure: ToolcribError, exchange: Exchange) -> ToolcribError:
+        """What a failed call tells of the whole link, and the link of the call: gives what the caller is told."""
         if exchange is self._exchange and self._upkeep is not None:
-            if failure.code == "oauth.required":
-                self._end(failure)
+            if failure.code == SIGN_IN:
+                self._end(failure)  # and with it all other calls under way, for the same reason
             elif failure.code == "server.unreachable":
                 self._upkeep.suspect()
+        elif failure.code in CLOSED and (reason := self._report.failure) is not None and reason.code == SIGN_IN:
+            return unreachable(self.spec.name, reason)
+        return failure
 
     async def ready(self, other_than: Exchange | None = None, *, hurried: bool = True) -> Exchange:
         """The open conversation. Who waits for it shares one attempt; while the server is left alone, nobody waits.

@@ -8,11 +8,11 @@ Above: `link` reads offers, `upstream` shows them. Below: `definitions`. It must
 items and problems are counted.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import Final
+from typing import Final, overload
 
 import orjson
 
@@ -25,6 +25,7 @@ from toolcrib.model.servers import ToolFilter
 from toolcrib.model.sources import ProtocolError
 from toolcrib.model.text import visible
 from toolcrib.model.tools import ContentItem, Tool, ToolRef
+from toolcrib.pace import Pace, unhurried
 
 PAGES_LIMIT: Final = 100
 ITEMS_LIMIT: Final = 10_000
@@ -74,19 +75,27 @@ class Offer:
     templates: Definitions = field(default=(), repr=False)
     problems: tuple[Problem, ...] = ()
     known: Verdicts = field(default_factory=dict[str, Verdict], repr=False, compare=False)
-    """What was found of the tools of the offer before this one."""
+    """What was found of tools before: of those of an earlier offer, or of its own."""
 
     @cached_property
     def verdicts(self) -> Verdicts:
         """What was found of each tool, by name; of one that is the very object it was before, that again."""
-        strict = self.era == "modern"
         found: dict[str, Verdict] = {}
-        for raw in self.tools:
-            before = self.known.get(raw["name"])
-            if before is None or before[0] is not raw:
-                before = (raw, judge(raw, strict_headers=strict))
-            found.setdefault(raw["name"], before)
+        for name, verdict in self._looked_at():
+            found.setdefault(name, verdict)
         return found
+
+    def _looked_at(self) -> Iterator[tuple[str, Verdict]]:
+        """The same one by one."""
+        strict = self.era == "modern"
+        for raw in self.tools:
+            name = raw["name"]
+            known = self.known.get(name)
+            yield name, known if known is not None and known[0] is raw else (raw, judge(raw, strict_headers=strict))
+
+    async def looked_at(self) -> "Offer":
+        """The same offer, with all its tools looked at: whoever wants to know what was found has it at once."""
+        return replace(self, known=dict(await unhurried(self._looked_at())))
 
     @cached_property
     def judged(self) -> tuple[tuple[Definition, ...], tuple[Problem, ...]]:
@@ -154,11 +163,31 @@ class Offer:
 
 def tools_of(
     offer: Offer, alias: str, chosen: ToolFilter, timeout: float | None = None
-) -> tuple[tuple[Tool, ...], tuple[Problem, ...]]:
+) -> tuple[Sequence[Tool], tuple[Problem, ...]]:
     """The tools of a server that is known as `alias`, without those its owner filtered out; and what is wrong."""
     definitions, unusable = offer.judged
-    tools = tuple(_tool(each, alias, timeout) for each in definitions if passes(chosen, each.name))
-    return tools, (*offer.problems, *unusable)
+    passing = [each for each in definitions if passes(chosen, each.name)]
+    return Tools(passing, alias, timeout), (*offer.problems, *unusable)
+
+
+class Tools(Sequence[Tool]):
+    """Tools of definitions, each made when it is first looked at: whoever takes a few at a time never waits for all."""
+
+    def __init__(self, definitions: Sequence[Definition], alias: str, timeout: float | None) -> None:
+        self._definitions = definitions
+        self._as = (alias, timeout)
+
+    def __len__(self) -> int:
+        return len(self._definitions)
+
+    @overload
+    def __getitem__(self, which: int) -> Tool: ...
+    @overload
+    def __getitem__(self, which: slice) -> tuple[Tool, ...]: ...
+    def __getitem__(self, which: int | slice) -> Tool | tuple[Tool, ...]:
+        if isinstance(which, slice):
+            return tuple(_tool(each, *self._as) for each in self._definitions[which])
+        return _tool(self._definitions[which], *self._as)
 
 
 def passes(chosen: ToolFilter, name: str) -> bool:
@@ -257,7 +286,7 @@ class _Reading:
             except ProtocolError as error:
                 return self._refused(error)
             cursor: Json = page.get("nextCursor")
-            if not self._take(page.get(self._kind.member)) or not isinstance(cursor, str) or not cursor:
+            if not await self._take(page.get(self._kind.member)) or not isinstance(cursor, str) or not cursor:
                 break
             if cursor in cursors:
                 self._note("repeats a page for ever; reading stopped there")
@@ -276,8 +305,9 @@ class _Reading:
             self._note(f"could not be had: the server answered with error {error.code}, {visible(error.message[:200])}")
         return tuple(self._known.values()) if self._announced else ()
 
-    def _take(self, listed: Json) -> bool:
+    async def _take(self, listed: Json) -> bool:
         """Keep the items of a page; False when there may be no more of them."""
+        pace = Pace()
         if not is_array(listed):
             self._note(f"has a page without `{self._kind.member}`")
             return False
@@ -294,6 +324,7 @@ class _Reading:
                 return False
             else:
                 self._items[key] = self._same_as_before(key, item)
+            await pace.pause()
         return True
 
     def _same_as_before(self, key: str, item: JsonObject) -> JsonObject:

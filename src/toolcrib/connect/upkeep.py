@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 import anyio
-import anyio.to_thread
 
 from toolcrib.connect.exchange import Exchange
 from toolcrib.connect.listening import Wishes, keep_listening
@@ -31,8 +30,6 @@ CHANGES: Mapping[str, tuple[Kind, ...]] = {
     "notifications/prompts/list_changed": (PROMPTS,),
     "notifications/resources/list_changed": (RESOURCES, TEMPLATES),
 }
-_JUDGED_ON_LOOP = 200
-"""More tools than this are judged in a thread, so that nobody else waits for it."""
 
 
 async def within(name: str, awaited: Awaitable[T], seconds: float) -> T:
@@ -75,9 +72,7 @@ class Upkeep:
         reading = read_offer(self._exchange.ask, self._exchange.greeting, before, kinds)
         offer = await within(self._name, reading, self._timing.list)
         self._on_answer((time.perf_counter() - started) * 1000)
-        if len(offer.tools) > _JUDGED_ON_LOOP:
-            await anyio.to_thread.run_sync(lambda: offer.judged)
-        return offer
+        return await offer.looked_at()
 
     async def follow(
         self, before: Callable[[], Offer | None], take: Callable[[Offer], None], said: Callable[[str], None]

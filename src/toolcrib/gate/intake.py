@@ -8,15 +8,13 @@ Above: `host` tells when something changed; REST asks what is held and brings a 
 """
 
 import logging
-import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 import anyio
-import anyio.lowlevel
 
 from toolcrib.catalog.catalog import Catalog
 from toolcrib.catalog.naming import NameRow
@@ -27,8 +25,9 @@ from toolcrib.model.principals import Principal
 from toolcrib.model.problems import Problem
 from toolcrib.model.sources import ContentSource
 from toolcrib.model.tools import Tool, ToolRef
+from toolcrib.pace import Pace, unhurried
 from toolcrib.policy.lint import telling_names
-from toolcrib.policy.pinned import PinnedSource, counting, notes
+from toolcrib.policy.pinned import PinnedSource, Told, counting, notes
 from toolcrib.policy.pins import Pins
 
 logger = logging.getLogger(__name__)
@@ -42,8 +41,6 @@ SHOWN_TOGETHER = 400
 """So many new tools are shown before others are judged."""
 UNJUDGED = -1
 """The number of no judgement: who could not be judged is judged again."""
-SLICE = 0.002
-"""Seconds for which definitions are read before everybody else has a turn: a server may have thousands."""
 
 
 class Upstream(ContentSource, Protocol):
@@ -67,6 +64,7 @@ class _Taken:
     offer: object
     judgement: int
     part: Part
+    told: Told | None
 
 
 class Intake:
@@ -136,24 +134,29 @@ class Intake:
 
     async def _judge(self, upstream: Upstream, others: Mapping[str, frozenset[str]]) -> int:
         """Find out what counts of a server; gives how many tools do."""
-        offer, judgement = upstream.offer, self._judgement
+        offer, judgement, told = upstream.offer, self._judgement, None
+        before = self._taken.get(id(upstream))
         try:
             seen = await self._pins.see(upstream.identity, upstream.tools())
-            tools = await _unhurried(counting(seen, partial(self._pins.is_accepted, upstream.identity), others))
+            told = Told(upstream.name, seen, others, before.told if before is not None else None)
+            count = counting(seen, partial(self._pins.is_accepted, upstream.identity), told)
+            tools = await unhurried(map(_encoded, count))
             source = PinnedSource(upstream, tools, notes(seen))
         except Exception as error:  # boundary: a server whose tools cannot be judged has none, and all others go on
             logger.warning("The tools of %s cannot be judged.", upstream.name, exc_info=error)
             source, judgement = PinnedSource(upstream, (), (_unjudged(upstream, error),)), UNJUDGED
         part = Part.of(source)
-        self._taken[id(upstream)] = _Taken(offer, judgement, part)
+        self._taken[id(upstream)] = _Taken(offer, judgement, part, told)
         return len(part.tools)
 
     async def _show(self, place: Place, upstreams: Sequence[Upstream]) -> None:
         """Put all that was judged into the catalog, under names that are kept."""
+        pace = Pace()
         known = [(each.name, taken) for each in upstreams if (taken := self._taken.get(id(each))) is not None]
         parts = [taken.part for _, taken in known]
-        if rows := self._catalog.reserve(parts):
+        for rows in self._catalog.reserve(parts):
             await self._keep_names(rows)
+            await pace.pause()
         self._catalog.set_upstreams(_name(place), parts)
         self._shown[place] = {name: taken.offer for name, taken in known if taken.judgement == self._judgement}
 
@@ -187,17 +190,10 @@ class Intake:
             await self.take(each)
 
 
-async def _unhurried(tools: Iterable[Tool]) -> list[Tool]:
-    """All of them, each as it is sent too; whoever else has something to do has a turn in between."""
-    found: list[Tool] = []
-    until = time.perf_counter() + SLICE
-    for tool in tools:
-        _ = tool.encoded  # now, so that the first one who lists them need not wait for it
-        found.append(tool)
-        if time.perf_counter() > until:
-            await anyio.lowlevel.checkpoint()
-            until = time.perf_counter() + SLICE
-    return found
+def _encoded(tool: Tool) -> Tool:
+    """The same, written as it is sent too, so that the first one who lists it need not wait for that."""
+    _ = tool.encoded
+    return tool
 
 
 def _name(place: Place) -> str | None:

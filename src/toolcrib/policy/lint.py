@@ -32,6 +32,8 @@ _SHORTEST_NAME = 5
 
 _PROSE = frozenset({"description", "title", "default", "examples", "example", "enum", "const", "$comment"})
 _NAME = re.compile(r"[\w-]+(?:\.[\w-]+)*")
+_APART = bytes(byte if re.match(rb"[\w.-]", bytes((byte,))) else 32 for byte in range(256))
+"""Puts a space where no name goes on, in ASCII."""
 _UNPLAIN = re.compile(r"[^\n\t\r -~]")
 
 
@@ -44,8 +46,13 @@ class _Sign(NamedTuple):
 
     def may_be_in(self, folded: str) -> bool:
         """Whether a text of this case-folded form has the words."""
-        has = folded.__contains__
-        return all(any(map(has, words)) for words in self.groups)
+        for words in self.groups:
+            for word in words:
+                if word in folded:
+                    break
+            else:
+                return False
+        return True
 
 
 def _sign(words: tuple[str, ...], pattern: str, *more: tuple[str, ...]) -> _Sign:
@@ -162,12 +169,20 @@ def _hidden(texts: list[_Text]) -> Problem | None:
 
 
 def _names_another(text: str, own: ToolRef, others: Mapping[str, frozenset[str]]) -> bool:
-    return any(own.server not in others[name] for name in others.keys() & _NAME.findall(text))
+    return any(own.server not in others[name] for name in others.keys() & _names(text))
+
+
+def _names(text: str) -> list[str]:
+    """All that could be names in a text: `_NAME`, for most texts at a fifth of the cost."""
+    if not text.isascii() or ".." in text:
+        return _NAME.findall(text)
+    apart = b" %b " % text.encode().translate(_APART)
+    return apart.replace(b". ", b" ").replace(b" .", b" ").decode().split()
 
 
 def _other_tool(texts: list[_Text], own: ToolRef, others: Mapping[str, frozenset[str]]) -> Problem | None:
     for place, text in texts:
-        for name in _NAME.findall(text):
+        for name in _names(text):
             if _names_another(name, own, others):
                 return _problem("tool.names_other_tool", place, "speaks of another server's tool", name)
     return None

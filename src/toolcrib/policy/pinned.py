@@ -61,11 +61,34 @@ class PinnedSource:
         return await self._source.request(method, params, context)
 
 
-def counting(seen: Sequence[Seen], is_accepted: IsAccepted, others: Mapping[str, frozenset[str]]) -> Iterator[Tool]:
-    """The tools that count, one by one; `others` is what `telling_names` gives."""
-    own = {each.tool.ref.tool for each in seen}
-    foreign = {name: servers for name, servers in others.items() if name not in own}
-    return (_judged(each.tool, is_accepted, foreign) for each in seen if each.usable)
+class Told:
+    """What people are told of a server's tools: found once for as long as a tool is the same among the same others.
+
+    `others` is what `telling_names` gives, `before` what people were told when the server was looked at last.
+    """
+
+    def __init__(
+        self, server: str, seen: Iterable[Seen], others: Mapping[str, frozenset[str]], before: "Told | None" = None
+    ) -> None:
+        own, alone = {each.tool.ref.tool for each in seen}, frozenset((server,))
+        self._others = {name: having for name, having in others.items() if name not in own and having != alone}
+        self._before = before._found if before is not None and before._others == self._others else {}
+        self._found: dict[str, tuple[Tool, bool, Tool]] = {}
+
+    def of(self, tool: Tool, *, reads: bool) -> Tool:
+        """The tool with what a person should know of its words, and read-only if that counts."""
+        known = self._before.get(tool.ref.tool)
+        if known is None or known[0] is not tool or known[1] is not reads:
+            known = (tool, reads, _judged(tool, lint(tool, self._others), reads))
+        self._found[tool.ref.tool] = known
+        return known[2]
+
+
+def counting(seen: Iterable[Seen], is_accepted: IsAccepted, told: Told) -> Iterator[Tool]:
+    """The tools that count, one by one; read-only are those which say so where a person agreed to that."""
+    for tool in (each.tool for each in seen if each.usable):
+        says = (tool.annotations or {}).get("readOnlyHint") is True
+        yield told.of(tool, reads=says and is_accepted(tool))
 
 
 def notes(seen: Iterable[Seen]) -> list[Problem]:
@@ -73,10 +96,7 @@ def notes(seen: Iterable[Seen]) -> list[Problem]:
     return [_note(each) for each in seen if not each.usable]
 
 
-def _judged(tool: Tool, is_accepted: IsAccepted, others: Mapping[str, frozenset[str]]) -> Tool:
-    """The tool with what a person should know of its words, and read-only if one agreed to its saying so."""
-    found = lint(tool, others)
-    reads = (tool.annotations or {}).get("readOnlyHint") is True and is_accepted(tool)
+def _judged(tool: Tool, found: tuple[Problem, ...], reads: bool) -> Tool:
     if not found and not reads:
         return tool
     marks = replace(tool.marks, read_only=True) if reads else tool.marks

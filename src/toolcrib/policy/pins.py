@@ -24,6 +24,7 @@ from toolcrib.model.json import JsonObject, digest
 from toolcrib.model.pins import Held, Pin
 from toolcrib.model.principals import Principal
 from toolcrib.model.tools import Tool
+from toolcrib.pace import Pace
 from toolcrib.policy.changes import Change, compare
 from toolcrib.store.batch import ConstraintError
 from toolcrib.store.engine import Store
@@ -32,6 +33,8 @@ from toolcrib.store.pins import load_pins, save_pins
 Standing = Literal["first", "new", "same", "widened", "held"]
 """`new` is a first definition of a tool whose server was known before."""
 _TRIES = 5
+_TOGETHER = 50
+"""So many tools are judged and pinned in one step."""
 _SAME = Change("same")
 
 
@@ -98,23 +101,41 @@ class Pins:
     async def see(self, server: str, tools: Sequence[Tool]) -> list[Seen]:
         """Judge the tools that a server offers now, in their order; what is new or wider is pinned, durably.
 
-        Raises `Unavailable` where that could not be kept; then none of the tools may be used.
+        Some of them are pinned after the other. Should that break off, what was pinned is pinned, none of the tools
+        was used yet, and the others are pinned the next time. Raises `Unavailable` where something could not be kept;
+        then none of the tools may be used.
         """
         async with self._lock:
-            for _ in range(_TRIES):
-                seen, new, changed = self._judge(server, tools)
-                try:
-                    kept = await save_pins(self._store, new, changed)
-                except ConstraintError:
-                    kept = False
-                if kept:
-                    for pin in (*new, *(pin for _, pin in changed)):
-                        self._pins[server][pin.tool] = pin
-                    return seen
-                await self.load(server)  # another crib on the same database was first
+            standing: Standing = "new" if self._pins.get(server) else "first"
+            seen: list[Seen] = []
+            firsts: dict[str, Tool] = {}
+            pace = Pace()
+            for start in range(0, len(tools), _TOGETHER):
+                seen += await self._see(server, tools[start : start + _TOGETHER], standing, firsts)
+                await pace.pause()
+            return seen
+
+    async def _see(self, server: str, tools: Sequence[Tool], standing: Standing, firsts: dict[str, Tool]) -> list[Seen]:
+        """Judge and pin some of a server's tools; `standing` is that of those without a pin.
+
+        `firsts` are the tools that were seen by now, by name: of two of one name the first counts.
+        """
+        for _ in range(_TRIES):
+            seen, new, changed = self._judge(server, tools, standing, firsts)
+            try:
+                kept = await save_pins(self._store, new, changed)
+            except ConstraintError:
+                kept = False
+            if kept:
+                for pin in (*new, *(pin for _, pin in changed)):
+                    self._pins[server][pin.tool] = pin
+                return seen
+            await self.load(server)  # another crib on the same database was first
         raise Unavailable("database.unavailable", "Definitions of tools change faster than they can be kept.")
 
-    def _judge(self, server: str, tools: Sequence[Tool]) -> tuple[list[Seen], list[Pin], list[tuple[Pin, Pin]]]:
+    def _judge(
+        self, server: str, tools: Sequence[Tool], standing: Standing, firsts: dict[str, Tool]
+    ) -> tuple[list[Seen], list[Pin], list[tuple[Pin, Pin]]]:
         now = datetime.now(UTC)
         known = self._pins.get(server, {})
         seen: list[Seen] = []
@@ -122,14 +143,15 @@ class Pins:
         changed: list[tuple[Pin, Pin]] = []
         for tool in tools:
             name = tool.ref.tool
+            counts = firsts.setdefault(name, tool) is tool
             pin = known.get(name) or new.get(name)
             if pin is None:
-                seen.append(Seen(tool, "new" if known else "first", Change("first")))
+                seen.append(Seen(tool, standing, Change("first")))
                 new[name] = Pin(server, name, digest(tool.definition), tool.definition, now)
                 continue
             found, after = _judged(pin, tool, now)
             seen.append(found)
-            if after is pin or name in new:  # of two tools of one name the first counts
+            if after is pin or not counts:
                 continue
             if after != pin:
                 changed.append((pin, after))

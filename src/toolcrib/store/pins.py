@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import orjson
-from sqlalchemy import Row, Update, insert, select, update
+from sqlalchemy import Row, bindparam, insert, select, update
 
 from toolcrib.model.json import canonical
 from toolcrib.model.pins import Held, Pin
@@ -16,6 +16,14 @@ from toolcrib.store.audit import moment
 from toolcrib.store.batch import Many
 from toolcrib.store.engine import Store
 from toolcrib.store.schema import pins
+
+_INSERT = insert(pins)
+_REPLACE = update(pins).where(
+    pins.c.server == bindparam("old_server"),
+    pins.c.tool == bindparam("old_tool"),
+    pins.c.hash == bindparam("old_hash"),
+    pins.c.held_hash.is_not_distinct_from(bindparam("old_held_hash")),
+)
 
 
 async def load_pins(store: Store, server: str | None = None) -> list[Pin]:
@@ -30,22 +38,19 @@ async def save_pins(store: Store, new: Iterable[Pin], changed: Iterable[tuple[Pi
 
     Raises `ConstraintError` if a new one is there already; then nothing was kept.
     """
-    rows = [{"server": pin.server, "tool": pin.tool, **_values(pin)} for pin in new]
-    replaced = [_replacement(old, pin) for old, pin in changed]
-    if rows:
-        # One statement for all: a server may have thousands of tools.
-        return all(await store.write(Many(insert(pins), rows), *replaced))
-    return all(await store.write(*replaced)) if replaced else True
+    added = [{"server": pin.server, "tool": pin.tool, **_values(pin)} for pin in new]
+    replaced = [{**_old(old), **_values(pin)} for old, pin in changed]
+    given = [Many(statement, rows) for statement, rows in ((_INSERT, added), (_REPLACE, replaced)) if rows]
+    if not given:
+        return True
+    counts = await store.write(*given)
+    return sum(counts) == len(added) + len(replaced)
 
 
-def _replacement(old: Pin, pin: Pin) -> Update:
-    same = (
-        pins.c.server == old.server,
-        pins.c.tool == old.tool,
-        pins.c.hash == old.hash,
-        pins.c.held_hash.is_not_distinct_from(old.held.hash if old.held else None),
-    )
-    return update(pins).where(*same).values(**_values(pin))
+def _old(pin: Pin) -> dict[str, str | None]:
+    """What the row of a pin has to be in order to be replaced."""
+    held_hash = pin.held.hash if pin.held else None
+    return {"old_server": pin.server, "old_tool": pin.tool, "old_hash": pin.hash, "old_held_hash": held_hash}
 
 
 def _values(pin: Pin) -> dict[str, Any]:

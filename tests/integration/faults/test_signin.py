@@ -159,10 +159,16 @@ async def test_a_sign_in_that_is_over_for_good_asks_for_a_new_one(desk: Desk) ->
     desk.site.provider.access.clear()
     desk.site.token_answer = (400, b'{"error": "invalid_grant"}')
     before = len(desk.site.forms)
+    answers: list[str] = []
+
+    async def member() -> None:
+        answers.append(text_of(await call(desk.client, "club/echo")))
+
     async with anyio.create_task_group() as tasks:
         for _ in range(30):
-            tasks.start_soon(call, desk.client, "club/echo")
+            tasks.start_soon(member)
     assert len(desk.site.forms) == before + 1
+    assert [answer for answer in answers if "toolcrib mcp auth club" not in answer] == []
     found = await until_state(desk.client, "club", "needs_auth")
     assert found["action"] == "toolcrib mcp auth club"
     desk.site.token_answer = None

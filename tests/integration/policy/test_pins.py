@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from integration.store.databases import ask, run
@@ -166,6 +167,51 @@ async def test_of_two_tools_of_one_name_the_first_counts(store: Store) -> None:
     pins = await opened(store)
     assert standings(await pins.see(SERVER, [tool(), tool(description="Other.")])) == ["first", "held"]
     assert standings(await pins.see(SERVER, [tool()])) == ["same"]
+
+
+async def test_of_two_tools_of_one_name_the_first_counts_however_many_are_in_between(store: Store) -> None:
+    pins = await opened(store)
+    offered = [tool(), *(tool(f"tool {number}") for number in range(100)), tool(description="Other.")]
+    for standing in ("first", "same"):
+        assert standings(await pins.see(SERVER, offered)) == [*[standing] * 101, "held"]
+    assert pins.held() == []
+
+
+async def test_many_tools_are_pinned_in_steps_between_which_others_have_their_turn(store: Store, database: str) -> None:
+    pins, turns = await opened(store), 0
+    seen: list[Seen] = []
+
+    async def look() -> None:
+        seen.extend(await pins.see(SERVER, [tool(f"tool {number}") for number in range(2000)]))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(look)
+        while not seen:
+            await anyio.lowlevel.checkpoint()
+            turns += 1
+    assert standings(seen) == ["first"] * 2000
+    assert ask(database, "SELECT count(*) FROM pins") == [(2000,)]
+    assert turns > 5
+
+
+async def test_a_first_look_that_broke_off_is_gone_on_with_and_lets_nothing_through_unseen(
+    store: Store, database: str
+) -> None:
+    pins, kept = await opened(store), 0
+    offered = [tool(f"tool {number}") for number in range(1000)]
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(pins.see, SERVER, offered)
+        with anyio.fail_after(20):
+            while not kept:
+                await anyio.lowlevel.checkpoint()
+                kept = ask(database, "SELECT count(*) FROM pins")[0][0]
+        tasks.cancel_scope.cancel()
+    assert 0 < kept < 1000
+    again = await opened(store)
+    seen = await again.see(SERVER, [tool("tool 0", "Poisoned."), *offered[1:-1], tool("tool 999", "Later.")])
+    assert standings(seen)[0] == "held", "what was pinned counts, though nobody could use it yet"
+    assert set(standings(seen)[1:]) == {"same", "new"}
+    assert standings(await again.see(SERVER, offered))[-1] == "held"
 
 
 async def test_two_looks_at_once_pin_once(store: Store, database: str) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from toolcrib.catalog.catalog import Catalog
+from toolcrib.catalog.catalog import NAMED_TOGETHER, Catalog
 from toolcrib.catalog.naming import NameRow, NameTable
 from toolcrib.catalog.search import search
 from toolcrib.catalog.snapshot import CatalogChange, Part
@@ -101,10 +101,24 @@ def test_names_that_were_reserved_are_not_handed_over_again() -> None:
     recorder = Recorder()
     catalog = recorder.catalog()
     part = Part.of(Source("b", [a_tool("b", "tool")], "upstream"))
-    assert {row.name for row in catalog.reserve([part])} == {"mcp__b__tool", "b_tool", "mcp_b_tool"}
+    (rows,) = catalog.reserve([part])
+    assert {row.name for row in rows} == {"mcp__b__tool", "b_tool", "mcp_b_tool"}
     catalog.set_upstreams(None, [part])
     assert recorder.rows == []
     assert catalog.names.name("endpoint", ToolRef("b", "tool")) == "b_tool"
+
+
+def test_names_that_are_reserved_step_by_step_are_those_that_would_be_given_at_once() -> None:
+    recorder = Recorder()
+    catalog = recorder.catalog()
+    tools = [a_tool("b", f"tool {number}") for number in range(2 * NAMED_TOGETHER)]
+    part = Part.of(Source("b", [*tools, *(a_tool("b", f"tool_{number}") for number in range(5))], "upstream"))
+    steps = list(catalog.reserve([part]))
+    assert len(steps) == 3
+    at_once = NameTable()
+    assert [row for rows in steps for row in rows] == list(at_once.extend(part.tools))
+    catalog.set_upstreams(None, [part])
+    assert recorder.rows == []
 
 
 def test_changed_removed_and_added_tools_are_told_apart() -> None:

@@ -59,6 +59,18 @@ def test_the_stored_rows_make_the_same_table_again(first: list[ToolRef], later: 
     assert (restored.names, restored.refs) == (table.names, table.refs)
 
 
+@given(REF_LISTS, st.randoms())
+def test_rows_that_were_stored_in_part_are_completed_and_stay(refs: list[ToolRef], random: Random) -> None:
+    whole = NameTable().extend(refs)
+    stored = [row for row in whole if random.random() < 0.5]
+    table = NameTable(stored)
+    added = table.extend(refs)
+    assert not set(added) & set(stored)
+    for form in TOOL_FORMS:
+        assert table.names[form].keys() == set(refs)
+        assert all(table.name(form, ToolRef(row.server, row.tool)) == row.name for row in stored if row.form == form)
+
+
 @pytest.mark.parametrize(
     ("form", "name"),
     [("claude", "mcp__weather__forecast"), ("endpoint", "weather_forecast"), ("bridge", "mcp_weather_forecast")],

@@ -170,6 +170,24 @@ async def test_a_tool_that_is_listed_again_to_the_letter_stays_the_same_object()
 
 
 @pytest.mark.anyio
+async def test_an_offer_whose_tools_were_looked_at_is_the_same_offer() -> None:
+    tools = tuple({"name": f"tool {number}"} for number in range(30))
+    offer = Offer("legacy", "2025-11-25", tools=(*tools, {"name": "x" * 2_000}))
+    looked_at = await offer.looked_at()
+    assert looked_at == offer
+    assert looked_at.judged == offer.judged
+    assert all(looked_at.verdicts[raw["name"]] is looked_at.known[raw["name"]] for raw in tools)
+
+
+def test_tools_may_be_taken_a_few_at_a_time_and_are_the_same_each_time() -> None:
+    offer = Offer("legacy", "2025-11-25", tools=tuple({"name": name} for name in ("a", "b", "hidden", "c")))
+    tools, _ = tools_of(offer, "server", ToolFilter(deny=("hidden",)))
+    assert [tool.ref.tool for tool in tools] == ["a", "b", "c"]
+    assert (len(tools), tools[-1].ref.tool) == (3, "c")
+    assert [id(tool) for tool in (*tools[:2], *tools[2:])] == [id(tool) for tool in tools]
+
+
+@pytest.mark.anyio
 async def test_a_list_that_is_refused_keeps_what_was_known_and_costs_no_other_list() -> None:
     abilities = greeting(tools={}, prompts={}, resources={})
     whole = Scripted(

@@ -1,5 +1,7 @@
 """Notes on what tools say of themselves: seen where there is something, silent on honest tools."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -80,3 +82,11 @@ def test_a_note_shows_what_it_found_and_hides_nothing_itself() -> None:
 def test_any_definition_can_be_judged(description: str, schema: object) -> None:
     for problem in lint(tool(description, {"type": "object", "properties": {"x": schema}})):
         assert problem.message.isprintable()
+
+
+@given(st.text(".,-_() \n…aé", max_size=6), st.text(".,-_() \n…aé", max_size=6))
+def test_another_servers_tool_is_seen_whatever_stands_around_its_name(before: str, after: str) -> None:
+    """A name goes on over letters, digits, `_` and `-`, and over dots between them."""
+    words = re.findall(r"[\w-]+(?:\.[\w-]+)*", f"{before}send.money{after}")
+    found = "tool.names_other_tool" in codes(tool(f"{before}send.money{after}"), ToolRef("bank", "send.money"))
+    assert found == ("send.money" in words)

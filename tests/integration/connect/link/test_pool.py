@@ -83,7 +83,7 @@ async def test_a_server_known_from_before_shows_its_tools_at_once_and_connects_o
     async with open_yard(processes, tmp_path, memory=memory) as yard:
         yard.pool.reconcile(None, found(ONE, TWO))
         source = yard.source("one")
-        assert source.tools() == before
+        assert tuple(source.tools()) == tuple(before)
         assert source.status.state == "not_checked" and "first used" in source.status.sentence
         await yard.until_state("two", "connected")
         assert source.status.state == "not_checked"
@@ -107,7 +107,7 @@ async def test_a_stored_offer_that_cannot_be_read_is_as_if_it_were_not_there(
     async with open_yard(processes, tmp_path, memory=memory) as yard:
         await yard.ready(ONE)
         yard.pool.reconcile(None, found(ONE, TWO))
-        assert yard.source("two").tools() == ()
+        assert not yard.source("two").tools()
         assert (await yard.pool.test(entry(TWO))).state == "connected"
         assert yard.source("two").tools()
 

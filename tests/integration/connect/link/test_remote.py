@@ -4,9 +4,19 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
+import anyio
 import pytest
 
-from integration.connect.http.harness import INITIALIZED, Request, answer, official, raw_server, result, running
+from integration.connect.http.harness import (
+    DISCOVERED,
+    INITIALIZED,
+    Request,
+    answer,
+    official,
+    raw_server,
+    result,
+    running,
+)
 from integration.connect.link.harness import Yard, call, entry, found, open_yard, text_of, upstream_spec
 from toolcrib.connect import Processes
 from toolcrib.model.json import JsonObject
@@ -114,6 +124,33 @@ async def test_a_server_that_wants_a_sign_in_says_so_and_is_not_tried_again(yard
         assert source.status.action == "toolcrib mcp auth web"
         assert source.status.sentence.startswith("Authentication required")
         assert "tried again by itself" not in source.status.sentence
+
+
+async def test_calls_side_by_side_all_say_that_the_sign_in_is_over(yard: Yard) -> None:
+    async def script(request: Request, writer: asyncio.StreamWriter) -> None:
+        match request.method:
+            case "server/discover":
+                writer.write(result(request, DISCOVERED))
+            case "tools/list":
+                writer.write(result(request, TOOLS))
+            case "tools/call" if raw.count("tools/call") < 3:
+                return  # the others come first to what all of them would
+            case _:
+                writer.write(answer(b"", "401 Unauthorized", headers={"www-authenticate": "Bearer"}))
+
+    told = list[str]()
+
+    async def tell() -> None:
+        told.append(text_of(await call(source, "echo")))
+
+    async with raw_server(script) as raw:
+        source = await yard.ready(web_spec(raw.url))
+        async with anyio.create_task_group() as tasks:
+            for _ in range(3):
+                tasks.start_soon(tell)
+        await yard.until_state("web", "needs_auth")
+        assert len(told) == 3
+        assert all("Authentication required" in each and "toolcrib mcp auth web" in each for each in told), told
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])
