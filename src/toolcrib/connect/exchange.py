@@ -9,7 +9,7 @@ but the call's own, except for a question that the server asked.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from time import time
 from typing import Any, Final
@@ -103,17 +103,22 @@ class Exchange:
         self._heard_at = self._now()
         return result
 
-    async def request(
+    def request(
         self, method: str, params: JsonObject, context: CallContext, headers: Headers = None
-    ) -> JsonObject:
+    ) -> Awaitable[JsonObject]:
         """A request of a caller; gives the result as it came.
 
-        Raises `ProtocolError`, `ServerFailed`, or `Unavailable` (`server.timeout`).
+        Raises `ProtocolError`, `ServerFailed`, or `Unavailable` (`server.timeout`), all when it is awaited.
         """
         client = context.client
+        if self._is_modern and client is not None:
+            return self._rounds(method, params, context, client, headers)
+        return self._once(method, params, context, headers)
+
+    async def _once(self, method: str, params: JsonObject, context: CallContext, headers: Headers) -> JsonObject:
+        """Ask a legacy server, or a modern one in nobody's name."""
+        client = context.client
         if self._is_modern:
-            if client is not None:
-                return await self._rounds(method, params, context, client, headers)
             params = {**params, META: self._envelope}
         elif client is not None and client.meta:
             params = {**params, META: _passed_on(client)}

@@ -118,9 +118,11 @@ class Fault:
     data: Json = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CallResult:
     """What a call gave back, every part kept: content blocks as they came, structured content, `_meta`, the rest.
+
+    It is never changed. To have Python see to that would take four times as long as to make one, for every call.
 
     `structured_content` is absent when `has_structured` is false; `None` is a value of its own. `is_final` is false
     where the server wants to be asked again with answers: what it wants to know is in `extra`, in the protocol's words.

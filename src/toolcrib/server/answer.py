@@ -9,6 +9,7 @@ send a header that could be taken for two, nor more or less than the length that
 
 import asyncio
 from functools import lru_cache
+from typing import Self, cast
 
 from uvicorn._types import (
     ASGI3Application,
@@ -19,6 +20,9 @@ from uvicorn._types import (
 )
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+WHOLE = "toolcrib.whole"
+"""A message that is start and body in one, which spares half of the way through the applications. It may be sent where
+`extensions` of the scope name it."""
 LARGE = 65_536
 """Bytes of a body from which on copying it costs more than a second write."""
 _NO_BODY = frozenset({204, 304})
@@ -40,7 +44,10 @@ class Answer(RequestResponseCycle):
     chunked_encoding: bool | None = None
     expected_content_length = 0
     task: asyncio.Task[None] | None = None
+    body: bytes | bytearray = b""
     _head = b""
+    _has_news = False
+    _news: asyncio.Event | None = None
 
     def __init__(self, connection: HttpToolsProtocol, *, keep_alive: bool) -> None:  # pyright: ignore[reportMissingSuperCall] most of what the base sets is the same for all
         self.scope = connection.scope
@@ -48,28 +55,57 @@ class Answer(RequestResponseCycle):
         self.flow = connection.flow
         self.logger = connection.logger
         self.default_headers = connection.server_state.default_headers
-        self.message_event = asyncio.Event()
         self.on_response = connection.on_response_complete
         self.keep_alive = keep_alive
         self.waiting_for_100_continue = connection.expect_100_continue
-        self.body = bytearray()
         self._tasks = connection.tasks
 
     async def run_asgi(self, app: ASGI3Application) -> None:
-        """Have the application answer, in a task of its own that is forgotten when it is done."""
+        """Have the application answer, in a task of its own that is forgotten when it is done.
+
+        The guard answers whatever happens, so what is told here is a mistake of ours.
+        """
         try:
-            await super().run_asgi(app)
+            await app(self.scope, self.receive, self.send)
+            if not self.response_complete and not self.disconnected:
+                raise RuntimeError("The application gave no whole answer.")
+        except BaseException:  # boundary: whatever it is, the connection must not be left as it is
+            self.logger.exception("An answer broke off.")
+            if not self.response_started:
+                await self.send_500_response()
+            elif not self.response_complete:
+                self.transport.close()
         finally:
+            self.on_response = _nothing
             self._tasks.discard(self.task)
 
+    @property
+    def message_event(self) -> Self:  # pyright: ignore[reportIncompatibleVariableOverride] it is told of news, like the event
+        """Who is told when there is something to receive. Nearly always that is before anybody waits."""
+        return self
+
+    def set(self) -> None:
+        """There is something to receive, or never will be."""
+        self._has_news = True
+        if self._news is not None:
+            self._news.set()
+
     async def receive(self) -> ASGIReceiveEvent:
-        """The next piece of the body; a whole one that is there is given as it is."""
-        if self.more_body or not self.body or self.disconnected or self.response_complete:
-            return await super().receive()
-        body, self.body = self.body, bytearray()
-        self.message_event.clear()
-        self.flow.resume_reading()
-        return {"type": "http.request", "body": bytes(body), "more_body": False}
+        """The next piece of the body, or that the client has gone."""
+        if self.waiting_for_100_continue and not self.transport.is_closing():
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self.waiting_for_100_continue = False
+        if not self.disconnected and not self.response_complete:
+            self.flow.resume_reading()
+            if not self._has_news:
+                self._news = self._news or asyncio.Event()
+                await self._news.wait()
+                self._news.clear()
+            self._has_news = False
+        if self.disconnected or self.response_complete:
+            return {"type": "http.disconnect"}
+        body, self.body = self.body, b""
+        return {"type": "http.request", "body": bytes(body), "more_body": self.more_body}
 
     async def send(self, message: ASGISendEvent) -> None:
         """Take one message of the answer."""
@@ -77,7 +113,10 @@ class Answer(RequestResponseCycle):
             await self.flow.drain()
         if self.disconnected:
             return
-        if message["type"] == "http.response.body" and self.response_started and not self.response_complete:
+        if cast("str", message["type"]) == WHOLE and not self.response_started:
+            self._start(cast("HTTPResponseStartEvent", message))
+            self._send_body(cast("HTTPResponseBodyEvent", message))
+        elif message["type"] == "http.response.body" and self.response_started and not self.response_complete:
             self._send_body(message)
         elif message["type"] == "http.response.start" and not self.response_started:
             self._start(message)
@@ -120,7 +159,7 @@ class Answer(RequestResponseCycle):
         self._write(body)
         if not more:
             self.response_complete = True
-            self.message_event.set()
+            self.set()
             if not self.keep_alive:
                 self.transport.close()
             self.on_response()
@@ -132,6 +171,10 @@ class Answer(RequestResponseCycle):
             self.transport.write(data)
         elif head or data:
             self.transport.write(head + data)
+
+
+def _nothing() -> None:
+    """After the end."""
 
 
 def _line(name: bytes, value: bytes) -> bytes:

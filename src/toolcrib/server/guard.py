@@ -209,7 +209,7 @@ class _Reply:
         """Pass one message of the answer on, unless the guard has answered meanwhile."""
         if self._over:
             return
-        if message["type"] == "http.response.start":
+        if "status" in message:  # a start, or a whole answer
             self._started = True
             headers = PAGE_HEADERS if self._file and message["status"] == OK else self._headers
             message = {**message, "headers": [*message.get("headers", ()), *headers]}

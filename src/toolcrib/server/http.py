@@ -21,7 +21,7 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from toolcrib.errors import CODES
-from toolcrib.server.answer import Answer
+from toolcrib.server.answer import WHOLE, Answer
 from toolcrib.server.limits import Limits
 from toolcrib.server.problems import on_the_wire
 
@@ -30,6 +30,7 @@ LINGER = 1.0
 
 Phase = Literal["head", "body", "idle"]
 _EMPTY_LINE = frozenset(b"\r\n")
+_EXTENSIONS: Any = {WHOLE: {}}
 _ASGI: Any = {"version": "3.0", "spec_version": "2.3"}
 Data: TypeAlias = bytes | memoryview
 
@@ -162,6 +163,7 @@ class BoundedHttp(HttpToolsProtocol):
             "client": self.client,
             "server": self.server,
             "state": {},
+            "extensions": _EXTENSIONS,
         }
         self._take(version != "1.0" and parser.should_keep_alive())
 

@@ -34,6 +34,7 @@ from toolcrib.model.principals import Principal
 from toolcrib.model.protocol import HEADER_MISMATCH, INTERNAL_ERROR, PARSE_ERROR, Era
 from toolcrib.model.sources import Notice
 from toolcrib.server import problems
+from toolcrib.server.answer import WHOLE
 from toolcrib.server.mcp.asking import is_wanted
 from toolcrib.server.mcp.exchange import Exchange, Lasting
 from toolcrib.server.mcp.face import Everything, Face, Introduce, OneServer, Searchable
@@ -164,7 +165,9 @@ class McpEndpoint:
                 return
             body = await _read_body(receive)
             message = read_message(body)
-            if not await self._answer(era, message, headers, principal, face, receive, send):
+            takes_whole = WHOLE in scope.get("extensions", ())
+            exchange = Exchange(receive, send, headers, self._lasting, takes_whole=takes_whole)
+            if not await self._answer(era, message, headers, principal, face, exchange, send):
                 if message.method == "initialize":
                     send = self._noting_session(message, send)
                 await self._hand_over(scope, _replay(body, receive), send, principal, face)
@@ -220,7 +223,7 @@ class McpEndpoint:
         headers: Mapping[bytes, bytes],
         principal: Principal,
         face: Face,
-        receive: Receive,
+        exchange: Exchange,
         send: Send,
     ) -> bool:
         """Answer what is ours; False leaves the request to the SDK's server."""
@@ -237,7 +240,6 @@ class McpEndpoint:
             return False
         if era == "modern":
             check_modern(message, headers)
-        exchange = Exchange(receive, send, headers, self._lasting)
         if listed:
             page = self._pages.page(face, listed, principal, era, message.params.get("cursor"))
             await exchange.finish(b'{"jsonrpc":"2.0","id":' + orjson.dumps(message.id) + b',"result":' + page + b"}")

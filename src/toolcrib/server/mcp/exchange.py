@@ -14,6 +14,7 @@ import orjson
 from starlette.types import Receive, Send
 
 from toolcrib.model.json import JsonObject
+from toolcrib.server.answer import WHOLE
 from toolcrib.server.mcp.rpc import RequestId
 
 ATTEND_AFTER = 0.05
@@ -35,12 +36,17 @@ class Lasting:
         self._new: set[Exchange] = set()
         self._seen: set[Exchange] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
-    def add(self, exchange: "Exchange") -> None:
-        """Work begins."""
+    def add(self, exchange: "Exchange") -> "asyncio.Task[object] | None":
+        """Work begins, in this task, which is given back."""
+        loop = self._loop
+        if loop is None:  # asked for once: each time it asks the system which process this is
+            loop = self._loop = asyncio.get_running_loop()
         self._new.add(exchange)
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(ATTEND_AFTER, self._look)
+            self._timer = loop.call_later(ATTEND_AFTER, self._look)
+        return asyncio.current_task(loop)
 
     def discard(self, exchange: "Exchange") -> None:
         """Work has ended."""
@@ -68,7 +74,17 @@ class Exchange:
     _work: asyncio.Task[object] | None = None
     _attendant: asyncio.Task[None] | None = None
 
-    def __init__(self, receive: Receive, send: Send, headers: Mapping[bytes, bytes], lasting: Lasting) -> None:
+    def __init__(
+        self,
+        receive: Receive,
+        send: Send,
+        headers: Mapping[bytes, bytes],
+        lasting: Lasting,
+        *,
+        takes_whole: bool = False,
+    ) -> None:
+        """`takes_whole` says that an answer may be sent in one message."""
+        self._takes_whole = takes_whole
         self._receive = receive
         self._send = send
         self._lasting = lasting
@@ -76,8 +92,7 @@ class Exchange:
         """Whether anything can be sent ahead of the answer."""
 
     def __enter__(self) -> Self:
-        self._work = asyncio.current_task()
-        self._lasting.add(self)
+        self._work = self._lasting.add(self)
         return self
 
     def __exit__(
@@ -127,6 +142,9 @@ class Exchange:
             await self._send({"type": "http.response.body", "body": _event(body)})
             return
         headers = [_JSON, (b"content-length", b"%d" % len(body))]
+        if self._takes_whole:
+            await self._send({"type": WHOLE, "status": status, "headers": headers, "body": body})
+            return
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
         await self._send({"type": "http.response.body", "body": body})
 
