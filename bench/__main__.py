@@ -25,7 +25,7 @@ from bench.sessions import measure_sessions
 from bench.symbols import measure_symbols
 from bench.tools import write_echo, write_many
 
-ROUNDS = 6
+ROUNDS = 12
 MANY = 5_000
 STARTS = 3
 RESULTS = subjects.ROOT / "bench" / "results" / "latest.json"

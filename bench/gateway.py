@@ -19,7 +19,7 @@ from bench.loads import CONCURRENCIES, Tallies, calls, listing
 from bench.report import Row
 from bench.subjects import PEERS, Subject, child, stdio_entry, write_servers
 
-ROUNDS = 4
+ROUNDS = 8
 MANY = 5_000
 CONNECTED_SECONDS = 60
 SERVER = "bench"

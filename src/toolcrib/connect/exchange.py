@@ -127,7 +127,9 @@ class Exchange:
             if context.report_progress is None and (client is None or client.log_level is None):
                 result = await self._call(method, params, headers=headers)
             else:
-                result = await self._follow(method, params, flight, headers)
+                result = await self._begun(method, params, flight, headers)
+                if flight.has_messages:
+                    await flight.tell()
         except _NO_RESULT as error:
             self._note((began, time(), "out", method, named(method, params), ending(error)))
             raise
@@ -155,7 +157,9 @@ class Exchange:
         flight, began = self._flights.board(context), time()
         try:
             for _ in range(ROUNDS_LIMIT):
-                result = await self._follow(method, asked, flight, headers)
+                result = await self._begun(method, asked, flight, headers)
+                if flight.has_messages:
+                    await flight.tell()  # what was said before the result comes before it
                 self._note((began, time(), "out", method, named(method, params), OK))
                 self._heard_at = self._used_at = self._now()
                 if result.get("resultType") != "input_required" or client.answers_by_retry:
@@ -192,22 +196,18 @@ class Exchange:
             meta[LOG_LEVEL_KEY] = client.log_level
         return meta
 
-    async def _follow(self, method: str, params: JsonObject, flight: Flight, headers: Headers) -> JsonObject:
-        """One request with what is said beside it: progress, and messages."""
+    def _begun(self, method: str, params: JsonObject, flight: Flight, headers: Headers) -> Awaitable[JsonObject]:
+        """One request with what is said beside it: progress, and messages, which are the flight's when it is over."""
         report = flight.context.report_progress
         on_message = partial(self._hear_for, flight) if flight.can_hear else None
         if report is None:
-            result = await self._call(method, params, on_message=on_message, headers=headers)
-        else:
+            return self._call(method, params, on_message=on_message, headers=headers)
 
-            async def on_progress(done: float, total: float | None, message: str | None) -> None:
-                self._flights.prolong(flight)
-                await report(done, total, message)
+        async def on_progress(done: float, total: float | None, message: str | None) -> None:
+            self._flights.prolong(flight)
+            await report(done, total, message)
 
-            result = await self._call(method, params, on_progress=on_progress, on_message=on_message, headers=headers)
-        if flight.has_messages:
-            await flight.tell()  # what was said before the result comes before it
-        return result
+        return self._call(method, params, on_progress=on_progress, on_message=on_message, headers=headers)
 
     def _explain(self, flight: Flight, method: str) -> None:
         """A call was cancelled: raise `server.timeout` if that was because it took too long."""

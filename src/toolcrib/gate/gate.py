@@ -231,7 +231,10 @@ class Gate:
         )
         call = _Call(ref, door, CallContext(principal, call_id, progress, client), record, session, handle)
         try:
-            tool, run = await self._clear(call, view, decision, arguments, encoded)
+            tool, run = _ready(call, view, decision, arguments, encoded)
+            if decision.verdict != "allow" or call.handle not in (None, HANDLE):  # what may be another call by now
+                tool, run = await self._agreed(call, tool, run, decision, encoded)
+            self._count(call)
         except InvalidRequest as error:
             return await _answer_unrun(call.record, CallResult.error(_sentence(error)))
         except _Waits as waits:
@@ -248,27 +251,23 @@ class Gate:
             raise Denied("policy.denied", f"{ref} was refused: {_UNSETTLED}") from error
         return await self._run(tool, run, call.record, call.context)
 
-    async def _clear(
-        self, call: "_Call", view: View, decision: Decision, arguments: JsonObject, encoded: bytes
+    async def _agreed(
+        self, call: "_Call", tool: Tool, run: RunCall, decision: Decision, encoded: bytes
     ) -> tuple[Tool, RunCall]:
-        """Everything that has a say before a call runs; whatever it raises, the call is refused."""
-        tool = view.snapshot.tools.get(call.ref)
-        if tool is None or not decision.visible:
-            raise _invisible(decision, call.principal)
-        if call.session is not None and (refusal := call.session.beyond_budget()) is not None:
-            raise Denied("limit.reached", refusal)
-        run = _prepare(view, call)(call.ref.tool, arguments, encoded)
-        fetches = decision.verdict == "allow" and call.handle not in (None, HANDLE)  # what may be another call by now
-        if (decision.verdict == "ask" or fetches) and self._consent is not None:
-            tool, run = await self._approved(call, tool, decision, encoded, self._consent)
-        elif decision.verdict != "allow":
+        """The call, if it may be made that is not simply allowed: as a person agreed to it."""
+        if decision.verdict in ("ask", "allow") and self._consent is not None:
+            return await self._approved(call, tool, decision, encoded, self._consent)
+        if decision.verdict != "allow":
             raise _refused(decision)
+        return tool, run
+
+    def _count(self, call: "_Call") -> None:
+        """Count the call, unless its limit is reached."""
         limits = self._limits()
         refusal = limits.check(call.principal, call.ref)
         if refusal is not None:
             raise Denied("limit.reached", refusal)
         limits.count(call.principal, call.ref)
-        return tool, run
 
     async def _approved(
         self, call: "_Call", asked: Tool, decision: Decision, encoded: bytes, consent: Consent
@@ -400,6 +399,16 @@ class Gate:
         self._views.move_to_end(principal)
         self._latest = principal, view
         return view
+
+
+def _ready(call: _Call, view: View, decision: Decision, arguments: JsonObject, encoded: bytes) -> tuple[Tool, RunCall]:
+    """A call that exists for its asker, is within its agent's budget, and whose arguments fit."""
+    tool = view.snapshot.tools.get(call.ref)
+    if tool is None or not decision.visible:
+        raise _invisible(decision, call.principal)
+    if call.session is not None and (refusal := call.session.beyond_budget()) is not None:
+        raise Denied("limit.reached", refusal)
+    return tool, _prepare(view, call)(call.ref.tool, arguments, encoded)
 
 
 def _prepare(view: View, call: _Call) -> Callable[[str, JsonObject, bytes], RunCall]:
