@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from e2e.shell import Shell
+from length import takes_long
 
 TESTS = Path(__file__).parents[1]
 WAY = '{{"way": "{}"}}'
@@ -84,12 +85,14 @@ def test_a_rejected_definition_stays_away_until_the_server_offers_what_counts(sh
     assert is_listed(shell)
 
 
+@takes_long
 def test_a_widened_tool_passes_with_a_note(shell: Shell) -> None:
     become(shell, "wider")
     assert shell.json("tools", "changes") == []
     assert is_listed(shell)
 
 
+@takes_long
 def test_what_did_not_change_cannot_be_rejected_and_what_is_no_upstream_tool_needs_nobodys_word(shell: Shell) -> None:
     for arguments in (("reject", "shifts/tool"), ("accept", "lab/greet", "--yes"), ("accept", "shifts/none", "--yes")):
         done = shell.run("tools", *arguments)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from length import takes_long
+
 ROOT = Path(__file__).resolve().parents[2]
 UNREACHABLE = "http://127.0.0.1:9/simple"  # the discard port: nothing listens there
 
@@ -53,6 +55,7 @@ def test_no_python_at_all_is_said(clone: Path) -> None:
     assert "Python 3.11 or newer is needed (found: no Python at all)." in done.stderr
 
 
+@takes_long
 def test_an_index_that_does_not_answer_is_one_sentence_and_the_next_try_starts_over(clone: Path) -> None:
     for _ in range(2):
         done = make_run(clone, PIP_CONFIG_FILE=os.devnull, PIP_INDEX_URL=UNREACHABLE)
