@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 COMMAND_PATIENCE = 15.0
 """Seconds to wait for a command that holds the home for itself; it ends soon."""
 _POLL_SECONDS = 0.1
-_PREPARE_AFTER = 2.0
-"""Seconds after the start in which whoever started it has the machine for what they started it for."""
 _GIVE_WAY = 0.0005
 """Seconds after which a thread at work gives way: the event loop lets others have the interpreter with every read and
 write, and would wait ten times as long to go on, again and again."""
@@ -110,8 +108,6 @@ async def _serve(invocation: Invocation, home: "Home", browser: bool) -> None:
         _announce(holding, home, invocation.as_json)
         if browser:
             await open_console(holding.login_url, invocation.environment)
-        await anyio.sleep(_PREPARE_AFTER)
-        await holding.prepare()
         await anyio.sleep_forever()
 
 

@@ -6,7 +6,6 @@ behind the guard.
 
 import importlib
 from collections.abc import Callable, Mapping
-from typing import Protocol, runtime_checkable
 
 import anyio
 import anyio.to_thread
@@ -25,26 +24,18 @@ from toolcrib.server.login import LoginPage, Logins
 DEFAULT_HTTP_PORT = "80"
 
 
-def create_app(crib: Crib, mcp: ASGIApp, routes: ASGIApp, logins: Logins, throttle: Throttle, *, address: str) -> Guard:
+def create_app(crib: Crib, mcp: ASGIApp, logins: Logins, *, address: str) -> Guard:
     """The application of this crib at this address (`host:port`), with every door behind the guard."""
+    throttle = Throttle()
     return Guard(
         mcp=mcp,
-        routes=routes,
+        routes=create_routes(crib, logins, throttle, address=address),
         principals=crib.principals,
         logins=logins,
         throttle=throttle,
         hosts=own_hosts(address),
         body_bytes=crib.settings.max_body_bytes,
     )
-
-
-@runtime_checkable
-class Late(Protocol):
-    """An application of which parts are made when they are first asked for."""
-
-    async def prepare(self, path: str) -> None:
-        """Make what answers this path."""
-        ...
 
 
 class Doors:
@@ -62,24 +53,16 @@ class Doors:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        app = await self._at(scope["path"])
+        path = "/" + scope["path"].split("/", 2)[1]
+        path = path if path in self._makers else "/"
+        app = self._made.get(path) or await self._make(path)
         await app(scope, receive, send)
 
-    async def prepare(self, *paths: str) -> None:
-        """Make what answers these paths, before anybody asks for them."""
-        for path in paths:
-            app = await self._at(path)
-            if isinstance(app, Late):
-                await app.prepare(path)
-
-    async def _at(self, path: str) -> Starlette:
-        first = "/" + path.split("/", 2)[1]
-        name = first if first in self._makers else "/"
-        if name not in self._made:
-            async with self._making:
-                if name not in self._made:  # in a thread, since calls go on meanwhile
-                    self._made[name] = await anyio.to_thread.run_sync(self._makers[name])
-        return self._made[name]
+    async def _make(self, path: str) -> Starlette:
+        async with self._making:
+            if path not in self._made:  # in a thread, since calls go on meanwhile
+                self._made[path] = await anyio.to_thread.run_sync(self._makers[path])
+            return self._made[path]
 
 
 def create_routes(crib: Crib, logins: Logins, throttle: Throttle, *, address: str) -> Doors:

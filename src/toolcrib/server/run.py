@@ -10,40 +10,33 @@ anything but loopback.
 
 import os
 import socket
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 
 from toolcrib.errors import Unavailable
 from toolcrib.home import HolderKind, RunInfo, clear_run, kept_from_children, sealing_key, write_run
 from toolcrib.host import Crib
-from toolcrib.server.app import create_app, create_routes
-from toolcrib.server.limits import Limits, Throttle
+from toolcrib.server.app import create_app
+from toolcrib.server.limits import Limits
 from toolcrib.server.listen import GRACE, address_of, bind, check_loopback, serving
 from toolcrib.server.login import Logins
 from toolcrib.server.mcp.endpoint import McpEndpoint
 from toolcrib.settings import Environment, Settings
 from toolcrib.version import __version__
 
-ASKED_FIRST = ("/api/servers", "/api/tools")
-"""What a crib that has just been started is mostly asked over REST."""
 COMMAND_GRACE = 30
 """Seconds that requests of other commands get to finish when the command ends that held the home for all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """A held home: who holds it, the crib itself, and the ways in. `login_url` works once.
-
-    `prepare` makes what commands ask for first, which who holds a home for long does when there is time.
-    """
+    """A held home: who holds it, the crib itself, and the ways in. `login_url` works once."""
 
     info: RunInfo
     crib: Crib
     login_url: str
     mcp_url: str
-    prepare: Callable[[], Awaitable[None]]
 
 
 @asynccontextmanager
@@ -85,9 +78,7 @@ async def hold(
             )
         )
         logins = Logins(address)
-        throttle = Throttle()
-        routes = create_routes(crib, logins, throttle, address=address)
-        app = create_app(crib, mcp, routes, logins, throttle, address=address)
+        app = create_app(crib, mcp, logins, address=address)
         grace = COMMAND_GRACE if kind == "command" else GRACE
         await stack.enter_async_context(serving(app, listener, limits, grace=grace))
         # From here on the way out is: run.json, event streams, MCP streams, requests under way, the crib.
@@ -96,7 +87,7 @@ async def hold(
         info = RunInfo(os.getpid(), f"http://{address}", kind, __version__, crib.started_at.isoformat())
         write_run(crib.home, info)
         stack.callback(clear_run, crib.home)
-        yield Holding(info, crib, logins.link(), f"{info.url}/mcp", partial(routes.prepare, *ASKED_FIRST))
+        yield Holding(info, crib, logins.link(), f"{info.url}/mcp")
 
 
 def _bind(settings: Settings, kind: HolderKind, port: int | None) -> socket.socket:

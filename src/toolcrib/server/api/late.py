@@ -45,12 +45,10 @@ class LateApi(FastAPI):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         if self._late and scope["type"] == "http":
-            await self.prepare(scope["path"])
+            await self._make("/".join(scope["path"].split("/", _AFTER_NAME)[2:_AFTER_NAME]))
         await super().__call__(scope, receive, send)
 
-    async def prepare(self, path: str) -> None:
-        """Make the routes of the resource that this path belongs to, if they are missing."""
-        name = "/".join(path.split("/", _AFTER_NAME)[2:_AFTER_NAME])
+    async def _make(self, name: str) -> None:
         async with self._making:
             make = self._late.get(name)
             if make is not None:  # in a thread, since calls of others go on meanwhile
