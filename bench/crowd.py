@@ -197,6 +197,7 @@ async def through(crib: Subject, home: Path) -> Crowd:
     asking, heard = await Connection.open(crib.address), events(crib.address)
     await begin_lag(crib)
     await anext(heard)
+    await asking.send(plain(crib.address, "GET", "/api/servers"))  # what makes the routes belongs to the start
     probing = asyncio.create_task(probe(crib.address, latencies))
     try:
         # Each has a word of its own, for equal definitions are one server.

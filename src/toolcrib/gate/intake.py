@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 Place = Path | None
 
-REST_SHARE = 0.5
+REST_SHARE = 1.0
 """How long the rest after taking something in is, as a share of how long that took."""
 LONGEST_REST = 0.1
 SHOWN_TOGETHER = 400
