@@ -40,7 +40,7 @@ from toolcrib.home import HomeLock, owner_token, prepare_home, read_run
 from toolcrib.host.agents import Agents, Footing
 from toolcrib.host.crew import crew_providers, crew_services
 from toolcrib.host.names import KnownNames, keep_names
-from toolcrib.host.upstreams import Grounds, Upstreams
+from toolcrib.host.upstreams import UpstreamFooting, Upstreams
 from toolcrib.model.events import Event
 from toolcrib.model.json import JsonObject
 from toolcrib.model.policy import AgentGrants, Rule
@@ -233,7 +233,7 @@ class Crib:
         )
 
     async def _open_upstreams(self, stack: AsyncExitStack) -> None:
-        grounds = Grounds(
+        footing = UpstreamFooting(
             environment=self._environment,
             home=self.home,
             user_home=self._user_home(),
@@ -248,7 +248,7 @@ class Crib:
             eager=self._eager,
             port=lambda: self.port,
         )
-        self._upstreams = Upstreams(grounds)
+        self._upstreams = Upstreams(footing)
         await self._upstreams.open(stack)
         self.pins, self.intake = self._upstreams.pins, self._upstreams.intake
         self.servers, self.clients = self._upstreams.servers, self._upstreams.clients

@@ -35,7 +35,7 @@ from toolcrib.version import __version__
 
 
 @dataclass(frozen=True, slots=True)
-class Grounds:
+class UpstreamFooting:
     """What upstream servers stand on. `eager` connects those at once of which nothing is known yet."""
 
     environment: Environment
@@ -56,17 +56,17 @@ class Grounds:
 class Upstreams:
     """Servers and what becomes of them: opened by `open`, closed with its stack."""
 
-    def __init__(self, grounds: Grounds) -> None:
-        self._grounds = grounds
+    def __init__(self, footing: UpstreamFooting) -> None:
+        self._footing = footing
         self._places: dict[str, str] = {}
-        self.pins = Pins(grounds.store, is_person=grounds.principals.is_person)
+        self.pins = Pins(footing.store, is_person=footing.principals.is_person)
         self.intake = Intake(
-            grounds.catalog, self.pins, lambda place: self.pool.sources(place), partial(keep_names, grounds.store)
+            footing.catalog, self.pins, lambda place: self.pool.sources(place), partial(keep_names, footing.store)
         )
         self.servers = Servers(
-            grounds.home, grounds.environment, grounds.user_home, grounds.feed.publish, on_view=self._on_view
+            footing.home, footing.environment, footing.user_home, footing.feed.publish, on_view=self._on_view
         )
-        self.clients = Clients(self.servers, grounds.tokens, grounds.reach)
+        self.clients = Clients(self.servers, footing.tokens, footing.reach)
         self.processes: Processes
         self.web: Web
         self.pool: Pool
@@ -74,34 +74,34 @@ class Upstreams:
 
     async def open(self, stack: AsyncExitStack) -> None:
         """Find all servers, take up what is known of them, and follow what changes."""
-        grounds, home = self._grounds, self._grounds.home
+        footing, home = self._footing, self._footing.home
         await self.pins.load()
-        self.processes = await stack.enter_async_context(Processes(grounds.environment, home.marker, home.processes))
+        self.processes = await stack.enter_async_context(Processes(footing.environment, home.marker, home.processes))
         self.web = await open_web()
         ground = Ground(
             processes=self.processes,
             web=self.web,
             tokens=await open_tokens(home.credentials),
-            environment=grounds.environment,
-            commands=SecretCommands(grounds.environment),
+            environment=footing.environment,
+            commands=SecretCommands(footing.environment),
             hello=Hello({"name": "toolcrib", "title": "Toolcrib", "version": __version__}),
         )
         self.pool = await stack.enter_async_context(
             Pool(
                 ground,
-                Shelf(partial(load_offers, grounds.store), partial(save_offers, grounds.store)),
+                Shelf(partial(load_offers, footing.store), partial(save_offers, footing.store)),
                 on_sources=self.intake.changed,
                 on_status=self._on_status,
                 own_url=self._own_url,
-                eager=grounds.eager,
+                eager=footing.eager,
             )
         )
         sign_ins = await stack.enter_async_context(SignIns(ground.web, ground.tokens))
         self.links = Links(self.servers, self.pool, ground, sign_ins, self._settle)
         await self.servers.list()
         await self.intake.take(None)
-        grounds.tasks.start_soon(self.intake.follow)
-        grounds.tasks.start_soon(self.servers.follow)
+        footing.tasks.start_soon(self.intake.follow)
+        footing.tasks.start_soon(self.servers.follow)
 
     async def placed(self, principal: Principal) -> Principal:
         """The same asker, by the real path of its directory, whose servers are known from now on."""
@@ -131,7 +131,7 @@ class Upstreams:
 
     def introduction(self, principal: Principal, server: str) -> Introduction | None:
         """What a server says of itself; None where there is none of that name for this asker."""
-        if server not in self._grounds.gate.servers(principal):
+        if server not in self._footing.gate.servers(principal):
             return None
         source = self.pool.find(server, path_of(principal.cwd))
         offer = source.offer if source is not None else None
@@ -142,7 +142,7 @@ class Upstreams:
         return await self.links.note(server, path_of(cwd))
 
     def _own_url(self) -> str | None:
-        port = self._grounds.port()
+        port = self._footing.port()
         return f"http://127.0.0.1:{port}" if port else None
 
     def _on_view(self, cwd: Path | None, discovery: Discovery | None) -> None:
@@ -150,11 +150,11 @@ class Upstreams:
             self.pool.reconcile(cwd, discovery)
         elif cwd is not None:
             self.pool.drop(cwd)
-            self._grounds.catalog.forget(str(cwd))
+            self._footing.catalog.forget(str(cwd))
             self._places = {asked: place for asked, place in self._places.items() if place != str(cwd)}
 
     def _on_status(self, entry: ServerEntry) -> None:
-        self._grounds.feed.publish("server_changed", self.links.standing(entry).news())
+        self._footing.feed.publish("server_changed", self.links.standing(entry).news())
 
     async def _settle(self, cwd: Path | None) -> None:
         place = Path(await anyio.Path(cwd).resolve()) if cwd is not None else None

@@ -1,10 +1,12 @@
-"""One answer on the wire: its head leaves in one piece with its body, or at once where the body has no known end.
+"""One request that is being answered: its body as it comes, and its answer, whose head leaves in one piece with the
+body, or at once where the body has no known end.
 
-uvicorn writes the two apart and looks at every header twice. On loopback each write runs the whole way through the
-system, the client's end included, and is the dearest thing that happens to a small answer.
+uvicorn writes head and body apart, looks at every header twice and makes an event for each request. On loopback each
+write runs the whole way through the system, the client's end included, and is the dearest thing that happens to a small
+answer.
 
-Above: `http` makes one per request. Below: uvicorn's cycle, which also reads the body of the request. It must never
-send a header that could be taken for two, nor more or less than the length that it announced.
+Above: `http` makes one per request. Below: uvicorn's cycle, whose names it keeps. It must never send a header that
+could be taken for two, nor more or less than the length that it announced.
 """
 
 import asyncio

@@ -150,7 +150,7 @@ class SqliteWriter(Queue):
         if self.catch_up():
             self._journal.clear()
         self._journalled = log if self._may_get_ahead else None
-        self._few = 1 if self._journalled is None else _CROWD
+        self._few, self._in_turn = (1 if self._journalled is None else _CROWD), 0
         return True
 
     def append_now(self, log: Log[Any], item: Any) -> int | None:

@@ -57,8 +57,7 @@ class Lasting:
         for exchange in self._seen:
             exchange.attend()
         self._seen, self._new = self._new, set()
-        again = asyncio.get_running_loop().call_later
-        self._timer = again(ATTEND_AFTER, self._look) if self._seen else None
+        self._timer = self._loop.call_later(ATTEND_AFTER, self._look) if self._seen and self._loop else None
 
 
 class Exchange:
