@@ -20,13 +20,14 @@ run: .venv/$(LOCKED).stamp ## install, then run the crib and open the console
 test: .venv/dev.stamp ## install everything, then run the tests; those that take long are skipped and say so
 	@$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal $(ARGS)
 
-check: .venv/dev.stamp ## lint, format, types, import contract, sizes, changelog
+check: .venv/dev.stamp ## lint, format, types, import contract, sizes, changelog, style counts
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/basedpyright
 	@$(BIN)/lint-imports --no-logo --no-cache
 	@$(BIN)/python scripts/check_sizes.py
 	@$(BIN)/python scripts/check_changelog.py
+	@$(BIN)/python scripts/check_style.py
 
 bench: .venv/dev.stamp ## measure beside the MCP SDK's own server and others; table, and JSON in bench/results
 	@sh scripts/programs.sh peers || true # without them their rows say so
@@ -46,7 +47,7 @@ lock: ## pin all dependencies anew into requirements/ (ARGS=--upgrade for newer 
 	@$(COMPILE) --group tools --output-file requirements/tools.txt
 	@$(COMPILE) pyproject.toml --group build --extra claude --extra acp --extra code --output-file requirements/base.txt
 	@$(COMPILE) pyproject.toml --group build --extra claude --extra acp --extra code --extra dev --extra postgres \
-		--constraints requirements/base.txt --output-file requirements/dev.txt
+		--extra keyring --constraints requirements/base.txt --output-file requirements/dev.txt
 	@$(COMPILE) requirements/servers.in --output-file requirements/servers.txt
 	@$(COMPILE) requirements/peers.in --output-file requirements/peers.txt
 	@$(COMPILE) pyproject.toml requirements/frameworks.in --constraints requirements/base.txt \

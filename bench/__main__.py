@@ -18,6 +18,7 @@ from bench.agents import measure_agents
 from bench.configs import FILES, discover_seconds
 from bench.crowd import measure_crowd
 from bench.faults import measure_faults
+from bench.fronts import FrontCost, front_cost
 from bench.gateway import measure_upstream_calls, measure_upstream_lists
 from bench.loads import CONCURRENCIES, Tallies, calls, listing
 from bench.report import Row
@@ -81,20 +82,24 @@ def measure_lists(folder: Path) -> list[Row]:
 
 
 def measure_starts(folder: Path) -> list[Row]:
-    """Until `serve` is ready, and until `--help` has answered."""
+    """Until `serve` is ready, until `--help` has answered, and what a front costs that joins."""
     home = folder / "starts"
     write_echo(home / "tools")
     with subjects.crib("crib", home) as crib:
         first = crib.ready_seconds
     later: list[float] = []
+    fronts: list[FrontCost] = []
     for _ in range(STARTS):
         with subjects.crib("crib", home) as crib:
             later.append(crib.ready_seconds)
+            fronts = [front_cost(home) for _ in range(STARTS)]
     helps = [subjects.help_seconds() for _ in range(STARTS + 4)]
     return [
         Row("serve ready, home exists", "s", statistics.median(later), limit=1.5),
         Row("serve ready, new home", "s", first),
         Row("toolcrib --help", "ms", 1000 * statistics.median(helps), limit=200),
+        Row("stdio joins, CPU to its first answer", "ms", statistics.median(each.cpu_ms for each in fronts), limit=350),
+        Row("stdio joins, memory", "MB", statistics.median(each.rss_mb for each in fronts), limit=40),
     ]
 
 

@@ -20,11 +20,11 @@ from typing import Any
 import uvloop
 
 from bench import report, subjects
+from bench.model_process import CALLS, ECHO
 from bench.report import Row
-from bench.thinker import CALLS, ECHO
+from toolcrib.agents.sessions.manager import OpenSession
+from toolcrib.base.settings import Environment, Settings
 from toolcrib.host import Crib
-from toolcrib.sessions import OpenSession
-from toolcrib.settings import Environment, Settings
 from toolcrib.testing.environments import claude_environment
 from toolcrib.tools import ToolServer, tool
 

@@ -4,8 +4,8 @@ import json
 import time
 from pathlib import Path
 
-from toolcrib.config import discover
-from toolcrib.config.places import TABLE
+from toolcrib.servers.discover import discover
+from toolcrib.servers.places import TABLE
 
 FILES = 500
 LEVELS = 20

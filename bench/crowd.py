@@ -24,7 +24,7 @@ from bench.client import FIRST_ID, Address, BadAnswer, Connection, plain, prepar
 from bench.gateway import until_shown
 from bench.report import Row
 from bench.subjects import CHILD_VARIABLES, Subject, child, stdio_entry, write_servers
-from toolcrib.connect.starts import AT_ONCE
+from toolcrib.upstream.start_limit import AT_ONCE
 
 SERVERS = 100
 TOOLS = 50

@@ -28,9 +28,9 @@ from bench import report, subjects
 from bench.client import Address, BadAnswer, Connection, load, plain, prepare
 from bench.gateway import until_connected, until_shown
 from bench.loads import TEXT
+from bench.misbehaviour import Act, Entry, Fault, faults
 from bench.report import Row
 from bench.subjects import Subject, stdio_entry, write_servers
-from bench.troubles import Act, Entry, Fault, faults
 
 LIMIT = 3.0
 ALONE_SECONDS = 0.6

@@ -14,10 +14,10 @@ import httpx2
 import uvloop
 
 from bench import report, subjects
+from bench.chatty_crib import STORED, Talker
 from bench.client import BadAnswer
 from bench.report import Row
 from bench.subjects import Subject
-from bench.talker import STORED, Talker
 
 READERS = 100
 EVENTS = 5_000

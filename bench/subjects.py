@@ -155,7 +155,7 @@ def crib(name: str, home: Path, extra: Mapping[str, str] | None = None) -> Gener
 def talker(home: Path) -> Generator[Subject]:
     """A crib with many sessions, whose agents talk as much as they are asked to."""
     home.parent.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "bench.talker", str(home)]
+    command = [sys.executable, "-m", "bench.chatty_crib", str(home)]
     with _running(command, {}, home.with_suffix(".log")) as (process, url, seconds):
         token = (home / "token").read_text(encoding="utf-8").strip()
         yield Subject("talker", "", Address(url, token), process, seconds)
@@ -164,7 +164,7 @@ def talker(home: Path) -> Generator[Subject]:
 @contextlib.contextmanager
 def thinker(folder: Path) -> Generator[str]:
     """The scripted model; gives its address."""
-    with _running([sys.executable, "-m", "bench.thinker"], {}, folder / "thinker.log") as (_, url, _):
+    with _running([sys.executable, "-m", "bench.model_process"], {}, folder / "thinker.log") as (_, url, _):
         yield url
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 
 from bench.report import Row
-from toolcrib.symbols import Symbols
+from toolcrib.agents.symbols.index import Symbols
 
 LINES = 100_000
 QUESTIONS = 20

@@ -14,11 +14,11 @@ from uuid import uuid4
 
 import anyio
 
+from toolcrib.agents.sessions.runtime import Brief, Desk, Offered
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Mode
 from toolcrib.model.sessions import Failure, ServerHealth, Spent, TurnEnd
 from toolcrib.model.tools import CallResult
-from toolcrib.sessions.runner import Brief, Desk, Offered
 
 MOST_STEPS = 50
 

@@ -43,7 +43,7 @@ def complaints(changelog: str, version: str) -> list[str]:
 
 def main() -> int:
     """Check the files of this repository; print what is wrong; 1 if anything is."""
-    version = VERSION.search((ROOT / "src/toolcrib/version.py").read_text(encoding="utf-8"))
+    version = VERSION.search((ROOT / "src/toolcrib/model/version.py").read_text(encoding="utf-8"))
     if version is None:
         lines = ['version.py: no line `__version__ = "X.Y.Z"`']
     else:

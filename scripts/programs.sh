@@ -19,10 +19,13 @@ npm_install() {
     # Not `npm ci`: it refuses a lock without the packages of other platforms, which not every registry has. The optional
     # packages of agents are Claude Code once more, which is there already and has hundreds of megabytes.
     [ "$programs" = agents ] && omit=--omit=optional || omit=
-    npm install --no-audit --no-fund $omit --prefix "$folder" >"$log" 2>&1
+    # A registry that cannot be reached is given up soon: npm would try for minutes without a word.
+    npm install --no-audit --no-fund --fetch-timeout=60000 --fetch-retries=1 --fetch-retry-mintimeout=1000 \
+        --fetch-retry-maxtimeout=5000 $omit --prefix "$folder" >"$log" 2>&1
 }
 
 uv_install() {
+    export UV_HTTP_TIMEOUT=60 UV_HTTP_RETRIES=1
     sh scripts/uv.sh venv --clear --no-python-downloads --python .tools/bin/python "$folder" >"$log" 2>&1 &&
         sh scripts/uv.sh pip sync --python "$folder/bin/python" --require-hashes "requirements/$programs.txt" >>"$log" 2>&1
 }

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from playwright.sync_api import Page, sync_playwright
 
-from toolcrib.settings import Environment
+from toolcrib.base.settings import Environment
 
 PICTURES = Path(__file__).resolve().parent.parent / "docs" / "screenshots"
 LARGEST = 150_000
@@ -64,8 +64,8 @@ def main() -> int:
         for name, path in SCREENS.items():
             page.goto(url + path.format_map(names))
             if name == "tool":
-                page.get_by_role("button", name="Call", exact=True).click()
-                page.get_by_text("Structured").wait_for()
+                page.get_by_role("button", name="Call tool").click()
+                page.get_by_text("Structured content").wait_for()
             take(page, name)
         browser.close()
     large = [path.name for path in sorted(PICTURES.glob("*.png")) if path.stat().st_size > LARGEST]

@@ -2,11 +2,45 @@
 
 import gc
 import hashlib
+import os
 from pathlib import Path
 
+import anyio.pytest_plugin
 import pytest
+from hypothesis import HealthCheck, settings
 
+from deadlines import be_patient
+from http_clients import NO_KEYRING
+from process_cleanup import end_on_sigterm
 from programs import installed
+from wheel import unpack_wheel
+
+os.environ.update(NO_KEYRING)
+be_patient()
+# How fast inputs are made says nothing about the program where other work waits for the processor.
+settings.register_profile("toolcrib", suppress_health_check=[HealthCheck.too_slow], deadline=None)
+settings.load_profile("toolcrib")
+
+
+def _leave_unset(_: str | None) -> None:
+    """Stand in for the plugin's `set_current_async_library`.
+
+    The plugin names the event loop for everything that runs below it. No program of a user does that, so anyio called
+    from a callback of the loop fails there (`NoEventLoopError`), and has to fail here too.
+    """
+
+
+setattr(anyio.pytest_plugin, "set_current_async_library", _leave_unset)  # noqa: B010 it is not exported
+
+
+def pytest_configure() -> None:
+    """Tear down what was started when the run is terminated."""
+    end_on_sigterm()
+
+
+def pytest_runtest_setup() -> None:
+    """Do so also after a test in which the program handled signals itself and left the default."""
+    end_on_sigterm()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -27,24 +61,30 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="session")
-def node_programs() -> Path:
+def installed_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the unpacked wheel of this project, for `PYTHONPATH`."""
+    return unpack_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="session")
+def node_programs(pytestconfig: pytest.Config) -> Path:
     """The folder with the programs that npm installs."""
-    return installed("node") / "node_modules" / ".bin"
+    return installed("node", pytestconfig) / "node_modules" / ".bin"
 
 
 @pytest.fixture(scope="session")
-def agent_programs() -> Path:
+def agent_programs(pytestconfig: pytest.Config) -> Path:
     """The folder with the coding agents that npm installs."""
-    return installed("agents") / "node_modules"
+    return installed("agents", pytestconfig) / "node_modules"
 
 
 @pytest.fixture(scope="session")
-def client_programs() -> Path:
+def client_programs(pytestconfig: pytest.Config) -> Path:
     """The folder with the coding tools that npm installs, to be connected."""
-    return installed("clients") / "node_modules" / ".bin"
+    return installed("clients", pytestconfig) / "node_modules" / ".bin"
 
 
 @pytest.fixture(scope="session")
-def python_servers() -> Path:
+def python_servers(pytestconfig: pytest.Config) -> Path:
     """The folder with the MCP servers that come as Python packages."""
-    return installed("servers") / "bin"
+    return installed("servers", pytestconfig) / "bin"

@@ -1,7 +1,7 @@
 """A crib to test against: a home with a tools module that has one tool for each thing that can happen to a call."""
 
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +12,10 @@ import httpx2
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
-from loopback import PLAIN
-from toolcrib.home import owner_token, prepare_home
-from toolcrib.settings import Settings
+from deadlines import stretched
+from http_clients import PLAIN
+from toolcrib.base.home import owner_token, prepare_home
+from toolcrib.base.settings import Settings
 
 ModeName = Literal["legacy", "2026-07-28", "auto"]
 Door = Literal["http", "stdio"]
@@ -123,7 +124,7 @@ class Lab:
         assert self.url is not None
         headers = {"authorization": f"Bearer {self.token}"}
         async with httpx2.AsyncClient(
-            base_url=self.url, headers=headers, timeout=10, trust_env=False, verify=PLAIN
+            base_url=self.url, headers=headers, timeout=stretched(10), trust_env=False, verify=PLAIN
         ) as client:
             yield client
 
@@ -146,12 +147,16 @@ class Lab:
 
         if door == "stdio":
             server = stdio_parameters(self.home, *(("--agent", agent) if agent is not None else ()))
-            async with Client(server, mode=mode, read_timeout_seconds=20, message_handler=handler, **options) as client:
+            async with Client(
+                server, mode=mode, read_timeout_seconds=stretched(20), message_handler=handler, **options
+            ) as client:
                 yield client
             return
         async with self.http() as http:
             wire = streamable_http_client(f"{self.url}{path}", http_client=http)
-            async with Client(wire, mode=mode, read_timeout_seconds=20, message_handler=handler, **options) as client:
+            async with Client(
+                wire, mode=mode, read_timeout_seconds=stretched(20), message_handler=handler, **options
+            ) as client:
                 yield client
 
 
@@ -177,8 +182,22 @@ def make_lab(folder: Path) -> Lab:
 
 async def eventually(holds: Callable[[], bool], seconds: float = 10) -> None:
     """Wait until something holds that nobody announces, such as what another process wrote into a file."""
-    for _ in range(int(seconds * 100)):
-        if holds():
-            return
-        await anyio.sleep(0.01)
+    with anyio.move_on_after(stretched(seconds)):
+        while not holds():  # noqa: ASYNC110 nothing announces it
+            await anyio.sleep(0.01)
+        return
     raise AssertionError("It did not come to hold in time.")
+
+
+async def cancelled_once(holds: Callable[[], bool], work: Callable[[], Awaitable[object]]) -> None:
+    """Cancel `work` as soon as something holds that it brings about. Fails where `work` ends before."""
+    ended: list[object] = []
+
+    async def run() -> None:
+        ended.append(await work())
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run)
+        await eventually(holds)
+        tasks.cancel_scope.cancel()
+    assert ended == []

@@ -4,44 +4,113 @@ import fcntl
 import os
 import shutil
 import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
 import pytest
+from _pytest.capture import CaptureManager
 
 ROOT = Path(__file__).resolve().parent.parent
+LOCK = "package-lock.json"
 
 
-def installed(programs: Literal["node", "agents", "clients", "servers", "frameworks"]) -> Path:
-    """The folder of these programs; a visible skip where they cannot be installed, but not in CI."""
+LONGEST = 900
+"""Seconds that all downloads of one set of programs may take together; each is bounded in `scripts/programs.sh`."""
+
+
+def installed(
+    programs: Literal["node", "agents", "clients", "servers", "frameworks"], config: pytest.Config | None = None
+) -> Path:
+    """The folder of these programs; a visible skip where they cannot be installed, but not in CI.
+
+    A set that could not be installed is not tried again in the same run.
+    """
     tools = ROOT / ".tools"
     tools.mkdir(exist_ok=True)
     with (tools / f"{programs}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # several workers may ask at once
-        command = ["sh", str(ROOT / "scripts" / "programs.sh"), programs]
-        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=600)
-    if done.returncode and "CI" not in os.environ:
-        pytest.skip(done.stderr.strip().splitlines()[-1])
-    assert done.returncode == 0, done.stderr
+        failure = _failed_before(tools / f"{programs}.failed") or _install(programs, config)
+    if failure is not None and "CI" not in os.environ:
+        pytest.skip(failure)
+    assert failure is None, failure
     return tools / programs
 
 
-def chromium() -> str:
-    """A Chromium of this machine; on a Debian root installs one. A visible skip where there is none, but not in CI."""
+def _install(programs: str, config: pytest.Config | None) -> str | None:
+    """Install them if they are missing, and return why that did not work."""
+    command = ["sh", str(ROOT / "scripts" / "programs.sh"), programs]
+    if not _is_installed(programs):
+        _announce(programs, config)
+    try:
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=LONGEST)
+    except subprocess.TimeoutExpired:
+        failure = f"toolcrib: installing {programs} took more than {LONGEST} s. Details: .tools/{programs}.log"
+    else:
+        failure = done.stderr.strip().splitlines()[-1] if done.returncode else None
+    if failure is not None:
+        (ROOT / ".tools" / f"{programs}.failed").write_text(f"{_run()}\n{failure}\n", encoding="utf-8")
+    return failure
+
+
+def _failed_before(note: Path) -> str | None:
+    """Why these programs could not be installed earlier in this run."""
+    said = note.read_text(encoding="utf-8").splitlines() if note.exists() else []
+    return said[1] if len(said) > 1 and said[0] == _run() else None
+
+
+def _run() -> str:
+    """The same for all workers of one run."""
+    return os.environ.get("PYTEST_XDIST_TESTRUNUID") or str(os.getpid())
+
+
+def _announce(programs: str, config: pytest.Config | None) -> None:
+    """Say on the terminal what the run waits for, past what pytest captures."""
+    capture = config.pluginmanager.getplugin("capturemanager") if config is not None else None
+    if isinstance(capture, CaptureManager):
+        with capture.global_and_fixture_disabled():
+            sys.stderr.write(f"\ntoolcrib: waiting for the installation of {programs} (.tools/{programs}.log)\n")
+            sys.stderr.flush()
+
+
+def _is_installed(programs: str) -> bool:
+    locked = ROOT / "requirements"
+    locked = locked / f"{programs}.txt" if (locked / f"{programs}.txt").exists() else locked / programs / LOCK
+    marker = ROOT / ".tools" / programs / "installed.lock"
+    return marker.exists() and marker.read_bytes() == locked.read_bytes()
+
+
+def chromium(config: pytest.Config | None = None) -> str:
+    """A Chromium of this machine; on a Debian root installs one. A visible skip where there is none, but not in CI.
+
+    An installation that failed is not tried again in the same run.
+    """
     found = _browser()
     if found is None and os.geteuid() == 0 and shutil.which("apt-get") is not None:
         tools = ROOT / ".tools"
         tools.mkdir(exist_ok=True)
-        with (tools / "chromium.lock").open("w") as lock, (tools / "chromium.log").open("w") as log:
+        with (tools / "chromium.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            for words in (("update",), ("install", "--yes", "--no-install-recommends", "chromium")):
-                command = ["apt-get", "--quiet", *words]
-                subprocess.run(command, check=False, stdout=log, stderr=log, stdin=subprocess.DEVNULL, timeout=600)
+            if _browser() is None and _failed_before(tools / "chromium.failed") is None:
+                _announce("chromium", config)
+                _install_chromium()
         found = _browser()
     if found is None and "CI" not in os.environ:
         pytest.skip("There is no Chromium here.")
     assert found is not None, "There is no Chromium here, and none could be installed: see .tools/chromium.log"
     return found
+
+
+def _install_chromium() -> None:
+    bounds = ("-o", "Acquire::http::Timeout=60", "-o", "Acquire::https::Timeout=60", "-o", "Acquire::Retries=1")
+    with (ROOT / ".tools" / "chromium.log").open("w") as log, suppress(subprocess.TimeoutExpired):
+        for words in (("update",), ("install", "--yes", "--no-install-recommends", "chromium")):
+            command = ["apt-get", "--quiet", *bounds, *words]
+            subprocess.run(command, check=False, stdout=log, stderr=log, stdin=subprocess.DEVNULL, timeout=600)
+    if _browser() is None:
+        note = ROOT / ".tools" / "chromium.failed"
+        note.write_text(f"{_run()}\nChromium could not be installed.\n", encoding="utf-8")
 
 
 def _browser() -> str | None:

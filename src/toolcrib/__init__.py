@@ -1,16 +1,18 @@
-"""Toolcrib: tools for agents, issued by one gate, with a reason for every decision and a record of what ran.
+"""Toolcrib: tools for agents behind one gate, with a reason for every decision and a record of every call.
 
-The names below are the library's surface. They are loaded when first used, so that `import toolcrib` costs nothing.
+The names below are the public API. They are loaded on first use, so that `import toolcrib` is fast.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from toolcrib.version import __version__
+from toolcrib.model.version import __version__
 
 if TYPE_CHECKING:
     from toolcrib import bridge
-    from toolcrib.errors import (
+    from toolcrib.base.settings import Settings
+    from toolcrib.host import Crib
+    from toolcrib.model.errors import (
         ConfigError,
         Conflict,
         Denied,
@@ -20,33 +22,31 @@ if TYPE_CHECKING:
         Unauthenticated,
         Unavailable,
     )
-    from toolcrib.host import Crib
     from toolcrib.model.principals import Principal
     from toolcrib.model.problems import Problem
     from toolcrib.model.tools import CallResult, Tool, ToolRef
-    from toolcrib.settings import Settings
     from toolcrib.tools import Context, Inject, Provider, ToolServer, tool
 
 _WHERE = {
     "CallResult": "model.tools",
-    "ConfigError": "errors",
-    "Conflict": "errors",
+    "ConfigError": "model.errors",
+    "Conflict": "model.errors",
     "Context": "tools",
     "Crib": "host",
-    "Denied": "errors",
+    "Denied": "model.errors",
     "Inject": "tools",
-    "InvalidRequest": "errors",
-    "NotFound": "errors",
+    "InvalidRequest": "model.errors",
+    "NotFound": "model.errors",
     "Principal": "model.principals",
     "Problem": "model.problems",
     "Provider": "tools",
-    "Settings": "settings",
+    "Settings": "base.settings",
     "Tool": "model.tools",
     "ToolRef": "model.tools",
     "ToolServer": "tools",
-    "ToolcribError": "errors",
-    "Unauthenticated": "errors",
-    "Unavailable": "errors",
+    "ToolcribError": "model.errors",
+    "Unauthenticated": "model.errors",
+    "Unavailable": "model.errors",
     "tool": "tools",
 }
 

@@ -1,6 +1,6 @@
 """`python -m toolcrib` is `toolcrib`."""
 
-from toolcrib.cli.main import run
+from toolcrib.cli.entry import run
 
 if __name__ == "__main__":
     run()

@@ -1,11 +1,10 @@
-"""Upstream tools for programs of others: `tools, errors = await discover_and_load(cwd)`.
+"""Upstream tools for other programs: `tools, errors = await discover_and_load(cwd)`.
 
-Everything that may be used in a directory is connected, and its tools are given as objects that can be called. Every
-call goes through the gate of a crib: of the one that holds the home if one runs, else of one that lives as long as the
-tools are kept (`async with tools`, or `await tools.aclose()`).
+Connects all servers available in a directory and returns their tools as callable objects. Every call goes through the
+gate: of the crib that holds the home, or of an embedded one that lives until the tools are closed (`async with tools`,
+or `await tools.aclose()`).
 
-Above: programs of others. Below: `host` for a crib of our own, `client` for one that runs. It must never call a server
-past a gate.
+Must never call a server without the gate.
 """
 
 import asyncio
@@ -18,20 +17,20 @@ from typing import Any, Self, overload
 
 import anyio
 
-from toolcrib.client import Client
-from toolcrib.errors import Unavailable
-from toolcrib.home import find_holder, owner_token, prepare_home
+from toolcrib.base.home import find_holder, owner_token, prepare_home
+from toolcrib.base.settings import Environment, Settings, load_settings
 from toolcrib.host import Crib
+from toolcrib.model.errors import Unavailable
 from toolcrib.model.json import JsonObject
 from toolcrib.model.tools import CallResult, ToolRef
-from toolcrib.settings import Environment, Settings, load_settings
+from toolcrib.web.api_client.api_client import ApiClient
 
 CallTool = Callable[[ToolRef, JsonObject], Awaitable[CallResult]]
 
 
 @dataclass(frozen=True, slots=True)
 class BridgedTool:
-    """One tool of a server, under a name that is unique among all: `await tool(city="Ulm")`."""
+    """One tool of a server, with a name unique among all: `await tool(city="Ulm")`."""
 
     name: str
     ref: ToolRef
@@ -41,23 +40,23 @@ class BridgedTool:
     _call: CallTool = field(repr=False, kw_only=True)
 
     async def __call__(self, **arguments: Any) -> CallResult:
-        """Call it; see `call`."""
+        """Call the tool; see `call`."""
         return await self.call(arguments)
 
     async def call(self, arguments: JsonObject) -> CallResult:
-        """Call it through the gate. What the server reports as an error is a result that says so."""
+        """Call the tool through the gate and return the result, which may be an error result."""
         return await self._call(self.ref, arguments)
 
 
 class BridgedTools(Sequence[BridgedTool]):
-    """The tools, and the crib behind them; close it when they are not needed any more."""
+    """The tools and the crib behind them; close it when they are no longer needed."""
 
     def __init__(self, tools: Sequence[BridgedTool], close: Callable[[], Awaitable[None]]) -> None:
         self._tools = tuple(tools)
         self._close = close
 
     async def aclose(self) -> None:
-        """Let go of the crib; the tools cannot be called after that."""
+        """Close the crib; the tools cannot be called afterwards."""
         await self._close()
 
     async def __aenter__(self) -> Self:
@@ -69,7 +68,7 @@ class BridgedTools(Sequence[BridgedTool]):
         await self.aclose()
 
     def named(self, name: str) -> BridgedTool | None:
-        """The tool of this name."""
+        """Return the tool with this name, or None."""
         return next((tool for tool in self._tools if tool.name == name), None)
 
     @overload
@@ -86,9 +85,9 @@ class BridgedTools(Sequence[BridgedTool]):
 async def discover_and_load(
     cwd: str | Path, *, settings: Settings | None = None, environment: Environment | None = None
 ) -> tuple[BridgedTools, dict[str, str]]:
-    """Connect every server that may be used in a directory; gives their tools, and per server why it has none.
+    """Connect all servers available in a directory; return their tools, and the reason per server without tools.
 
-    Only what is trusted and switched on is started. Servers of the built-in kind and Python tools are not among them.
+    Only trusted and enabled servers are started. Built-in servers and Python tools are not included.
     """
     known = environment or Environment.current()
     chosen = settings or load_settings(known, {}).settings
@@ -102,7 +101,7 @@ async def discover_and_load(
 
 
 async def _embedded(settings: Settings, environment: Environment, cwd: str) -> tuple[BridgedTools, dict[str, str]]:
-    """With a crib of our own, in a task of its own: whoever asked may close the tools from anywhere."""
+    """Use an embedded crib, which runs in its own task so that the tools can be closed from any task."""
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[Crib] = loop.create_future()
     over = asyncio.Event()
@@ -112,7 +111,7 @@ async def _embedded(settings: Settings, environment: Environment, cwd: str) -> t
             async with Crib(settings, environment=environment) as crib:
                 ready.set_result(crib)
                 await over.wait()
-        except BaseException as error:  # boundary: told to whoever waits for the crib, else to who closes it
+        except BaseException as error:  # boundary: raised to the waiting caller, else by `close`
             if ready.done():
                 raise
             ready.set_exception(error)
@@ -151,13 +150,13 @@ async def _embedded(settings: Settings, environment: Environment, cwd: str) -> t
 
 
 async def _joined(settings: Settings, cwd: str) -> tuple[BridgedTools, dict[str, str]]:
-    """With the crib that holds the home."""
+    """Use the crib that holds the home."""
     home = prepare_home(settings.home)
     holder = find_holder(home)
     if holder is None:
         raise Unavailable("home.busy", f"Somebody holds {home.root} and does not say where it can be reached.")
     async with AsyncExitStack() as stack:
-        client = await stack.enter_async_context(Client(holder.url, owner_token(home), source="api", cwd=cwd))
+        client = await stack.enter_async_context(ApiClient(holder.url, owner_token(home), source="api", cwd=cwd))
         servers = await client.test_servers()
         upstream = {server["alias"] for server in servers}
 
@@ -180,6 +179,6 @@ async def _joined(settings: Settings, cwd: str) -> tuple[BridgedTools, dict[str,
 
 
 def _errors(servers: Sequence[JsonObject]) -> dict[str, str]:
-    """Why servers that somebody could want have no tools here; those that are switched off have none on purpose."""
+    """Return why servers have no tools, except those that are disabled or shadowed."""
     quiet = ("connected", "disabled", "shadowed")
     return {str(server["alias"]): str(server["sentence"]) for server in servers if server["state"] not in quiet}

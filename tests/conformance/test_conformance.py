@@ -1,30 +1,30 @@
 """The official conformance suite against one upstream behind the crib: both eras of the protocol, both transports.
 
-The suite knows no token, so a wrapper inside the crib's own server shows it for the suite. Host and Origin reach the
-crib's guard as they were sent, and the answers are the crib's own.
+The crib runs from its wheel in a process of its own (`conformance.serve`), with all extras and its own event loop.
+The suite knows no token, so a wrapper around the server's application adds it. Host and Origin reach the crib's guard
+as they were sent, and the answers are the crib's own.
 """
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import anyio
 import httpx2
 import pytest
+from anyio.streams.buffered import BufferedByteReceiveStream
 from anyio.streams.text import TextReceiveStream
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from conformance.suite import EXPECTED_FAILURES, SCENARIOS, SpecVersion, judge
-from length import takes_long
-from loopback import PLAIN
-from toolcrib.home import owner_token, prepare_home
+from http_clients import NO_KEYRING, PLAIN
+from long_tests import takes_long
+from toolcrib.base.home import prepare_home
 from toolcrib.model.json import JsonObject
-from toolcrib.server import run
-from toolcrib.settings import Environment, Settings
 
 Transport = Literal["stdio", "http"]
 
@@ -33,12 +33,6 @@ pytestmark = pytest.mark.anyio
 TESTS = Path(__file__).parent.parent
 COMMAND = [sys.executable, "-m", "upstreams.everything"]
 VARIABLES = {"PYTHONPATH": str(TESTS), "PYTHONDONTWRITEBYTECODE": "1"}
-
-
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, bool]]:
-    """The loop that `serve` runs on."""
-    return "asyncio", {"use_uvloop": True}
 
 
 @asynccontextmanager
@@ -66,26 +60,30 @@ async def upstream(transport: Transport) -> AsyncGenerator[JsonObject]:
 
 
 @asynccontextmanager
-async def crib_with(entry: JsonObject, folder: Path, patch: pytest.MonkeyPatch) -> AsyncGenerator[str]:
-    """The address of one upstream behind a crib, with the token already shown."""
+async def crib_with(entry: JsonObject, folder: Path, wheel: Path) -> AsyncGenerator[str]:
+    """The address of one upstream behind `toolcrib serve`, which runs in a process of its own."""
     home = prepare_home(folder / "crib")
     home.mcp_json.write_text(json.dumps({"mcpServers": {"everything": {"share": "session", **entry}}}), "utf-8")
-    token = (b"authorization", f"Bearer {owner_token(home)}".encode())
-    make = run.create_app
-
-    def create_app(*arguments: Any, **named: Any) -> ASGIApp:
-        app = make(*arguments, **named)
-
-        async def with_token(scope: Scope, receive: Receive, send: Send) -> None:
-            await app({**scope, "headers": [*scope["headers"], token]}, receive, send)
-
-        return with_token
-
-    patch.setattr(run, "create_app", create_app)
-    environment = Environment({"HOME": str(folder), "PATH": "/usr/bin:/bin"})
-    async with run.hold(Settings(home=home.root), kind="serve", port=0, environment=environment) as holding:
-        await until_connected(holding.info.url)
-        yield f"{holding.mcp_url}/servers/everything"
+    variables = {
+        "HOME": str(folder),
+        "PATH": "/usr/bin:/bin",
+        "PYTHONPATH": f"{wheel}{os.pathsep}{TESTS}",
+        "TOOLCRIB_HOME": str(home.root),
+        **NO_KEYRING,
+    }
+    command = [sys.executable, "-m", "conformance.serve", "serve", "--json", "--port", "0"]
+    with (folder / "serve.log").open("wb") as log:
+        async with await anyio.open_process(command, env=variables, cwd=folder, stderr=log) as process:
+            try:
+                assert process.stdout is not None
+                with anyio.fail_after(60):
+                    ready: JsonObject = json.loads(
+                        await BufferedByteReceiveStream(process.stdout).receive_until(b"\n", 65_536)
+                    )
+                await until_connected(str(ready["mcp"]).removesuffix("/mcp"))
+                yield f"{ready['mcp']}/servers/everything"
+            finally:
+                process.terminate()
 
 
 async def until_connected(url: str) -> None:
@@ -110,8 +108,8 @@ async def test_the_server_alone_passes_everything(node_programs: Path, tmp_path:
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 @pytest.mark.parametrize("version", SCENARIOS)
 async def test_behind_the_crib_it_passes_all_the_same(
-    node_programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: SpecVersion, transport: Transport
+    node_programs: Path, installed_wheel: Path, tmp_path: Path, version: SpecVersion, transport: Transport
 ) -> None:
-    async with upstream(transport) as entry, crib_with(entry, tmp_path, monkeypatch) as url:
+    async with upstream(transport) as entry, crib_with(entry, tmp_path, installed_wheel) as url:
         verdict = await judge(node_programs, url, version, tmp_path, expected_failures=EXPECTED_FAILURES)
     assert verdict.meets(version), str(verdict)

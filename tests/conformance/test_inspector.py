@@ -11,7 +11,7 @@ import pytest
 
 from lab import Lab, make_lab
 from toolcrib.model.json import Json
-from toolcrib.server.run import hold
+from toolcrib.web.run import hold
 
 pytestmark = pytest.mark.anyio
 

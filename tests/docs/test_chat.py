@@ -10,11 +10,11 @@ import anyio.to_thread
 import pytest
 
 from e2e.shell import Shell
-from toolcrib.cli.chat_commands import COMMANDS
-from toolcrib.server.run import hold
-from toolcrib.settings import Environment, Settings
+from toolcrib.base.settings import Environment, Settings
+from toolcrib.cli.chat.commands import COMMANDS
 from toolcrib.testing.environments import bare_environment
 from toolcrib.testing.played import PlayedRunner
+from toolcrib.web.run import hold
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "chat.md").read_text(encoding="utf-8")
 

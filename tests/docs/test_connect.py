@@ -5,8 +5,8 @@ import shlex
 from pathlib import Path
 
 from e2e.shell import Shell
-from toolcrib.config.export import takes_http
-from toolcrib.servers.connectable import CONNECTABLE
+from toolcrib.servers.apps.connectable import CONNECTABLE
+from toolcrib.servers.export import takes_http
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "connect.md").read_text(encoding="utf-8")
 
@@ -27,7 +27,7 @@ def test_every_command_of_the_page_works_in_its_order(tmp_path: Path) -> None:
     before = '{\n  // mine\n  "mcpServers": {"clock": {"command": "clock-server"}}\n}\n'
     cursor.write_text(before)
     commands: list[str] = re.findall(r"^toolcrib .*$", PAGE, re.MULTILINE)
-    assert len(commands) == 11
+    assert len(commands) == 13
     with shell.serving():
         inside = Shell(project, shell.variables)
         for line in commands:

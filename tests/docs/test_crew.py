@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from docs.pages import commands, follow, page, reader
-from toolcrib.builtin.crew import crew_server
+from toolcrib.builtin.crew.server import crew_server
 
 PAGE = page("crew")
 LISTED: dict[str, str] = dict(re.findall(r"`(crib_\w+)`(?: \(([ps, ]+)\))?[,| ]", PAGE.split("## ")[0]))

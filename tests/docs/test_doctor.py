@@ -5,7 +5,8 @@ import shlex
 from pathlib import Path
 
 from e2e.shell import Shell
-from toolcrib.doctor import ASKED, CHECKS
+from toolcrib.doctor.crib_checks import ASKED
+from toolcrib.doctor.examine import CHECKS
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "doctor.md").read_text(encoding="utf-8")
 

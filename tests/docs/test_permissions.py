@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 from docs.pages import commands, follow, page, reader
-from toolcrib.policy.patterns import Names
-from toolcrib.policy.reading import read_rules_file
+from toolcrib.gate.policy.patterns import Names
+from toolcrib.gate.policy.rule_parser import read_rules_file
 
 PAGE = page("permissions")
 

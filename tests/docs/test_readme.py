@@ -21,8 +21,8 @@ from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import TextContent
 
-from e2e.warm import warm
-from loopback import PLAIN
+from e2e.forked_commands import warm
+from http_clients import PLAIN
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
@@ -159,7 +159,7 @@ async def test_a_client_over_http_can_use_the_tool_with_the_token(reader: Reader
             token = (reader.home / "token").read_text(encoding="utf-8").strip()
             headers = {name: value.replace("TOKEN", token) for name, value in written["headers"].items()}
             async with (
-                httpx2.AsyncClient(headers=headers, trust_env=False, verify=PLAIN) as http,
+                httpx2.AsyncClient(headers=headers, trust_env=False, verify=PLAIN, timeout=60) as http,
                 Client(streamable_http_client(address, http_client=http), mode=mode) as client,
             ):
                 await assert_the_client_can_use_the_tool(client)

@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from toolcrib.errors import CODES
-from toolcrib.sessions.programs import BUILT_IN, MEMBERS, read_programs
+from toolcrib.agents.sessions.programs import BUILT_IN, MEMBERS, read_programs
+from toolcrib.model.errors import CODES
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "runners.md").read_text(encoding="utf-8")
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import anyio
 import pytest
 
-from toolcrib.server.api import create_api
-from toolcrib.server.login import Logins
-from toolcrib.server.run import hold
-from toolcrib.settings import Environment, Settings
+from toolcrib.base.settings import Environment, Settings
 from toolcrib.testing.played import PlayedRunner
+from toolcrib.web.api.routes import create_api
+from toolcrib.web.login import Logins
+from toolcrib.web.run import hold
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "schedules.md").read_text(encoding="utf-8")
 
@@ -39,7 +39,7 @@ async def test_the_commands_work_in_their_order_and_the_table_has_every_route(tm
         assert await holding.crib.schedules.list() != []
     said = list(printed.values())
     assert "At 09:00 on Monday through Friday (Europe/Berlin)" in said[0]
-    assert "Ready: a run could begin now." in said[0]
+    assert "Ready to run." in said[0]
     assert "Not ready" in said[1]  # nobody is there to be asked for the tool it needs
     assert "completed" in next(text for name, text in printed.items() if name.startswith("schedule run"))
     there = {

@@ -9,13 +9,13 @@ import httpx2
 import orjson
 import pytest
 
-from loopback import PLAIN
-from toolcrib.home import owner_token
-from toolcrib.server.api import create_api
-from toolcrib.server.login import Logins
-from toolcrib.server.run import Holding, hold
-from toolcrib.settings import Environment, Settings
+from http_clients import PLAIN
+from toolcrib.base.home import owner_token
+from toolcrib.base.settings import Environment, Settings
 from toolcrib.testing.played import PlayedRunner
+from toolcrib.web.api.routes import create_api
+from toolcrib.web.login import Logins
+from toolcrib.web.run import Holding, hold
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "sessions.md").read_text(encoding="utf-8")
 
@@ -71,7 +71,7 @@ async def asked(holding: Holding, line: str, id: str, until: str) -> bytes:
     received = b""
     with anyio.fail_after(20):
         async with (
-            httpx2.AsyncClient(trust_env=False, verify=PLAIN) as client,
+            httpx2.AsyncClient(trust_env=False, verify=PLAIN, timeout=60) as client,
             client.stream("GET" if body is None else "POST", url, headers=headers, content=body) as answer,
         ):
             assert answer.is_success

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from e2e.warm import warm
+from e2e.forked_commands import warm
+from http_clients import NO_KEYRING
 from toolcrib.model.json import Json, JsonObject
 
 LIMIT = 60.0
@@ -95,7 +96,7 @@ class Shell:
         (folder / "home" / "tools").mkdir(parents=True)
         (folder / "home" / "tools" / "lab.py").write_text(TOOLS, encoding="utf-8")
         variables = {"HOME": str(folder), "PATH": "/usr/bin:/bin", "TOOLCRIB_HOME": str(folder / "home")}
-        return cls(folder, {**variables, "TOOLCRIB_PORT": "0", "PYTHONWARNINGS": "error"})
+        return cls(folder, {**variables, **NO_KEYRING, "TOOLCRIB_PORT": "0", "PYTHONWARNINGS": "error"})
 
     @property
     def home(self) -> Path:

@@ -82,7 +82,7 @@ def test_agents_are_taken_from_files_and_folders_and_written_back(shell: Shell) 
     folder.mkdir(parents=True)
     (folder / "helper.md").write_text(SUBAGENT, encoding="utf-8")
     (folder / "broken.md").write_text("nothing", encoding="utf-8")
-    assert "would take helper (helper)" in said(shell, "import", str(folder), "--dry-run")
+    assert "would import helper (helper)" in said(shell, "import", str(folder), "--dry-run")
     done = shell.run("agents", "import", str(folder))
     assert done.stdout == "took helper (helper)\n"
     assert "broken.md: It is neither JSON nor Markdown" in done.stderr

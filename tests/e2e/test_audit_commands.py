@@ -10,11 +10,11 @@ import anyio
 import pytest
 
 from e2e.shell import Shell, modes
-from toolcrib.audit.export import follow
-from toolcrib.audit.head import Head
-from toolcrib.client import Client
-from toolcrib.home import Home, owner_token
+from toolcrib.base.home import Home, owner_token
+from toolcrib.gate.audit.export import follow
+from toolcrib.gate.audit.head import ChainHead
 from toolcrib.model.tools import ToolRef
+from toolcrib.web.api_client.api_client import ApiClient
 
 CALLS = 60
 
@@ -26,7 +26,7 @@ def shell(tmp_path: Path) -> Generator[Shell]:
     with person.serving() as serving:
 
         async def use() -> None:
-            async with Client(serving.url, owner_token(Home(person.home)), source="api") as client:
+            async with ApiClient(serving.url, owner_token(Home(person.home)), source="api") as client:
                 for number in range(CALLS):
                     await client.call(ToolRef("lab", "greet"), {"name": str(number)})
 
@@ -35,15 +35,15 @@ def shell(tmp_path: Path) -> Generator[Shell]:
 
 
 def test_old_records_are_sealed_and_the_chain_stays_whole(shell: Shell) -> None:
-    before = follow(shell.run("audit", "--export", "-").stdout.encode().splitlines(keepends=True), Head())
+    before = follow(shell.run("audit", "--export", "-").stdout.encode().splitlines(keepends=True), ChainHead())
     assert before.number == 2 * CALLS
-    assert shell.run("audit", "seal", "--older-than", "1").stderr == "There is nothing to seal.\n"
+    assert shell.run("audit", "seal", "--older-than", "1").stderr == "Nothing to seal.\n"
     done = shell.run("audit", "seal", "--older-than", "0")
     assert re.fullmatch(r"Sealed records 1 to 20 in 0{11}1-0{10}20\.jsonl\.gz\.\n", done.stdout), done.stderr
     report = shell.json("audit", "verify")
     assert (report["ok"], report["records"]) == (True, 2 * CALLS + 1)
     lines = shell.run("audit", "--export", "-").stdout.encode().splitlines(keepends=True)
-    assert follow(lines, Head()).number == len(lines) == 2 * CALLS + 1
+    assert follow(lines, ChainHead()).number == len(lines) == 2 * CALLS + 1
     [sealed] = shell.json("audit", "segments")
     assert (sealed["first"], sealed["last"], sealed["hash"]) == (1, 20, json.loads(lines[19])["hash"])
     with gzip.open(shell.home / "audit" / sealed["file"]) as file:
@@ -66,7 +66,7 @@ def test_a_changed_segment_is_found(shell: Shell) -> None:
 def test_erasing_wants_a_persons_word_and_leaves_a_record(shell: Shell) -> None:
     [sealed] = shell.json("audit", "seal", "--older-than", "0")
     refused = shell.run("audit", "erase", "--older-than", "0")
-    assert (refused.returncode, "Add --yes." in refused.stderr) == (2, True)
+    assert (refused.returncode, "Add `--yes`" in refused.stderr) == (2, True)
     assert (shell.home / "audit" / sealed["file"]).exists()
     done = shell.run("audit", "erase", "--older-than", "0", "--yes")
     assert done.stdout == f"Erased records 1 to 20 ({sealed['file']}).\n"
@@ -74,4 +74,4 @@ def test_erasing_wants_a_persons_word_and_leaves_a_record(shell: Shell) -> None:
     assert shell.json("audit", "verify")["ok"]
     [told] = shell.json("audit", "--tool", "toolcrib/audit.erase")
     assert told["arguments"]["first"] == 1
-    assert shell.run("audit", "erase", "--older-than", "0", "--yes").stderr == "There is nothing to erase.\n"
+    assert shell.run("audit", "erase", "--older-than", "0", "--yes").stderr == "Nothing to erase.\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from e2e.shell import Shell
-from length import takes_long
+from long_tests import takes_long
 
 TESTS = Path(__file__).parents[1]
 WAY = '{{"way": "{}"}}'
@@ -50,7 +50,7 @@ def is_listed(shell: Shell) -> bool:
 
 
 def test_a_reworded_tool_is_held_back_shown_and_back_when_it_is_accepted(shell: Shell) -> None:
-    assert shell.run("tools", "changes").stderr == "No tool is defined differently from what counts.\n"
+    assert shell.run("tools", "changes").stderr == "No changed definitions.\n"
     become(shell, "reworded")
     shown = shell.run("tools", "changes").stdout
     assert "shifts/tool changed at" in shown
@@ -60,7 +60,7 @@ def test_a_reworded_tool_is_held_back_shown_and_back_when_it_is_accepted(shell: 
     refused = shell.run("tools", "call", "shifts/tool", "{}")
     assert refused.returncode in (3, 4), refused.stderr
     asked = shell.run("tools", "accept", "shifts/tool")
-    assert (asked.returncode, "add --yes" in asked.stderr) == (2, True)
+    assert (asked.returncode, "add `--yes`" in asked.stderr) == (2, True)
     [held] = shell.json("tools", "changes")
     judged = shell.json("tools", "accept", "shifts/tool", "--yes")
     assert judged == {"ref": "shifts/tool", "hash": held["hash"], "verdict": "accepted"}

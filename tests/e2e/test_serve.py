@@ -14,9 +14,10 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from deadlines import stretched
 from e2e.shell import LIMIT, Shell, modes
-from loopback import PLAIN
-from toolcrib.version import __version__
+from http_clients import PLAIN
+from toolcrib.model.version import __version__
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def shell(tmp_path: Path) -> Shell:
 
 
 def get(url: str, **options: str) -> httpx2.Response:
-    with httpx2.Client(trust_env=False, verify=PLAIN, timeout=10) as client:
+    with httpx2.Client(trust_env=False, verify=PLAIN, timeout=stretched(10)) as client:
         return client.get(url, headers=options)
 
 
@@ -118,7 +119,7 @@ def test_serve_waits_for_a_command_that_has_the_home(shell: Shell, tmp_path: Pat
 
 
 def wait_for(path: Path) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + stretched(30)
     while not path.exists():
         assert time.monotonic() < deadline, path
         time.sleep(0.02)

@@ -6,13 +6,13 @@ from pathlib import Path
 import anyio
 import pytest
 
-from toolcrib.client import Client
-from toolcrib.home import owner_token
+from toolcrib.base.home import owner_token
+from toolcrib.base.settings import Environment, Settings
 from toolcrib.model.sessions import SessionEvent
-from toolcrib.scripted import ScriptedModel
-from toolcrib.server.run import Holding, hold
-from toolcrib.settings import Environment, Settings
 from toolcrib.testing.plugin import claude_environment, no_leaked_children, scripted_model
+from toolcrib.testing.scripted_model.server import ScriptedModel
+from toolcrib.web.api_client.api_client import ApiClient
+from toolcrib.web.run import Holding, hold
 
 __all__ = ["claude_environment", "no_leaked_children", "scripted_model"]
 
@@ -30,15 +30,15 @@ async def holding(claude_environment: Environment, tmp_path: Path) -> AsyncGener
 
 
 @pytest.fixture
-async def client(holding: Holding, tmp_path: Path) -> AsyncGenerator[Client]:
+async def client(holding: Holding, tmp_path: Path) -> AsyncGenerator[ApiClient]:
     """The owner's command line in a project."""
     project = tmp_path / "project"
     project.mkdir()
-    async with Client(holding.info.url, owner_token(holding.crib.home), source="cli", cwd=str(project)) as client:
+    async with ApiClient(holding.info.url, owner_token(holding.crib.home), source="cli", cwd=str(project)) as client:
         yield client
 
 
-async def answered(client: Client, id: str, after: int) -> list[SessionEvent]:
+async def answered(client: ApiClient, id: str, after: int) -> list[SessionEvent]:
     """Follow an answer to its end; a person approves what is asked and chooses the first."""
     events: list[SessionEvent] = []
     with anyio.fail_after(BOUND):
@@ -58,7 +58,7 @@ def told(events: list[SessionEvent]) -> list[str]:
     return [event.kind for event in events if event.kind not in ("session_status", "text_delta", "tool_call_delta")]
 
 
-async def test_a_session_from_the_first_word_to_its_export(client: Client, scripted_model: ScriptedModel) -> None:
+async def test_a_session_from_the_first_word_to_its_export(client: ApiClient, scripted_model: ScriptedModel) -> None:
     options = [{"label": "A", "description": "a"}, {"label": "B", "description": "b"}]
     question = {"question": "Which?", "header": "H", "multiSelect": False, "options": options}
     scripted_model.scripts["all"] = [

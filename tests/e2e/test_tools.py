@@ -81,7 +81,7 @@ def test_a_tool_is_shown_in_full(joined: Shell) -> None:
 def test_a_search_finds_the_fitting_tools(joined: Shell) -> None:
     assert [tool["ref"] for tool in joined.json("tools", "search", "greet", "somebody")] == ["lab/greet"]
     nothing = joined.run("tools", "search", "quasar")
-    assert (nothing.returncode, nothing.stdout, nothing.stderr) == (0, "", "There are no such tools.\n")
+    assert (nothing.returncode, nothing.stdout, nothing.stderr) == (0, "", "No tools found.\n")
 
 
 def test_a_call_prints_the_text_and_with_json_the_whole_answer(joined: Shell) -> None:
@@ -165,7 +165,7 @@ def test_every_call_is_in_the_audit_and_the_chain_is_whole(shell: Shell) -> None
         shown = shell.run("audit").stdout.splitlines()
         assert re.search(r"outcome +cli +owner/cli +lab/fail +allow +failed in [\d.]+ ms", shown[1])
         done = shell.run("audit", "verify")
-        assert (done.returncode, done.stdout) == (0, "The chain of 4 records is whole.\n")
+        assert (done.returncode, done.stdout) == (0, "Verified 4 records: the chain is intact.\n")
 
 
 def test_a_chain_that_was_cut_is_found(shell: Shell) -> None:

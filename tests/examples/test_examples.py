@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from programs import installed
-from toolcrib.scripted import ScriptedModel
 from toolcrib.testing.environments import bare_environment, claude_environment
+from toolcrib.testing.scripted_model.server import ScriptedModel
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"

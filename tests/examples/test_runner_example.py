@@ -8,8 +8,9 @@ import pytest
 from examples.custom_runner import LoopRunner, ModelError, Use
 
 from toolcrib.model.json import JsonObject
-from toolcrib.scripted import Scripts, reply
 from toolcrib.testing.runners import RunnerContract, RunnerRig
+from toolcrib.testing.scripted_model.reply import reply
+from toolcrib.testing.scripted_model.script import Scripts
 
 
 class TestLoopRunner(RunnerContract):

@@ -1,8 +1,8 @@
-"""The checks of `make check` that are our own: sizes and changelog."""
+"""The checks of `make check` that are our own: sizes, changelog and style."""
 
 from pathlib import Path
 
-from scripts import check_changelog, check_sizes
+from scripts import check_changelog, check_sizes, check_style
 
 CHANGELOG = "# Changelog\n\n## [Unreleased]\n\n- New.\n\n## [0.2.0] - 2026-02-01\n\n- Old.\n"
 
@@ -47,3 +47,17 @@ def test_a_changelog_that_disagrees_with_the_version_or_with_itself_is_told() ->
     assert "neither" in check_changelog.complaints(CHANGELOG + "\n## Old things\n", "0.2.0")[0]
     assert "newest first" in check_changelog.complaints(CHANGELOG + "\n## [0.3.0] - 2026-03-01\n", "0.3.0")[0]
     assert "no date" in check_changelog.complaints(CHANGELOG + "\n## [0.1.0]\n", "0.2.0")[0]
+
+
+def test_prose_with_too_many_marker_words_is_reported_by_place() -> None:
+    plain = "Return the answer of the server. " * 100
+    assert check_style.complaints({"src": plain, "docs": plain}) == []
+    (found,) = check_style.complaints({"src": plain, "docs": f"{plain} Nobody asked."})
+    assert found.startswith("docs: somebody, nobody, whoever")
+    (few,) = check_style.complaints({"src": "The answer of the server. " * 100})
+    assert few.startswith("src: return(s)")
+
+
+def test_prose_of_a_module_is_its_docstrings_and_comments() -> None:
+    text = '"""Module."""\nvalue = "text"  # reason\n"""Attribute."""\n\n\ndef run() -> None:\n    """Run."""\n'
+    assert sorted(check_style.prose_of_module(text)) == ["Attribute.", "Module.", "Run.", "reason"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from length import takes_long
+from long_tests import takes_long
 
 ROOT = Path(__file__).resolve().parents[2]
 UNREACHABLE = "http://127.0.0.1:9/simple"  # the discard port: nothing listens there

@@ -3,6 +3,7 @@
 import json
 import re
 import tomllib
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ def written(name: str) -> list[str]:
 
 SETS = {
     "base": BASE,
-    "dev": [*BASE, *EXTRAS["dev"], *EXTRAS["postgres"]],
+    "dev": [*BASE, *(requirement for extra in EXTRAS.values() for requirement in extra)],
     "tools": GROUPS["tools"],
     "servers": written("servers"),
     "peers": written("peers"),
@@ -49,6 +50,16 @@ def test_every_direct_dependency_is_pinned_within_its_range(name: str) -> None:
         version = pinned.get(canonicalize_name(requirement.name))
         assert version is not None, f"{written} is not in requirements/{name}.txt: run `make lock`"
         assert requirement.specifier.contains(version), f"{version} is outside {written}: run `make lock`"
+
+
+def test_tests_run_with_every_extra_installed() -> None:
+    """Extras change how the program behaves: with `claude` comes sniffio, which anyio then asks for the event loop."""
+    wanted = [Requirement(written) for extra in EXTRAS.values() for written in extra]
+    for requirement in wanted:
+        if requirement.marker is None or requirement.marker.evaluate():
+            assert requirement.specifier.contains(version(requirement.name)), (
+                f"run `make test`, which installs {requirement}"
+            )
 
 
 @pytest.mark.parametrize("name", SETS)

@@ -12,9 +12,10 @@ import httpx2
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
+from deadlines import stretched
 from e2e.shell import Serving, Shell
+from http_clients import PLAIN
 from lab import ModeName
-from loopback import PLAIN
 from toolcrib.model.json import JsonObject
 
 
@@ -79,7 +80,7 @@ class Crib:
         """The official client at one of the crib's MCP addresses."""
         async with httpx2.AsyncClient(**self._http()) as http:
             transport = streamable_http_client(f"{self.serving.url}{path}", http_client=http)
-            async with Client(transport, mode=mode, read_timeout_seconds=30) as client:
+            async with Client(transport, mode=mode, read_timeout_seconds=stretched(30)) as client:
                 yield client
 
 

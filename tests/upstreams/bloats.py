@@ -1,11 +1,12 @@
 """Answers with far too much: `line` ends its 50 MB with a line feed, `last` has its id at the end, `open` does not end.
 
-`endless` writes for ever without a line feed, `fits` stays below the limit.
+`endless` writes for ever without a line feed, `fits` stays below the limit. `shapeless` writes what is no message, and
+no line feed.
 """
 
 import sys
 
-from upstreams.speech import Message, arguments, requests, text_reply, write
+from upstreams.protocol import Message, arguments, requests, text_reply, write
 
 MEGABYTE = b"x" * (1 << 20)
 
@@ -17,14 +18,14 @@ def answer(request: Message) -> None:
         text_reply(request, "small")
         return
     head, tail = f'{{"jsonrpc":"2.0","id":{request["id"]},"result":{{"text":"', '"}}\n'
-    if kind == "last":
+    if kind.startswith("last"):
         head, tail = '{"result":{"text":"', f'"}},"jsonrpc":"2.0","id":{request["id"]}}}\n'
-    write(head.encode())
+    write(head.encode() if kind != "shapeless" else b"")
     while kind == "endless":
         write(MEGABYTE)
     for _ in range(megabytes):
         write(MEGABYTE)
-    write(tail.encode() if kind != "open" else b"")
+    write(tail.encode() if kind not in ("open", "last open", "shapeless") else b"")
 
 
 def main() -> None:

@@ -2,14 +2,26 @@
 
 `term` ignores SIGTERM, `eof` goes on after its input has ended, `stops` stops itself by SIGSTOP at the end of its
 input, `child` starts a child that holds all pipes and ignores SIGTERM, `forks` one that was forked twice, `daemon` one
-in a session of its own; `deaf` reads no more after its first call.
+in a session of its own, `clean` one that also has an empty environment; `deaf` reads no more after its first call.
 """
 
 import os
 import signal
 import sys
 
-from upstreams.speech import Message, reply, requests
+from upstreams.protocol import Message, reply, requests
+
+FORGETFUL = """
+import os, signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+os.write(1, str(os.getpid()).encode())
+nothing = os.open(os.devnull, os.O_RDWR)
+for number in range(3):
+    os.dup2(nothing, number)
+os.closerange(3, 256)
+while True:
+    signal.pause()
+"""
 
 
 def linger() -> None:
@@ -19,19 +31,27 @@ def linger() -> None:
         signal.pause()
 
 
-def descend(*, twice: bool, session: bool) -> int:
+def descend(*, twice: bool, session: bool, clean: bool = False) -> int:
     """Start a process that lingers, and tell its id."""
     reading, writing = os.pipe()
     if os.fork() == 0:
         if session:
             os.setsid()
         if not twice or os.fork() == 0:
+            if clean:
+                forget_everything(writing)
             os.write(writing, str(os.getpid()).encode())
             linger()
         os._exit(0)
     if twice:
         os.wait()
     return int(os.read(reading, 20))
+
+
+def forget_everything(writing: int) -> None:
+    """Go on as a new program with an empty environment, which says its id where the old one would have."""
+    os.dup2(writing, 1)
+    os.execve(sys.executable, [sys.executable, "-S", "-c", FORGETFUL], {})
 
 
 def main(ways: list[str]) -> None:
@@ -42,6 +62,8 @@ def main(ways: list[str]) -> None:
     for way, twice, session in (("child", False, False), ("forks", True, False), ("daemon", True, True)):
         if way in ways:
             pids[way] = descend(twice=twice, session=session)
+    if "clean" in ways:
+        pids["clean"] = descend(twice=True, session=True, clean=True)
     for request in requests():
         reply(request, pids)
         if "deaf" in ways:

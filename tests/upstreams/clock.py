@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from upstreams.speech import Message, messages, refuse, reply, text_reply
+from upstreams.protocol import Message, messages, refuse, reply, text_reply
 
 TOOL: Message = {
     "name": "get_current_time",

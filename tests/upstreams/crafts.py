@@ -7,14 +7,15 @@ among bad ones. `leaves STEP`: exits when it is asked for STEP. `stays silent ST
 Its tools: `echo` gives its arguments back; `pid` tells its process; `grow` adds a tool and says that the list changed,
 as often as it is told to; `exit` exits; `sleep` never answers; `deafen` answers nothing from then on; `log` says two
 messages before it answers; `update` says that a resource changed; `ask` asks the client something and tells the answer;
-`abilities` tells what the client said it can do, what it was told besides, and the token that it was given.
+`abilities` tells what the client said it can do, what it was told besides, and the token that it was given; `guess` is
+there only for clients that can sample.
 """
 
 import os
 import sys
 from collections.abc import Iterator
 
-from upstreams.speech import Message, arguments, messages, moan, refuse, reply, say, text_reply
+from upstreams.protocol import Message, arguments, messages, moan, refuse, reply, say, text_reply
 
 SCHEMA: Message = {"type": "object", "properties": {"text": {"type": "string"}}}
 ABILITIES: Message = {
@@ -130,6 +131,8 @@ class Server:
     def names(self) -> Iterator[str]:
         """The tools there are now."""
         yield from NAMES
+        if "sampling" in self.abilities:
+            yield "guess"
         for number in range(self.extra):
             yield f"grown {number + 1}"
 
@@ -144,6 +147,13 @@ class Server:
     def run_echo(self, request: Message) -> None:
         """Give the arguments back."""
         reply(request, {"content": [], "structuredContent": arguments(request), "futureMember": [1]})
+
+    def run_guess(self, request: Message) -> None:
+        """Answer, if the client can sample."""
+        if "sampling" in self.abilities:
+            text_reply(request, "heads")
+        else:
+            refuse(request, -32602, "Unknown tool")
 
     def run_pid(self, request: Message) -> None:
         """Tell the process."""

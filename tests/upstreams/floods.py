@@ -1,9 +1,11 @@
-"""Says more than anybody asked for, then answers: `notifications` or `requests` on its output, `stderr` beside it."""
+"""Says more than anybody asked for, then answers: `notifications` (all alike: a list changed), `messages` or `requests`
+on its output, `stderr` beside it."""
 
 import sys
 
-from upstreams.speech import Message, arguments, messages, requests, say, text_reply, write
+from upstreams.protocol import Message, arguments, messages, requests, say, text_reply, write
 
+MESSAGE = b'{"jsonrpc":"2.0","method":"notifications/message"}\n'
 CHANGED = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n'
 
 
@@ -15,6 +17,9 @@ def answer(request: Message) -> None:
         case "notifications":
             for _ in range(count // 1_000):
                 write(CHANGED * 1_000)
+        case "messages":
+            for _ in range(count // 1_000):
+                write(MESSAGE * 1_000)
         case "requests":
             for number in range(count):
                 write(f'{{"jsonrpc":"2.0","id":{number},"method":"roots/list"}}\n'.encode())

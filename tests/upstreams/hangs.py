@@ -2,7 +2,7 @@
 
 import sys
 
-from upstreams.speech import INITIALIZED, Message, messages, refuse, reply
+from upstreams.protocol import INITIALIZED, Message, messages, refuse, reply
 
 DISCOVERED: Message = {
     "supportedVersions": ["2026-07-28"],

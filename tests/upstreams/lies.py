@@ -2,7 +2,7 @@
 
 import sys
 
-from upstreams.speech import Message, arguments, reply, requests, say, write
+from upstreams.protocol import Message, arguments, reply, requests, say, write
 
 LIE: Message = {"result": {"lie": True}}
 BEFORE: dict[str, tuple[Message, ...]] = {

@@ -5,7 +5,7 @@ of them, `bulky` wants too much kept; `change` and `update` say that the list or
 request that is held open; `log` says something beside its answer.
 """
 
-from upstreams.speech import Message, messages, refuse, reply, say, text_reply
+from upstreams.protocol import Message, messages, refuse, reply, say, text_reply
 
 KEY = "io.modelcontextprotocol/"
 NAMES = ("who", "ask", "forever", "bulky", "change", "update", "hang_up", "log")

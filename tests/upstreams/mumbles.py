@@ -3,7 +3,7 @@
 import json
 import sys
 
-from upstreams.speech import Message, arguments, requests, text_reply, write
+from upstreams.protocol import Message, arguments, requests, text_reply, write
 
 ODD: dict[str, tuple[bytes, bytes]] = {
     # what stands before the reply, what after it, in place of a line feed

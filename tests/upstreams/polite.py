@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-from upstreams.speech import INITIALIZED, Message, arguments, messages, refuse, reply, say, text_reply
+from upstreams.protocol import INITIALIZED, Message, arguments, messages, refuse, reply, say, text_reply
 
 
 def surroundings() -> Message:

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 
-from upstreams.speech import INITIALIZED, Message, messages, moan, refuse, reply, text_reply, write
+from upstreams.protocol import INITIALIZED, Message, messages, moan, refuse, reply, text_reply, write
 
 
 def leave(step: str) -> None:

@@ -7,7 +7,7 @@ argument that it needs. Its first word, if it is given one, is what `tool` is at
 
 import sys
 
-from upstreams.speech import Message, arguments, refuse, reply, requests, say, text_reply
+from upstreams.protocol import Message, arguments, refuse, reply, requests, say, text_reply
 
 TEXT: Message = {"type": "string"}
 PLAIN: Message = {

@@ -1,6 +1,6 @@
 """Speaks JSON-RPC and knows no method."""
 
-from upstreams.speech import messages, refuse
+from upstreams.protocol import messages, refuse
 
 
 def main() -> None:

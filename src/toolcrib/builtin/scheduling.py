@@ -1,11 +1,10 @@
-"""Schedules as tools may make and change them: who may which, and that no run ever has more than who made it.
+"""Permission checks for tools that manage schedules.
 
-A person may all. An agent schedules itself and nobody else; it sees what it made and what runs it, and changes what it
-made. Whoever else calls, such as an MCP client with a token, sees and changes what it made. Whatever a program makes or
-changes answers to that program from then on: it is the creator of every run. An agent resumes only what it paused.
+A person is not restricted. An agent schedules only itself; it sees the schedules that it created or that run it, and
+changes those it created. Other callers, such as an MCP client with a token, see and change what they created. A program
+that creates or changes a schedule becomes the creator of every run. An agent resumes only what it paused.
 
-Above: the tools of `crew` and `toolcrib` that manage schedules and jobs. Below: `schedule`. It must never let a call
-change what a run may do beyond what the caller itself may.
+Must never let a caller extend the rights of a run beyond its own.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,19 +12,19 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from toolcrib.builtin.calling import as_creator, check_depth, speaker
-from toolcrib.errors import Denied, InvalidRequest, NotFound
+from toolcrib.agents.schedules.cadence import following, in_words
+from toolcrib.agents.schedules.schedules import Schedules
+from toolcrib.builtin.caller import as_creator, check_depth, speaker
+from toolcrib.model.errors import Denied, InvalidRequest, NotFound
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Mode, Principal
 from toolcrib.model.schedules import Cadence, Run, Schedule
 from toolcrib.model.sessions import SessionLimits
-from toolcrib.schedule import Schedules
-from toolcrib.schedule.cadence import following, in_words
 
 MOST_OF_ONE: Final = 20
-"""Schedules that one agent or client may have."""
+"""Maximum number of schedules per agent or client."""
 USUAL_MINUTES: Final = 30
-"""A run that a program made takes no longer, unless it says so."""
+"""Default time limit of a run created by a program, in minutes."""
 _NEXT_SHOWN: Final = 3
 _LONGEST_NAME: Final = 100
 _LONGEST_PROMPT: Final = 100_000
@@ -33,7 +32,7 @@ _LONGEST_PROMPT: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What is given of a schedule."""
+    """The given fields of a schedule."""
 
     name: str | None = None
     agent: str | None = None
@@ -49,7 +48,7 @@ class Draft:
     cwd: str | None = None
 
     def cadence(self, before: Cadence | None = None) -> Cadence | None:
-        """When, if that is given; raises `schedule.cadence`."""
+        """Return the cadence, or None if not given; raise `schedule.cadence` if invalid."""
         zone = self.timezone or (before.timezone if before is not None else "UTC")
         if (self.cron, self.every_minutes, self.at) == (None, None, None):
             return replace(before, timezone=zone) if before is not None else None
@@ -57,14 +56,14 @@ class Draft:
         return Cadence(self.cron, zone, every, None if self.at is None else _moment(self.at))
 
     def limits(self, before: SessionLimits) -> SessionLimits:
-        """How far a run may go."""
+        """Return the limits of a run."""
         seconds = before.seconds if self.max_minutes is None else self.max_minutes * 60.0
         return replace(before, seconds=seconds, cost_usd=self.max_cost_usd or before.cost_usd)
 
 
 @dataclass(frozen=True, slots=True)
 class Scheduling:
-    """Schedules on behalf of whoever calls a tool."""
+    """Schedules on behalf of a caller."""
 
     schedules: Schedules
     has_agent: Callable[[str], bool]
@@ -72,11 +71,11 @@ class Scheduling:
     cwd: Callable[[], str]
 
     async def list(self, principal: Principal) -> list[Schedule]:
-        """Those the caller sees."""
+        """Return the schedules visible to the caller."""
         return [each for each in await self.schedules.list() if self._sees(principal, each)]
 
     async def get(self, principal: Principal, id: str | None) -> Schedule:
-        """One that the caller sees; raises `schedule.unknown`."""
+        """Return a schedule visible to the caller; raise `schedule.unknown`."""
         if id is None:
             raise InvalidRequest("request.invalid", "Which schedule?", "Give its id.")
         found = await self.schedules.get(id)
@@ -85,7 +84,10 @@ class Scheduling:
         return found
 
     async def create(self, principal: Principal, draft: Draft) -> Schedule:
-        """Make one. Raises `schedule.own`, `schedule.limit`, `schedule.cadence`, `crew.too_deep`, `request.invalid`."""
+        """Create a schedule.
+
+        Raises `schedule.own`, `schedule.limit`, `schedule.cadence`, `crew.too_deep` or `request.invalid`.
+        """
         check_depth(principal)
         owned = [each for each in await self.schedules.list() if self._owns(principal, each)]
         if not self._is_owner(principal) and len(owned) >= MOST_OF_ONE:
@@ -110,7 +112,7 @@ class Scheduling:
         )
 
     async def change(self, principal: Principal, id: str | None, draft: Draft) -> Schedule:
-        """Change what is given; raises as `create` and `get` do."""
+        """Change the given fields; raises like `create` and `get`."""
         before = await self._own(principal, id)
         prompt = before.prompt if draft.prompt is None else _checked_prompt(draft.prompt)
         return await self.schedules.replace(
@@ -129,31 +131,31 @@ class Scheduling:
         )
 
     async def pause(self, principal: Principal, id: str | None) -> Schedule:
-        """Let it rest."""
+        """Pause a schedule."""
         found = await self._own(principal, id)
         if self.is_person(principal):
             return await self.schedules.pause(found.id)
         if found.paused:
-            return found  # it stays a person's to resume, if a person paused it
+            return found  # a schedule paused by a person can only be resumed by a person
         return await self.schedules.pause(found.id, f"Paused by {speaker(principal)}.", by=speaker(principal))
 
     async def resume(self, principal: Principal, id: str | None) -> Schedule:
-        """Follow it again; raises `schedule.own` for what somebody else, or too many failures, paused."""
+        """Resume a schedule; raise `schedule.own` if another caller or repeated failures paused it."""
         found = await self._own(principal, id)
         if not self.is_person(principal) and found.paused and found.paused_by != speaker(principal):
             raise Denied("schedule.own", f"{found.name} was not paused by {speaker(principal)}.", "Ask the owner.")
         return await self.schedules.resume(found.id)
 
     async def remove(self, principal: Principal, id: str | None) -> Schedule:
-        """Remove one with its history; the sessions of its runs stay."""
+        """Remove a schedule and its history; the sessions of its runs are kept."""
         return await self.schedules.remove((await self._own(principal, id)).id)
 
     async def history(self, principal: Principal, id: str | None, limit: int) -> Sequence[Run]:
-        """Its runs, the newest first."""
+        """Return the runs, newest first."""
         return await self.schedules.history((await self.get(principal, id)).id, limit)
 
     async def shown(self, schedule: Schedule) -> JsonObject:
-        """A schedule with all that helps to judge it: when in words, the next runs, what stands in the way."""
+        """Return a schedule with its cadence in words, next runs and readiness."""
         moments = [] if schedule.paused else following(schedule.cadence, datetime.now(UTC), _NEXT_SHOWN)
         readiness = await self.schedules.readiness(schedule)
         return {
@@ -186,7 +188,7 @@ class Scheduling:
         return found
 
     def _agent(self, principal: Principal, agent: str | None) -> str:
-        """The agent that a schedule of this caller may run."""
+        """Return the agent of a schedule; raise unless the caller may schedule it."""
         if principal.agent is not None and agent not in (None, principal.agent):
             raise Denied("schedule.own", f"{principal.agent!r} schedules itself only, not {agent!r}.")
         wanted = agent or principal.agent

@@ -1,5 +1,5 @@
 """The command line.
 
-`main` has the tree of commands, one module each has a group of them, `crib` finds or becomes the crib they talk to, and
-`output` is the only one that prints. What a command needs it imports when it runs, so that `--help` is quick.
+`main` defines the command tree and each group has its own module. `crib` finds the running crib or starts one; only
+`output` prints. Commands import lazily, so that `--help` is fast.
 """

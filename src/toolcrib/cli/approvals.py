@@ -1,7 +1,6 @@
-"""`toolcrib approvals`: open questions with everything a person has to know, and the answers to them.
+"""`toolcrib approvals`: list and answer pending approvals and questions.
 
-Above: `main`. Below: `client`, through `crib`. It must never answer for a person: an answer is one command for one
-question.
+Must never answer on its own: one command answers one approval.
 """
 
 from typing import TYPE_CHECKING, Annotated
@@ -9,25 +8,33 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolcrib.cli import output
-from toolcrib.cli.mcp_change import ask_crib
+from toolcrib.cli.mcp.change import ask_crib
 from toolcrib.cli.options import HomeOption, JsonOption, begin, common
-from toolcrib.errors import InvalidRequest
+from toolcrib.model.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from toolcrib.client import Client
+    from toolcrib.cli.options import Invocation
     from toolcrib.model.json import JsonObject
+    from toolcrib.web.api_client.api_client import ApiClient
 
 app = typer.Typer(name="approvals", rich_markup_mode=None)
 
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The question.", show_default=False)]
+IdArgument = Annotated[
+    str, typer.Argument(metavar="ID", help="The id of the approval or question.", show_default=False)
+]
 ScopeOption = Annotated[
     str,
-    typer.Option("--scope", metavar="S", help="How long it holds: once, session or always; the last two write a rule."),
+    typer.Option("--scope", metavar="S", help="once, session or always; session and always create a rule."),
 ]
+PrefixOption = Annotated[
+    str | None,
+    typer.Option("--prefix", metavar="WORDS", help="With --scope: create the wider rule for this prefix, as listed."),
+]
+YesOption = Annotated[bool, typer.Option("--yes", help="Create the rule of --scope without confirmation.")]
 ReasonOption = Annotated[
-    str | None, typer.Option("--reason", metavar="TEXT", help="Why; where it is no, the model is told.")
+    str | None, typer.Option("--reason", metavar="TEXT", help="The reason; the model sees it if the call is denied.")
 ]
 _SCOPES = ("once", "session", "always")
 _STATUSES = ("pending", "approved", "denied", "expired", "withdrawn")
@@ -35,19 +42,23 @@ _STATUSES = ("pending", "approved", "denied", "expired", "withdrawn")
 
 @app.callback()
 def approvals(ctx: typer.Context, home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """Answer what agents and clients ask a person."""
+    """List and answer approvals."""
     ctx.obj = common(ctx, home, as_json)
 
 
 @app.command("list")
 def list_approvals(
     ctx: typer.Context,
-    status: Annotated[str, typer.Option("--status", metavar="S", help=f"{', '.join(_STATUSES)} or all.")] = "pending",
-    session: Annotated[str | None, typer.Option("--session", metavar="ID", help="Only of this session.")] = None,
+    status: Annotated[
+        str, typer.Option("--status", metavar="S", help=f"Only with this status: {', '.join(_STATUSES)} or all.")
+    ] = "pending",
+    session: Annotated[
+        str | None, typer.Option("--session", metavar="ID", help="Only approvals of this session.")
+    ] = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List open questions, each with the whole arguments."""
+    """List approvals with their full arguments."""
     if status not in (*_STATUSES, "all"):
         raise InvalidRequest("cli.usage", f"{status!r} is not a status.", f"Choose {', '.join(_STATUSES)} or all.")
     invocation = begin(ctx, home, as_json)
@@ -57,7 +68,7 @@ def list_approvals(
         output.document(found)
         return
     if not found:
-        output.note("Nothing waits for an answer." if status == "pending" else "There are no such questions.")
+        output.note("No pending approvals." if status == "pending" else "No approvals found.")
     for number, approval in enumerate(found):
         if number:
             output.line()
@@ -74,16 +85,19 @@ def approve(
     scope: ScopeOption = "once",
     reason: ReasonOption = None,
     arguments: Annotated[
-        str | None, typer.Option("--arguments", metavar="JSON", help="Call it with these arguments instead.")
+        str | None, typer.Option("--arguments", metavar="JSON", help="Call the tool with these arguments instead.")
     ] = None,
+    prefix: PrefixOption = None,
+    yes: YesOption = False,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Let a call be made, once; with --scope also those like it."""
+    """Approve a call once, or with --scope also similar calls."""
     from toolcrib.cli.arguments import parse_arguments
 
     edited = parse_arguments(arguments) if arguments is not None else None
-    _answer(ctx, id, {"decision": "approve", "scope": scope, "reason": reason, "arguments": edited}, home, as_json)
+    body = {"decision": "approve", "scope": scope, "reason": reason, "arguments": edited, "prefix": prefix}
+    _answer(begin(ctx, home, as_json), id, body, confirmed=yes)
 
 
 @app.command("deny")
@@ -92,11 +106,13 @@ def deny(
     id: IdArgument,
     reason: ReasonOption = None,
     scope: ScopeOption = "once",
+    yes: YesOption = False,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Refuse a call, with a reason that the model sees."""
-    _answer(ctx, id, {"decision": "deny", "scope": scope, "reason": reason}, home, as_json)
+    """Deny a call; the model sees the reason."""
+    body = {"decision": "deny", "scope": scope, "reason": reason}
+    _answer(begin(ctx, home, as_json), id, body, confirmed=yes)
 
 
 @app.command("answer")
@@ -108,21 +124,21 @@ def answer(
         typer.Option(
             "--answer",
             metavar="QUESTION=CHOICE",
-            help="What to say to a question; can be given again. With one question its text may be left out.",
+            help="The answer to a question; repeatable. If there is only one question, CHOICE is enough.",
             show_default=False,
         ),
     ],
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Answer what an agent asks in its session: a choice, several choices, or words of your own."""
+    """Answer an agent's question: one choice, several, or free text."""
     invocation = begin(ctx, home, as_json)
 
-    async def work(client: "Client") -> "JsonObject":
+    async def work(client: "ApiClient") -> "JsonObject":
         asked = await client.permissions.approval(id)
         if asked.get("kind") != "question":
             hint = f"Use `toolcrib approvals approve {id}` or `deny {id}`."
-            raise InvalidRequest("cli.usage", f"{id} asks whether a call may be made.", hint)
+            raise InvalidRequest("cli.usage", f"{id} is an approval, not a question.", hint)
         given = read_answers([str(each["question"]) for each in asked["questions"]], answers)
         return await client.permissions.answer_agent(id, given)
 
@@ -134,34 +150,55 @@ def answer(
 
 
 def read_answers(questions: "Sequence[str]", given: "Sequence[str]") -> "dict[str, str | list[str]]":
-    """Answers by question. A question may hold `=` itself, so its whole text is looked for."""
+    """Return the answers by question. A question may contain `=`, so its whole text is matched."""
     answers: dict[str, list[str]] = {}
     for each in given:
         question = next((text for text in questions if each.startswith(f"{text}=")), None)
         if question is None and len(questions) > 1:
-            hint = f"Asked is: {'; '.join(questions)}"
-            raise InvalidRequest("cli.usage", f"{each!r} names no question. Write QUESTION=CHOICE.", hint)
+            hint = f"Questions: {'; '.join(questions)}"
+            raise InvalidRequest("cli.usage", f"{each!r} does not match a question. Use QUESTION=CHOICE.", hint)
         text = questions[0] if question is None else question
         answers.setdefault(text, []).append(each if question is None else each.removeprefix(f"{text}="))
     return {text: words if len(words) > 1 else words[0] for text, words in answers.items()}
 
 
-def _answer(ctx: typer.Context, id: str, body: "JsonObject", home: str | None, as_json: bool) -> None:
+def _answer(invocation: "Invocation", id: str, body: "JsonObject", *, confirmed: bool) -> None:
+    from toolcrib.cli.asking import can_ask, confirm
+    from toolcrib.cli.rules import describe_rule
+
     if body["scope"] not in _SCOPES:
         raise InvalidRequest("cli.usage", f"{body['scope']!r} is not a scope.", f"Choose {' or '.join(_SCOPES)}.")
-    invocation = begin(ctx, home, as_json)
     given = {key: value for key, value in body.items() if value is not None}
+    if body["scope"] != "once":
+        asked = ask_crib(invocation, lambda client: client.permissions.approval(id))
+        sentence = _rule_of(asked, given)
+        if sentence is not None:
+            output.note(f"This creates a rule: {output.one_line(sentence, 5000)}")
+            if not confirmed and not invocation.as_json and can_ask() and not confirm("Create it?"):
+                raise typer.Exit(1)
     approval = ask_crib(invocation, lambda client: client.permissions.answer(id, given))
     if invocation.as_json:
         output.document(approval)
         return
     output.line(f"{approval['server']}/{approval['tool']} was {approval['status']}.")
     if rule := approval.get("rule"):
-        output.line(f"Rule {rule['id']} says so from now on: {rule['effect']} {rule['pattern']}.")
+        output.line(f"Added rule {rule['id']}: {output.one_line(describe_rule(rule), 5000)}.")
+
+
+def _rule_of(approval: "JsonObject", given: "JsonObject") -> str | None:
+    """Return the rule that an answer would write, in words; None if the crib will reject the answer."""
+    rules: JsonObject = approval.get("rememberAs", {})
+    if given["scope"] not in rules:
+        return None
+    proposed: JsonObject = rules[given["scope"]][given["decision"]]
+    if "prefix" not in given:
+        return str(proposed["sentence"])
+    wider: list[JsonObject] = proposed.get("prefixes", [])
+    return next((str(each["sentence"]) for each in wider if each["prefix"] == given["prefix"]), None)
 
 
 def _show(approval: "JsonObject") -> None:
-    """One question: nothing of the arguments is cut, and nothing in them can hide or pass for words of ours."""
+    """Print one approval. Arguments are printed in full and escaped: they can neither hide text nor imitate output."""
     asker = approval["principal"]
     who = ", ".join(str(asker[part]) for part in ("name", "source", "agent", "cwd") if part in asker)
     facts = [
@@ -181,20 +218,38 @@ def _show(approval: "JsonObject") -> None:
     for remark in shown["remarks"]:
         where = remark["pointer"] or "the arguments"
         output.line(f"{'CAREFUL:':<10} {output.one_line(where, 1000)}: {output.one_line(remark['message'], 1000)}")
-    output.line("arguments:")
+    output.line(f"arguments: {shown['characters']:,} characters")
+    for argument in shown["arguments"]:
+        if argument["collapsed"]:
+            output.line(
+                f"{'LONG:':<10} {output.one_line(argument['name'], 1000)}: {argument['characters']:,} characters"
+            )
     for line in shown["text"].split("\n"):
         output.line(f"  {line}")
+    _show_rules(approval)
+
+
+def _show_rules(approval: "JsonObject") -> None:
+    """Print the rule that each wider scope would write."""
+    if refusal := approval.get("onceOnly"):
+        output.line(f"{'once only:':<10} {output.one_line(refusal, 1000)}")
+    rules: JsonObject = approval.get("rememberAs", {})
+    for scope, proposed in rules.items():
+        approve: JsonObject = proposed["approve"]
+        output.line(f"--scope {scope} creates: {output.one_line(approve['sentence'], 5000)}")
+        for each in approve.get("prefixes", ()):
+            output.line(f"  --prefix {output.one_line(repr(each['prefix']), 5000)}")
 
 
 def _show_question(question: "JsonObject") -> None:
-    """What an agent asks, with its choices."""
+    """Print an agent's question with its choices."""
     facts = [("question", f"{question['id']} ({question['status']})"), ("session", question["sessionId"])]
     facts.append(("asked", question["createdAt"]))
     for name, value in facts:
         if value:
             output.line(f"{name + ':':<10} {output.one_line(value, 1000)}")
     for each in question["questions"]:
-        several = " (several may be chosen)" if each.get("multiSelect") else ""
+        several = " (multiple choices allowed)" if each.get("multiSelect") else ""
         output.line(f"{'asks:':<10} {output.one_line(str(each.get('question')), 2000)}{several}")
         for option in each.get("options") or ():
             described = output.one_line(str(option.get("description") or ""), 1000)

@@ -1,36 +1,38 @@
-"""What a person types as a tool and its arguments, read strictly: one meaning or none.
+"""Strict parsing of tool names and arguments.
 
-Above: `tools`. Below: `errors`, `model`. It must never guess: what is not plain JSON is refused, with the place.
+Must never guess: anything but plain JSON is rejected, with its position.
 """
 
 import json
 import sys
 from typing import NoReturn
 
-from toolcrib.errors import InvalidRequest
+from toolcrib.model.errors import InvalidRequest
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.principals import SOURCES
 from toolcrib.model.tools import ToolRef
 
-_EXAMPLE = """Write an object, in quotes for the shell: '{"city": "Ulm"}'."""
+_EXAMPLE = """Pass a quoted JSON object: '{"city": "Ulm"}'."""
 
 
 def parse_ref(text: str) -> ToolRef:
-    """The tool that `server/tool` names."""
+    """Parse `server/tool`; raise `cli.usage` if malformed."""
     ref = ToolRef.parse(text)
     if ref is None:
-        raise InvalidRequest("cli.usage", f"{text!r} is not SERVER/TOOL.", "Run `toolcrib tools list` for the names.")
+        raise InvalidRequest(
+            "cli.usage", f"{text!r} is not SERVER/TOOL.", "Run `toolcrib tools list` to see all tools."
+        )
     return ref
 
 
 def check_source(source: str | None) -> None:
-    """Refuse a source there is none of."""
+    """Raise `cli.usage` if the source is unknown."""
     if source is not None and source not in SOURCES:
         raise InvalidRequest("cli.usage", f"{source!r} is not a source.", f"Choose one of {', '.join(SOURCES)}.")
 
 
 def parse_arguments(text: str) -> JsonObject:
-    """The object that the JSON text holds."""
+    """Parse a JSON object; raise `cli.usage` for anything else."""
     try:
         value: Json = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique)
     except json.JSONDecodeError as error:
@@ -48,7 +50,7 @@ def parse_arguments(text: str) -> JsonObject:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a number in JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _unique(pairs: list[tuple[str, Json]]) -> JsonObject:
@@ -56,12 +58,12 @@ def _unique(pairs: list[tuple[str, Json]]) -> JsonObject:
     if len(value) < len(pairs):
         names = [name for name, _ in pairs]
         double = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"{double!r} is there twice")
+        raise ValueError(f"the key {double!r} appears twice")
     return value
 
 
 def read_input(limit: int) -> str:
-    """All of standard input, up to a limit."""
+    """Return standard input as text; raise `request.too_large` above the limit."""
     content = sys.stdin.buffer.read(limit + 1)
     if len(content) > limit:
         raise InvalidRequest("request.too_large", f"The arguments are longer than {limit} bytes.")

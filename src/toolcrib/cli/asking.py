@@ -1,6 +1,6 @@
-"""Asking a person at a terminal, one line at a time.
+"""Line-based prompts at a terminal.
 
-Above: commands that need an answer. Below: `output`. It must never take silence for a yes.
+Must never treat a missing answer as yes.
 """
 
 import sys
@@ -11,23 +11,23 @@ from toolcrib.cli import output
 
 
 def can_ask() -> bool:
-    """Whether somebody is there to answer."""
+    """Return whether stdin and stderr are a terminal."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def ask_line(question: str, default: str = "") -> str:
-    """What the person types, without the white space around it; the default for an empty line."""
+    """Return the typed line, stripped; the default if it is empty."""
     output.prompt(f"{question} [{default}]:" if default else f"{question}:")
     try:
         answer = sys.stdin.readline()
     except KeyboardInterrupt:
         answer = ""
-    if not answer:  # the person left
+    if not answer:  # end of input or Ctrl-C
         output.note("")
         raise typer.Exit(1)
     return answer.strip() or default
 
 
 def confirm(question: str) -> bool:
-    """Whether the person says yes; everything else is no."""
+    """Return whether the answer is yes; anything else is no."""
     return ask_line(f"{question} [y/N]").lower() in ("y", "yes")

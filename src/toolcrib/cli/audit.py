@@ -1,9 +1,10 @@
-"""`toolcrib audit`: what ran and who allowed it, whether the record is whole, and where old records go.
+"""`toolcrib audit`: search, verify, export and archive the audit log.
 
-Above: `main`. Below: `client`, through `crib`. It must never remove a record without a person's word.
+Must never delete a record without confirmation.
 """
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,13 +12,13 @@ import typer
 
 from toolcrib.cli import output
 from toolcrib.cli.asking import can_ask, confirm
-from toolcrib.cli.mcp_change import ask_crib
+from toolcrib.cli.mcp.change import ask_crib
 from toolcrib.cli.options import HomeOption, JsonOption, begin, common
-from toolcrib.errors import InvalidRequest
+from toolcrib.model.errors import ConfigError, InvalidRequest, Unavailable
 
 if TYPE_CHECKING:
-    from toolcrib.client import Client
     from toolcrib.model.json import JsonObject
+    from toolcrib.web.api_client.api_client import ApiClient
 
 app = typer.Typer(name="audit", invoke_without_command=True, rich_markup_mode=None)
 
@@ -27,26 +28,34 @@ _SHOWN = ("id", "at", "phase", "door", "principal", "tool", "decision", "outcome
 @app.callback()
 def find(
     ctx: typer.Context,
-    server: Annotated[str | None, typer.Option("--server", metavar="S", help="Calls of this server's tools.")] = None,
-    tool: Annotated[str | None, typer.Option("--tool", metavar="T", help="Calls of this tool: T or S/T.")] = None,
-    agent: Annotated[str | None, typer.Option("--agent", metavar="A", help="Calls of this agent.")] = None,
-    principal: Annotated[str | None, typer.Option("--principal", metavar="P", help="Calls of this asker.")] = None,
-    session: Annotated[str | None, typer.Option("--session", metavar="ID", help="Calls of this session.")] = None,
-    door: Annotated[str | None, typer.Option("--door", metavar="D", help="Calls that came in here.")] = None,
-    phase: Annotated[str | None, typer.Option("--phase", metavar="P", help="intent or outcome.")] = None,
-    decision: Annotated[str | None, typer.Option("--decision", metavar="D", help="allow, ask, deny, hidden.")] = None,
-    since: Annotated[str | None, typer.Option("--since", metavar="TIME", help="From this time on (ISO 8601).")] = None,
-    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Before this time (ISO 8601).")] = None,
-    after: Annotated[int | None, typer.Option("--after", metavar="ID", help="Go on with older ones.")] = None,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="At most so many.")] = 50,
+    server: Annotated[str | None, typer.Option("--server", metavar="S", help="Only calls to this server.")] = None,
+    tool: Annotated[str | None, typer.Option("--tool", metavar="T", help="Only calls to this tool: T or S/T.")] = None,
+    agent: Annotated[str | None, typer.Option("--agent", metavar="A", help="Only calls by this agent.")] = None,
+    principal: Annotated[str | None, typer.Option("--principal", metavar="P", help="Only by this principal.")] = None,
+    session: Annotated[str | None, typer.Option("--session", metavar="ID", help="Only calls in this session.")] = None,
+    door: Annotated[str | None, typer.Option("--door", metavar="D", help="Only through this entry point.")] = None,
+    phase: Annotated[str | None, typer.Option("--phase", metavar="P", help="Only intent or outcome.")] = None,
+    decision: Annotated[
+        str | None, typer.Option("--decision", metavar="D", help="Only allow, ask, deny or hidden.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="TIME", help="Only after this time (ISO 8601).")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="TIME", help="Only before this time (ISO 8601).")
+    ] = None,
+    after: Annotated[int | None, typer.Option("--after", metavar="ID", help="Only older than this record.")] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="N", min=1, max=1000, help="Maximum number of records.")
+    ] = 50,
     export: Annotated[
         Path | None,
-        typer.Option("--export", metavar="FILE", help="Write the whole chain as JSON lines instead; - prints it."),
+        typer.Option("--export", metavar="FILE", help="Write the full chain as JSON Lines; - prints it."),
     ] = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what was called and who allowed it, newest first."""
+    """Show tool calls and their decisions, newest first."""
     if ctx.invoked_subcommand is not None:
         ctx.obj = common(ctx, home, as_json)
         return
@@ -67,11 +76,11 @@ def find(
     elif records:
         output.table(_SHOWN, [_row(record) for record in records])
     else:
-        output.note("There are no such records.")
+        output.note("No audit records found.")
 
 
-async def _export(client: "Client", file: Path) -> None:
-    """Write every record, the oldest first. A file is private: arguments may say what is nobody else's business."""
+async def _export(client: "ApiClient", file: Path) -> None:
+    """Write every record, oldest first. The file is private, because arguments may be confidential."""
     if str(file) == "-":
         async for piece in client.export_audit():
             output.raw(piece)
@@ -88,35 +97,103 @@ async def _export(client: "Client", file: Path) -> None:
 
 
 @app.command("verify")
-def verify(ctx: typer.Context, home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """Check that no record was changed, left out, moved or cut off."""
+def verify(
+    ctx: typer.Context,
+    anchor: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--anchor",
+            metavar="FILE|git:DIR",
+            help="Also verify these anchors; - reads standard input.",
+        ),
+    ] = None,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Verify that no record was changed, removed, reordered or truncated."""
     from toolcrib.cli.crib import ask
     from toolcrib.cli.loop import run
 
     invocation = begin(ctx, home, as_json)
-    report = run(lambda: ask(invocation.settings, lambda client: client.verify_audit()))
+    given = [_given_anchor(line) for line in sys.stdin] if "-" in (anchor or ()) else []
+    sources = [_place(each) for each in anchor or () if each != "-"]
+    try:
+        report = run(lambda: ask(invocation.settings, lambda client: client.verify_audit(given, sources)))
+    except ConfigError as error:  # exit code 1 is reserved for a broken chain, which was not checked here
+        raise Unavailable(error.code, error.message, error.hint) from error
     if invocation.as_json:
         output.document(report)
     elif report["ok"]:
-        output.line(f"The chain of {report['records']} records is whole.")
+        plural = "" if report["anchors"] == 1 else "s"
+        anchored = f" and matches {report['anchors']} anchor{plural}" if anchor else ""
+        output.line(f"Verified {report['records']} records: the chain is intact{anchored}.")
     else:
         output.line(f"The chain of {report['records']} records is broken:")
         for finding in report["findings"]:
             output.line(f"  {finding['message']}")
+    if note := report.get("note"):
+        output.note(f"note: {note}")
     if not report["ok"]:
         raise typer.Exit(1)
+
+
+@app.command("anchor")
+def anchor(
+    ctx: typer.Context,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="FILE|URL|git:DIR",
+            help="Append to a file, post to a webhook, or tag a git repository.",
+        ),
+    ] = None,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the end of the chain, or store it outside the home, to verify against later."""
+    invocation = begin(ctx, home, as_json)
+    place = _place(to) if to is not None else None
+    made = ask_crib(invocation, lambda client: client.anchor_audit(place))
+    if invocation.as_json or place is None:
+        output.document(made)
+    else:
+        output.line(f"Anchored record {made['number']} in {place}.")
+
+
+def _place(text: str) -> str:
+    """Return an absolute target; relative paths are resolved from the working directory."""
+    if text.startswith(("http://", "https://")):
+        return text
+    kind, path = ("git:", text.removeprefix("git:")) if text.startswith("git:") else ("", text)
+    return f"{kind}{Path(path).expanduser().absolute()}"
+
+
+def _given_anchor(line: str) -> "JsonObject":
+    import json
+
+    from toolcrib.model.json import is_object
+
+    try:
+        shape = json.loads(line)
+    except ValueError:
+        shape = None
+    if not is_object(shape):
+        raise InvalidRequest("audit.anchor", f"Invalid anchor: {line.strip()[:200]}")
+    return shape
 
 
 @app.command("seal")
 def seal(
     ctx: typer.Context,
     older_than: Annotated[
-        float, typer.Option("--older-than", metavar="DAYS", min=0, help="Only what is older.", show_default=False)
+        float,
+        typer.Option("--older-than", metavar="DAYS", min=0, help="Only records older than this.", show_default=False),
     ],
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Move old records, but for the newest hundred, into sealed files; the chain stays whole."""
+    """Move old records to sealed files, except the newest hundred; the chain stays intact."""
     invocation = begin(ctx, home, as_json)
     sealed = ask_crib(invocation, lambda client: client.seal_audit(older_than))
     if invocation.as_json:
@@ -125,12 +202,12 @@ def seal(
     for each in sealed:
         output.line(f"Sealed records {each['first']} to {each['last']} in {each['file']}.")
     if not sealed:
-        output.note("There is nothing to seal.")
+        output.note("Nothing to seal.")
 
 
 @app.command("segments")
 def segments(ctx: typer.Context, home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """List the files that old records were sealed in."""
+    """List the sealed files."""
     invocation = begin(ctx, home, as_json)
     found = ask_crib(invocation, lambda client: client.audit_segments())
     if invocation.as_json:
@@ -140,25 +217,30 @@ def segments(ctx: typer.Context, home: HomeOption = None, as_json: JsonOption = 
                 for each in found]  # fmt: skip
         output.table(("first", "last", "sealed", "erased", "file"), rows)
     else:
-        output.note("All records are in the database.")
+        output.note("No sealed files. All records are in the database.")
 
 
 @app.command("erase")
 def erase(
     ctx: typer.Context,
     older_than: Annotated[
-        float, typer.Option("--older-than", metavar="DAYS", min=0, help="Files sealed before.", show_default=False)
+        float,
+        typer.Option("--older-than", metavar="DAYS", min=0, help="Only files sealed before this.", show_default=False),
     ],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Without being asked.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove sealed files for good; the chain keeps a record of each, and stays whole."""
+    """Delete sealed files permanently; the chain records each and stays intact."""
     invocation = begin(ctx, home, as_json)
     if not yes:
         if not can_ask():
-            raise InvalidRequest("cli.usage", "Erasing needs a person's yes, and nobody can be asked.", "Add --yes.")
-        if not confirm(f"Remove every file that was sealed more than {older_than:g} days ago?"):
+            raise InvalidRequest(
+                "cli.usage",
+                "Erasing requires confirmation, but there is no terminal.",
+                "Add `--yes` to skip the confirmation.",
+            )
+        if not confirm(f"Permanently delete all files sealed more than {older_than:g} days ago?"):
             raise typer.Exit(1)
     erased = ask_crib(invocation, lambda client: client.erase_audit(older_than))
     if invocation.as_json:
@@ -167,7 +249,7 @@ def erase(
     for each in erased:
         output.line(f"Erased records {each['first']} to {each['last']} ({each['file']}).")
     if not erased:
-        output.note("There is nothing to erase.")
+        output.note("Nothing to erase.")
 
 
 def _row(record: "JsonObject") -> tuple[str, ...]:
@@ -188,5 +270,7 @@ def _row(record: "JsonObject") -> tuple[str, ...]:
 def _outcome(record: "JsonObject") -> str:
     if record["phase"] != "outcome":
         return ""
+    if record.get("outcome") == "unknown":
+        return "unknown"
     took = f" in {record['durationMs']} ms" if "durationMs" in record else ""
     return ("failed" if record.get("isError") else "ok") + took

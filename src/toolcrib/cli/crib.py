@@ -1,7 +1,6 @@
-"""The crib a command talks to: the one that runs, else one of its own for as long as the command takes.
+"""Connects a command to the running crib, or runs one for the duration of the command.
 
-Above: the commands. Below: `home` says who holds it, `client` talks, `server.run` holds. It must never open the store
-itself: whoever holds the lock is the only one that does.
+Must never open the store itself: only the process that holds the lock does.
 """
 
 import os
@@ -11,53 +10,61 @@ from typing import TypeVar
 
 import anyio
 
+from toolcrib.base.home import (
+    HolderKind,
+    Home,
+    HomeLock,
+    RunInfo,
+    find_holder,
+    owner_token,
+    prepare_home,
+)
+from toolcrib.base.settings import Settings
 from toolcrib.cli import output
 from toolcrib.cli.logs import start_logging
 from toolcrib.cli.options import working_directory
 from toolcrib.cli.signals import until_signalled
-from toolcrib.client import Client
-from toolcrib.errors import ToolcribError, Unavailable
-from toolcrib.home import HolderKind, Home, HomeLock, RunInfo, find_holder, owner_token, prepare_home
-from toolcrib.settings import Settings
-from toolcrib.version import __version__
+from toolcrib.model.errors import ToolcribError, Unavailable
+from toolcrib.model.version import __version__
+from toolcrib.web.api_client.api_client import ApiClient
 
 Answer = TypeVar("Answer")
 
 PATIENCE = 10.0
-"""Seconds to wait for a holder that is starting or ending before it is called stuck."""
+"""Seconds to wait for a holder that is starting or stopping before reporting it as stuck."""
 _HEALTH_SECONDS = 2.0
 _POLL_SECONDS = 0.1
 _RETRIES = 2
 MOST_LOSSES = 5
-"""How often in a row a long command may lose the crib before it gives up."""
+"""Consecutive losses of the crib after which a long-running command exits."""
 _STEADY_SECONDS = 30.0
-"""Seconds after which a connection counts as one that worked."""
+"""Seconds after which a connection counts as successful."""
 
 
-async def ask(settings: Settings, work: Callable[[Client], Awaitable[Answer]]) -> Answer:
-    """Do some work with the crib. A signal ends the work, and then in good order the crib that this command holds.
+async def ask(settings: Settings, work: Callable[[ApiClient], Awaitable[Answer]]) -> Answer:
+    """Run `work` with a client of the crib. A signal cancels the work, then closes the crib if this process holds it.
 
-    The holder may end between being found and being asked. `crib.unreachable` means that a request never arrived, so
-    the work, whose first request that was, begins again with whoever holds the home then.
+    The holder may exit between discovery and the first request. `crib.unreachable` means that the request never
+    arrived, so the work is retried with the new holder.
     """
     for _ in range(_RETRIES):
         try:
             return await _ask_once(settings, work)
         except Unavailable as error:
-            if error.code != "crib.unreachable":
+            if error.code not in ("crib.unreachable", "crib.stopping"):
                 raise
     return await _ask_once(settings, work)
 
 
-async def _ask_once(settings: Settings, work: Callable[[Client], Awaitable[Answer]]) -> Answer:
+async def _ask_once(settings: Settings, work: Callable[[ApiClient], Awaitable[Answer]]) -> Answer:
     async with reach(settings) as client, until_signalled():
         return await work(client)
 
 
-async def kept_up(settings: Settings, work: Callable[[Client], Awaitable[None]]) -> None:
-    """Do some work that outlives a crib: when it is lost, the work is begun again with the one that is there then.
+async def kept_up(settings: Settings, work: Callable[[ApiClient], Awaitable[None]]) -> None:
+    """Run work that outlives a crib: when the connection is lost, it is restarted with the next crib.
 
-    A crib that ended may be on its way back, so there is some patience before this process holds the home itself.
+    A crib that exited may be restarting, so this waits before the process holds the home itself.
     """
     losses = 0
     while True:
@@ -69,18 +76,18 @@ async def kept_up(settings: Settings, work: Callable[[Client], Awaitable[None]])
             losses = 1 if anyio.current_time() - begun > _STEADY_SECONDS else losses + 1
             if not is_lost(error) or losses > MOST_LOSSES:
                 raise
-            output.note("The crib has ended. Looking for it again; nothing that was said is lost.")
+            output.note("Connection to the crib lost. Reconnecting; no messages are lost.")
         async with until_signalled():
             await _came_back(prepare_home(settings.home))
 
 
 def is_lost(error: ToolcribError) -> bool:
-    """Whether the crib is gone, and not only what was asked of it."""
-    return error.code in ("crib.closed", "crib.unreachable")
+    """Return whether the error means that the crib is gone, not only that a request failed."""
+    return error.code in ("crib.closed", "crib.stopping", "crib.unreachable")
 
 
 def is_own(settings: Settings) -> bool:
-    """Whether the crib that was reached is this process itself, and ends with it."""
+    """Return whether the crib runs in this process, and ends with it."""
     holder = find_holder(prepare_home(settings.home))
     return holder is None or holder.pid == os.getpid()
 
@@ -95,13 +102,13 @@ async def _came_back(home: Home) -> None:
 
 
 @asynccontextmanager
-async def reach(settings: Settings, *, kind: HolderKind = "command") -> AsyncGenerator[Client]:
-    """A client of the crib that holds the home, or of one that this process holds meanwhile, as `kind`."""
+async def reach(settings: Settings, *, kind: HolderKind = "command") -> AsyncGenerator[ApiClient]:
+    """Yield a client of the crib that holds the home, or of one that this process runs meanwhile, as `kind`."""
     home = prepare_home(settings.home)
     start_logging(home, settings.log_level, [owner_token(home)])
     async with AsyncExitStack() as stack:
         url = await _address(settings, home, stack, kind)
-        client = Client(url, owner_token(home), source="cli", cwd=working_directory())
+        client = ApiClient(url, owner_token(home), source="cli", cwd=working_directory())
         yield await stack.enter_async_context(client)
 
 
@@ -115,17 +122,17 @@ async def _address(settings: Settings, home: Home, stack: AsyncExitStack, kind: 
             return holder.url
         if lock.try_acquire():
             lock.release()
-            # Under no cancel scope: what is entered here is left only when the command is done.
+            # Not inside a cancel scope: the context entered here must stay open until the command is done.
             if url := await _hold(settings, stack, kind):
                 return url
         await anyio.sleep(_POLL_SECONDS)
     who = f"Process {lock.holder_pid()}" if lock.holder_pid() else "Another process"
-    raise Unavailable("home.busy", f"{who} holds {home.root} and does not answer.")
+    raise Unavailable("home.busy", f"{who} holds {home.root} and does not respond.")
 
 
 async def _hold(settings: Settings, stack: AsyncExitStack, kind: HolderKind) -> str | None:
-    """Hold the home for this command; None if somebody else was first."""
-    from toolcrib.server.run import hold
+    """Hold the home for this command; return None if another process was first."""
+    from toolcrib.web.run import hold
 
     try:
         holding = await stack.enter_async_context(hold(settings, kind=kind, port=0))
@@ -137,9 +144,9 @@ async def _hold(settings: Settings, stack: AsyncExitStack, kind: HolderKind) -> 
 
 
 async def answers(holder: RunInfo, home: Home) -> bool:
-    """Whether the holder is there and well."""
+    """Return whether the holder responds to a health check."""
     with anyio.move_on_after(_HEALTH_SECONDS):
-        async with Client(holder.url, owner_token(home)) as client:
+        async with ApiClient(holder.url, owner_token(home)) as client:
             try:
                 await client.health()
             except ToolcribError:
@@ -150,4 +157,4 @@ async def answers(holder: RunInfo, home: Home) -> bool:
 
 def _note_version(holder: RunInfo) -> None:
     if holder.version != __version__:
-        output.note(f"note: the running crib is Toolcrib {holder.version}, this command is {__version__}.")
+        output.note(f"note: The running crib is version {holder.version}; this command is version {__version__}.")

@@ -1,7 +1,6 @@
-"""`toolcrib doctor`: everything that is wrong on this machine, each with its fix.
+"""`toolcrib doctor`: finds problems on this machine, each with a fix.
 
-Above: `main`. Below: `doctor`, and the crib through `crib` where one can be had. It must work where nothing else does,
-so it reads settings without refusing any and needs no home.
+Must work when nothing else does: reads settings without rejecting any, and needs no home.
 """
 
 from typing import TYPE_CHECKING, Annotated
@@ -14,33 +13,36 @@ from toolcrib.cli.options import HomeOption, JsonOption, common
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from toolcrib.doctor import Finding, Ground
+    from toolcrib.doctor.finding import Finding
+    from toolcrib.doctor.surroundings import Surroundings
 
 _NEEDED = ("settings", "home", "database")
-"""Where one of these is in error, no crib can be had."""
+"""Checks whose errors make it impossible to start a crib."""
 
 
 def doctor(
     ctx: typer.Context,
-    fix: Annotated[bool, typer.Option("--fix", help="Repair what can be repaired without harm.")] = False,
+    fix: Annotated[bool, typer.Option("--fix", help="Apply fixes that are safe.")] = False,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say everything that is wrong on this machine, each with its fix. Servers that may be used are started."""
+    """Check this machine for problems and suggest fixes. Starts every trusted server."""
     from pathlib import Path
 
+    from toolcrib.base.settings import Environment, read_settings
     from toolcrib.cli.options import working_directory
-    from toolcrib.doctor import Ground, examine, repaired, worst
-    from toolcrib.settings import Environment, read_settings
+    from toolcrib.doctor.examine import examine, repaired
+    from toolcrib.doctor.finding import worst
+    from toolcrib.doctor.surroundings import Surroundings
 
     options = common(ctx, home, as_json)
     environment = Environment.current()
     loaded = read_settings(environment, {"home": options.home})
-    ground = Ground(loaded, environment, Path(working_directory() or loaded.settings.home))
-    findings = examine(ground)
+    surroundings = Surroundings(loaded, environment, Path(working_directory() or loaded.settings.home))
+    findings = examine(surroundings)
     if fix:
         findings = repaired(findings)
-    findings += _asked(ground, findings)
+    findings += _asked(surroundings, findings)
     if options.as_json:
         output.document({"worst": worst(findings), "findings": [each.to_json() for each in findings]})
     else:
@@ -49,30 +51,30 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _asked(ground: "Ground", before: "Sequence[Finding]") -> "list[Finding]":
-    """What a crib has to say, if one can be had."""
+def _asked(surroundings: "Surroundings", before: "Sequence[Finding]") -> "list[Finding]":
+    """Return the findings of the crib, if one is available."""
+    from toolcrib.base.home import find_holder
     from toolcrib.cli.crib import ask as ask_crib
     from toolcrib.cli.loop import run
-    from toolcrib.doctor import Finding, ask
-    from toolcrib.doctor.asked import of_version
-    from toolcrib.errors import ToolcribError
-    from toolcrib.home import find_holder
+    from toolcrib.doctor.crib_checks import ask, of_version
+    from toolcrib.doctor.finding import Finding
+    from toolcrib.model.errors import ToolcribError
 
-    if not ground.home.root.is_dir():
+    if not surroundings.home.root.is_dir():
         return []
     if any(each.check in _NEEDED and each.severity == "error" and each.repaired is None for each in before):
-        message = "Servers, tools, rules, tokens and the record were not looked at: no crib can be had as it is."
-        return [Finding("crib", "note", message, fix="Mend the errors above, then run `toolcrib doctor` again.")]
-    holder = find_holder(ground.home) if ground.home.lock_file.is_file() else None
+        message = "Servers, tools, rules, tokens and the audit log were not checked, because the crib cannot start."
+        return [Finding("crib", "note", message, fix="Fix the errors above, then run `toolcrib doctor` again.")]
+    holder = find_holder(surroundings.home) if surroundings.home.lock_file.is_file() else None
     other = of_version(holder.version) if holder is not None else None
     try:
-        return [*([other] if other else []), *run(lambda: ask_crib(ground.settings, ask))]
+        return [*([other] if other else []), *run(lambda: ask_crib(surroundings.settings, ask))]
     except ToolcribError as error:
         return [Finding("crib", "error", error.message, error.code, error.hint)]
 
 
 def _show(findings: "Sequence[Finding]", *, fix: bool) -> None:
-    """The worst first; what is in order in one line."""
+    """Print the findings, worst first; passed checks on one line."""
     from toolcrib.doctor.finding import counted
 
     for severity in ("error", "warning", "note"):
@@ -84,9 +86,9 @@ def _show(findings: "Sequence[Finding]", *, fix: bool) -> None:
     left = [each for each in findings if each.repaired is None]
     counts = [(sum(each.severity == severity for each in left), severity) for severity in ("error", "warning", "note")]
     told = ", ".join(counted(count, word) for count, word in counts if count)
-    output.note(f"\n{told}." if told else "\nEverything is in order.")
+    output.note(f"\n{told}." if told else "\nNo problems found.")
     if not fix and any(each.repair is not None for each in left):
-        output.note("Run `toolcrib doctor --fix` to repair what can be repaired without harm.")
+        output.note("Run `toolcrib doctor --fix` to apply fixes that are safe.")
 
 
 def _show_one(finding: "Finding") -> None:

@@ -1,13 +1,14 @@
-"""The event loop of a command.
+"""Runs the event loop of a command.
 
-Above: the commands. It must never let a group of one failure out: what a person is told is the failure itself. Nor may
-it wait without end for a tool that was cancelled and takes no notice.
+Must never raise an exception group with a single failure, but the failure itself. Must never wait forever for a
+cancelled tool that does not end.
 """
 
 import asyncio
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
 if sys.platform == "win32":
@@ -18,23 +19,43 @@ else:
 Answer = TypeVar("Answer")
 
 LAST_WORDS = 2.0
-"""Seconds that tasks which were left behind get to end, once everything is closed."""
+"""Seconds that remaining tasks get to end after everything is closed."""
 
 
 def run(work: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
-    """Run to the end, on the fast loop where there is one."""
+    """Run a coroutine to completion, on uvloop where available."""
     runner = asyncio.Runner(loop_factory=new_loop)
+    with _announced():
+        try:
+            return runner.run(work())
+        except BaseExceptionGroup as group:
+            inside = _failures(group)
+            raise (inside[0] if len(inside) == 1 else group) from group
+        finally:
+            _close(runner)
+
+
+@contextmanager
+def _announced() -> Generator[None]:
+    """Set the async library of this thread for sniffio, if installed.
+
+    It comes with `claude-agent-sdk`. anyio then asks sniffio instead of asyncio, and without this it raises
+    `NoEventLoopError` in loop callbacks (protocols, timers, signals), which run outside of any task.
+    """
     try:
-        return runner.run(work())
-    except BaseExceptionGroup as group:
-        inside = _failures(group)
-        raise (inside[0] if len(inside) == 1 else group) from group
+        from sniffio import thread_local
+    except ImportError:
+        yield
+        return
+    before, thread_local.name = thread_local.name, "asyncio"
+    try:
+        yield
     finally:
-        _close(runner)
+        thread_local.name = before
 
 
 def _close(runner: asyncio.Runner) -> None:
-    """Close the loop, unless a task does not end; what is left then ends with the process, at once (`main.run`)."""
+    """Close the loop, unless a task does not end; such a task ends with the process (`main.run`)."""
     loop = runner.get_loop()
     left = asyncio.all_tasks(loop)
     for task in left:
@@ -48,7 +69,7 @@ def _close(runner: asyncio.Runner) -> None:
 
 
 def _failures(error: BaseException) -> list[BaseException]:
-    """What is inside of groups, which task groups make of everything that passes through them."""
+    """Return the leaf exceptions of nested groups."""
     if not isinstance(error, BaseExceptionGroup):
         return [error]
     inside = cast("Sequence[BaseException]", error.exceptions)

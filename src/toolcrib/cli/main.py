@@ -1,44 +1,43 @@
-"""`toolcrib`: the tree of commands, and the one place where a command's end becomes an exit code.
+"""`toolcrib`: the command tree, and the mapping of failures to exit codes.
 
-Above: nothing. Below: the commands, which import what they need when they run. It must never import the web stack or
-the protocol: `toolcrib --help` answers at once.
+Must never import the web stack or the protocol: `toolcrib --help` has to be fast.
 """
 
-import os
 import sys
-import threading
 from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from toolcrib.cli import (
-    agents,
     approvals,
     audit,
-    chat,
-    connect,
-    demo,
+    backup,
     doctor,
-    mcp,
     output,
     plugins,
     rules,
-    schedule,
     serve,
-    sessions,
     settings,
+    stop_all,
     tokens,
-    tools,
     why,
 )
+from toolcrib.cli.agents import commands as agents
+from toolcrib.cli.chat import command as chat
+from toolcrib.cli.connect import command as connect
+from toolcrib.cli.demo import command as demo
+from toolcrib.cli.mcp import commands as mcp
 from toolcrib.cli.options import Common, HomeOption, JsonOption, begin
-from toolcrib.errors import InvalidRequest, ToolcribError, Unavailable
-from toolcrib.version import __version__
+from toolcrib.cli.schedule import commands as schedule
+from toolcrib.cli.sessions import commands as sessions
+from toolcrib.cli.tools import commands as tools
+from toolcrib.model.errors import InvalidRequest, ToolcribError, Unavailable
+from toolcrib.model.version import __version__
 
 app = typer.Typer(
     name="toolcrib",
-    epilog="Without a command, `toolcrib` is `toolcrib serve --open`.",
+    epilog="Without a command, runs `toolcrib serve --open`.",
     invoke_without_command=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -59,6 +58,10 @@ app.add_typer(tokens.app, name="tokens")
 app.add_typer(plugins.app, name="plugins")
 app.command("settings")(settings.show)
 app.add_typer(audit.app, name="audit")
+app.command("backup")(backup.backup)
+app.command("restore")(backup.restore)
+app.command("stop-all")(stop_all.stop_all)
+app.command("resume-all")(stop_all.resume_all)
 app.command("doctor")(doctor.doctor)
 app.command("demo")(demo.demo)
 
@@ -78,25 +81,20 @@ def root(
         bool, typer.Option("--version", help="Show the version and exit.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Every tool in one place, issued to each agent by one gate, with a reason and a record."""
+    """One place for all your MCP tools, with permissions, approvals and an audit log for every call."""
     ctx.obj = Common(home, as_json)
     if ctx.invoked_subcommand is None:
         serve.run_crib(begin(ctx, home, as_json), browser=sys.stdout.isatty())
 
 
 def run() -> None:
-    """The installed command."""
+    """Run the installed command."""
     output.prepare_streams()
-    code = main(sys.argv[1:])
-    if any(not thread.daemon and thread is not threading.main_thread() for thread in threading.enumerate()):
-        # Everything is closed by now. A tool that nothing can end must not keep the process.
-        output.flush()
-        os._exit(code)
-    sys.exit(code)
+    output.leave(main(sys.argv[1:]))
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one command line; its exit code. Every failure ends here, as one sentence and what to do next."""
+    """Run one command line and return its exit code. Every failure is reported here, with a hint."""
     as_json = "--json" in arguments[: arguments.index("--") if "--" in arguments else None]
     try:
         code = app(list(arguments), prog_name="toolcrib", standalone_mode=False)
@@ -106,28 +104,30 @@ def main(arguments: Sequence[str]) -> int:
     except typer.TyperException as error:
         failure = _usage(error)
     except Exception as error:  # noqa: BLE001 boundary: no unexpected failure reaches a person as a trace
-        failure = _unexpected(error)
+        failure = unexpected(error)
     output.failure(failure, as_json=as_json)
     return failure.exit_code
 
 
 def _usage(error: typer.TyperException) -> ToolcribError:
-    """A command line that Typer could not read, in our own form."""
+    """Convert a Typer usage error."""
     command: str = getattr(getattr(error, "ctx", None), "command_path", "toolcrib")
     return InvalidRequest("cli.usage", error.format_message(), f"Run `{command} --help`.")
 
 
-def _unexpected(error: Exception) -> ToolcribError:
-    """Keep the trace of what nobody foresaw; what is told of it is its kind, and where the rest is."""
+def unexpected(error: Exception) -> ToolcribError:
+    """Log the traceback of an unexpected failure; return an error that names its type and where the traceback is."""
     import logging
     import traceback
 
+    from toolcrib.base.settings import Environment
     from toolcrib.cli.logs import log_file
-    from toolcrib.settings import Environment
 
     if file := log_file():
         logging.getLogger(__name__).error("Unexpected failure", exc_info=error)
     elif Environment.current().get("TOOLCRIB_LOG_LEVEL") == "debug":
         output.note("".join(traceback.format_exception(error)))
     where = f"in {file}" if file else "shown with TOOLCRIB_LOG_LEVEL=debug"
-    return Unavailable("internal", f"Something unexpected failed ({type(error).__name__}).", f"The trace is {where}.")
+    return Unavailable(
+        "internal", f"An unexpected error occurred ({type(error).__name__}).", f"The traceback is {where}."
+    )

@@ -1,6 +1,6 @@
-"""What every command has in common: its options, and the settings it runs with.
+"""Options and settings shared by all commands.
 
-Above: the commands. Below: `settings`, loaded when a command runs. It must never start anything.
+Must never start anything.
 """
 
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ import typer
 from toolcrib.cli import output
 
 if TYPE_CHECKING:
+    from toolcrib.base.settings import Environment, Settings
     from toolcrib.model.json import Json
-    from toolcrib.settings import Environment, Settings
 
 HomeOption = Annotated[
     str | None,
@@ -21,13 +21,13 @@ HomeOption = Annotated[
 ]
 JsonOption = Annotated[
     bool,
-    typer.Option("--json", help="Machine-readable output on standard output."),
+    typer.Option("--json", help="Print JSON to standard output."),
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Common:
-    """The options that a group of commands was given before the command's name."""
+    """Options given before the name of the command."""
 
     home: str | None = None
     as_json: bool = False
@@ -35,7 +35,7 @@ class Common:
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """One run of a command: what is set, and how to answer."""
+    """One run of a command: settings and output format."""
 
     settings: "Settings"
     environment: "Environment"
@@ -43,17 +43,17 @@ class Invocation:
 
 
 def common(ctx: typer.Context, home: str | None, as_json: bool) -> Common:
-    """The common options of this command, those of its groups included; the innermost wins."""
+    """Return the common options, including those of command groups; the innermost wins."""
     outer = ctx.find_object(Common) or Common()
     return Common(home if home is not None else outer.home, as_json or outer.as_json)
 
 
 def begin(ctx: typer.Context, home: str | None, as_json: bool, **flags: "Json") -> Invocation:
-    """Load the settings for this run and tell what is wrong with them.
+    """Load the settings and print warnings about them.
 
-    Raises `settings.invalid` for a flag or a variable that cannot be used.
+    Raises `settings.invalid` for an invalid flag or variable.
     """
-    from toolcrib.settings import Environment, load_settings
+    from toolcrib.base.settings import Environment, load_settings
 
     options = common(ctx, home, as_json)
     environment = Environment.current()
@@ -63,7 +63,7 @@ def begin(ctx: typer.Context, home: str | None, as_json: bool, **flags: "Json") 
 
 
 def working_directory() -> str | None:
-    """Where the command was typed, if that still exists and can be said in a request."""
+    """Return the working directory, or None if it is gone or not encodable."""
     try:
         cwd = str(Path.cwd())
         cwd.encode()

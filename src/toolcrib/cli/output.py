@@ -1,10 +1,10 @@
-"""Everything the command line says, and the only place that prints.
+"""All output of the command line, and the only module that prints.
 
-Standard output is data, standard error is talk. Names, descriptions and results come from others: they pass `safe`
-before they reach a terminal, so that nothing in them can move the cursor, hide, or pass for words of ours.
+Standard output is data, standard error is messages. Untrusted text passes `safe` before it reaches a terminal, so that
+it can neither move the cursor, nor hide, nor imitate our output.
 
-Above: every command. Below: `errors`, `model`. It must never write a string that did not pass `safe` or `_escaped`;
-only `draw` takes what `chat_screen` has made of safe text.
+Must never write a string that did not pass `safe` or `_escaped`; only `draw` accepts what `chat.screen` made of safe
+text.
 """
 
 import errno
@@ -13,59 +13,60 @@ import json
 import os
 import re
 import sys
+import threading
 import unicodedata
 from collections.abc import Sequence
-from typing import TextIO
+from typing import NoReturn, TextIO
 
-from toolcrib.errors import ToolcribError
+from toolcrib.model.errors import ToolcribError
 from toolcrib.model.json import Json, JsonObject
-from toolcrib.model.text import is_hidden, visible
+from toolcrib.model.text import is_unseen, visible
 
 _UNPLAIN = re.compile(r"[^\n\t -~]+")
 _CELL_LIMIT = 160
 _GAP = 2
 _NARROWEST = 10
-"""Columns that are wider give way where a terminal is too narrow for all."""
+"""Wider columns shrink if a terminal is too narrow."""
 
 
 def safe(text: str) -> str:
-    """The text as a terminal may have it: nothing in it moves the cursor, hides, or passes for words of ours."""
+    """Return text that is safe for a terminal: no control sequences or hidden characters."""
     return visible(text.replace("\r\n", "\n"))
 
 
 def one_line(text: str, limit: int = _CELL_LIMIT) -> str:
-    """The safe text on one line: white space folded, and cut with a sign where it is longer."""
+    """Return safe text on one line: whitespace collapsed, truncated with an ellipsis."""
     line = " ".join(safe(text).split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 def line(text: str = "") -> None:
-    """Data for a person."""
+    """Print a line of data."""
     _write(sys.stdout, safe(text) + "\n")
 
 
 def note(text: str) -> None:
-    """Talk: what a person may want to know and a program need not read."""
+    """Print a message to standard error."""
     _write(sys.stderr, safe(text) + "\n")
 
 
 def part(text: str) -> None:
-    """A piece of data for a person, the rest of whose line is still to come."""
+    """Print data without a line break."""
     _write(sys.stdout, safe(text))
 
 
 def draw(made: str) -> None:
-    """Put on the terminal what was made for it: safe text, and control sequences of our own."""
+    """Print prepared terminal output: safe text plus our own control sequences."""
     _write(sys.stdout, made)
 
 
 def prompt(text: str) -> None:
-    """A question to a person, who answers on the same line."""
+    """Print a prompt; the answer is typed on the same line."""
     _write(sys.stderr, f"{safe(text)} ")
 
 
 def warn_all(problems: Sequence[JsonObject]) -> None:
-    """Talk of what is wrong, each with its place and what to do next."""
+    """Print problems as warnings, each with location and hint."""
     for problem in problems:
         place = "".join(f"{problem[part]}:" for part in ("file", "line") if part in problem)
         text = f"{place} {problem['message']}" if place else problem["message"]
@@ -74,17 +75,17 @@ def warn_all(problems: Sequence[JsonObject]) -> None:
 
 
 def document(value: Json) -> None:
-    """One JSON document for a program."""
+    """Print one JSON document."""
     _write(sys.stdout, _escaped(json.dumps(value, ensure_ascii=_ascii_only(), indent=2)) + "\n")
 
 
 def record(value: JsonObject) -> None:
-    """One JSON object on a line of its own, for a program that reads along."""
+    """Print one JSON object on a single line (JSON Lines)."""
     _write(sys.stdout, _escaped(json.dumps(value, ensure_ascii=_ascii_only())) + "\n")
 
 
 def raw(lines: bytes) -> None:
-    """Lines of JSON exactly as they are, since whoever gets them may check their hashes."""
+    """Print JSON lines unchanged, because readers may verify their hashes."""
     sys.stdout.flush()
     try:
         sys.stdout.buffer.write(lines)
@@ -94,17 +95,17 @@ def raw(lines: bytes) -> None:
 
 
 def pretty(value: Json) -> str:
-    """JSON for a person, to be put into a line."""
+    """Return indented JSON."""
     return json.dumps(value, ensure_ascii=False, indent=2)
 
 
 def compact(value: Json) -> str:
-    """JSON for a person on one line."""
+    """Return JSON on one line."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def editable(value: Json) -> str:
-    """JSON on one line for a person to change; what cannot be seen stands in it as an escape, and means the same."""
+    """Return JSON on one line for editing; hidden characters are escaped, which keeps the value."""
     return _escaped(json.dumps(value, ensure_ascii=False))
 
 
@@ -113,10 +114,10 @@ def _ascii_only() -> bool:
 
 
 def _escaped(text: str) -> str:
-    """The same JSON with what a terminal would obey or hide written as `\\u` escapes; only strings can hold such."""
+    """Return the JSON with control and hidden characters written as `\\u` escapes; only strings can contain them."""
 
     def escape(run: re.Match[str]) -> str:
-        return "".join(_json_escape(each) if is_hidden(each) else each for each in run[0])
+        return "".join(_json_escape(each) if is_unseen(each) else each for each in run[0])
 
     return _UNPLAIN.sub(escape, text)
 
@@ -127,7 +128,7 @@ def _json_escape(character: str) -> str:
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Rows under headers: drawn for a terminal, else aligned with spaces."""
+    """Print a table: wrapped for a terminal, else aligned with spaces."""
     cells = [[one_line(cell) for cell in row] for row in rows]
     if sys.stdout.isatty():
         _draw(headers, cells)
@@ -136,7 +137,7 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def _draw(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Draw within the width of the terminal: long cells go on below themselves, short ones stay whole."""
+    """Print a table that fits the terminal: long cells wrap, short ones stay whole."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -156,7 +157,7 @@ def _draw(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def fitted(widths: Sequence[int], room: int) -> list[int] | None:
-    """The widths of columns such that all of them fit: the widest give way first; None where none could be read."""
+    """Return column widths that fit, shrinking the widest first; None if columns would be unreadable."""
     fitting = list(widths)
     room -= _GAP * (len(fitting) - 1)
     while sum(fitting) > room:
@@ -168,7 +169,7 @@ def fitted(widths: Sequence[int], room: int) -> list[int] | None:
 
 
 def _list(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """The same on a terminal that is too narrow for columns: a line for every cell that says something."""
+    """Print one line per non-empty cell, for terminals too narrow for columns."""
     for number, row in enumerate(rows):
         if number:
             line()
@@ -185,7 +186,7 @@ def _align(rows: Sequence[Sequence[str]]) -> None:
 
 
 def width(text: str) -> int:
-    """How many cells of a terminal the text takes."""
+    """Return how many terminal cells the text takes."""
     if text.isascii():
         return len(text)
     return sum(
@@ -195,7 +196,7 @@ def width(text: str) -> int:
 
 
 def failure(error: ToolcribError, *, as_json: bool) -> None:
-    """What failed and what to do: words on standard error, and JSON on standard output where that was asked for."""
+    """Print an error and its hint to standard error, and as JSON to standard output if requested."""
     if as_json:
         shape: JsonObject = {"code": error.code, "message": error.message}
         document({"error": shape | ({"hint": error.hint} if error.hint else {})})
@@ -203,19 +204,27 @@ def failure(error: ToolcribError, *, as_json: bool) -> None:
 
 
 def _indented(text: str) -> str:
-    """Further lines stand in from the margin, so that no quoted text can pass for one of our own lines."""
+    """Indent continuation lines, so that quoted text cannot imitate our own lines."""
     return text.replace("\n", "\n  ")
 
 
 def prepare_streams() -> None:
-    """Let no character that a terminal's encoding lacks stop a command."""
+    """Escape characters that the terminal's encoding lacks, instead of raising."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
+def leave(code: int) -> NoReturn:
+    """Exit with this code, even if a thread of a tool does not end. Everything is closed by now."""
+    if any(not thread.daemon and thread is not threading.main_thread() for thread in threading.enumerate()):
+        flush()
+        os._exit(code)
+    sys.exit(code)
+
+
 def flush() -> None:
-    """Let everything that was said reach whoever listens."""
+    """Flush standard output and standard error."""
     for stream in (sys.stdout, sys.stderr):
         _write(stream, "")
 
@@ -231,5 +240,5 @@ def _write(stream: TextIO, text: str) -> None:
 
 
 def _give_up(stream: TextIO) -> None:
-    """Whoever read along has seen enough. What is still to come goes nowhere, also when Python flushes at the end."""
+    """Discard further output after the reader is gone, also the flush at interpreter exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

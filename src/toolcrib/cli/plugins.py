@@ -1,6 +1,6 @@
-"""`toolcrib plugins`: installed packages with tools, and what they were granted.
+"""`toolcrib plugins`: installed packages with tools, and their grants.
 
-Above: `main`. Below: `client`, through `crib`. What a plugin asks for is shown before it is granted.
+Requested capabilities are displayed before they are granted.
 """
 
 from typing import TYPE_CHECKING, Annotated
@@ -8,44 +8,45 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolcrib.cli import output
-from toolcrib.cli.mcp_change import ask_crib
+from toolcrib.cli.mcp.change import ask_crib
 from toolcrib.cli.options import HomeOption, Invocation, JsonOption, begin, common
+from toolcrib.model.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from toolcrib.model.json import JsonObject
 
 app = typer.Typer(name="plugins", rich_markup_mode=None)
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The plugin.", show_default=False)]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The name of the plugin.", show_default=False)]
 
 _WORDS = {
-    "network": "talk to other machines",
+    "network": "access the network",
     "filesystem": "read and write files",
-    "subprocess": "start programs",
-    "secrets": "use passwords and keys",
-    "sessions": "look into sessions of agents, or start them",
+    "subprocess": "run programs",
+    "secrets": "use secrets",
+    "sessions": "read and start agent sessions",
 }
-_STATES = {"not_granted": "not granted", "changed": "changed since it was granted"}
+_STATES = {"not_granted": "not granted", "changed": "changed since granted"}
 
 
 @app.callback()
 def plugins(ctx: typer.Context, home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """List installed plugins; grant, revoke, disable and enable them."""
+    """List, grant and revoke plugins."""
     ctx.obj = common(ctx, home, as_json)
 
 
 @app.command("list")
 def list_plugins(ctx: typer.Context, home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """List installed plugins and what each asks for."""
+    """List installed plugins and the capabilities they request."""
     invocation = begin(ctx, home, as_json)
     found = ask_crib(invocation, lambda client: client.plugins.list())
     if invocation.as_json:
         output.document(found)
         return
     if not found:
-        output.note("No plugin is installed: no package has an entry point in the group `toolcrib.tools`.")
+        output.note("No plugins installed. Plugins are packages with an entry point in the group `toolcrib.tools`.")
         return
-    output.table(("name", "version", "state", "asks for", "servers", "tools"), [_row(each) for each in found])
+    output.table(("name", "version", "state", "requests", "servers", "tools"), [_row(each) for each in found])
     for plugin in found:
         output.warn_all(plugin["problems"])
 
@@ -54,44 +55,48 @@ def list_plugins(ctx: typer.Context, home: HomeOption = None, as_json: JsonOptio
 def grant(
     ctx: typer.Context,
     name: NameArgument,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Agree without being asked.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Agree to a plugin and what it asks for; it is loaded at once, with all rights of the crib."""
+    """Grant a plugin its capabilities and load it, with all rights of the crib."""
     from toolcrib.cli.asking import can_ask, confirm
 
     invocation = begin(ctx, home, as_json)
     plugin = ask_crib(invocation, lambda client: client.plugins.get(name))
     _describe(plugin)
-    if not yes and can_ask() and not confirm(f"Grant this to {name}?"):
-        output.note("Nothing was granted; it is not loaded.")
-        raise typer.Exit(1)
+    if not yes:
+        if not can_ask():
+            hint = "Review the output above, then run the command in a terminal, or add `--yes`."
+            raise InvalidRequest("cli.usage", f"Granting {name} requires confirmation, but there is no terminal.", hint)
+        if not confirm(f"Grant these capabilities to {name}?"):
+            output.note("Nothing was granted.")
+            raise typer.Exit(1)
     granted = ask_crib(invocation, lambda client: client.plugins.grant(name, str(plugin.get("digest", "-"))))
     _tell(invocation, granted)
 
 
 @app.command("revoke")
 def revoke(ctx: typer.Context, name: NameArgument, home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """Take the agreement back; the plugin's tools are gone at once."""
+    """Revoke a plugin; its tools are removed immediately."""
     invocation = begin(ctx, home, as_json)
     gone = ask_crib(invocation, lambda client: client.plugins.revoke(name))
     if invocation.as_json:
         output.document(gone)
     else:
-        output.line(f"{name} is not granted any more.")
+        output.line(f"Revoked {name}.")
 
 
 @app.command("disable")
 def disable(ctx: typer.Context, name: NameArgument, home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """Turn a plugin off; what was granted stays."""
+    """Disable a plugin; its grant is kept."""
     invocation = begin(ctx, home, as_json)
     _tell(invocation, ask_crib(invocation, lambda client: client.plugins.switch(name, False)))
 
 
 @app.command("enable")
 def enable(ctx: typer.Context, name: NameArgument, home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """Turn a plugin on again."""
+    """Enable a plugin again."""
     invocation = begin(ctx, home, as_json)
     _tell(invocation, ask_crib(invocation, lambda client: client.plugins.switch(name, True)))
 
@@ -110,16 +115,16 @@ def _row(plugin: "JsonObject") -> tuple[str, ...]:
 
 
 def _describe(plugin: "JsonObject") -> None:
-    """What the owner is about to agree to."""
+    """Print what is about to be granted."""
     if "digest" not in plugin:
-        return  # what is wrong with it comes as the answer
+        return  # the grant request reports the problem
     output.note(f"{plugin['name']} {plugin['version']} ({plugin['package']}): {plugin['description']}")
     output.note(f"It adds: {', '.join(plugin['servers'])}.")
     for each in plugin["capabilities"]:
-        output.note(f"It asks to {_WORDS.get(each, each)} ({each}).")
+        output.note(f"It requests to {_WORDS.get(each, each)} ({each}).")
     if not plugin["capabilities"]:
-        output.note("It asks for nothing beyond the arguments of its tools.")
-    output.note("It runs inside the crib: what it asks for is what it owns up to, not a fence around it.")
+        output.note("It requests no capabilities.")
+    output.note("It runs inside the crib without a sandbox; the capabilities above are declared, not enforced.")
 
 
 def _tell(invocation: Invocation, plugin: "JsonObject") -> None:

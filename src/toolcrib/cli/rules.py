@@ -1,6 +1,6 @@
-"""`toolcrib rules`: what is allowed, asked and denied, every change of that, and what a change would have done.
+"""`toolcrib rules`: list, change and simulate permission rules.
 
-Above: `main`. Below: `client`, through `crib`. It must never judge a rule itself: the crib does.
+Must never evaluate a rule itself: the crib does.
 """
 
 from pathlib import Path
@@ -9,42 +9,46 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolcrib.cli import output
-from toolcrib.cli.mcp_change import ask_crib
+from toolcrib.cli.mcp.change import ask_crib
 from toolcrib.cli.options import HomeOption, JsonOption, begin, common
-from toolcrib.errors import InvalidRequest
+from toolcrib.model.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from toolcrib.client import Client
+    from toolcrib.cli.options import Invocation
     from toolcrib.model.json import Json, JsonObject
+    from toolcrib.web.api_client.api_client import ApiClient
 
 app = typer.Typer(name="rules", rich_markup_mode=None)
 
 PatternArgument = Annotated[
-    str, typer.Argument(metavar="PATTERN", help="SERVER/TOOL with * for any, or a known name.", show_default=False)
+    str,
+    typer.Argument(
+        metavar="PATTERN", help="SERVER/TOOL, where * matches anything, or a known name.", show_default=False
+    ),
 ]
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The rule.", show_default=False)]
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The id of the rule.", show_default=False)]
 _EFFECTS = {
-    "allow": "Let tools run without asking; it never lets anybody see one.",
-    "ask": "Have a person asked before tools run.",
-    "deny": "Refuse tools; without --if they are not even listed. This always wins.",
+    "allow": "Run matching tools without asking. Does not make hidden tools visible.",
+    "ask": "Require approval before matching tools run.",
+    "deny": "Deny matching tools. Without --if, they are also hidden. Overrides all other rules.",
 }
-_TESTS = ("equals", "glob", "regex", "range")
+_TESTS = ("equals", "glob", "regex", "range", "path", "command", "present")
 
 
 @app.callback()
 def rules(ctx: typer.Context, home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """List, add, remove and try permission rules."""
+    """List, add, remove and simulate permission rules."""
     ctx.obj = common(ctx, home, as_json)
 
 
 @app.command("list")
 def list_rules(ctx: typer.Context, home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """List all rules: those of files first, then those that were added or answered."""
+    """List all rules, those from files first."""
     invocation = begin(ctx, home, as_json)
 
-    async def work(client: "Client") -> "tuple[list[JsonObject], list[JsonObject]]":
+    async def work(client: "ApiClient") -> "tuple[list[JsonObject], list[JsonObject]]":
         return await client.permissions.rules(), await client.permissions.problems()
 
     found, problems = ask_crib(invocation, work)
@@ -55,7 +59,7 @@ def list_rules(ctx: typer.Context, home: HomeOption = None, as_json: JsonOption 
             ("id", "effect", "pattern", "only if", "origin", "until", "reason"), [_row(rule) for rule in found]
         )
     else:
-        output.note("There are no rules: the modes decide.")
+        output.note("No rules found. Modes decide all calls.")
     output.warn_all(problems)
 
 
@@ -64,7 +68,11 @@ def add(
     pattern: PatternArgument,
     conditions: Annotated[
         list[str] | None,
-        typer.Option("--if", metavar="TEST", help="'POINTER equals|glob|regex|range VALUE' on an argument."),
+        typer.Option(
+            "--if",
+            metavar="TEST",
+            help="A condition 'POINTER TEST VALUE'; TEST is equals, range, path, command, present, glob or regex.",
+        ),
     ] = None,
     agents: Annotated[list[str] | None, typer.Option("--agent", metavar="A", help="Only for this agent.")] = None,
     sources: Annotated[list[str] | None, typer.Option("--source", metavar="S", help="Only from this source.")] = None,
@@ -73,16 +81,25 @@ def add(
         list[Path] | None, typer.Option("--project", metavar="DIR", help="Only in this directory.")
     ] = None,
     read_only: Annotated[
-        bool | None, typer.Option("--read-only/--not-read-only", help="Only tools so marked.", show_default=False)
+        bool | None,
+        typer.Option("--read-only/--not-read-only", help="Only tools with or without this mark.", show_default=False),
     ] = None,
     destructive: Annotated[
-        bool | None, typer.Option("--destructive/--not-destructive", help="Likewise.", show_default=False)
+        bool | None,
+        typer.Option(
+            "--destructive/--not-destructive", help="Only tools with or without this mark.", show_default=False
+        ),
     ] = None,
     open_world: Annotated[
-        bool | None, typer.Option("--open-world/--not-open-world", help="Likewise.", show_default=False)
+        bool | None,
+        typer.Option("--open-world/--not-open-world", help="Only tools with or without this mark.", show_default=False),
     ] = None,
-    reason: Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Told wherever it decides.")] = None,
-    expires: Annotated[str | None, typer.Option("--expires", metavar="TIME", help="Its end (ISO 8601).")] = None,
+    reason: Annotated[
+        str | None, typer.Option("--reason", metavar="TEXT", help="The reason, shown with each decision.")
+    ] = None,
+    expires: Annotated[
+        str | None, typer.Option("--expires", metavar="TIME", help="When the rule expires (ISO 8601).")
+    ] = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -105,12 +122,24 @@ def add(
         "reason": reason,
         "expiresAt": expires,
     }
-    given = {key: value for key, value in body.items() if value not in (None, [], {})}
-    rule = ask_crib(invocation, lambda client: client.permissions.add_rule(given))
+    _add(invocation, {key: value for key, value in body.items() if value not in (None, [], {})})
+
+
+def _add(invocation: "Invocation", given: "JsonObject") -> None:
+    """Add a rule, and warn if it is broader than it looks."""
+
+    async def work(client: "ApiClient") -> "tuple[JsonObject, list[JsonObject]]":
+        added = await client.permissions.add_rule(given)
+        found = await client.permissions.check() if "conditions" in given else []
+        return added, [each for each in found if each["rule"] == added["id"]]
+
+    rule, findings = ask_crib(invocation, work)
     if invocation.as_json:
         output.document(rule)
     else:
         output.line(f"Added rule {rule['id']}: {describe_rule(rule)}.")
+    output.warn_all(rule.get("problems", []))
+    output.warn_all([{"message": each["message"], "hint": each["fix"]} for each in findings])
 
 
 for _effect, _help in _EFFECTS.items():
@@ -119,7 +148,7 @@ for _effect, _help in _EFFECTS.items():
 
 @app.command("remove")
 def remove(ctx: typer.Context, id: IdArgument, home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """Remove a rule that stands in no file."""
+    """Remove a rule that is not in a file."""
     invocation = begin(ctx, home, as_json)
     rule = ask_crib(invocation, lambda client: client.permissions.remove_rule(id))
     if invocation.as_json:
@@ -128,26 +157,70 @@ def remove(ctx: typer.Context, id: IdArgument, home: HomeOption = None, as_json:
         output.line(f"Removed rule {rule['id']}: {describe_rule(rule)}.")
 
 
+@app.command("check")
+def check(ctx: typer.Context, home: HomeOption = None, as_json: JsonOption = False) -> None:
+    """Find rules that are too broad; exit with 1 if there are any."""
+    invocation = begin(ctx, home, as_json)
+
+    async def work(client: "ApiClient") -> "tuple[list[JsonObject], list[JsonObject]]":
+        return await client.permissions.check(), await client.permissions.problems()
+
+    findings, problems = ask_crib(invocation, work)
+    if invocation.as_json:
+        output.document([*findings, *({"rule": "", "fix": each.get("hint", ""), **each} for each in problems)])
+    for each in () if invocation.as_json else findings:
+        output.line(f"{each['code']}: {output.one_line(each['message'], 2000)}")
+        output.line(f"  fix: {output.one_line(each['fix'], 4000)}")
+    output.warn_all(problems)
+    if findings or problems:
+        raise typer.Exit(1)
+    if not invocation.as_json:
+        output.note("No rule is too broad.")
+
+
+@app.command("narrow")
+def narrow(ctx: typer.Context, id: IdArgument, home: HomeOption = None, as_json: JsonOption = False) -> None:
+    """Replace a rule with the narrower one that `rules check` proposes."""
+    invocation = begin(ctx, home, as_json)
+
+    async def work(client: "ApiClient") -> "JsonObject":
+        found = next((each for each in await client.permissions.check() if each["rule"] == id), None)
+        if found is None or "proposal" not in found:
+            hint = "Run `toolcrib rules check`." if found is None else found["fix"]
+            raise InvalidRequest("cli.usage", f"No narrower rule is proposed for {id!r}.", hint)
+        proposal = found["proposal"]
+        changed = {key: proposal.get(key) for key in ("conditions", "where", "principal")}
+        return await client.permissions.change_rule(id, changed)
+
+    rule = ask_crib(invocation, work)
+    if invocation.as_json:
+        output.document(rule)
+    else:
+        output.line(f"Rule {rule['id']} is now: {describe_rule(rule)}.")
+
+
 @app.command("simulate")
 def simulate(
     ctx: typer.Context,
     added: Annotated[
-        list[str] | None, typer.Option("--add", metavar="RULE", help="A rule to try, such as 'deny github/*'.")
+        list[str] | None, typer.Option("--add", metavar="RULE", help="Add a rule, such as 'deny github/*'.")
     ] = None,
-    removed: Annotated[list[str] | None, typer.Option("--remove", metavar="ID", help="A rule to do without.")] = None,
+    removed: Annotated[list[str] | None, typer.Option("--remove", metavar="ID", help="Remove a rule.")] = None,
     file: Annotated[
-        Path | None, typer.Option("--file", metavar="FILE", help="A file to try in place of toolcrib.toml.")
+        Path | None, typer.Option("--file", metavar="FILE", help="Use this file instead of toolcrib.toml.")
     ] = None,
-    since: Annotated[str | None, typer.Option("--since", metavar="TIME", help="Calls from then on (ISO 8601).")] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="TIME", help="Only calls after this time (ISO 8601).")
+    ] = None,
     limit: Annotated[
-        int, typer.Option("--limit", metavar="N", min=1, max=100_000, help="Look at so many records.")
+        int, typer.Option("--limit", metavar="N", min=1, max=100_000, help="Maximum number of records.")
     ] = 10_000,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Replay the audit log under other rules, and list what would have been decided differently."""
+    """Replay the audit log with other rules and list the decisions that differ."""
     if not (added or removed or file):
-        raise InvalidRequest("cli.usage", "Nothing is to be tried.", "Give --add, --remove or --file.")
+        raise InvalidRequest("cli.usage", "Nothing to simulate.", "Use --add, --remove or --file.")
     invocation = begin(ctx, home, as_json)
     body: JsonObject = {"add": added or [], "remove": removed or [], "limit": limit}
     if file is not None:
@@ -162,16 +235,16 @@ def simulate(
 
 
 def parse_condition(text: str) -> "JsonObject":
-    """The condition that `POINTER TEST VALUE` means; a value that is not JSON is a text."""
+    """Parse `POINTER TEST VALUE`; a value that is not JSON is a string."""
     import json
 
     parts = text.strip().split(None, 2)
     if len(parts) != 3 or parts[1] not in _TESTS:
-        example = "Write '/path glob /etc/*', '/amount range {\"max\": 10}' or '/force equals true'."
+        example = "Write '/path path /etc', '/amount range {\"max\": 10}' or '/force equals true'."
         raise InvalidRequest("cli.usage", f"{text!r} is not POINTER TEST VALUE.", example)
     pointer, test, written = parts
     value: Json = written
-    if test in ("equals", "range"):
+    if test in ("equals", "range", "present"):
         try:
             value = json.loads(written)
         except ValueError:
@@ -180,13 +253,13 @@ def parse_condition(text: str) -> "JsonObject":
 
 
 def describe_rule(rule: "JsonObject") -> str:
-    """A rule in a few words."""
+    """Return a short description of a rule."""
     scope = describe_scope(rule)
     return f"{rule['effect']} {rule['pattern']}" + (f" if {scope}" if scope else "")
 
 
 def describe_scope(rule: "JsonObject") -> str:
-    """When and for whom a rule counts, in a few words; nothing where it always does."""
+    """Return when and for whom a rule applies; empty if always."""
     parts = [f"{each['pointer']} {each['test']} {output.compact(each['value'])}" for each in rule.get("conditions", ())]
     words = {"readOnly": "read-only", "destructive": "destructive", "openWorld": "open-world"}
     where: JsonObject = rule.get("where", {})
@@ -194,6 +267,9 @@ def describe_scope(rule: "JsonObject") -> str:
     for key in ("sources", "agents", "projects", "modes"):
         if key in where:
             parts.append(f"{key.removesuffix('s')} {' or '.join(where[key])}")
+    if bound := rule.get("principal"):
+        who = [bound["kind"], *(f"{key} {bound[key]}" for key in ("name", "agent", "source") if bound.get(key))]
+        parts.append(f"principal {' '.join(who)}")
     if "session" in rule:
         parts.append(f"session {rule['session']}")
     if "definitionHash" in rule:
@@ -202,7 +278,7 @@ def describe_scope(rule: "JsonObject") -> str:
 
 
 def describe_origin(origin: "JsonObject") -> str:
-    """Where a rule stands."""
+    """Return the location of a rule."""
     if "file" not in origin:
         return str(origin["kind"])
     return f"{origin['file']}:{origin['line']}" if "line" in origin else str(origin["file"])

@@ -1,9 +1,9 @@
-"""`toolcrib serve` and `toolcrib stdio`: the commands that run a crib for as long as somebody wants it.
+"""`toolcrib serve` and `toolcrib stdio`: the commands that run a crib.
 
-Above: `main`. Below: `server.run` holds, `server.stdio` is the front. It must never print to standard output while the
-protocol owns it.
+Must never print to standard output while the protocol owns it.
 """
 
+import contextlib
 import gc
 import sys
 from collections.abc import AsyncGenerator
@@ -14,32 +14,41 @@ import typer
 
 from toolcrib.cli import output
 from toolcrib.cli.options import HomeOption, Invocation, JsonOption, begin
-from toolcrib.version import __version__
+from toolcrib.model.version import __version__
 
 if TYPE_CHECKING:
-    from toolcrib.errors import Unavailable
-    from toolcrib.home import Home, RunInfo
-    from toolcrib.server.run import Holding
-    from toolcrib.settings import Settings
+    from toolcrib.base.home import Home, RunInfo
+    from toolcrib.base.settings import Settings
+    from toolcrib.model.errors import Unavailable
+    from toolcrib.web.run import Holding
+    from toolcrib.web.stopping import Stopping
 
 COMMAND_PATIENCE = 15.0
-"""Seconds to wait for a command that holds the home for itself; it ends soon."""
+"""Seconds to wait for a command that holds the home; it ends soon."""
+HANDOVER_PATIENCE = 15.0
+"""Seconds to wait for a front to hand over the home, in addition to the grace period of its calls."""
+_NAMED = 5
+"""Limit of the tool names printed while waiting for calls."""
+_GIVES_WAY = ("command", "stdio")
 _POLL_SECONDS = 0.1
 _GIVE_WAY = 0.0005
-"""Seconds after which a thread at work gives way: the event loop lets others have the interpreter with every read and
-write, and would wait ten times as long to go on, again and again."""
+"""Thread switch interval in seconds. The event loop releases the GIL with every read and write; with the default
+interval it would wait ten times as long to get it back.
+"""
 _LOOK_AFTER = (5_000, 1, 100)
-"""New objects after which the collector looks through the youngest; looks after which it goes on to older ones. It goes
-on to the next at once, while they are few, and seldom to all: that takes as long as there are tools."""
+"""Thresholds of the garbage collector. The second generation is collected with the first while it is small; full
+collections are rare, because they take time proportional to the number of tools.
+"""
 
 
 def serve(
     ctx: typer.Context,
     host: Annotated[str | None, typer.Option("--host", metavar="H", help="The address to listen on.")] = None,
     port: Annotated[
-        int | None, typer.Option("--port", metavar="P", min=0, max=65_535, help="The port; 0 takes any free one.")
+        int | None,
+        typer.Option("--port", metavar="P", min=0, max=65_535, help="The port to listen on; 0 picks a free port."),
     ] = None,
-    database: Annotated[str | None, typer.Option("--database", metavar="URL", help="The database to use.")] = None,
+    database: Annotated[str | None, typer.Option("--database", metavar="URL", help="The database URL.")] = None,
     opened: Annotated[
         bool | None, typer.Option("--open/--no-open", help="Open the console in a browser.", show_default=False)
     ] = None,
@@ -48,7 +57,7 @@ def serve(
 ) -> None:
     """Run the crib.
 
-    Prints the addresses of the console and of the MCP endpoint when ready.
+    Prints the addresses of the console and the MCP endpoint when ready.
     """
     invocation = begin(ctx, home, as_json, host=host, port=port, database_url=database)
     run_crib(invocation, browser=bool(opened))
@@ -57,38 +66,25 @@ def serve(
 def stdio(
     ctx: typer.Context,
     agent: Annotated[
-        str | None, typer.Option("--agent", metavar="ID", help="Be this agent: its prompt, and only its tools.")
+        str | None, typer.Option("--agent", metavar="ID", help="Act as this agent, with its prompt and only its tools.")
     ] = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Be an MCP server on standard input and output.
+    """Run an MCP server on standard input and output.
 
-    For IDEs and other MCP clients: joins the running crib, else runs one.
+    For IDEs and other MCP clients. Joins the running crib, or starts one.
     """
-    from toolcrib.cli.logs import start_logging
-    from toolcrib.cli.loop import run
-    from toolcrib.home import owner_token, prepare_home
+    from toolcrib.cli.front import serve_client
 
-    settings = begin(ctx, home, as_json).settings
-    place = prepare_home(settings.home)
-    start_logging(place, settings.log_level, [owner_token(place)], talk=True)
-    run(lambda: _front(settings, agent))
-
-
-async def _front(settings: "Settings", agent: str | None) -> None:
-    from toolcrib.cli.signals import until_signalled
-    from toolcrib.server.stdio import run_stdio
-
-    async with until_signalled():
-        await run_stdio(settings, agent)
+    raise typer.Exit(serve_client(begin(ctx, home, as_json).settings, agent))
 
 
 def run_crib(invocation: Invocation, *, browser: bool) -> None:
-    """Hold the home until a signal comes."""
+    """Hold the home until a signal arrives."""
+    from toolcrib.base.home import owner_token, prepare_home
     from toolcrib.cli.logs import start_logging
     from toolcrib.cli.loop import run
-    from toolcrib.home import owner_token, prepare_home
 
     settings = invocation.settings
     home = prepare_home(settings.home)
@@ -102,19 +98,41 @@ async def _serve(invocation: Invocation, home: "Home", browser: bool) -> None:
     from toolcrib.cli.browser import open_console
     from toolcrib.cli.signals import until_signalled
 
-    async with _holding(invocation.settings, home) as holding, until_signalled():
-        _spare_what_stays()
-        sys.setswitchinterval(_GIVE_WAY)
-        _announce(holding, home, invocation.as_json)
-        if browser:
-            await open_console(holding.login_url, invocation.environment)
-        await anyio.sleep_forever()
+    async with _holding(invocation.settings, home) as holding:
+        try:
+            async with until_signalled():
+                _spare_what_stays()
+                sys.setswitchinterval(_GIVE_WAY)
+                _announce(holding, home, invocation.as_json)
+                if browser:
+                    await open_console(holding.login_url, invocation.environment)
+                await anyio.sleep_forever()
+        except typer.Exit:
+            await _let_calls_end(holding.stopping, invocation.settings.stop_grace)
+            raise
+
+
+async def _let_calls_end(stopping: "Stopping", grace: float) -> None:
+    """Wait for calls in flight, with a message; a second signal ends the wait."""
+    from toolcrib.cli.signals import until_signalled
+
+    stopping.begin()
+    if calls := stopping.calls:
+        named = ", ".join(sorted(set(calls))[:_NAMED])
+        count = "1 call" if len(calls) == 1 else f"{len(calls)} calls"
+        with contextlib.suppress(typer.Exit):
+            async with until_signalled():
+                output.note(
+                    f"Stopping. Waiting up to {grace:g} s for {count} to finish ({named}). Press Ctrl-C to stop now."
+                )
+                await stopping.wait(grace)
+    stopping.finish()
 
 
 def _spare_what_stays() -> None:
-    """Keep the collector away from what is there until the end: to look through all of it takes as long as many calls.
+    """Exempt long-lived objects from garbage collection: scanning all of them takes as long as many calls.
 
-    What comes later is looked through less often than usual, since a long list of tools is many new objects as well.
+    Later objects are collected less often than by default, because a long tool list creates many.
     """
     gc.collect()
     gc.freeze()
@@ -123,45 +141,53 @@ def _spare_what_stays() -> None:
 
 @asynccontextmanager
 async def _holding(settings: "Settings", home: "Home") -> "AsyncGenerator[Holding]":
-    """Hold the home, after a command that has it now. Raises `crib.running` if a crib has it that stays."""
+    """Hold the home, waiting for a command or a front that holds it now. Raises `crib.running` if a permanent crib
+    does.
+
+    A front hands over when it sees that the succession lock is taken.
+    """
     import anyio
 
-    from toolcrib.errors import Unavailable
-    from toolcrib.home import find_holder
-    from toolcrib.server.run import hold
+    from toolcrib.base.home import HomeLock, find_holder
+    from toolcrib.model.errors import Unavailable
+    from toolcrib.web.run import hold
 
-    patience = anyio.current_time() + COMMAND_PATIENCE
+    succession = HomeLock(home, home.succession_file)
+    patience = anyio.current_time() + max(COMMAND_PATIENCE, settings.stop_grace + HANDOVER_PATIENCE)
     async with AsyncExitStack() as stack:
+        stack.callback(succession.release)
         while True:
             try:
                 holding = await stack.enter_async_context(hold(settings, kind="serve", port=settings.port))
                 break
             except Unavailable as error:
-                if error.code != "crib.running" or anyio.current_time() > patience:
-                    raise
                 holder = find_holder(home)
-                if holder and holder.kind != "command":
+                if error.code != "crib.running" or anyio.current_time() > patience:
+                    raise await _already_running(home, holder) if holder else error from error
+                if holder and holder.kind not in _GIVES_WAY:
                     raise await _already_running(home, holder) from error
+                succession.try_acquire()
             await anyio.sleep(_POLL_SECONDS)
+        succession.release()
         yield holding
 
 
 async def _already_running(home: "Home", holder: "RunInfo") -> "Unavailable":
-    """Who runs, and a way in."""
-    from toolcrib.client import Client
-    from toolcrib.errors import Unavailable
-    from toolcrib.home import owner_token
+    """Return the error for a running crib, with a login link if it responds."""
+    from toolcrib.base.home import owner_token
+    from toolcrib.model.errors import Unavailable
+    from toolcrib.web.api_client.api_client import ApiClient
 
-    message = f"A crib already runs on {home.root}: {holder.url} (process {holder.pid}, {holder.kind})."
+    message = f"A crib is already running on {home.root}: {holder.url} (process {holder.pid}, {holder.kind})."
     try:
-        async with Client(holder.url, owner_token(home), source="cli") as client:
-            return Unavailable("crib.running", message, f"Open {await client.login()} or stop the process first.")
+        async with ApiClient(holder.url, owner_token(home), source="cli") as client:
+            return Unavailable("crib.running", message, f"Open {await client.login()}, or stop the process first.")
     except Unavailable:
-        return Unavailable("crib.running", f"{message} It does not answer.", f"Stop process {holder.pid} first.")
+        return Unavailable("crib.running", f"{message} It does not respond.", f"Stop process {holder.pid} first.")
 
 
 def _announce(holding: "Holding", home: "Home", as_json: bool) -> None:
-    """The ready line: the addresses, when requests are answered."""
+    """Print the addresses once requests are served."""
     if as_json:
         ready = {"event": "ready", "console": holding.login_url, "mcp": holding.mcp_url, "home": str(home.root)}
         output.record(ready)

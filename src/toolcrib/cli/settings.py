@@ -1,7 +1,7 @@
-"""`toolcrib settings`: every setting, its value and where that comes from.
+"""`toolcrib settings`: every setting with its value and origin.
 
-Above: `main`. Below: `settings`, and the running crib if there is one: what it runs with is what counts. It must work
-where nothing else does, so it neither needs nor makes a home.
+Shows the settings of the running crib, if there is one. Must work when nothing else does: neither needs nor creates a
+home.
 """
 
 from typing import TYPE_CHECKING
@@ -12,15 +12,15 @@ from toolcrib.cli import output
 from toolcrib.cli.options import HomeOption, JsonOption, common
 
 if TYPE_CHECKING:
-    from toolcrib.home import Home, RunInfo
+    from toolcrib.base.home import Home, RunInfo
     from toolcrib.model.json import JsonObject
 
 
 def show(ctx: typer.Context, home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """Show every setting, its value and its origin."""
-    from toolcrib.home import Home, find_holder
-    from toolcrib.sessions.programs import Programs
-    from toolcrib.settings import Environment, read_settings
+    """Show every setting with its value and origin."""
+    from toolcrib.agents.sessions.programs import Programs
+    from toolcrib.base.home import Home, find_holder
+    from toolcrib.base.settings import Environment, read_settings
 
     options = common(ctx, home, as_json)
     loaded = read_settings(Environment.current(), {"home": options.home})
@@ -42,20 +42,20 @@ def _text(row: "JsonObject") -> str:
 
 
 def _running(holder: "RunInfo", place: "Home") -> "list[JsonObject] | None":
-    """The settings of the running crib, if it answers."""
+    """Return the settings of the running crib, or None if it does not respond."""
+    from toolcrib.base.home import owner_token
     from toolcrib.cli.loop import run
-    from toolcrib.client import Client
-    from toolcrib.errors import ToolcribError
-    from toolcrib.home import owner_token
+    from toolcrib.model.errors import ToolcribError
+    from toolcrib.web.api_client.api_client import ApiClient
 
     async def ask() -> "list[JsonObject] | None":
         try:
-            async with Client(holder.url, owner_token(place), source="cli") as client:
+            async with ApiClient(holder.url, owner_token(place), source="cli") as client:
                 return await client.settings()
         except ToolcribError:
             return None
 
     rows = run(ask)
     if rows:
-        output.note(f"These are the settings of the running crib (process {holder.pid}).")
+        output.note(f"Settings of the running crib (process {holder.pid}).")
     return rows

@@ -1,6 +1,6 @@
-"""How a command ends when it is told to: the first signal ends its work in good order, a second one the process.
+"""Signal handling: the first signal cancels the work, a second one kills the process.
 
-Above: `serve` and every command that talks to a crib. It must never swallow a failure of the work.
+Must never swallow a failure of the work.
 """
 
 import signal
@@ -15,13 +15,13 @@ from anyio import CancelScope
 
 @asynccontextmanager
 async def until_signalled() -> AsyncGenerator[None]:
-    """Run the body until it is done or told to end; then this exits with 128 plus the number of the signal.
+    """Run the body until it is done or a signal arrives; then exit with 128 plus the signal number.
 
-    Only the body is ended. What was entered before closes after it, with the system's own handlers in place again, so
-    that whoever does not want to wait can send the signal once more.
+    Only the body is cancelled. Outer contexts close afterwards with the default handlers restored, so that a second
+    signal kills the process.
     """
     if sys.platform == "win32":
-        yield  # there, Ctrl-C interrupts the loop
+        yield  # on Windows, Ctrl-C interrupts the loop
         return
     failed: Exception | None = None
     caught: list[signal.Signals] = []

@@ -1,7 +1,6 @@
-"""Checks of the database: it opens, is whole, and is of a version that this Toolcrib knows.
+"""Checks the database: it opens, is intact, and has a known revision.
 
-Above: `examine`. Below: sqlite3, `store.schema`. It must never write: a crib may have the file. What is wrong with
-PostgreSQL is told by the crib itself.
+Must never write, since a crib may have the file open. PostgreSQL problems are reported by the crib itself.
 """
 
 import importlib.util
@@ -15,20 +14,22 @@ from urllib.parse import quote
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
+from toolcrib.base.home import Home
+from toolcrib.base.settings import mask_url
 from toolcrib.doctor.finding import Finding
-from toolcrib.doctor.ground import Ground
-from toolcrib.settings import mask_url
+from toolcrib.doctor.surroundings import Surroundings
+from toolcrib.host.backups import kept_backups
 from toolcrib.store.schema import HEAD, REVISIONS
 
 _LOOK_SECONDS = 10.0
 
 
-def check_database(ground: Ground) -> Iterator[Finding]:
-    """The database can be used."""
+def check_database(surroundings: Surroundings) -> Iterator[Finding]:
+    """Check that the database can be used."""
     try:
-        url = make_url(ground.settings.database)
+        url = make_url(surroundings.settings.database)
     except ArgumentError:
-        shown = mask_url(ground.settings.database)
+        shown = mask_url(surroundings.settings.database)
         yield Finding("database", "error", "The address of the database cannot be read.", shown, "toolcrib settings")
         return
     if url.get_backend_name() == "postgresql":
@@ -42,10 +43,12 @@ def check_database(ground: Ground) -> Iterator[Finding]:
         return
     try:
         with closing(_opened(file)) as connection:
-            yield from _looked_into(connection, file)
+            yield from _looked_into(connection, file, _way_back(surroundings, file))
     except sqlite3.Error as error:
-        message = f"The database cannot be used: {error}."
-        yield Finding("database", "error", message, str(file), f"mv {file} {file}.broken, or put a backup in its place")
+        is_damaged = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CORRUPT
+        how = "is damaged" if is_damaged else "cannot be used"
+        message = f"The database {how}: {error}."
+        yield Finding("database", "error", message, str(file), _way_back(surroundings, file))
 
 
 def _opened(file: Path) -> sqlite3.Connection:
@@ -55,7 +58,15 @@ def _opened(file: Path) -> sqlite3.Connection:
     return connection
 
 
-def _looked_into(connection: sqlite3.Connection, file: Path) -> Iterator[Finding]:
+def _way_back(surroundings: Surroundings, file: Path) -> str:
+    """Return the command that recovers a damaged database: restore the newest backup, or start afresh."""
+    newest = next(iter(kept_backups(Home(surroundings.settings.home))), None)
+    if newest is not None:
+        return f"toolcrib restore {newest.file}"
+    return f"toolcrib restore FILE, if you have a backup; else mv {file} {file}.damaged to begin anew"
+
+
+def _looked_into(connection: sqlite3.Connection, file: Path, way_back: str) -> Iterator[Finding]:
     tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     revision = _revision(connection) if "alembic_version" in tables else None
     if revision is not None and revision not in ("", *REVISIONS):
@@ -71,7 +82,7 @@ def _looked_into(connection: sqlite3.Connection, file: Path) -> Iterator[Finding
         yield Finding("database", "note", message, str(file), f"sqlite3 {file} 'PRAGMA quick_check'")
         return
     if wrong:
-        yield Finding("database", "error", "The database is damaged.", "; ".join(wrong)[:500], f"Restore {file}.")
+        yield Finding("database", "error", f"The database {file} is damaged.", "; ".join(wrong)[:500], way_back)
     elif revision not in (None, HEAD):
         message = f"The database is of an older revision ({revision}); the next start brings it up to date."
         yield Finding("database", "note", message, str(file), "toolcrib serve")

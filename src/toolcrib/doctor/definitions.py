@@ -1,19 +1,20 @@
-"""Checks of what other tools' files say: files that cannot be read, definitions that cannot be used, trust.
+"""Checks the files of apps: unreadable files, invalid definitions, missing trust.
 
-Above: `examine`. Below: `config`. Nothing is started or resolved; of a variable only its existence is looked at.
+Must never start a server or resolve a value. Of a variable, only its existence is checked.
 """
 
 import os
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
-from toolcrib.config.discover import discover
-from toolcrib.config.trust import TrustBook, load_trust
 from toolcrib.doctor.finding import Finding, Severity, counted, of_problem
-from toolcrib.doctor.ground import Ground
-from toolcrib.errors import ConfigError
+from toolcrib.doctor.surroundings import Surroundings
+from toolcrib.model.errors import ConfigError
 from toolcrib.model.servers import Discovery, ServerEntry
+from toolcrib.servers.discover import discover
+from toolcrib.servers.trust import TrustBook, load_trust
 
 _HARMLESS = frozenset(
     {"config.note", "config.empty", "server.own_crib", "server.built_in", "server.auto_approve", "server.field_unknown"}
@@ -26,12 +27,22 @@ _INSTALL = {
 }
 
 
-def check_definitions(ground: Ground) -> Iterator[Finding]:
-    """Every file with servers can be read, and every server in it could be used."""
-    book, unreadable = _trust(ground)
+def check_definitions(surroundings: Surroundings) -> Iterator[Finding]:
+    """Check that every file with servers can be read and every server in it can be used."""
+    book, unreadable = _trust(surroundings)
     yield from unreadable
-    found = discover(ground.environment, ground.cwd, home=ground.user_home, crib=ground.home.root, trusted=book.covers)
-    findings = [*_files(found, ground), *(each for server in found.servers for each in _server(server, ground))]
+    trusted = partial(book.covers, environment=surroundings.environment)
+    found = discover(
+        surroundings.environment,
+        surroundings.cwd,
+        home=surroundings.user_home,
+        crib=surroundings.home.root,
+        trusted=trusted,
+    )
+    findings = [
+        *_files(found, surroundings),
+        *(each for server in found.servers for each in _server(server, surroundings)),
+    ]
     yield from findings
     if not any(each.severity in ("warning", "error") for each in findings):
         message = f"{counted(len(found.servers), 'server')} in {counted(len(found.files), 'file')}, all readable."
@@ -39,22 +50,22 @@ def check_definitions(ground: Ground) -> Iterator[Finding]:
     yield from _untrusted(found)
 
 
-def _trust(ground: Ground) -> tuple[TrustBook, list[Finding]]:
-    file = ground.home.trust_file
+def _trust(surroundings: Surroundings) -> tuple[TrustBook, list[Finding]]:
+    file = surroundings.home.trust_file
     try:
         return load_trust(file), []
     except ConfigError as error:
         return TrustBook(), [Finding("trust", "error", error.message, str(file), f"mv {file} {file}.broken")]
 
 
-def _files(found: Discovery, ground: Ground) -> Iterator[Finding]:
+def _files(found: Discovery, surroundings: Surroundings) -> Iterator[Finding]:
     for problem in found.problems:
-        own = problem.file == str(ground.home.mcp_json)
+        own = problem.file == str(surroundings.home.mcp_json)
         severity: Severity = "note" if problem.code in _HARMLESS else "error" if own else "warning"
         yield of_problem("definitions", severity, problem)
 
 
-def _server(server: ServerEntry, ground: Ground) -> Iterator[Finding]:
+def _server(server: ServerEntry, surroundings: Surroundings) -> Iterator[Finding]:
     for problem in server.problems:
         grave = problem.code in ("server.variable_missing", "server.secret_missing", "server.invalid")
         severity: Severity = "warning" if grave and server.shadowed_by is None else "note"
@@ -62,7 +73,7 @@ def _server(server: ServerEntry, ground: Ground) -> Iterator[Finding]:
     spec = server.spec
     if spec is None or spec.command is None or not server.enabled or server.shadowed_by is not None:
         return
-    if "$" in spec.command or "{" in spec.command or _runs(spec.command, spec.cwd, ground.path):
+    if "$" in spec.command or "{" in spec.command or _runs(spec.command, spec.cwd, surroundings.path):
         return
     message = f'Server "{server.name}" starts {spec.command}, which is not on the PATH.'
     where = f"{server.source.file}:{server.source.line}" if server.source.line else server.source.file

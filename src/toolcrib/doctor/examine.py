@@ -1,53 +1,54 @@
-"""Runs the checks that need no crib, and what may be repaired.
+"""Runs the checks that need no crib, and the repairs.
 
-Above: the command line. Below: the modules with the checks. It must never let one check that breaks hide the others.
+Invariant: a check that fails never hides the results of the others.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from toolcrib.doctor import database, definitions, place, runtimes
+from toolcrib.doctor import database, definitions, files, machine, runtimes
 from toolcrib.doctor.finding import Finding
-from toolcrib.doctor.ground import Ground
+from toolcrib.doctor.surroundings import Surroundings
 
-Check = Callable[[Ground], Iterator[Finding]]
+Check = Callable[[Surroundings], Iterator[Finding]]
 
 CHECKS: Mapping[str, Check] = {
-    "python": place.check_python,
-    "settings": place.check_settings,
-    "home": place.check_home,
-    "modes": place.check_modes,  # before anybody opens a file, which sets its mode again
-    "holder": place.check_holder,
-    "processes": place.check_orphans,
-    "port": place.check_port,
-    "disk": place.check_disk,
-    "clock": place.check_clock,
+    "python": machine.check_python,
+    "settings": machine.check_settings,
+    "home": machine.check_home,
+    "modes": machine.check_modes,  # before any check opens a file, which resets its mode
+    "holder": machine.check_holder,
+    "processes": machine.check_orphans,
+    "port": machine.check_port,
+    "files": files.check_files,
+    "disk": machine.check_disk,
+    "clock": machine.check_clock,
     "database": database.check_database,
     "definitions": definitions.check_definitions,
     "claude": runtimes.check_claude,
     "agents": runtimes.check_agents,
     "extras": runtimes.check_extras,
 }
-"""In their order. Where the home is not sound, the later ones look at what they can."""
+"""The checks in the order they run. If the home is unusable, later checks inspect what they can."""
 
 
-def examine(ground: Ground) -> list[Finding]:
-    """Everything that is to be said of this machine without a crib."""
-    return [finding for name, check in CHECKS.items() for finding in _checked(name, check, ground)]
+def examine(surroundings: Surroundings) -> list[Finding]:
+    """Run every check that needs no crib and return the findings."""
+    return [finding for name, check in CHECKS.items() for finding in _checked(name, check, surroundings)]
 
 
-def _checked(name: str, check: Check, ground: Ground) -> list[Finding]:
+def _checked(name: str, check: Check, surroundings: Surroundings) -> list[Finding]:
     found: list[Finding] = []
     try:
-        found += check(ground)
-    except Exception as error:  # noqa: BLE001 boundary: what breaks one check is itself something that was found
+        found += check(surroundings)
+    except Exception as error:  # noqa: BLE001 boundary: a check that fails is itself a finding
         message = f"The check could not be finished ({type(error).__name__}: {error})."
         found.append(Finding(name, "error", message, fix="toolcrib doctor --json, and tell the makers of Toolcrib"))
     return found
 
 
 def repaired(findings: Iterable[Finding]) -> list[Finding]:
-    """The same after everything was repaired that may be; what could not be is told as evidence."""
+    """Run every available repair and return the updated findings; a failed repair is added to the evidence."""
     return [_repaired(finding) if finding.repair is not None else finding for finding in findings]
 
 

@@ -1,10 +1,10 @@
-"""One thing that was found, good or bad, as a value. Above: all checks. Below: `model`."""
+"""One result of a check, good or bad, as a value."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from toolcrib.errors import CODES
+from toolcrib.model.errors import CODES
 from toolcrib.model.json import JsonObject
 from toolcrib.model.problems import Problem
 
@@ -14,9 +14,9 @@ _WORST_FIRST: tuple[Severity, ...] = ("error", "warning", "note")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a check says: how bad it is, what is so, by what one can see it, and what to do.
+    """The result of a check: severity, message, evidence and fix.
 
-    `repair` mends it without harm and says what it did; None where a person has to decide. `repaired` is what was said.
+    `repair` fixes the problem safely and returns what it did; None if a person has to decide. `repaired` is its result.
     """
 
     check: str
@@ -28,7 +28,7 @@ class Finding:
     repaired: str | None = None
 
     def to_json(self) -> JsonObject:
-        """The public shape; absent parts are left out."""
+        """Return the public shape without absent fields."""
         shape: JsonObject = {
             "check": self.check,
             "severity": self.severity,
@@ -42,20 +42,20 @@ class Finding:
 
 
 def counted(number: int, noun: str) -> str:
-    """A number of things: `1 server`, `2 servers`."""
+    """Return a number with its noun: `1 server`, `2 servers`."""
     plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
     return f"{number} {noun if number == 1 else plural}"
 
 
 def of_problem(check: str, severity: Severity, problem: Problem) -> Finding:
-    """A problem that some part already put into words; what to do is in the table of codes, where it does not say."""
+    """Return a finding for an existing problem. A missing hint is taken from the table of error codes."""
     place = f"{problem.file}:{problem.line}" if problem.file and problem.line else problem.file
     hint = problem.hint or (CODES[problem.code].hint if problem.code in CODES else None)
     return Finding(check, severity, problem.message, place, hint)
 
 
 def worst(findings: Iterable[Finding]) -> Severity:
-    """The worst that is left; what was repaired counts no more."""
+    """Return the worst severity that is left; repaired findings do not count."""
     left = {each.severity for each in findings if each.repaired is None}
     for severity in _WORST_FIRST:
         if severity in left:

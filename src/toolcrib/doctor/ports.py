@@ -1,6 +1,6 @@
-"""Who listens on a port of this machine, as far as the system tells.
+"""Finds the program that listens on a local port, as far as the system reveals it.
 
-Above: `place`. Below: sockets and /proc. It must never send anything to whoever listens.
+Must never send data to the listener.
 """
 
 import ipaddress
@@ -13,7 +13,7 @@ _LOOK_SECONDS = 1.0
 
 
 def listener_on(host: str, port: int) -> str | None:
-    """Which program listens there, in words; None if none does."""
+    """Return a description of the program that listens on the port; None if the port is free."""
     address = "127.0.0.1" if host == "localhost" else host
     try:
         family = socket.AF_INET6 if ipaddress.ip_address(address).version == 6 else socket.AF_INET
@@ -52,5 +52,5 @@ def _inodes(port: int) -> list[str]:
 def _holds(process: Path, sockets: set[str]) -> bool:
     try:
         return any(str(each.readlink()) in sockets for each in (process / "fd").iterdir())
-    except OSError:  # of another user, or gone meanwhile
+    except OSError:  # belongs to another user, or has exited
         return False

@@ -1,6 +1,6 @@
-"""Checks of what agents run on: Claude Code and its sign-in, other coding agents, and what can be installed besides.
+"""Checks the runtimes of agents: Claude Code and its sign-in, other coding agents, optional extras.
 
-Above: `examine`. Below: `sessions.programs`. Nobody is asked over the network; a sign-in is known by what it left here.
+Makes no network request. A sign-in is recognised by the files and variables it leaves on this machine.
 """
 
 import importlib.util
@@ -8,11 +8,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from toolcrib.agents.sessions.claude.program import find_cli
+from toolcrib.agents.sessions.programs import Programs
 from toolcrib.doctor.finding import Finding, of_problem
-from toolcrib.doctor.ground import Ground
-from toolcrib.errors import Unavailable
-from toolcrib.sessions.claude.program import find_cli
-from toolcrib.sessions.programs import Programs
+from toolcrib.doctor.surroundings import Surroundings
+from toolcrib.model.errors import Unavailable
 
 _KEYS = (
     "ANTHROPIC_API_KEY",
@@ -30,18 +30,18 @@ _EXTRAS = {
 }
 
 
-def check_claude(ground: Ground) -> Iterator[Finding]:
-    """Claude Code is there and somebody is signed in."""
+def check_claude(surroundings: Surroundings) -> Iterator[Finding]:
+    """Check that Claude Code is installed and signed in."""
     if importlib.util.find_spec("claude_agent_sdk") is None:
         message = "The Claude Agent SDK is not installed, so agents have no sessions with Claude Code."
         yield Finding("claude", "note", message, fix="pip install 'toolcrib[claude]'")
         return
     try:
-        cli = find_cli(ground.environment)
+        cli = find_cli(surroundings.environment)
     except Unavailable as error:
         yield Finding("claude", "warning", error.message, fix="npm install -g @anthropic-ai/claude-code")
         return
-    signed_in = _signed_in(ground)
+    signed_in = _signed_in(surroundings)
     if signed_in is None:
         message = "Nobody is signed in to Claude Code, so sessions of agents will fail."
         fix = "Run `claude` and sign in with /login, or set ANTHROPIC_API_KEY."
@@ -50,25 +50,25 @@ def check_claude(ground: Ground) -> Iterator[Finding]:
         yield Finding("claude", "ok", f"Claude Code is there; sign-in by {signed_in}.", str(cli))
 
 
-def _signed_in(ground: Ground) -> str | None:
-    key = next((name for name in _KEYS if ground.environment.get(name)), None)
+def _signed_in(surroundings: Surroundings) -> str | None:
+    key = next((name for name in _KEYS if surroundings.environment.get(name)), None)
     if key is not None:
         return key
-    moved = ground.environment.get("CLAUDE_CONFIG_DIR")
-    file = Path(moved) / ".credentials.json" if moved else ground.user_home / ".claude" / ".credentials.json"
+    moved = surroundings.environment.get("CLAUDE_CONFIG_DIR")
+    file = Path(moved) / ".credentials.json" if moved else surroundings.user_home / ".claude" / ".credentials.json"
     if file.is_file():
         return str(file)
     return "the keychain, as far as one can see" if sys.platform == "darwin" else None
 
 
-def check_agents(ground: Ground) -> Iterator[Finding]:
-    """What `toolcrib.toml` says of other coding agents can be used."""
-    for problem in Programs(ground.home.settings_file).read().wrong.values():
+def check_agents(surroundings: Surroundings) -> Iterator[Finding]:
+    """Check that the coding agents configured in `toolcrib.toml` are valid."""
+    for problem in Programs(surroundings.home.settings_file).read().wrong.values():
         yield of_problem("agents", "warning", problem)
 
 
-def check_extras(ground: Ground) -> Iterator[Finding]:
-    """What could be installed besides; no lack of it is wrong."""
+def check_extras(surroundings: Surroundings) -> Iterator[Finding]:
+    """List optional extras that are not installed; a missing extra is not an error."""
     missing = [name for name, (module, _) in _EXTRAS.items() if importlib.util.find_spec(module) is None]
     told = "; ".join(f"{name}: {_EXTRAS[name][1]}" for name in missing)
     if missing:

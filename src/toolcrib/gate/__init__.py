@@ -1,14 +1,6 @@
-"""The gate: the only way a tool is called or a resource read, from any door, and the only view of what one may see.
+"""The gate: the only way to call a tool or read a resource, and the source of what each principal may see.
 
-`view` holds the decisions for one asker, `consent` gets a person's word where one is needed, `gate` is the road itself,
-on which `thinking` stops the clock while a person is asked; `intake` is what upstream definitions pass before anybody
-sees them.
-Above: every door. Below: the catalog's snapshots, `policy`, the audit.
+`view` holds the decisions for one principal, `gate` runs calls, and `approvals` obtains a person's approval where a
+decision requires one. `deadlines` bounds calls and `approval_time` pauses the bound while a client is asked.
+`touched_paths` resolves the paths of a call, and `pins` checks upstream definitions before any principal sees them.
 """
-
-from toolcrib.gate.consent import Consent
-from toolcrib.gate.gate import Called, Gate, InSession
-from toolcrib.gate.intake import Intake
-from toolcrib.gate.view import Listing
-
-__all__ = ["Called", "Consent", "Gate", "InSession", "Intake", "Listing"]

@@ -1,17 +1,15 @@
-"""The road of a call: resolve ▸ validate ▸ decide ▸ ask a person ▸ record the intent ▸ run ▸ record the outcome.
+"""The path of a call: resolve ▸ validate ▸ decide ▸ approve ▸ record the intent ▸ run ▸ record the outcome.
 
-In this order: nothing runs before its intent is durable, nothing is answered before its outcome is. Listing asks the
-same decisions, so what can be called is always among what is listed. Prompts and resources belong to their server: who
-sees the server may read them, and reading leaves the same two records.
+The order is fixed: nothing runs before its intent is durable, and no answer is returned before its outcome is. Listings
+use the same decisions, so a tool that can be called is always listed. Prompts and resources follow their server: a
+principal that sees the server may read them, and each read writes the same two records.
 
-Above: every door (MCP endpoint, REST, library). Below: `view` and `consent` here, the catalog, the audit. It must never
-call a source in any other way, and never let a failure of its own parts end in a call.
+Must never call a source in any other way, and never let an internal failure end in a call.
 """
 
 import asyncio
 import itertools
 import logging
-import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
@@ -19,18 +17,28 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-import orjson
-
-from toolcrib.audit import Audit, CallRecord
-from toolcrib.catalog.catalog import Catalog
-from toolcrib.catalog.naming import Form
-from toolcrib.errors import Denied, InvalidRequest, NotFound, ToolcribError, Unavailable
-from toolcrib.gate.clocks import Clocks
-from toolcrib.gate.consent import HANDLE, Consent
-from toolcrib.gate.thinking import unhurried
-from toolcrib.gate.view import Listing, NoView, View
-from toolcrib.model.approvals import Approval, Question
-from toolcrib.model.json import JsonObject, canonical
+from toolcrib.base.stop_switch import StopSwitch
+from toolcrib.gate.approval_time import unhurried
+from toolcrib.gate.approvals.consent import HANDLE, Consent, waiting_result
+from toolcrib.gate.arguments import encode, judged
+from toolcrib.gate.audit.actor import acting
+from toolcrib.gate.audit.records import Audit, CallRecord
+from toolcrib.gate.catalog.catalog import Catalog
+from toolcrib.gate.catalog.naming import Form
+from toolcrib.gate.deadlines import Deadlines
+from toolcrib.gate.pins.lint import ABOUT_OTHERS, FINDINGS
+from toolcrib.gate.pins.pinned_source import held_back
+from toolcrib.gate.policy.decide import Grants
+from toolcrib.gate.policy.explain import Explanation, explain
+from toolcrib.gate.policy.limits import Limits
+from toolcrib.gate.policy.rules import Rules
+from toolcrib.gate.policy.zones import closed_paths
+from toolcrib.gate.principals import Door
+from toolcrib.gate.touched_paths import HomeGuard
+from toolcrib.gate.view import Listing, NoView, PrincipalView
+from toolcrib.model.approvals import Approval, ApprovalRequest
+from toolcrib.model.errors import Denied, InvalidRequest, NotFound, ToolcribError, Unavailable
+from toolcrib.model.json import JsonObject, canonical, loads
 from toolcrib.model.policy import Decision
 from toolcrib.model.principals import Principal
 from toolcrib.model.sources import (
@@ -39,41 +47,43 @@ from toolcrib.model.sources import (
     ConditionalSource,
     ContentMethod,
     ContentSource,
+    HoldingSource,
     ReportProgress,
     RunCall,
 )
 from toolcrib.model.tools import CallResult, ContentItem, Tool, ToolRef
-from toolcrib.policy.decide import Grants
-from toolcrib.policy.explain import Explanation, explain
-from toolcrib.policy.limits import Limits
-from toolcrib.policy.rules import Rules
-from toolcrib.principals import Door
 
 _VIEWS_KEPT = 256
-"""How many askers' views are kept; the least recently used one is made anew when needed."""
+"""Number of cached views. The least recently used one is evicted and rebuilt on demand."""
 _READS = frozenset({"resources/read", "prompts/get"})
-"""What is asked of a server beside tools and leaves records; the rest gives nothing that a model could act on."""
+"""Content methods that are audited. The others return nothing a model could act on."""
 
 _UNSETTLED = "whether it may be called could not be settled; the log says why."
 
 logger = logging.getLogger(__name__)
 
+Absence = Callable[[Principal, ToolRef], Awaitable[ToolcribError | None]]
+
 
 class Called(NamedTuple):
-    """The answer to a call: the result, the number of its intent in the audit, how long it took."""
+    """The answer to a call: the result, the audit number of its intent, and its duration.
+
+    `edited` holds the arguments that ran, as canonical JSON, if a person changed them before approving the call.
+    """
 
     result: CallResult
     audit_id: int
     duration_ms: float
+    edited: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class InSession:
-    """What is particular to a call that an agent makes in its session.
+    """Details of a call that an agent makes in a session.
 
-    `tool_call` is the number it has there, `patience` for how many seconds a person is waited for. `beyond_budget`
-    counts the call, and says why it must not be made where the agent has used up what it may. Where the agent's runtime
-    runs the tool itself, `prepare` stands in for the tool's source: what it gives waits for that run to end.
+    `tool_call` is its id in the session, `patience` the seconds to wait for an approval. `beyond_budget` counts the
+    call and returns a reason if the agent's budget is used up. If the agent's runtime runs the tool itself, `prepare`
+    replaces the tool's source: the function it returns waits for that run to end.
     """
 
     tool_call: str
@@ -83,7 +93,7 @@ class InSession:
 
 
 class _Waits(Exception):
-    """A person has yet to answer, and the client will come back."""
+    """Raised when the approval is still pending and the client will fetch the answer later."""
 
     def __init__(self, approval: Approval) -> None:
         super().__init__(approval.id)
@@ -92,7 +102,7 @@ class _Waits(Exception):
 
 @dataclass(slots=True)
 class _Call:
-    """A call on its way. `record` is that of the call as it was asked for and, once a person said so, as approved."""
+    """A call in progress. `record` describes the call as requested and, after an approval, as approved."""
 
     ref: ToolRef
     door: Door
@@ -100,6 +110,7 @@ class _Call:
     record: CallRecord
     session: InSession | None = None
     handle: str | None = None
+    edited: bytes | None = None
 
     @property
     def principal(self) -> Principal:
@@ -107,7 +118,7 @@ class _Call:
 
 
 class Gate:
-    """Lists and calls tools for principals, and reads what else their servers offer."""
+    """Lists and calls tools for principals, and reads the prompts and resources of their servers."""
 
     def __init__(
         self,
@@ -119,8 +130,16 @@ class Gate:
         grants: Callable[[Principal], Grants] = lambda _: Grants(),
         limits: Callable[[], Limits] = Limits,
         consent: Consent | None = None,
+        home: HomeGuard | None = None,
+        stop_switch: StopSwitch | None = None,
+        absence: Absence | None = None,
     ) -> None:
-        """Without `consent` there is nobody who could be asked, and what would have to be is refused."""
+        """Without `consent`, calls that need an approval are refused.
+
+        `home` detects calls that touch the crib's home. While `stop_switch` is set, every call is refused. `absence`
+        returns why a tool that the principal may see is missing, such as a disabled server.
+        """
+        self._stop_switch = stop_switch
         self._catalog = catalog
         self._audit = audit
         self._default_timeout = default_timeout
@@ -128,74 +147,113 @@ class Gate:
         self._grants = grants
         self._limits = limits
         self._consent = consent
-        self._clocks = Clocks()
-        self._views: OrderedDict[Principal, View] = OrderedDict()
-        self._latest: tuple[Principal | None, View | None] = None, None
-        run = secrets.token_hex(6)
-        self._call_ids = (f"{run}-{number}" for number in itertools.count(1))
+        self._home = home or HomeGuard()
+        self._absence = absence
+        self._clocks = Deadlines()
+        self._views: OrderedDict[Principal, PrincipalView] = OrderedDict()
+        self._latest: tuple[Principal | None, PrincipalView | None] = None, None
+        self._in_flight: dict[str, ToolRef] = {}
+        self._is_stopping = False
+        self._call_ids = (f"{audit.run}-{number}" for number in itertools.count(1))
+
+    @property
+    def in_flight(self) -> tuple[ToolRef, ...]:
+        """Return the calls and reads in flight."""
+        return tuple(self._in_flight.values())
+
+    def stop(self) -> None:
+        """Refuse every new call. Calls in flight continue."""
+        self._is_stopping = True
 
     def listing(self, principal: Principal) -> Listing:
-        """The tools this asker sees now."""
+        """Return the tools this principal currently sees."""
         return self._view(principal).listing
 
     def own_tools(self, principal: Principal) -> tuple[Tool, ...]:
-        """The tools of its own that the runtime of a session may have."""
+        """Return the runtime's own tools that the session may use."""
         return self._view(principal).own_tools
 
     def servers(self, principal: Principal) -> frozenset[str]:
-        """The servers this asker sees now. Equal versions of equal askers give the same object, also below."""
+        """Return the servers this principal currently sees. Cached per version, as are the lists below."""
         return self._view(principal).servers
 
+    def may_know(self, principal: Principal, server: str, tool: str | None = None) -> bool:
+        """Return whether a principal may learn of a server or tool, even if its offering is not known yet."""
+        if principal.is_owner:
+            return True
+        view = self._view(principal)
+        return view.may_know(server) if tool is None else view.would_see(ToolRef(server, tool))
+
     def prompts(self, principal: Principal) -> tuple[ContentItem, ...]:
-        """The prompts this asker sees now."""
+        """Return the prompts this principal currently sees."""
         return self._view(principal).prompts
 
     def resources(self, principal: Principal) -> tuple[ContentItem, ...]:
-        """The resources this asker sees now."""
+        """Return the resources this principal currently sees."""
         return self._view(principal).resources
 
     def templates(self, principal: Principal) -> tuple[ContentItem, ...]:
-        """The templates of resources this asker sees now."""
+        """Return the resource templates this principal currently sees."""
         return self._view(principal).templates
 
     def name(self, form: Form, ref: ToolRef) -> str:
-        """The name a tool or prompt is shown under."""
+        """Return the exposed name of a tool or prompt."""
         return self._catalog.names.name(form, ref)
 
+    def server(self, principal: Principal, name: str) -> str:
+        """Return the canonical name of a server, from any name that its definition has in the principal's project."""
+        return self._catalog.at(principal.cwd).server(name)
+
     def named(self, form: Form, name: str) -> ToolRef | None:
-        """The tool or prompt that a shown name means; whether the asker may see it is for others here to say."""
+        """Return the tool or prompt with this exposed name. Does not check whether a principal may see it."""
         return self._catalog.names.ref(form, name)
 
     def decision(self, principal: Principal, ref: ToolRef) -> Decision:
-        """What would happen if this asker called the tool now, and why."""
-        return self._view(principal).decision(ref)
+        """Return the decision on a call of the tool by this principal, with reasons."""
+        view = self._view(principal)
+        return view.decision(view.snapshot.meant(ref))
 
     def explain(
         self, principal: Principal, ref: ToolRef, arguments: JsonObject | None = None, server_note: str | None = None
     ) -> Explanation:
-        """Why a call of the tool would be allowed, asked for or refused, and what would change that.
+        """Explain why a call would be allowed, asked for or refused, and what would change that.
 
-        `server_note` says what is wrong with the tool's server, if something is. Only names that the asker may know
-        are suggested.
+        `server_note` describes a problem with the tool's server. Suggestions only contain names the principal may know.
         """
         view = self._view(principal)
+        ref = view.snapshot.meant(ref)
         known = view.snapshot.tools if principal.is_owner else (tool.ref for tool in view.listing.tools)
         source = view.snapshot.sources.get(ref.server)
         lack = source.lacks(ref.tool) if isinstance(source, ConditionalSource) else None
         return explain(view.question(ref, arguments), known, lack or server_note)
 
     def seen(self, principal: Principal, ref: ToolRef) -> tuple[Tool | None, Decision]:
-        """A tool as this asker sees it, None where they do not, with the decision on it."""
+        """Return the tool, or None if this principal does not see it, and the decision on it."""
         view = self._view(principal)
+        ref = view.snapshot.meant(ref)
         decision = view.decision(ref)
         return (view.snapshot.tools[ref] if decision.visible else None), decision
 
     def find(self, principal: Principal, ref: ToolRef) -> Tool:
-        """One tool this asker sees. For others than the owner a hidden tool does not exist."""
+        """Return a tool this principal sees. Raises `NotFound` for a hidden tool, or `Denied` for the owner."""
         tool, decision = self.seen(principal, ref)
         if tool is None:
-            raise _invisible(decision, principal)
+            raise _absent(self._view(principal), decision, principal)
         return tool
+
+    def end_calls(self, failure: Callable[[], Exception]) -> None:
+        """End every running call. Each caller receives the error that `failure` returns."""
+        self._clocks.end_all(failure)
+
+    def _refuse_if_stopped(self) -> None:
+        if self._stop_switch is not None:
+            self._stop_switch.check()
+
+    async def why_absent(self, principal: Principal, ref: ToolRef, error: ToolcribError) -> ToolcribError:
+        """Return the reason why a tool is missing, if the principal may know it, otherwise `error`."""
+        if self._absence is None or not isinstance(error, NotFound) or not self._view(principal).would_see(ref):
+            return error
+        return await self._absence(principal, ref) or error
 
     async def call(
         self,
@@ -209,79 +267,97 @@ class Gate:
         session: InSession | None = None,
         handle: str | None = None,
     ) -> Called:
-        """Call a tool for this asker; `client` is what an MCP client behind it can do for the server meanwhile.
+        """Call a tool for this principal. `client` is what the MCP client behind it can do for the server meanwhile.
 
-        With `handle` nobody waits for a person: `HANDLE` gives the number of the question, which says when it is given
-        itself how that ended.
+        With `handle`, the call does not wait for an approval: `HANDLE` opens one and returns its id, and the id returns
+        its outcome.
 
-        A failure of the tool, and arguments that do not fit, come back as an error result the model can read. Raised
-        are: `NotFound` for a tool that does not exist for the asker, `Denied` where it does but may not be called now,
-        `Unavailable` (`audit.unavailable`) where the call could not be recorded.
+        Tool failures and invalid arguments are returned as error results that the model can read. Raises `NotFound` for
+        a tool that does not exist for the principal, `Denied` for a visible tool that may not be called now, and
+        `Unavailable` (`audit.unavailable`) if the call could not be recorded.
         """
-        try:
-            encoded = canonical(arguments)
-        except TypeError as error:
-            raise InvalidRequest("tool.arguments_invalid", f"The arguments are not JSON: {error}.") from error
+        if self._is_stopping:
+            raise Unavailable("crib.stopping", "The crib is stopping and takes no new calls.")
+        encoded = encode(arguments)
         view = self._view(principal)
-        decision = view.decision_on(ref, arguments)
+        ref = view.snapshot.meant(ref)
+        decision = view.decision_on(ref, arguments, encoded)
         tool = view.snapshot.tools.get(ref)
+        if tool is not None and (decision.needs_arguments or decision.verdict == "ask" or handle is not None):
+            arguments, encoded = judged(tool, arguments, encoded)
         call_id = next(self._call_ids)
         record = self._audit.call(
             call_id, door, principal, ref, tool, arguments, encoded, decision, rules=view.rules_version
         )
         call = _Call(ref, door, CallContext(principal, call_id, progress, client), record, session, handle)
         try:
-            tool, run = _ready(call, view, decision, arguments, encoded)
-            if decision.verdict != "allow" or call.handle not in (None, HANDLE):  # what may be another call by now
+            self._refuse_if_stopped()
+            try:
+                tool, run = _ready(call, view, decision, arguments, encoded)
+            except NotFound as error:
+                raise await self.why_absent(principal, ref, error) from None
+            if decision.verdict != "allow" or call.handle not in (None, HANDLE):  # the id may belong to another call
                 tool, run = await self._agreed(call, tool, run, decision, encoded)
-            self._count(call)
+            self._count(call, tool)
         except InvalidRequest as error:
             return await _answer_unrun(call.record, CallResult.error(_sentence(error)))
         except _Waits as waits:
-            return Called(_waiting(waits.approval), await call.record.refused("approval.required"), 0.0)
+            return Called(waiting_result(waits.approval), await call.record.refused("approval.required"), 0.0)
         except ToolcribError as error:
             await call.record.refused(error.code)
             raise
         except asyncio.CancelledError:
             call.record.abandoned(0.0)
             raise
-        except Exception as error:  # boundary: where a part fails that has a say, the call is refused, on record
+        except Exception as error:  # boundary: if a deciding part fails, the call is refused and recorded
             logger.exception("Whether %s may be called could not be settled.", ref)
             await call.record.refused("policy.denied")
             raise Denied("policy.denied", f"{ref} was refused: {_UNSETTLED}") from error
-        return await self._run(tool, run, call.record, call.context)
+        return await self._run(tool, run, call)
+
+    async def refuse(self, principal: Principal, ref: ToolRef, arguments: JsonObject, *, door: Door) -> None:
+        """Record a call that was refused elsewhere because the caller has no such tool."""
+        view = self._view(principal)
+        ref = view.snapshot.meant(ref)
+        tool, decision = view.snapshot.tools.get(ref), view.decision(ref)
+        call_id, encoded = next(self._call_ids), canonical(arguments)
+        record = self._audit.call(
+            call_id, door, principal, ref, tool, arguments, encoded, decision, rules=view.rules_version
+        )
+        await record.refused("tool.unknown")
 
     async def _agreed(
         self, call: "_Call", tool: Tool, run: RunCall, decision: Decision, encoded: bytes
     ) -> tuple[Tool, RunCall]:
-        """The call, if it may be made that is not simply allowed: as a person agreed to it."""
+        """Return the tool and its run after approval. Raises `Denied` if the call is not allowed."""
         if decision.verdict in ("ask", "allow") and self._consent is not None:
             return await self._approved(call, tool, decision, encoded, self._consent)
         if decision.verdict != "allow":
             raise _refused(decision)
         return tool, run
 
-    def _count(self, call: "_Call") -> None:
-        """Count the call, unless its limit is reached."""
+    def _count(self, call: "_Call", tool: Tool) -> None:
+        """Count the call. Raises `Denied` if its limit is reached."""
         limits = self._limits()
-        refusal = limits.check(call.principal, call.ref)
+        refusal = limits.check(call.principal, call.ref, tool.names)
         if refusal is not None:
             raise Denied("limit.reached", refusal)
-        limits.count(call.principal, call.ref)
+        limits.count(call.principal, call.ref, tool.names)
 
     async def _approved(
         self, call: "_Call", asked: Tool, decision: Decision, encoded: bytes, consent: Consent
     ) -> tuple[Tool, RunCall]:
-        """The call as a person approved it. Much may have changed while they thought, so all is looked at again."""
+        """Return the call as approved. The state may have changed during the wait, so everything is checked again."""
         ref, principal = call.ref, call.principal
-        reason = decision.decided_by.reason
+        reason = _asked_because(decision, asked)
         session = call.session
         number = session.tool_call if session is not None else call.context.call_id
-        question = Question(ref, asked.definition_hash, encoded, principal, call.door, reason, number)
+        question = ApprovalRequest(ref, asked.definition_hash, encoded, principal, call.door, reason, number)
 
         def check(arguments: JsonObject, encoded: bytes) -> None:
             _prepare(self._view(principal), call)(ref.tool, arguments, encoded)
 
+        asked_paths = self._view(principal).paths(ref, loads(encoded))
         patience = session.patience if session is not None else None
         if call.handle is None:
             answer = await consent.obtain(question, call.context, check, patience)
@@ -289,25 +365,30 @@ class Gate:
             answer = await consent.fetch(question, check, call.handle)
         if isinstance(answer, Approval):
             call.record = self._audit.call(
-                call.context.call_id, call.door, principal, ref, asked, orjson.loads(encoded), encoded, decision,
+                call.context.call_id, call.door, principal, ref, asked, loads(encoded), encoded, decision,
                 rules=self._view(principal).rules_version, approval=answer.id,
             )  # fmt: skip
             raise _Waits(answer)
         view = self._view(principal)
         tool = view.snapshot.tools.get(ref)
-        arguments: JsonObject = orjson.loads(answer.arguments)
-        decision = view.decision_on(ref, arguments)
+        unedited = answer.arguments == encoded
+        arguments, encoded = judged(tool, loads(answer.arguments), answer.arguments)
+        decision = view.decision_on(ref, arguments, encoded)
         call.record = self._audit.call(
-            call.context.call_id, call.door, principal, ref, tool, arguments, answer.arguments, decision,
+            call.context.call_id, call.door, principal, ref, tool, arguments, encoded, decision,
             rules=view.rules_version, approval=answer.approval,
         )  # fmt: skip
         if not answer.approved:
             raise Denied("approval.denied", answer.refusal)
+        call.edited = encoded if answer.edited else None
         if tool is None or tool.definition_hash != asked.definition_hash:
             raise Denied("tool.changed", f"{ref} was defined anew while its approval was waited for.")
+        if unedited and view.paths(ref, arguments) != asked_paths:
+            message = f"{ref} was refused: a path of the call leads elsewhere than when a person was asked."
+            raise Denied("policy.denied", message)
         if decision.verdict not in ("allow", "ask"):
             raise _refused(decision) if decision.visible else _invisible(decision, principal)
-        return tool, _prepare(view, call)(ref.tool, arguments, answer.arguments)
+        return tool, _prepare(view, call)(ref.tool, arguments, encoded)
 
     async def request(
         self,
@@ -320,12 +401,13 @@ class Gate:
         progress: ReportProgress | None = None,
         client: Client | None = None,
     ) -> JsonObject:
-        """Ask a server for a prompt, a resource or what belongs to them, by its own names; gives its whole answer.
+        """Send a content request to a server, using the server's own names, and return its full answer.
 
-        Raises `NotFound` for a server that does not exist for the asker or offers no such thing, `ProtocolError` with
-        what the server answers instead of a result, `Unavailable` where it cannot be reached or nothing recorded.
+        Raises `NotFound` for a server that does not exist for the principal or offers no content, `ProtocolError` for
+        an error answer of the server, and `Unavailable` if it cannot be reached or the request cannot be recorded.
         """
         view = self._view(principal)
+        server = view.snapshot.server(server)
         source = view.snapshot.sources.get(server)
         decision = view.whole_server(server)
         call_id = next(self._call_ids)
@@ -336,6 +418,16 @@ class Gate:
         if not isinstance(source, ContentSource) or server not in view.servers:
             await record.refused("server.unknown")
             raise NotFound("server.unknown", f'Server "{server}" not found.')
+        if self._touches_home(ref, params, principal):
+            await record.refused("policy.denied")
+            raise Denied(
+                "policy.denied", f"{server} was not asked: the crib's home is closed to agents, in every mode."
+            )
+        try:
+            self._refuse_if_stopped()
+        except Denied as error:
+            await record.refused(error.code)
+            raise
         context = CallContext(principal, call_id, progress, client)
         ask = partial(source.request, method, params)
         if method not in _READS:
@@ -343,44 +435,60 @@ class Gate:
         await record.intent()
         started = time.perf_counter_ns()
         try:
+            self._refuse_if_stopped()
             result = await self._bounded(ref, ask, context)
         except asyncio.CancelledError:
             record.abandoned(_since(started))
             raise
-        except BaseException:  # boundary: a refused or broken read leaves its outcome before it ends
+        except BaseException:  # boundary: a refused or failed read records its outcome first
             await record.outcome(is_error=True, duration_ms=_since(started))
             raise
         await record.outcome(is_error=False, duration_ms=_since(started))
         return result
 
+    def _touches_home(self, ref: ToolRef, params: JsonObject, principal: Principal) -> bool:
+        if principal.by_hand or not self._home.may_be_named(canonical(params)):
+            return False
+        return bool(closed_paths(self._home.touched(ref, params, principal.cwd), principal.projects))
+
     async def _bounded(
         self, ref: ToolRef, ask: Callable[[CallContext], Awaitable[JsonObject]], context: CallContext
     ) -> JsonObject:
+        self._in_flight[context.call_id] = ref
         try:
             with self._clocks.start(self._default_timeout) as clock:
                 return await ask(unhurried(context, clock))
         except TimeoutError:
             message = f"{ref} did not answer within {self._default_timeout:g} s and was stopped."
             raise Unavailable("server.timeout", message) from None
+        finally:
+            del self._in_flight[context.call_id]
 
-    async def _run(self, tool: Tool, run: RunCall, record: CallRecord, context: CallContext) -> Called:
+    async def _run(self, tool: Tool, run: RunCall, call: "_Call") -> Called:
+        record, context = call.record, call.context
+        if tool.kind == "builtin":  # these change the crib itself; the changes are recorded under their caller
+            run = _as_actor(run, call)
         audit_id = await record.intent()
         started = time.perf_counter_ns()
         timeout = tool.timeout or self._default_timeout
+        self._in_flight[context.call_id] = tool.ref
         try:
-            # Sources see to it that a cancelled call ends, so cancelling the task will do; a scope costs much more.
+            self._refuse_if_stopped()  # the owner may have set the stop switch while the intent was recorded
+            # Sources end cancelled calls themselves, so cancelling the task is enough; a cancel scope costs much more.
             with self._clocks.start(timeout) as clock:
                 result = await run(unhurried(context, clock))
         except TimeoutError:
             result = CallResult.error(f"{tool.ref} did not answer within {timeout:g} s and was stopped.")
-        except BaseException:  # boundary: a cancelled or broken call leaves its outcome before it ends
+        except BaseException:  # boundary: a cancelled or failed call records its outcome first
             record.abandoned(_since(started))
             raise
+        finally:
+            del self._in_flight[context.call_id]
         duration = _since(started)
         await record.outcome(is_error=result.is_error, duration_ms=duration)
-        return Called(result, audit_id, duration)
+        return Called(result, audit_id, duration, call.edited)
 
-    def _view(self, principal: Principal) -> View:
+    def _view(self, principal: Principal) -> PrincipalView:
         snapshot = self._catalog.at(principal.cwd)
         try:
             rules = self._rules()
@@ -390,8 +498,10 @@ class Gate:
                 return view
             view = self._views.get(principal)
             if view is None or view.version != version:
-                view = self._views[principal] = View(snapshot, rules, principal, self._grants(principal), view)
-        except Exception:  # boundary: who cannot be told what they may see sees nothing, until it can be told again
+                view = self._views[principal] = PrincipalView(
+                    snapshot, rules, principal, self._grants(principal), view, self._home
+                )
+        except Exception:  # boundary: without a computed view the principal sees nothing, until the next attempt
             logger.exception("What %s may see could not be told.", principal.name)
             return NoView(snapshot, principal)
         if len(self._views) > _VIEWS_KEPT:
@@ -401,42 +511,41 @@ class Gate:
         return view
 
 
-def _ready(call: _Call, view: View, decision: Decision, arguments: JsonObject, encoded: bytes) -> tuple[Tool, RunCall]:
-    """A call that exists for its asker, is within its agent's budget, and whose arguments fit."""
+def _ready(
+    call: _Call, view: PrincipalView, decision: Decision, arguments: JsonObject, encoded: bytes
+) -> tuple[Tool, RunCall]:
+    """Return the tool and its run, after checking visibility, the agent's budget and the arguments."""
     tool = view.snapshot.tools.get(call.ref)
     if tool is None or not decision.visible:
-        raise _invisible(decision, call.principal)
+        raise _absent(view, decision, call.principal)
     if call.session is not None and (refusal := call.session.beyond_budget()) is not None:
         raise Denied("limit.reached", refusal)
     return tool, _prepare(view, call)(call.ref.tool, arguments, encoded)
 
 
-def _prepare(view: View, call: _Call) -> Callable[[str, JsonObject, bytes], RunCall]:
+def _as_actor(run: RunCall, call: _Call) -> RunCall:
+    async def run_as(context: CallContext) -> CallResult:
+        with acting(call.principal, call.door):
+            return await run(context)
+
+    return run_as
+
+
+def _prepare(view: PrincipalView, call: _Call) -> Callable[[str, JsonObject, bytes], RunCall]:
     if call.session is not None and call.session.prepare is not None:
         return call.session.prepare
     return view.snapshot.sources[call.ref.server].prepare
 
 
 async def _answer_unrun(record: CallRecord, result: CallResult) -> Called:
-    """Answer without having run anything; both records are written all the same."""
+    """Return a result without running anything. Both records are still written."""
     audit_id = await record.intent()
     await record.outcome(is_error=True, duration_ms=0.0)
     return Called(result, audit_id, 0.0)
 
 
-def _waiting(approval: Approval) -> CallResult:
-    """What a client is told that will come back."""
-    until = approval.expires_at.isoformat(timespec="seconds")
-    text = (
-        f"This call waits for a person until {until}. They answer with `toolcrib approvals approve {approval.id}` or "
-        f'`deny`. Afterwards make the same call again with `_meta: {{"toolcrib/approval": "{approval.id}"}}`.'
-    )
-    shape: JsonObject = {"approvalId": approval.id, "status": "waiting", "expiresAt": until}
-    return CallResult(({"type": "text", "text": text},), is_error=True, structured_content=shape, has_structured=True)
-
-
 def _since(started: int) -> float:
-    """Milliseconds to three digits, from nanoseconds: to round a number takes longer than many tools do."""
+    """Return elapsed milliseconds with three decimals, without `round`, which takes longer than many tools."""
     return (time.perf_counter_ns() - started) // 1_000 / 1_000
 
 
@@ -444,10 +553,29 @@ def _sentence(error: ToolcribError) -> str:
     return f"{error.message} {error.hint}" if error.hint else error.message
 
 
+def _absent(view: PrincipalView, decision: Decision, principal: Principal) -> ToolcribError:
+    """Return the error for a missing tool. A held-back tool is reported as such to principals that could see it."""
+    ref = decision.ref
+    source = view.snapshot.sources.get(ref.server)
+    if decision.verdict == "unknown" and isinstance(source, HoldingSource) and source.holds(ref.tool):
+        return held_back(ref) if view.would_see(ref) else _invisible(decision, principal)
+    return _invisible(decision, principal)
+
+
 def _invisible(decision: Decision, principal: Principal) -> ToolcribError:
     if decision.verdict == "hidden" and principal.is_owner:
         return Denied("policy.denied", f"{decision.ref} is not available here: {decision.decided_by.reason}")
     return NotFound("tool.unknown", f"There is no tool {str(decision.ref)!r}.")
+
+
+def _asked_because(decision: Decision, tool: Tool) -> str:
+    """Return why an approval is needed, with the findings in the tool's definition.
+
+    The text is shown with the approval. Some principals see their own approvals, so tool names they may not know are
+    omitted.
+    """
+    found = [ABOUT_OTHERS.get(each.code, each.message) for each in tool.problems if each.code in FINDINGS]
+    return " ".join([decision.decided_by.reason, *(f"Warning: {message}" for message in found)])
 
 
 def _refused(decision: Decision) -> Denied:

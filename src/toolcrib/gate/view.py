@@ -1,104 +1,121 @@
-"""What one asker sees: the decisions on one snapshot and one version of the rules, made when first asked for.
+"""What one principal sees: decisions on one snapshot and one version of the rules, computed on demand.
 
-Decisions are kept by server, so that a view of the next snapshot takes over those on all servers that did not change.
+Decisions are stored per server, so the view of the next snapshot reuses those of every unchanged server.
 
-Above: the gate keeps views and makes new ones when tools or rules change. Below: `policy.decide`. It must never show
-what could not be decided: a failure of the rules hides the tool.
+Must never show a tool that could not be decided: a failure of the rules hides it.
 """
 
 import logging
-import os.path
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from typing import get_args
 
-from toolcrib.catalog.snapshot import Part, Snapshot
-from toolcrib.errors import Unavailable
+from toolcrib.gate.catalog.snapshot import Snapshot, SnapshotPart
+from toolcrib.gate.policy.decide import Grants, decide, sees
+from toolcrib.gate.policy.explain import ExplainQuery
+from toolcrib.gate.policy.paths import REAL
+from toolcrib.gate.policy.rules import Rules
+from toolcrib.gate.policy.zones import TouchedPath
+from toolcrib.gate.touched_paths import HomeGuard
+from toolcrib.model.errors import Unavailable
 from toolcrib.model.json import JsonObject
-from toolcrib.model.policy import Decision, Step, Verdict
+from toolcrib.model.policy import Decision, DecisionStep, Verdict
 from toolcrib.model.principals import Principal
+from toolcrib.model.server_names import NO_NAMES
 from toolcrib.model.tools import ContentItem, Tool, ToolRef
-from toolcrib.policy import coding
-from toolcrib.policy.decide import Grants, decide, sees
-from toolcrib.policy.explain import Question
-from toolcrib.policy.rules import Rules
 
 logger = logging.getLogger(__name__)
 
 UNSETTLED = -1
-"""The number of rules that no rules have: a view in which something could not be decided is used no longer."""
+"""A rules version that never occurs. A view with an undecided tool gets it, so it is not reused."""
 _VERDICTS = frozenset(get_args(Verdict))
-_UNDECIDED = Step("registered", True, "exclude", "The rules could not be applied to this tool; the log says why.")
+_UNDECIDED = DecisionStep(
+    "registered", True, "exclude", "The rules could not be applied to this tool; the log says why."
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The tools one asker sees, in order of their identity. Equal versions of equal askers are the same object."""
+    """The tools one principal sees, sorted by identity. The object is cached per version and principal."""
 
     version: tuple[int, int]
     tools: tuple[Tool, ...]
 
 
 class _Decided:
-    """The decisions on tools of one server as far as they were asked for, and which tools are seen once that was."""
+    """The decisions made so far on the tools of one server, and its visible tools once computed."""
 
     __slots__ = ("decisions", "part", "seen")
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: SnapshotPart) -> None:
         self.part = part
         self.decisions: dict[ToolRef, Decision] = {}
         self.seen: tuple[Tool, ...] | None = None
 
 
-class View:
-    """The decisions for one asker. `before` is an earlier view of the same asker, if there is one."""
+class PrincipalView:
+    """The decisions for one principal. `before` is an earlier view of the same principal."""
 
     def __init__(
-        self, snapshot: Snapshot, rules: Rules, principal: Principal, grants: Grants, before: "View | None" = None
+        self,
+        snapshot: Snapshot,
+        rules: Rules,
+        principal: Principal,
+        grants: Grants,
+        before: "PrincipalView | None" = None,
+        home: HomeGuard | None = None,
     ) -> None:
         self.version = (snapshot.version, rules.version)
         self.rules_version: str | None = rules.fingerprint
         self.snapshot = snapshot
         self._asked = (principal, grants, rules)
+        self._home = home or HomeGuard()
         known: dict[str, _Decided] = {}
         if before is not None and before.version[1] == rules.version and before._asked[1] == grants:
             known = before._decided
         self._decided = {server: _of_part(known.get(server), part) for server, part in snapshot.parts.items()}
 
     def decision(self, ref: ToolRef) -> Decision:
-        """The decision on a tool whatever it is called with."""
+        """Return the decision on a tool, regardless of its arguments."""
         decided = self._decided.get(ref.server)
         tool = decided.part.tools.get(ref) if decided is not None else None
-        if decided is None or tool is None:  # unknown names come from outside and are without end, so none is kept
+        if decided is None or tool is None:  # not cached: unknown names come from outside and are unbounded
             return self._decide(ref, None)
         kept = decided.decisions.get(ref)
         if kept is None:
             kept = decided.decisions[ref] = self._decide(ref, tool)
         return kept
 
-    def decision_on(self, ref: ToolRef, arguments: JsonObject) -> Decision:
-        """The decision on one call: the same, unless a rule looks at the arguments."""
+    def decision_on(self, ref: ToolRef, arguments: JsonObject, encoded: bytes) -> Decision:
+        """Return the decision on one call. Reads the arguments only if a rule tests them or they may name the home."""
         decision = self.decision(ref)
-        if not decision.needs_arguments:
+        if not decision.needs_arguments and not self._home.may_be_named(encoded):
             return decision
         return self._decide(ref, self.snapshot.tools.get(ref), arguments)
 
-    def question(self, ref: ToolRef, arguments: JsonObject | None) -> Question:
-        """All that the decision depends on, to be explained."""
-        paths = _paths(ref, arguments, self._asked[0]) if arguments is not None else None
-        return Question(ref, self.snapshot.tools.get(ref), *self._asked, arguments, paths)
+    def paths(self, ref: ToolRef, arguments: JsonObject) -> tuple[TouchedPath, ...]:
+        """Return the paths that a call currently touches; see `HomeGuard.touched`."""
+        tool = self.snapshot.tools.get(ref)
+        if tool is None or tool.kind == "builtin":  # these check the home themselves
+            return ()
+        return self._home.touched(ref, arguments, self._asked[0].cwd)
+
+    def question(self, ref: ToolRef, arguments: JsonObject | None) -> ExplainQuery:
+        """Return everything the decision depends on, for an explanation."""
+        paths = self.paths(ref, arguments) if arguments is not None else None
+        return ExplainQuery(ref, self.snapshot.tools.get(ref), *self._asked, arguments, paths, REAL)
 
     @cached_property
     def listing(self) -> Listing:
-        """The tools this asker sees. What only a runtime runs is in no list."""
+        """The tools this principal sees, without those that only a runtime runs."""
         seen = [self._seen_of(decided) for server, decided in self._decided.items() if not self._is_runtime(server)]
         return Listing(self.version, tuple(chain.from_iterable(seen)))
 
     @cached_property
     def own_tools(self) -> tuple[Tool, ...]:
-        """The tools of its own that this asker's runtime may have."""
+        """The runtime's own tools that this principal may use."""
         seen = [self._seen_of(decided) for server, decided in self._decided.items() if self._is_runtime(server)]
         return tuple(chain.from_iterable(seen))
 
@@ -107,7 +124,7 @@ class View:
 
     @cached_property
     def servers(self) -> frozenset[str]:
-        """The servers of which this asker sees a tool, or would see one if they had any."""
+        """The servers with at least one visible tool, or that would show one if they had any."""
         return frozenset(
             server
             for server, decided in self._decided.items()
@@ -116,24 +133,39 @@ class View:
         )
 
     def whole_server(self, server: str) -> Decision:
-        """The decision on a server as such: that on a tool of it which has no name."""
+        """Return the decision on a server as a whole: the decision on a tool of it with an empty name."""
         ref = ToolRef(server, "")
-        source = self.snapshot.sources.get(server)
-        return self._decide(ref, Tool(ref, "", {}, source.kind) if source is not None else None)
+        part = self.snapshot.parts.get(server)
+        return self._decide(ref, Tool(ref, "", {}, part.source.kind, names=part.names) if part is not None else None)
+
+    def would_see(self, ref: ToolRef) -> bool:
+        """Return whether this principal would see an upstream tool of this name if it existed."""
+        ref = self.snapshot.meant(ref)
+        part = self.snapshot.parts.get(ref.server)
+        names = part.names if part is not None else NO_NAMES
+        return self._decide(ref, Tool(ref, "", {}, "upstream", names=names)).visible
+
+    def may_know(self, server: str) -> bool:
+        """Return whether this principal may learn that the server exists: it sees, or would see, one of its tools."""
+        if server in self.servers or self.would_see(ToolRef(server, "")):
+            return True
+        grants = self._asked[1]
+        named = (ToolRef.parse(pattern) for pattern in (*(grants.permissions or ()), *grants.bundles))
+        return any(self.would_see(ToolRef(server, ref.tool)) for ref in named if ref is not None)
 
     @cached_property
     def prompts(self) -> tuple[ContentItem, ...]:
-        """The prompts of these servers."""
+        """The prompts of the visible servers."""
         return self._of_servers(self.snapshot.prompts.values())
 
     @cached_property
     def resources(self) -> tuple[ContentItem, ...]:
-        """The resources of these servers."""
+        """The resources of the visible servers."""
         return self._of_servers(self.snapshot.resources)
 
     @cached_property
     def templates(self) -> tuple[ContentItem, ...]:
-        """The templates of these servers."""
+        """The resource templates of the visible servers."""
         return self._of_servers(self.snapshot.templates)
 
     def _of_servers(self, items: Iterable[ContentItem]) -> tuple[ContentItem, ...]:
@@ -147,33 +179,33 @@ class View:
     def _sees(self, tool: Tool) -> bool:
         try:
             return sees(tool, *self._asked)
-        except Exception:  # boundary: what cannot be decided is refused, and nothing else stops
+        except Exception:  # boundary: an undecided tool is hidden, and the others are still decided
             logger.exception("The rules could not be applied to %s.", tool.ref)
             self.version = (self.snapshot.version, UNSETTLED)
             return False
 
     def _decide(self, ref: ToolRef, tool: Tool | None, arguments: JsonObject | None = None) -> Decision:
-        paths = _paths(ref, arguments, self._asked[0]) if arguments is not None else None
         try:
-            decision = decide(ref, tool, *self._asked, arguments, paths)
+            paths = self.paths(ref, arguments) if arguments is not None else None
+            decision = decide(ref, tool, *self._asked, arguments, paths, REAL)
             if decision.verdict in _VERDICTS:
                 return decision
-        except Exception:  # boundary: what cannot be decided is refused, and nothing else stops
+        except Exception:  # boundary: an undecided tool is hidden, and the others are still decided
             logger.exception("The rules could not be applied to %s.", ref)
         self.version = (self.snapshot.version, UNSETTLED)
         return Decision("hidden", ref, (_UNDECIDED,))
 
 
-class NoView(View):
-    """What is seen where nobody can tell what may be: nothing, and nothing of it is kept."""
+class NoView(PrincipalView):
+    """An empty view for a principal whose view could not be computed. Never cached."""
 
     def __init__(self, snapshot: Snapshot, principal: Principal) -> None:
         super().__init__(snapshot, Rules(), principal, Grants(permissions=()))
         self.version = (snapshot.version, UNSETTLED)
         self.rules_version = None
 
-    def question(self, ref: ToolRef, arguments: JsonObject | None) -> Question:
-        """There is nothing to explain."""
+    def question(self, ref: ToolRef, arguments: JsonObject | None) -> ExplainQuery:
+        """Raise `Unavailable`: there is nothing to explain."""
         raise Unavailable("internal", "The rules cannot be told at the moment; the log says why.")
 
     def _decide(self, ref: ToolRef, tool: Tool | None, arguments: JsonObject | None = None) -> Decision:
@@ -183,12 +215,5 @@ class NoView(View):
         return False
 
 
-def _of_part(kept: _Decided | None, part: Part) -> _Decided:
+def _of_part(kept: _Decided | None, part: SnapshotPart) -> _Decided:
     return kept if kept is not None and kept.part is part else _Decided(part)
-
-
-def _paths(ref: ToolRef, arguments: JsonObject, principal: Principal) -> tuple[str, ...] | None:
-    """The real paths that a coding agent's own tool names: rules are about where a link leads, not where it stands."""
-    if ref.server != coding.SERVER or principal.cwd is None:
-        return None
-    return tuple(os.path.realpath(path) for path in coding.named_paths(ref.tool, arguments, principal.cwd))

@@ -1,6 +1,6 @@
-"""The composition root: settings in, a running crib out. Nothing else constructs the parts.
+"""The composition root: turns settings into a running crib. No other package constructs the parts.
 
-`crib` is the whole, `agents` the side of it that runs agents: runtimes, sessions, schedules.
+`crib` is the whole; `upstreams` and `agents` are its two halves.
 """
 
 from toolcrib.host.crib import Crib

@@ -1,6 +1,6 @@
-"""What the crew tools stand on, made of what the crib has opened.
+"""The services behind the crew tools, composed from the opened parts of a crib.
 
-Above: `agents` opens it. Below: `builtin`, and the services of each domain. It must never hold what another part owns.
+Must never own a part that belongs to another one.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -8,22 +8,23 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
+from toolcrib.agents.credits import Credits
+from toolcrib.agents.github.api import Api
+from toolcrib.agents.github.github import GitHub
+from toolcrib.agents.library import Library
+from toolcrib.agents.sessions.manager import Sessions
+from toolcrib.agents.sessions.runtimes import has_runtime
+from toolcrib.agents.symbols.languages import missing_parts
+from toolcrib.agents.zoo.zoo import Zoo
+from toolcrib.base.network.web import Web
+from toolcrib.base.settings import GITHUB_URL, Settings
 from toolcrib.builtin.crew.code import CodeDirectory
 from toolcrib.builtin.crew.github import Posting
 from toolcrib.builtin.crew.messages import Messenger
 from toolcrib.builtin.crew.owner import Person
 from toolcrib.builtin.crew.projects import ProjectDirectory
-from toolcrib.builtin.crew.work import WorkDesk
+from toolcrib.builtin.crew.work import WorkService
 from toolcrib.builtin.scheduling import Scheduling
-from toolcrib.connect.web import Web
-from toolcrib.credits import Credits
-from toolcrib.github import Api, GitHub
-from toolcrib.library import Library
-from toolcrib.sessions import Sessions
-from toolcrib.sessions.runners import has_runtime
-from toolcrib.settings import GITHUB_URL, Settings
-from toolcrib.symbols import missing_parts
-from toolcrib.zoo import Zoo
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +41,11 @@ class Crew:
     scheduling: Scheduling
     code: CodeDirectory
     github: Posting | None
-    work: WorkDesk
+    work: WorkService
 
 
 def crew_providers(crew: Callable[[], Crew]) -> Mapping[Any, Callable[[], Any]]:
-    """How each service is had once the crib is open."""
+    """Return a provider for each service, to be called once the crib is open."""
     return {
         Zoo: lambda: crew().zoo,
         Sessions: lambda: crew().sessions,
@@ -56,12 +57,12 @@ def crew_providers(crew: Callable[[], Crew]) -> Mapping[Any, Callable[[], Any]]:
         Scheduling: lambda: crew().scheduling,
         CodeDirectory: lambda: crew().code,
         Posting: lambda: crew().github,
-        WorkDesk: lambda: crew().work,
+        WorkService: lambda: crew().work,
     }
 
 
 def crew_services(settings: Settings) -> Iterator[str]:
-    """What crew tools may require and is there."""
+    """Yield the available services that crew tools may require."""
     if settings.github_token is not None:
         yield "github"
     if not missing_parts():
@@ -71,7 +72,7 @@ def crew_services(settings: Settings) -> Iterator[str]:
 
 
 def open_github(settings: Settings, web: Web, stack: AsyncExitStack) -> Posting | None:
-    """GitHub, where there is a token. An address in this network has to be one that the owner wrote."""
+    """Return the GitHub client, or None without a token. Only a configured address may be in the local network."""
     if settings.github_token is None:
         return None
     http = web.client(local_allowed=settings.github_url != GITHUB_URL)

@@ -1,7 +1,6 @@
-"""The past decided again: recorded calls of a crib under rules that are tried.
+"""Simulation of rule changes on the recorded calls of a crib.
 
-Above: REST and the console. Below: the audit, the permissions, `policy.simulate`. It must never call or record
-anything.
+Must never call a tool or record anything.
 """
 
 from collections import defaultdict
@@ -13,24 +12,25 @@ from typing import Any
 
 import anyio.to_thread
 
-from toolcrib.audit import Filters
+from toolcrib.gate.policy.fields import FaultyRequest
+from toolcrib.gate.policy.rule_parser import read_line
+from toolcrib.gate.policy.rules import Rules
+from toolcrib.gate.policy.simulate import Simulation, simulate
 from toolcrib.host.crib import Crib
 from toolcrib.model.json import Json, JsonObject, is_object
 from toolcrib.model.policy import Rule
 from toolcrib.model.principals import Principal
-from toolcrib.policy.members import FaultyRequest
-from toolcrib.policy.reading import read_line
-from toolcrib.policy.rules import Rules
-from toolcrib.policy.simulate import Simulation, simulate
+from toolcrib.model.tools import Tool, ToolRef
+from toolcrib.store.audit import Filters
 
 _PAGE = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Rules that are tried: some added, as people write them, some taken away, and a file for `toolcrib.toml`.
+    """Rule changes to try: rules to add, rules to remove, and a replacement for `toolcrib.toml`.
 
-    So many records are looked at, the newest first.
+    `limit` records are examined, newest first.
     """
 
     add: Sequence[str | JsonObject] = ()
@@ -42,7 +42,7 @@ class Trial:
 
 
 async def replay(crib: Crib, trial: Trial) -> Simulation:
-    """Decide recorded calls again under the rules that are tried. Raises `rule.invalid` and `rule.unknown`."""
+    """Decide recorded calls again under the changed rules. Raises `rule.invalid` and `rule.unknown`."""
     before = crib.permissions.rules().without(())
     after = await _tried(crib, trial, before)
     parts = [
@@ -71,7 +71,7 @@ async def _tried(crib: Crib, trial: Trial, before: Rules) -> Rules:
 
 
 async def _records(crib: Crib, trial: Trial) -> dict[str | None, list[JsonObject]]:
-    """The newest records, by the directory that was asked from: tools are looked up there."""
+    """Return the newest records, by the directory of the call, in which its tools are looked up."""
     found: defaultdict[str | None, list[JsonObject]] = defaultdict(list)
     after, left = None, trial.limit
     while left > 0:
@@ -93,11 +93,14 @@ def _place(principal: Json) -> str | None:
 async def _replay_at(
     crib: Crib, place: str | None, records: list[JsonObject], before: Rules, after: Rules
 ) -> Simulation:
-    tools = crib.catalog.at(place).tools
+    snapshot = crib.catalog.at(place)
+
+    def find(ref: ToolRef) -> Tool | None:
+        return snapshot.tools.get(snapshot.meant(ref))
 
     @cache
     def grants_of(agent: str | None) -> Any:
         return crib.permissions.grants(Principal("owner", "owner", "api", agent=agent, cwd=place))
 
-    work = partial(simulate, records, before, after, tool=tools.get, grants=lambda asker: grants_of(asker.agent))
+    work = partial(simulate, records, before, after, tool=find, grants=lambda asker: grants_of(asker.agent))
     return await anyio.to_thread.run_sync(work)

@@ -1,5 +1,5 @@
-"""The nouns of Toolcrib: frozen values that cross package borders.
+"""Domain types of Toolcrib: frozen values that are passed between packages.
 
-Everything above passes these values around; nothing here does I/O, keeps state or imports another package of ours.
-Import from the module of the noun (`toolcrib.model.tools`), not from here, so that importing one noun stays cheap.
+Must never do I/O, keep state or import another package of ours. Import from the module (`toolcrib.model.tools`), not
+from this package, so that each import stays cheap.
 """

@@ -1,7 +1,7 @@
-"""Agents of the zoo: who one is (prompt, skills), what it remembers (brain) and what it may use (permissions).
+"""Agents: prompt and skills, brain entries (memory), and tool permissions.
 
-Values only: `zoo.input` reads and checks what people write, `zoo.compile` makes the prompt. `to_json` and `of_json` are
-each other's inverse, so that what is kept, sent and exported is one shape.
+`agents.zoo.input` validates user input, `agents.zoo.compile` renders the prompt. `to_json` and `of_json` are inverse,
+so storage, API and export share one shape.
 """
 
 import re
@@ -15,9 +15,11 @@ from toolcrib.model.principals import Mode
 EntryType = Literal["decision", "milestone", "note", "summary"]
 ENTRY_TYPES: tuple[EntryType, ...] = get_args(EntryType)
 EntrySource = Literal["manual", "auto", "mcp"]
+HANDOVER = "handover"
+"""Tag of a brain entry that one agent left for another."""
 
 AGENT_ID = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,49}$"
-"""Ids stand in paths, in addresses and in names of prompts: `agent_zoo_use_<id>` has at most 64 characters."""
+"""Ids appear in paths, URLs and prompt names: `agent_zoo_use_<id>` has at most 64 characters."""
 PART_ID = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$"
 """Ids of skills, categories and entries."""
 COLOUR = r"^#[0-9A-Fa-f]{6}$"
@@ -25,24 +27,24 @@ COLOUR = r"^#[0-9A-Fa-f]{6}$"
 
 @dataclass(frozen=True, slots=True)
 class SkillCategory:
-    """A group of skills and the colour it is shown in."""
+    """A group of skills, with its display colour."""
 
     id: str
     name: str
     color: str
 
     def to_json(self) -> JsonObject:
-        """The public shape."""
+        """Return the public shape."""
         return {"id": self.id, "name": self.name, "color": self.color}
 
 
 GENERAL = SkillCategory("general", "General", "#61988E")
-"""Where skills go that name no category."""
+"""The default category of skills that do not name one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """A fragment of the prompt with a switch. `tools` are granted, and `requires` are skills needed, while it is on."""
+    """A prompt fragment that can be enabled. `tools` are granted and `requires` lists the skills needed while it is."""
 
     id: str
     name: str
@@ -53,7 +55,7 @@ class Skill:
     requires: tuple[str, ...] = ()
 
     def to_json(self) -> JsonObject:
-        """The public shape; empty lists are left out."""
+        """Return the public shape, without empty lists."""
         shape: JsonObject = {
             "id": self.id,
             "name": self.name,
@@ -66,7 +68,7 @@ class Skill:
 
     @classmethod
     def of_json(cls, shape: Mapping[str, Json]) -> "Skill":
-        """The skill of a checked shape."""
+        """Return the skill for a validated shape."""
         tools, requires = tuple(shape.get("tools", ())), tuple(shape.get("requires", ()))
         text = (shape["id"], shape["name"], shape["description"], shape["categoryId"])
         return cls(*text, shape["enabled"], tools, requires)
@@ -74,9 +76,9 @@ class Skill:
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """One agent without its brain, which grows by itself and is kept apart.
+    """An agent without its brain, which is stored separately.
 
-    `tool_permissions` None means the default set, an empty tuple none at all.
+    `tool_permissions`: None means the default set, an empty tuple means no tools.
     """
 
     id: str
@@ -93,7 +95,7 @@ class Agent:
     mode: Mode | None = None
 
     def to_json(self) -> JsonObject:
-        """The public shape without `brainEntries`; what is optional and not set is left out."""
+        """Return the public shape without `brainEntries` and without unset optional fields."""
         shape: JsonObject = {
             "id": self.id,
             "name": self.name,
@@ -110,7 +112,7 @@ class Agent:
 
     @classmethod
     def of_json(cls, shape: Mapping[str, Json]) -> "Agent":
-        """The agent of a checked shape."""
+        """Return the agent for a validated shape."""
         permissions = shape["toolPermissions"]
         return cls(
             id=shape["id"],
@@ -129,13 +131,16 @@ class Agent:
 
     @property
     def enabled_skills(self) -> tuple[Skill, ...]:
-        """The skills that are switched on, in their order."""
+        """The enabled skills, in order."""
         return tuple(skill for skill in self.skills if skill.enabled)
 
 
 @dataclass(frozen=True, slots=True)
 class BrainEntry:
-    """Something an agent remembers. `metadata` says where from: `source`, `sessionId`, `workspaceId`."""
+    """One entry of an agent's memory. `metadata` records its origin: `source`, `sessionId`, `workspaceId`.
+
+    `metadata.writer` names the author if it is neither the owner nor the agent itself.
+    """
 
     id: str
     agent_id: str
@@ -146,8 +151,14 @@ class BrainEntry:
     tags: tuple[str, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=dict[str, str])
 
+    @property
+    def writer(self) -> str | None:
+        """The author, if it is neither the owner nor this agent; such content is untrusted. Handovers have one."""
+        is_handover = self.metadata.get("source") == "auto" and HANDOVER in self.tags
+        return "another agent" if is_handover else self.metadata.get("writer")
+
     def to_json(self) -> JsonObject:
-        """The public shape."""
+        """Return the public shape."""
         return {
             "id": self.id,
             "agentId": self.agent_id,
@@ -161,7 +172,7 @@ class BrainEntry:
 
     @classmethod
     def of_json(cls, shape: Mapping[str, Json]) -> "BrainEntry":
-        """The entry of a checked shape."""
+        """Return the entry for a validated shape."""
         return cls(
             id=shape["id"],
             agent_id=shape["agentId"],
@@ -176,7 +187,7 @@ class BrainEntry:
 
 @dataclass(frozen=True, slots=True)
 class AgentSummary:
-    """One agent as a list shows it. `brain_version` rises with every change of its brain."""
+    """An agent as listed. `brain_version` increases with every change of its brain."""
 
     id: str
     name: str
@@ -186,7 +197,7 @@ class AgentSummary:
     updated_at: str
 
     def to_json(self) -> JsonObject:
-        """The public shape."""
+        """Return the public shape."""
         return {
             "id": self.id,
             "name": self.name,
@@ -197,5 +208,5 @@ class AgentSummary:
 
 
 def slug(text: str, *, fallback: str, longest: int = 40) -> str:
-    """An id made from a name: small letters, digits and dashes."""
+    """Return an id derived from a name: lower-case letters, digits and dashes."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower())[:longest].strip("-") or fallback

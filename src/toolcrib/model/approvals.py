@@ -1,31 +1,68 @@
-"""Questions to a person about one call, and their answers.
+"""Approval requests for a single call, and their answers.
 
-A question is what the gate asks, an approval is what is kept of it and shown, an answer is what the gate gets back.
+The gate sends an `ApprovalRequest`, an `Approval` is stored and displayed, and the gate receives an `ApprovalAnswer`.
 """
 
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-import orjson
-
-from toolcrib.model.json import Json, JsonObject
-from toolcrib.model.policy import Rule
+from toolcrib.model.json import Json, JsonObject, loads
+from toolcrib.model.policy import Condition, Rule
 from toolcrib.model.principals import Principal
 from toolcrib.model.tools import ToolRef
 
 ApprovalStatus = Literal["pending", "approved", "denied", "expired", "withdrawn"]
-"""`expired`: nobody answered in time, or the crib ended before; `withdrawn`: the call itself was given up."""
+"""`expired`: not answered in time, or the crib stopped first. `withdrawn`: the caller cancelled the call."""
 Decided = Literal["approved", "denied", "expired", "withdrawn"]
 Verb = Literal["approve", "deny"]
 Scope = Literal["once", "session", "always"]
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """May this asker make this call, with exactly these arguments (`arguments` is their canonical JSON)?
+class Prefix:
+    """A wider condition that can replace the exact one in a remembered answer, and the text that selects it."""
 
-    `why` says which rule or mode asks; `call` is the number the call has where it came from.
+    text: str
+    condition: Condition
+
+    def to_json(self) -> JsonObject:
+        """Return the public shape."""
+        return {"prefix": self.text, "condition": self.condition.to_json()}
+
+
+@dataclass(frozen=True, slots=True)
+class Remembering:
+    """The conditions of a remembered answer, in addition to the principal and the definition.
+
+    `conditions` are the narrowest; each of `prefixes` may replace the condition on the same argument. `refusal` is the
+    reason why the answer cannot be remembered at all.
+    """
+
+    conditions: tuple[Condition, ...] = ()
+    prefixes: tuple[Prefix, ...] = ()
+    refusal: str | None = None
+
+    def to_json(self) -> JsonObject:
+        """Return the stored shape."""
+        return {
+            "conditions": [each.to_json() for each in self.conditions],
+            "prefixes": [each.to_json() for each in self.prefixes],
+            "refusal": self.refusal,
+        }
+
+    @classmethod
+    def of_json(cls, shape: JsonObject) -> "Remembering":
+        """Return the value for a shape made by `to_json`."""
+        prefixes = tuple(Prefix(each["prefix"], Condition(**each["condition"])) for each in shape["prefixes"])
+        return cls(tuple(Condition(**each) for each in shape["conditions"]), prefixes, shape["refusal"])
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRequest:
+    """Request to approve one call with exactly these arguments (`arguments` is their canonical JSON).
+
+    `why` names the rule or mode that requires approval; `call` is the id the caller assigned to the call.
     """
 
     ref: ToolRef
@@ -39,7 +76,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """A question as it is kept and shown. `arguments` are whole while it is open, and without secrets afterwards."""
+    """An approval as stored and displayed. `arguments` are complete while it is pending; secrets are masked later."""
 
     id: str
     status: ApprovalStatus
@@ -57,14 +94,15 @@ class Approval:
     decided_at: datetime | None = None
     decided_by: str | None = None
     reason: str | None = None
+    remembering: Remembering = Remembering()
 
     @property
     def given(self) -> Json:
-        """The arguments as a value."""
-        return orjson.loads(self.arguments)
+        """The parsed arguments."""
+        return loads(self.arguments)
 
     def to_json(self) -> JsonObject:
-        """The public shape; absent parts are left out."""
+        """Return the public shape, without absent fields."""
         shape: JsonObject = {
             "id": self.id,
             "status": self.status,
@@ -81,7 +119,7 @@ class Approval:
         optional = {
             "sessionId": self.principal.session,
             "toolCallId": self.call,
-            "editedArguments": None if self.edited is None else orjson.loads(self.edited),
+            "editedArguments": None if self.edited is None else loads(self.edited),
             "scope": self.scope,
             "decidedAt": None if self.decided_at is None else _text(self.decided_at),
             "decidedBy": self.decided_by,
@@ -91,10 +129,11 @@ class Approval:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """How a question ended. `arguments` is the canonical JSON to run if it was approved: `edited` by the person or not.
+class ApprovalAnswer:
+    """The outcome of an approval.
 
-    `rule` is what an answer for longer than this call says from now on.
+    `arguments` is the canonical JSON to run if approved, `edited` if a person changed it. `rule` is the rule to add if
+    the answer is valid for longer than this call.
     """
 
     approval: str
@@ -107,12 +146,12 @@ class Answer:
 
     @property
     def approved(self) -> bool:
-        """Whether the call may be made, once."""
+        """Whether the call may run, once."""
         return self.decision == "approved"
 
     @property
     def refusal(self) -> str:
-        """Why the call is not made, as the model is told."""
+        """The reason for the refusal, as sent to the model."""
         if self.decision == "denied":
             return f"A person refused this call: {self.reason}" if self.reason else "A person refused this call."
         return self.reason or "Nobody approved this call."

@@ -1,4 +1,4 @@
-"""Credits: what agents may use, were granted and have spent, in three units: turns, calls of tools, US dollars."""
+"""Credits: budgets, grants and spending of agents, in three units: turns, tool calls, US dollars."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from toolcrib.model.json import Json, JsonObject
 
 EntryKind = Literal["grant", "spent"]
 DEFAULT = "*"
-"""Stands for all agents that have no budget of their own."""
+"""Key of the default budget, for agents without their own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Amounts:
-    """So much of each unit."""
+    """An amount of each unit."""
 
     turns: int = 0
     calls: int = 0
@@ -24,26 +24,26 @@ class Amounts:
         return Amounts(self.turns + other.turns, self.calls + other.calls, round(self.usd + other.usd, 9))
 
     def to_json(self) -> JsonObject:
-        """The public shape."""
+        """Return the public shape."""
         return {"turns": self.turns, "calls": self.calls, "usd": self.usd}
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What an agent may use in all; None has no limit."""
+    """The total budget of an agent. None means unlimited."""
 
     turns: int | None = None
     calls: int | None = None
     usd: float | None = None
 
     def to_json(self) -> JsonObject:
-        """The public shape; null has no limit."""
+        """Return the public shape; null means unlimited."""
         return {"turns": self.turns, "calls": self.calls, "usd": self.usd}
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """How an agent stands: its budget, and what it was granted beyond that and has spent of it."""
+class CreditBalance:
+    """Budget of an agent, additional grants, and spending."""
 
     agent: str
     budget: Budget
@@ -51,7 +51,7 @@ class Standing:
     spent: Amounts
 
     def left(self) -> Budget:
-        """What is left of each unit that has a limit."""
+        """Return the remaining amount of each limited unit."""
         budget, granted, spent = self.budget, self.granted, self.spent
         return Budget(
             None if budget.turns is None else budget.turns + granted.turns - spent.turns,
@@ -60,13 +60,13 @@ class Standing:
         )
 
     def exhausted(self) -> tuple[str, ...]:
-        """The units of which nothing is left."""
+        """Return the units that are used up."""
         left = self.left()
         units: Mapping[str, float | None] = {"turns": left.turns, "calls": left.calls, "usd": left.usd}
         return tuple(unit for unit, amount in units.items() if amount is not None and amount <= 0)
 
     def to_json(self) -> JsonObject:
-        """The public shape."""
+        """Return the public shape."""
         return {
             "agentId": self.agent,
             "budget": self.budget.to_json(),
@@ -79,7 +79,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class CreditEntry:
-    """One row of the ledger; `by` is who granted it or, for what was spent, the agent itself."""
+    """One row of the ledger. `by` is the grantor; for spending, the agent itself."""
 
     id: str
     agent: str
@@ -91,7 +91,7 @@ class CreditEntry:
     reason: str | None = None
 
     def to_json(self) -> JsonObject:
-        """The public shape; absent parts are left out."""
+        """Return the public shape, without absent fields."""
         shape: JsonObject = {
             "at": self.at.isoformat(timespec="milliseconds"),
             "kind": self.kind,

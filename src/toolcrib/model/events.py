@@ -1,4 +1,4 @@
-"""Events of the host: what `/api/events` carries and what parts tell each other after the fact."""
+"""Events of the host: published on `/api/events` and consumed by other components."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -14,7 +14,7 @@ HOST_EVENT_KINDS: tuple[HostEventKind, ...] = get_args(HostEventKind)
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One numbered entry of a feed. `seq` rises by one; `at` is ISO 8601 in UTC."""
+    """One numbered event of a feed. `seq` increases by one; `at` is ISO 8601 in UTC."""
 
     seq: int
     at: str
@@ -22,5 +22,5 @@ class Event:
     data: JsonObject
 
     def to_json(self) -> JsonObject:
-        """The public shape: envelope and data side by side."""
+        """Return the public shape: envelope and data merged."""
         return {**self.data, "seq": self.seq, "at": self.at, "kind": self.kind}

@@ -1,11 +1,16 @@
-"""JSON as Python sees it, and the one canonical form that digests are taken of.
+"""JSON types, reading and writing, and the canonical form that digests are computed from.
 
-Values of tools and results are passed through untouched, so they are typed as what they are: any JSON.
+Values of tools and results are passed through unchanged and typed as any JSON. `loads` and `dumps` wrap orjson and also
+support integers beyond 64 bits, which orjson reads as floats and refuses to write. Use them for foreign values:
+arguments, results, schemas, and stored copies of them.
+
+Invariant: an integer is read exactly, or rejected.
 """
 
 import hashlib
-from collections.abc import Sequence
-from typing import Any, TypeAlias, TypeGuard
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias, TypeGuard
 
 import orjson
 
@@ -16,38 +21,107 @@ JsonObject: TypeAlias = dict[str, Any]
 """A JSON object."""
 
 
+DIGITS_LIMIT: Final = 300
+"""Maximum digits of an integer. Most programs, including orjson, read longer ones as infinity."""
+
+_TOO_LONG = f"an integer has more than {DIGITS_LIMIT} digits"
+_BEYOND = 10**DIGITS_LIMIT
+_MIN_INTEGER, _MAX_INTEGER = -(2**63), 2**64 - 1
+_ONE_DIGIT = bytes.maketrans(b"123456789", b"000000000")
+_LONG_NUMBER = b"0" * 19  # the minimum number of digits of an integer beyond 64 bits
+_DEPTH_LIMIT = 255  # orjson's limit
+
+
 def no_members() -> JsonObject:
-    """An empty object, as a default; `dict[str, Any]` would try in vain, and at some cost, to note its type on it."""
+    """Return an empty object, as a default factory. `dict[str, Any]` is slower: it tries to set an attribute on it."""
     return {}
 
 
 def is_object(value: Json) -> TypeGuard[JsonObject]:
-    """Whether this JSON value is an object."""
+    """Return whether a JSON value is an object."""
     return isinstance(value, dict)
 
 
 def is_array(value: Json) -> TypeGuard[Sequence[Json]]:
-    """Whether this JSON value is an array; Python programs may also give a tuple for one."""
+    """Return whether a JSON value is an array. Tuples count too, since Python code may pass them."""
     return isinstance(value, (list, tuple))
 
 
-def canonical(value: Json) -> bytes:
-    """One byte form per value: sorted keys, no spaces, UTF-8.
+def loads(text: bytes | str) -> Json:
+    """Parse JSON. Raises `orjson.JSONDecodeError` for invalid JSON and for integers of more than 300 digits."""
+    value = orjson.loads(text)
+    if may_have_long_integer(text):  # rare: parse again without a limit on integers
+        try:
+            return json.loads(text, parse_int=integer)
+        except ValueError as error:
+            raise orjson.JSONDecodeError(str(error), str(text[:0]), 0) from None
+    return value
 
-    Raises `TypeError` for what is not JSON, a lone surrogate or an integer beyond 64 bits included.
+
+def may_have_long_integer(text: bytes | str) -> bool:
+    """Return whether a JSON text may contain an integer beyond 64 bits. False is certain."""
+    if isinstance(text, str):
+        text = text.encode("utf-8", "replace")
+    return _LONG_NUMBER in text.translate(_ONE_DIGIT)
+
+
+def integer(digits: str) -> int:
+    """Parse an integer. Raises `ValueError` if it has too many digits."""
+    if len(digits.lstrip("-")) > DIGITS_LIMIT:
+        raise ValueError(_TOO_LONG)
+    return int(digits)
+
+
+def is_long_integer(value: Json) -> bool:
+    """Return whether a value is an integer beyond 64 bits."""
+    return type(value) is int and not _MIN_INTEGER <= value <= _MAX_INTEGER
+
+
+def dumps(value: Any, default: Callable[[Any], Any] | None = None, option: int | None = None) -> bytes:
+    """Serialize to JSON. Raises `TypeError` for other types, lone surrogates and integers that are too long."""
+    try:
+        return orjson.dumps(value, default, option)
+    except TypeError:
+        written = _with_long_integers(value, 0)
+        if written is value:
+            raise
+    return orjson.dumps(written, default, option)
+
+
+def _with_long_integers(value: Json, depth: int) -> Json:
+    """Return the value with long integers replaced by orjson fragments, or the same object if there are none."""
+    if is_long_integer(value):
+        if abs(value) >= _BEYOND:
+            raise TypeError(_TOO_LONG)
+        return orjson.Fragment(str(value))
+    if depth > _DEPTH_LIMIT:
+        return value
+    if is_object(value):
+        members = {name: _with_long_integers(item, depth + 1) for name, item in value.items()}
+        return members if any(members[name] is not item for name, item in value.items()) else value
+    if is_array(value):
+        items = [_with_long_integers(item, depth + 1) for item in value]
+        return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
+    return value
+
+
+def canonical(value: Json) -> bytes:
+    """Return the canonical bytes of a value: sorted keys, no whitespace, UTF-8.
+
+    Raises `TypeError` for other types, lone surrogates and integers of more than 300 digits.
     """
-    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    return dumps(value, option=orjson.OPT_SORT_KEYS)
 
 
 def digest(value: Json) -> str:
-    """Hex SHA-256 of the canonical form."""
+    """Return the hex SHA-256 of the canonical form."""
     return hashlib.sha256(canonical(value)).hexdigest()
 
 
 def storable(value: Json) -> Json:
-    """The same where it is JSON; lone surrogates, as paths may have them, are written out, anything foreign is text."""
+    """Return the value as valid JSON: lone surrogates (from paths) are escaped, other types become text."""
     try:
-        orjson.dumps(value)
+        dumps(value)
     except TypeError:
         return _written_out(value)
     return value
@@ -61,7 +135,7 @@ def _written_out(value: Json) -> Json:
     if is_array(value):
         return [_written_out(item) for item in value]
     try:
-        orjson.dumps(value)
+        dumps(value)
     except TypeError:
         return _written_out(str(value))
     return value

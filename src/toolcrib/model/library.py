@@ -1,4 +1,4 @@
-"""The library: what agents write down for all others."""
+"""The library: entries that agents write for all other agents."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,7 +8,7 @@ from toolcrib.model.json import JsonObject
 
 @dataclass(frozen=True, slots=True)
 class LibraryEntry:
-    """One entry. `author` is who wrote it last, `agent` and `session` where that was an agent."""
+    """One entry. `author` is the last author; `agent` and `session` are set if that was an agent."""
 
     key: str
     content: str
@@ -22,7 +22,7 @@ class LibraryEntry:
     session: str | None = None
 
     def to_json(self) -> JsonObject:
-        """The public shape; absent parts are left out."""
+        """Return the public shape, without absent fields."""
         shape: JsonObject = {
             "key": self.key,
             "title": self.title,

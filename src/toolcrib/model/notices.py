@@ -1,4 +1,4 @@
-"""Notices to the owner, and the channels they go to beside the console."""
+"""Notices to the owner, and the channels that deliver them in addition to the console."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ CHANNEL_KINDS: tuple[ChannelKind, ...] = get_args(ChannelKind)
 
 @dataclass(frozen=True, slots=True)
 class OwnerNotice:
-    """Something the owner should know; `agent` and `session` say who wants it known."""
+    """A message to the owner; `agent` and `session` identify the sender."""
 
     message: str
     title: str = ""
@@ -23,14 +23,14 @@ class OwnerNotice:
     session: str | None = None
 
     def to_json(self) -> JsonObject:
-        """Data of the event `notice`; absent parts are left out."""
+        """Return the data of the event `notice`, without absent fields."""
         shape: JsonObject = {"level": self.level, "message": self.message}
         optional = {"title": self.title or None, "agentId": self.agent, "sessionId": self.session}
         return shape | {name: value for name, value in optional.items() if value is not None}
 
     @classmethod
     def of_json(cls, shape: Mapping[str, Json]) -> "OwnerNotice":
-        """The notice of an event, whoever told it."""
+        """Return the notice for the data of an event, from any publisher."""
         level: Level = shape["level"] if shape.get("level") in get_args(Level) else "info"
         title, message = str(shape.get("title") or ""), str(shape.get("message", ""))
         return cls(message, title, level, shape.get("agentId"), shape.get("sessionId"))
@@ -38,7 +38,7 @@ class OwnerNotice:
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """A channel as it was set. What is in `config` may be a secret: it is never shown whole."""
+    """A configured channel. `config` may contain secrets and is never shown in full."""
 
     kind: ChannelKind
     config: JsonObject = field(repr=False)

@@ -1,14 +1,19 @@
-"""Pinned definitions: what a tool of an upstream server said of itself when it was first seen or last accepted."""
+"""Pins: the accepted definitions of a server's tools, prompts, resources and instructions."""
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal, get_args
 
 from toolcrib.model.json import JsonObject
 
+PinKind = Literal["tool", "prompt", "resource", "template", "instructions"]
+"""The kind of definition. `instructions` are those of the server, with its title; each server has one."""
+PIN_KINDS: tuple[PinKind, ...] = get_args(PinKind)
+
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """A definition that differs from the pinned one and is kept back; `rejected_by` once a person said no to it."""
+class HeldDefinition:
+    """A definition that differs from the pin and is held; `rejected_by` is set once a person rejected it."""
 
     hash: str
     definition: JsonObject
@@ -18,9 +23,10 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """The definition that counts for one tool. `server` is the server's identity, which a new name does not change.
+    """The accepted definition of one item. `server` is the result of `pin_place`, `tool` its name or URI.
 
-    `accepted_by` is the person who agreed to it; None where it is merely the first that was seen.
+    `accepted_by` is the person who accepted it, or None if it was pinned on first use. A pin without a hash has no
+    accepted definition: the first one is held.
     """
 
     server: str
@@ -29,4 +35,22 @@ class Pin:
     definition: JsonObject
     pinned_at: datetime
     accepted_by: str | None = None
-    held: Held | None = None
+    held: HeldDefinition | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Whether there is an accepted definition."""
+        return bool(self.hash)
+
+
+def pin_place(identity: str, kind: PinKind) -> str:
+    """Return the key under which pins of one kind are stored. Identities are digests, so keys cannot collide."""
+    return identity if kind == "tool" else f"{identity}#{kind}"
+
+
+def kind_of_place(place: str) -> PinKind:
+    """Return the kind of pins stored under a key."""
+    for kind in PIN_KINDS:
+        if place.endswith(f"#{kind}"):
+            return kind
+    return "tool"

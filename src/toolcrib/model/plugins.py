@@ -1,4 +1,4 @@
-"""Plugins: packages of others with tools, what they say of themselves, and what the owner agreed to."""
+"""Plugins: third-party packages with tools, their manifests, and the owner's grants."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,15 +9,15 @@ from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.problems import Problem
 
 Capability = Literal["network", "filesystem", "subprocess", "secrets", "sessions"]
-"""What a plugin says it reaches beyond its arguments."""
+"""What a plugin declares to access beyond its arguments."""
 CAPABILITIES: tuple[Capability, ...] = get_args(Capability)
 PluginState = Literal["loaded", "not_granted", "changed", "disabled", "failed", "invalid"]
-"""`changed`: another version, other capabilities or another manifest than the owner agreed to."""
+"""`changed`: version, capabilities or manifest differ from the grant."""
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a plugin says of itself, without a line of it having run. `digest` is that of the file."""
+    """The declaration of a plugin, read without running its code. `digest` is the digest of the file."""
 
     name: str
     version: str
@@ -28,7 +28,7 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class PluginGrant:
-    """What the owner agreed to: exactly this version, these capabilities, this manifest."""
+    """The owner's grant, for exactly this version, these capabilities and this manifest."""
 
     name: str
     version: str
@@ -39,14 +39,14 @@ class PluginGrant:
     enabled: bool = True
 
     def covers(self, manifest: Manifest) -> bool:
-        """Whether a plugin is what was agreed to."""
+        """Return whether the grant matches a manifest."""
         asked = (manifest.name, manifest.version, manifest.capabilities, manifest.digest)
         return asked == (self.name, self.version, self.capabilities, self.digest)
 
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """An installed plugin as it stands. `package` is the distribution it comes with, `servers` what it would add."""
+    """An installed plugin. `package` is its distribution, `servers` are the servers it would add."""
 
     name: str
     package: str
@@ -58,7 +58,7 @@ class Plugin:
     problems: tuple[Problem, ...] = ()
 
     def to_json(self) -> JsonObject:
-        """The public shape; absent parts are left out."""
+        """Return the public shape, without absent fields."""
         manifest, grant = self.manifest, self.grant
         shape: JsonObject = {
             "name": self.name,

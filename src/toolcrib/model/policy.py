@@ -1,7 +1,7 @@
 """Rules, decisions and their reasons.
 
-A rule is a person's word on some tools. A decision remembers every step that led to it, in order, so that a person can
-be told why and what would change it. A bundle is a named set of tools that can be granted as a whole.
+A decision records every step that led to it, in order, so that it can be explained. A bundle is a named set of tools
+that is granted as a whole.
 """
 
 from collections.abc import Mapping
@@ -10,46 +10,48 @@ from datetime import UTC, datetime
 from typing import Literal, get_args
 
 from toolcrib.model.json import Json, JsonObject
-from toolcrib.model.principals import Mode, Source
+from toolcrib.model.principals import Mode, Principal, PrincipalKind, Source
 from toolcrib.model.tools import ToolRef
 
 Verdict = Literal["allow", "ask", "deny", "hidden", "unknown"]
-"""What happens on a call: it runs, a person is asked, it is refused, or the tool does not exist for this asker."""
+"""Outcome of a call: it runs, needs approval, is denied, or the tool does not exist for this principal."""
 
 StepName = Literal[
     "registered", "source", "permissions", "scheduler", "deny", "managed", "remembered", "ask", "allow", "mode",
-    "by_hand", "creator",
+    "by_hand", "creator", "home",
 ]  # fmt: skip
-"""The steps of a decision. `managed` is an `ask` of the managed file, `remembered` an answer that a person gave for
-longer than one call, `creator` the limit that a session has from the one that started it."""
+"""Steps of a decision. `managed`: an `ask` rule of the managed file. `remembered`: an answer that a person gave for
+longer than one call. `creator`: the limit that a session inherits from its creator. `home`: the call touches the crib's
+home."""
 Effect = Literal["include", "exclude", "allow", "ask", "deny", "none"]
 RuleEffect = Literal["allow", "ask", "deny"]
 OriginKind = Literal["default", "managed", "user", "project", "agent", "skill", "session", "remembered"]
-ConditionTest = Literal["equals", "glob", "regex", "range"]
+ConditionTest = Literal["equals", "glob", "regex", "range", "path", "command", "present"]
 
 RULE_EFFECTS: tuple[RuleEffect, ...] = get_args(RuleEffect)
 CONDITION_TESTS: tuple[ConditionTest, ...] = get_args(ConditionTest)
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
-    """Where a rule stands: which kind of place, and the file and line if it has them."""
+class RuleOrigin:
+    """Where a rule is defined: the kind of place, and the file and line if any."""
 
     kind: OriginKind
     file: str | None = None
     line: int | None = None
 
     def to_json(self) -> JsonObject:
-        """The public shape; absent parts are left out."""
+        """Return the public shape, without absent fields."""
         return _present({"kind": self.kind, "file": self.file, "line": self.line})
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A test of one argument, named by a JSON pointer.
+    """A test of one argument, addressed by a JSON pointer.
 
-    `value` is any JSON for `equals`, a pattern for `glob` and `regex` (both match the whole text), and an object with
-    `min`, `max` or both for `range` (both ends belong to it). An argument that is absent fits nothing.
+    `value` is any JSON for `equals`, a pattern for `glob` and `regex` (both match the whole text), an object with
+    `min`, `max` or both for `range` (inclusive), a file or directory for `path`, the first words of a command for
+    `command`, and a boolean for `present`.
     """
 
     pointer: str
@@ -57,15 +59,15 @@ class Condition:
     value: Json
 
     def to_json(self) -> JsonObject:
-        """The public shape."""
+        """Return the public shape."""
         return {"pointer": self.pointer, "test": self.test, "value": self.value}
 
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """For whom and for which tools a rule counts; what is None or empty does not matter.
+    """Restricts a rule to some principals and tools. None and empty fields match everything.
 
-    `projects` are real paths of directories: an asker whose working directory lies in one of them fits.
+    `projects` are real paths; a principal matches if its working directory is inside one of them.
     """
 
     read_only: bool | None = None
@@ -77,24 +79,58 @@ class Where:
     modes: tuple[Mode, ...] = ()
 
     def to_json(self) -> JsonObject:
-        """The public shape; what does not matter is left out."""
+        """Return the public shape, without fields that match everything."""
         marks = {"readOnly": self.read_only, "destructive": self.destructive, "openWorld": self.open_world}
         askers = {"sources": self.sources, "agents": self.agents, "projects": self.projects, "modes": self.modes}
         return _present(marks) | {key: list(values) for key, values in askers.items() if values}
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """A person's word on some tools: `effect` for what `pattern` (a glob over `server/tool`) names.
+class Binding:
+    """The principal that a rule applies to: kind, source and agent, and the name of a token.
 
-    It counts only where all `conditions` on the arguments hold and `where` fits; with a `definition_hash` only for the
-    tool defined so, with a `session` only in that session, with `expires_at` only before that moment.
+    Sessions have no name here; a rule for one session sets `Rule.session`.
+    """
+
+    kind: PrincipalKind
+    source: Source
+    agent: str | None = None
+    name: str | None = None
+
+    @classmethod
+    def of(cls, principal: Principal) -> "Binding":
+        """Return the binding for the principal of a call."""
+        name = None if principal.kind == "session" else principal.name
+        return cls(principal.kind, principal.source, principal.agent, name)
+
+    def includes(self, principal: Principal) -> bool:
+        """Return whether a rule with this binding applies to the principal."""
+        same = (self.kind, self.source, self.agent) == (principal.kind, principal.source, principal.agent)
+        return same and self.name in (None, principal.name)
+
+    def describe(self) -> str:
+        """Return a description of the principal."""
+        named = {"owner": "the owner", "token": f"the token {self.name}", "session": "sessions"}[self.kind]
+        agent = f" of agent {self.agent}" if self.agent else " without an agent" if self.kind == "session" else ""
+        return f"{named}{agent} (source {self.source})"
+
+    def to_json(self) -> JsonObject:
+        """Return the public shape, without absent fields."""
+        return _present({"kind": self.kind, "source": self.source, "agent": self.agent, "name": self.name})
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Applies `effect` to the tools that match `pattern`, a glob over `server/tool`.
+
+    `where` and all `conditions` on the arguments must match, and so must `definition_hash`, `principal` and `session`,
+    if set. The rule ends at `expires_at`.
     """
 
     id: str
     effect: RuleEffect
     pattern: str
-    origin: Origin
+    origin: RuleOrigin
     reason: str | None = None
     created_by: str = "owner"
     created_at: datetime | None = None
@@ -103,9 +139,10 @@ class Rule:
     where: Where = Where()
     definition_hash: str | None = None
     session: str | None = None
+    principal: Binding | None = None
 
     def to_json(self) -> JsonObject:
-        """The public shape; absent parts are left out."""
+        """Return the public shape, without absent fields."""
         shape: JsonObject = {"id": self.id, "effect": self.effect, "pattern": self.pattern}
         if self.conditions:
             shape["conditions"] = [condition.to_json() for condition in self.conditions]
@@ -120,23 +157,24 @@ class Rule:
                 "expiresAt": _moment(self.expires_at),
                 "definitionHash": self.definition_hash,
                 "session": self.session,
+                "principal": self.principal.to_json() if self.principal is not None else None,
             }
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One step of a decision: whether it applied, what it did, and why, in words."""
+class DecisionStep:
+    """One step of a decision: whether it matched, its effect, and the reason."""
 
     step: StepName
     matched: bool
     effect: Effect
     reason: str
     rule: str | None = None
-    origin: Origin | None = None
+    origin: RuleOrigin | None = None
 
     def to_json(self) -> JsonObject:
-        """The public shape; absent parts are left out."""
+        """Return the public shape, without absent fields."""
         shape: JsonObject = {"step": self.step, "matched": self.matched, "effect": self.effect, "reason": self.reason}
         if self.rule is not None:
             shape["rule"] = self.rule
@@ -147,32 +185,32 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The verdict on one tool for one principal, with all steps taken; the last matched step decided.
+    """The verdict on one tool for one principal, with all steps; the last matched step decided.
 
-    `needs_arguments` says that the verdict on a call may be another one, depending on its arguments: then it holds for
-    the arguments it was made with and no others. Whether the tool is visible never depends on them.
+    With `needs_arguments`, the verdict depends on the arguments and is only valid for those it was computed with.
+    Visibility never depends on them.
     """
 
     verdict: Verdict
     ref: ToolRef
-    steps: tuple[Step, ...]
+    steps: tuple[DecisionStep, ...]
     rules: tuple[str, ...] = field(default=())
     needs_arguments: bool = False
 
     @property
     def visible(self) -> bool:
-        """Whether the tool is listed: callable ⊆ listed, since both ask this one value."""
+        """Whether the tool is listed. Listing and calling both use this value, so callable ⊆ listed."""
         return self.verdict not in ("hidden", "unknown")
 
     @property
-    def decided_by(self) -> Step:
-        """The step that settled it."""
+    def decided_by(self) -> DecisionStep:
+        """The deciding step."""
         return next(step for step in reversed(self.steps) if step.matched)
 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """Tools that are granted together, as patterns, and what is added to the prompt of whoever has them."""
+    """Tools that are granted together, as patterns, and text for the prompt of agents that have them."""
 
     id: str
     name: str
@@ -182,7 +220,7 @@ class Bundle:
     preset: bool = False
 
     def to_json(self) -> JsonObject:
-        """The public shape."""
+        """Return the public shape."""
         return {
             "id": self.id,
             "name": self.name,
@@ -195,9 +233,9 @@ class Bundle:
 
 @dataclass(frozen=True, slots=True)
 class AgentGrants:
-    """What an agent was given: its own permissions (None: the default set), and the tools of its enabled skills.
+    """Grants of an agent: its own permissions (None: the default set), and the tools of its enabled skills.
 
-    Both are patterns over `server/tool`, or names that stand for tools.
+    Both are patterns over `server/tool`, or names of tools as shown to models.
     """
 
     permissions: tuple[str, ...] | None = None

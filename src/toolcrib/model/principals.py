@@ -1,6 +1,6 @@
-"""Who asks: a principal, which every listing and every call is decided for.
+"""Principals: the authenticated callers that every listing and call is decided for.
 
-A principal is a value and hashable: caches of listings and decisions are keyed by it.
+Principals are hashable; caches of listings and decisions use them as keys.
 """
 
 from collections.abc import Mapping
@@ -13,16 +13,18 @@ Source = Literal["web", "cli", "api", "ide", "scheduler", "agent"]
 Mode = Literal["default", "acceptEdits", "plan", "dontAsk", "bypassPermissions"]
 PrincipalKind = Literal["owner", "token", "session"]
 
+KINDS: tuple[PrincipalKind, ...] = get_args(PrincipalKind)
 SOURCES: tuple[Source, ...] = get_args(Source)
 MODES: tuple[Mode, ...] = get_args(Mode)
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """One asker: the owner, a named token or a session, with where it asks from and how far it may go.
+    """The owner, a named token or a session, with its source and mode.
 
-    `by_hand` says that the owner makes this very call with their own hands, which is its own approval. `creator` is who
-    started a session that a tool, a job or another session did: the session never has more than that.
+    `by_hand`: the owner makes this call interactively, which counts as approval. `creator` is the principal that
+    started this session, if a tool, a job or another session did; the session never has more rights. `worktree` is the
+    directory of a work task that this principal started; it counts as its project in addition to `cwd`.
     """
 
     kind: PrincipalKind
@@ -34,6 +36,12 @@ class Principal:
     cwd: str | None = None
     by_hand: bool = False
     creator: "Principal | None" = None
+    worktree: str | None = None
+
+    @property
+    def projects(self) -> tuple[str | None, str | None]:
+        """The directories that count as the principal's project."""
+        return self.cwd, self.worktree
 
     @property
     def is_owner(self) -> bool:
@@ -41,15 +49,21 @@ class Principal:
         return self.kind == "owner"
 
     def to_json(self) -> JsonObject:
-        """The public shape, as audit records and explanations carry it."""
+        """Return the public shape, as used in audit records and explanations."""
         shape: JsonObject = {"kind": self.kind, "name": self.name, "source": self.source, "mode": self.mode}
         creator = self.creator.to_json() if self.creator is not None else None
-        optional = {"agent": self.agent, "session": self.session, "cwd": self.cwd, "creator": creator}
+        optional = {
+            "agent": self.agent,
+            "session": self.session,
+            "cwd": self.cwd,
+            "creator": creator,
+            "worktree": self.worktree,
+        }
         return shape | {key: value for key, value in optional.items() if value is not None}
 
     @classmethod
     def of_json(cls, shape: Mapping[str, Json]) -> "Principal":
-        """The principal of a shape that `to_json` made; one that acts by hand does so only at that moment."""
+        """Return the principal for a shape made by `to_json`. `by_hand` is never restored."""
         creator: Json = shape.get("creator")
         return cls(
             shape["kind"],
@@ -60,4 +74,5 @@ class Principal:
             shape.get("session"),
             shape.get("cwd"),
             creator=cls.of_json(creator) if is_object(creator) else None,
+            worktree=shape.get("worktree"),
         )

@@ -1,7 +1,6 @@
-"""A problem: bad input kept as data, with the place it stands in and what to do about it.
+"""A problem: invalid input as data, with its location and the next step.
 
-Readers of files, loaders of modules and judges of definitions return problems beside what they could use; they never
-raise for what a person wrote.
+Readers, loaders and validators return problems in addition to usable results. They never raise for user input.
 """
 
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from toolcrib.model.json import JsonObject
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong (`code`, `message`), where (`file`, `line`) and what next (`hint`)."""
+    """What is wrong (`code`, `message`), where (`file`, `line`), and the next step (`hint`)."""
 
     code: str
     message: str
@@ -20,6 +19,6 @@ class Problem:
     line: int | None = None
 
     def to_json(self) -> JsonObject:
-        """The public shape; absent parts are left out."""
+        """Return the public shape, without absent fields."""
         shape = {"code": self.code, "message": self.message, "hint": self.hint, "file": self.file, "line": self.line}
         return {key: value for key, value in shape.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Projects: directories that have a default agent and bundles of their own."""
+"""Projects: directories with their own default agent and bundles."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from toolcrib.model.json import JsonObject
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """A directory by its real path; `trusted` says whether its owner agreed to what its files define."""
+    """A directory, by its real path. `trusted` if the owner trusts the definitions in its files."""
 
     path: str
     trusted: bool = False
@@ -15,6 +15,6 @@ class Project:
     bundles: tuple[str, ...] = ()
 
     def to_json(self) -> JsonObject:
-        """The public shape; a project without an agent of its own leaves it out."""
+        """Return the public shape, without `agentId` if the project has no default agent."""
         shape: JsonObject = {"path": self.path, "trusted": self.trusted, "bundles": list(self.bundles)}
         return shape if self.agent is None else {**shape, "agentId": self.agent}

@@ -1,7 +1,6 @@
-"""Words of the protocol that both sides of the crib use: its eras, versions, reserved `_meta` keys and error codes.
+"""Protocol constants used by both sides of the crib: eras, versions, reserved `_meta` keys and error codes.
 
-The front (`server.mcp`) and the upstream side (`connect`) speak the same protocol and never import each other; what
-they have to agree on stands here. No I/O, no SDK.
+`web.mcp` and `upstream` speak the same protocol and never import each other. No I/O, no SDK.
 """
 
 import base64
@@ -9,7 +8,7 @@ import re
 from typing import Final, Literal
 
 Era = Literal["legacy", "modern"]
-"""Legacy: a handshake opens a session. Modern: every request carries what it needs."""
+"""Legacy: a handshake opens an MCP session. Modern: every request is self-contained."""
 
 MODERN_VERSION: Final = "2026-07-28"
 HANDSHAKE_VERSION: Final = "2025-11-25"
@@ -18,7 +17,7 @@ LEGACY_VERSIONS: Final = frozenset({"2024-11-05", "2025-03-26", "2025-06-18", "2
 META: Final = "_meta"
 KEY: Final = "io.modelcontextprotocol/"
 OUR_KEY: Final = "toolcrib/"
-"""What members of `_meta` begin with that are for this crib and no server behind it."""
+"""Prefix of `_meta` keys for this crib, which are not forwarded to servers."""
 APPROVAL_KEY: Final = f"{OUR_KEY}approval"
 VERSION_KEY: Final = KEY + "protocolVersion"
 CLIENT_INFO_KEY: Final = KEY + "clientInfo"
@@ -33,21 +32,23 @@ METHOD_NOT_FOUND: Final = -32601
 INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
 RESOURCE_NOT_FOUND: Final = -32002
-"""Legacy only; the modern era says `INVALID_PARAMS`."""
+"""Legacy only; the modern era uses `INVALID_PARAMS`."""
 HEADER_MISMATCH: Final = -32020
 MISSING_CAPABILITY: Final = -32021
 UNSUPPORTED_VERSION: Final = -32022
 URL_ELICITATION_REQUIRED: Final = -32042
 
+CARRIED: Final = "toolcrib-carried"
+"""Header that marks a request from a transport without headers, so arguments cannot be repeated in them."""
 NAMED_BY: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
-"""The methods whose subject the header `Mcp-Name` repeats, and the parameter it repeats."""
+"""Methods whose subject is repeated in the header `Mcp-Name`, with the name of that parameter."""
 
 _PLAIN_HEADER = re.compile(r"[\x20-\x7e]*")
 _WRAPPED_HEADER = re.compile(r"=\?base64\?.*\?=")
 
 
 def encode_header(value: str) -> str:
-    """A value as a header of the protocol carries it: as it is, or wrapped where a header could not hold it."""
+    """Return a value as a protocol header: unchanged, or base64-wrapped if a header cannot carry it."""
     if _PLAIN_HEADER.fullmatch(value) and value == value.strip() and not _WRAPPED_HEADER.fullmatch(value):
         return value
     return f"=?base64?{base64.b64encode(value.encode()).decode()}?="

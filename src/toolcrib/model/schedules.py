@@ -1,4 +1,4 @@
-"""Schedules: an agent that is given a prompt at set times, and what became of each of these runs."""
+"""Schedules: prompts sent to an agent at set times, and the history of their runs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,20 +10,20 @@ from toolcrib.model.principals import Mode, Principal
 from toolcrib.model.sessions import NO_LIMITS, SessionLimits
 
 Overlap = Literal["skip", "wait"]
-"""What happens to a run that is due while the one before it still goes on."""
+"""Policy for a run that is due while the previous one is still running."""
 Missed = Literal["once", "skip"]
-"""What happens to runs that were due while no crib was there: one of them is made up for, or none."""
+"""Policy for runs that were due while no crib was running: make up for one of them, or none."""
 RunState = Literal["running", "completed", "failed", "limit", "interrupted", "skipped", "unknown"]
-"""`unknown`: the crib ended in the middle, so nobody can say how far it came."""
+"""`unknown`: the crib stopped during the run, so its progress is not known."""
 OVERLAPS: tuple[Overlap, ...] = get_args(Overlap)
 MISSED: tuple[Missed, ...] = get_args(Missed)
 MOST_RETRIES: Final = 10
-"""How often a failed run may be made again."""
+"""Maximum number of retries of a failed run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cadence:
-    """When: exactly one of a cron expression in a time zone, an interval in seconds, or one moment."""
+    """Exactly one of a cron expression with a time zone, an interval in seconds, or a single moment."""
 
     cron: str | None = None
     timezone: str = "UTC"
@@ -31,7 +31,7 @@ class Cadence:
     at: datetime | None = None
 
     def to_json(self) -> JsonObject:
-        """The public shape."""
+        """Return the public shape."""
         if self.cron is not None:
             return {"cron": self.cron, "timezone": self.timezone}
         if self.every_seconds is not None:
@@ -41,10 +41,10 @@ class Cadence:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """One schedule. `tools` are those its prompt cannot do without: they are looked at before anything is spent.
+    """One schedule. `tools` are required by the prompt and checked before the run spends anything.
 
-    `creator` is who made it, if not a person: its runs never have more than that. `failures` is how many runs in a row
-    have failed by now; `reason` says why it is paused, `paused_by` which agent did that, if one did.
+    `creator` is the principal that created it, if not a person; its runs never have more rights. `failures` counts
+    consecutive failed runs. `reason` is why it is paused, `paused_by` the agent that paused it, if any.
     """
 
     id: str
@@ -71,7 +71,7 @@ class Schedule:
     creator: Principal | None = None
 
     def to_json(self) -> JsonObject:
-        """The public shape; absent parts are left out."""
+        """Return the public shape, without absent fields."""
         shape: JsonObject = {
             "id": self.id,
             "name": self.name,
@@ -102,7 +102,7 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run: `due_at` and `attempt` are what no two cribs can both claim."""
+    """One run. `due_at` and `attempt` are unique per schedule, so only one crib can claim it."""
 
     schedule: str
     due_at: datetime
@@ -115,7 +115,7 @@ class Run:
     cost_usd: float = 0.0
 
     def to_json(self) -> JsonObject:
-        """The public shape; absent parts are left out."""
+        """Return the public shape, without absent fields."""
         shape: JsonObject = {
             "dueAt": self.due_at.isoformat(timespec="seconds"),
             "attempt": self.attempt,

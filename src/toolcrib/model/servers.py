@@ -1,8 +1,8 @@
-"""Servers as their owners wrote them down: where a definition stands, what it says, what is wrong with it.
+"""Server definitions: where they are defined, what they contain, and what is wrong with them.
 
-`config` makes these values from files, `connect` opens links from them, the CLI and the API show them. Nothing here
-reads a file or a variable. A `ServerSpec` may hold secrets, so its values stay out of every `repr`; what is shown to
-people is `ServerEntry.definition`, which is masked when it is made.
+The `servers` package reads these values from files, `upstream` connects to them. Must never read a file or a variable.
+A `ServerSpec` may contain secrets, so its values are excluded from `repr`; `ServerEntry.definition` is masked for
+display.
 """
 
 from collections.abc import Mapping
@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from toolcrib.model.json import JsonObject
 from toolcrib.model.problems import Problem
+from toolcrib.model.server_names import NO_NAMES, OtherName, ServerNames
 
 ServerType = Literal["stdio", "http", "sse"]
 Scope = Literal["managed", "local", "project", "user"]
@@ -37,11 +38,11 @@ def _no_values() -> Mapping[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """The place of one definition: whose format, at which level, in which file and line.
+class DefinitionSource:
+    """The location of one definition: file format, scope, file and line.
 
-    `project` is the real path of the project the file belongs to, None above projects; trust is bound to it.
-    `directory` is the directory of that project the file speaks for; relative paths start there.
+    `project` is the real path of the project that contains the file, None outside of projects; trust is bound to it.
+    `directory` is the directory that relative paths start from.
     """
 
     client: str
@@ -52,7 +53,7 @@ class Source:
     directory: str | None = None
 
     def to_json(self) -> JsonObject:
-        """The public shape (`sources` of a server)."""
+        """Return the public shape (`sources` of a server)."""
         return {"client": self.client, "scope": self.scope, "file": self.file, "line": self.line}
 
 
@@ -66,7 +67,7 @@ class ToolFilter:
 
 @dataclass(frozen=True, slots=True)
 class Auth:
-    """How a remote server is signed in to: a stored credential, or what its client knew for getting one."""
+    """How to sign in to a remote server: a stored credential, or the OAuth client data from its definition."""
 
     type: Literal["oauth"] = "oauth"
     credential_id: str | None = None
@@ -77,16 +78,17 @@ class Auth:
 
 @dataclass(frozen=True, slots=True)
 class ServerSpec:
-    """One usable definition, in canonical terms, its values exactly as written: nothing is expanded.
+    """One valid definition in canonical form. Values are not expanded.
 
-    `variables` names the interpolation syntax of the file it came from. `env_pass` are variables handed on from our
-    environment by name. `header_env` are headers whose value is made of `${VAR}` references whatever the file's own
-    syntax. `env_file` is read when the server is started, never before. `extra` keeps what was not understood.
+    `variables` names the interpolation syntax of the file. `env_pass` are variables passed on from our environment by
+    name. `header_env` are headers that use `${VAR}` references, independent of the file's syntax. `env_file` is only
+    read when the server starts. `extra` contains unknown fields. `may_reveal`: a person agreed to pass their
+    credentials and files to a project's server.
     """
 
     name: str
     type: ServerType
-    source: Source
+    source: DefinitionSource
     alias: str = ""
     command: str | None = None
     args: tuple[str, ...] = field(default=(), repr=False)
@@ -103,33 +105,35 @@ class ServerSpec:
     tools: ToolFilter = ToolFilter()
     share: Share = "shared"
     variables: str = "toolcrib"
+    may_reveal: bool = False
     extra: Mapping[str, Any] = field(default_factory=_no_values, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class ServerEntry:
-    """One server of the list: a definition that was judged, with every place that says the same.
+    """One server as listed: a validated definition, with every place that defines the same.
 
-    `spec` is None for a definition that cannot be used. `digest` is what trust is bound to. `shadowed_by` is the alias
-    of the server that took the name.
+    `spec` is None for an invalid definition. `digest` is what trust is bound to. `shadowed_by` is the alias of the
+    server that took the name. `same_as` are the other names used in its places, `names` all names of the definition.
     """
 
     name: str
     alias: str
-    source: Source
+    source: DefinitionSource
     definition: JsonObject = field(repr=False)
     spec: ServerSpec | None = None
-    sources: tuple[Source, ...] = ()
+    sources: tuple[DefinitionSource, ...] = ()
     enabled: bool = True
     trusted: bool = False
     digest: str = ""
     shadowed_by: str | None = None
     same_as: tuple[str, ...] = ()
+    names: ServerNames = NO_NAMES
     problems: tuple[Problem, ...] = ()
 
     @property
     def state(self) -> ServerState:
-        """What reading alone can know; links refine it."""
+        """The state as far as the files determine it; connections refine it."""
         if self.spec is None:
             return "invalid"
         if self.shadowed_by is not None:
@@ -140,11 +144,11 @@ class ServerEntry:
 
     @property
     def startable(self) -> bool:
-        """Whether this server may be connected: usable, in force, switched on and trusted."""
+        """Whether this server may be connected: valid, not shadowed, enabled and trusted."""
         return self.state == "not_checked"
 
     def to_json(self) -> JsonObject:
-        """The public shape of a server that has no link yet."""
+        """Return the public shape of a server without a connection."""
         shape: JsonObject = {
             "name": self.name,
             "alias": self.alias,
@@ -165,10 +169,11 @@ class ServerEntry:
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """Everything that was found from one working directory, and what is wrong with whole files.
+    """All servers found from one working directory, and problems with whole files.
 
-    `project` is the real path of the project around the working directory. `hidden` are servers the owner removed from
-    the list although another tool's file still has them.
+    `project` is the real path of the project that contains the working directory. `hidden` are servers that the owner
+    removed although an app's file still defines them. `agreed` are the names under which the owner trusted definitions
+    anywhere, each with the identity of the definition.
     """
 
     servers: tuple[ServerEntry, ...] = ()
@@ -176,14 +181,30 @@ class Discovery:
     hidden: tuple[ServerEntry, ...] = ()
     project: str | None = None
     files: tuple[str, ...] = ()
+    agreed: tuple[tuple[str, OtherName], ...] = ()
 
     def find(self, name: str) -> ServerEntry | None:
-        """The server of this alias, else the one in force under this name, else any of this name."""
+        """Return the server with this alias, else the one in force under this or another of its names, else any."""
         named = [entry for entry in self.servers if entry.name == name]
-        in_force = [entry for entry in named if entry.spec is not None and entry.shadowed_by is None]
+        in_force = [entry for entry in self.servers if entry.spec is not None and entry.shadowed_by is None]
+        by_name = [entry for entry in in_force if entry.name == name]
         by_alias = [entry for entry in self.servers if entry.alias == name]
-        return next(iter([*by_alias, *in_force, *named]), None)
+        also = [entry for entry in in_force if name in entry.same_as]
+        return next(iter([*by_alias, *by_name, *also, *named]), None)
 
     def startable(self) -> tuple[ServerEntry, ...]:
-        """The servers that may be connected now."""
+        """Return the servers that may be connected now."""
         return tuple(entry for entry in self.servers if entry.startable)
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedServer:
+    """What to start or call. `problems` names every key that could not be resolved."""
+
+    command: str | None = None
+    args: tuple[str, ...] = field(default=(), repr=False)
+    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    cwd: str | None = None
+    url: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    problems: tuple[Problem, ...] = ()

@@ -1,6 +1,6 @@
-"""Sessions: one conversation of an agent each, and the events everything about it is read from.
+"""Sessions: conversations of agents, and their events.
 
-A session keeps its source for life, through resume and fork: what a schedule started stays under a schedule's blocks.
+A session keeps its source through resume and fork, so the restrictions on scheduled sessions stay in force.
 """
 
 from collections.abc import Mapping
@@ -9,13 +9,11 @@ from datetime import datetime
 from functools import cached_property
 from typing import Literal, get_args
 
-import orjson
-
-from toolcrib.model.json import Json, JsonObject
+from toolcrib.model.json import Json, JsonObject, dumps
 from toolcrib.model.principals import Mode, Principal, Source
 
 SessionState = Literal["starting", "running", "waiting", "idle", "interrupted", "failed", "closed"]
-"""`waiting`: for a person; `interrupted`: its process or the crib ended in the middle of a turn, and it can go on."""
+"""`waiting`: for a person. `interrupted`: its process or the crib ended during a turn; it can be resumed."""
 SESSION_STATES: tuple[SessionState, ...] = get_args(SessionState)
 SessionEventKind = Literal[
     "session_status", "user_message", "text_delta", "thinking_delta", "text_message", "tool_call_start",
@@ -28,7 +26,7 @@ DoneReason = Literal["completed", "interrupted", "failed", "limit"]
 
 @dataclass(frozen=True)
 class SessionEvent:
-    """One numbered entry of a session's record; `parent` is the call whose sub-agent it happened in."""
+    """One numbered event of a session; `parent` is the call whose sub-agent produced it."""
 
     seq: int
     at: str
@@ -39,26 +37,26 @@ class SessionEvent:
 
     @cached_property
     def shape(self) -> JsonObject:
-        """The public shape: envelope and data side by side."""
+        """The public shape: envelope and data merged."""
         inside: JsonObject = {"parentToolCallId": self.parent} if self.parent is not None else {}
         return {**self.data, **inside, "seq": self.seq, "at": self.at, "sessionId": self.session, "kind": self.kind}
 
     @cached_property
     def frame(self) -> bytes:
-        """The event as a stream of server-sent events carries it; made once for all who read."""
-        return b"id: %d\nevent: %b\ndata: %b\n\n" % (self.seq, self.kind.encode(), orjson.dumps(self.shape))
+        """The event encoded as a server-sent event, once for all readers."""
+        return b"id: %d\nevent: %b\ndata: %b\n\n" % (self.seq, self.kind.encode(), dumps(self.shape))
 
 
 @dataclass(frozen=True, slots=True)
 class SessionLimits:
-    """How far a session may go: turns of the model within one prompt, money in all, seconds of one prompt."""
+    """Limits of a session: model turns per prompt, total cost, seconds per prompt."""
 
     turns: int | None = None
     cost_usd: float | None = None
     seconds: float | None = None
 
     def to_json(self) -> JsonObject:
-        """The public shape; what is not limited is left out."""
+        """Return the public shape, without unlimited fields."""
         given = {"turns": self.turns, "costUsd": self.cost_usd, "seconds": self.seconds}
         return {key: value for key, value in given.items() if value is not None}
 
@@ -68,7 +66,7 @@ NO_LIMITS = SessionLimits()
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What a session has used so far, as its runtime reports it."""
+    """Usage of a session, as reported by its runtime."""
 
     cost_usd: float = 0.0
     input_tokens: int = 0
@@ -76,16 +74,16 @@ class Spent:
     turns: int = 0
 
     def to_json(self) -> JsonObject:
-        """The public shape."""
+        """Return the public shape."""
         return {"costUsd": self.cost_usd, "inputTokens": self.input_tokens, "outputTokens": self.output_tokens}
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One conversation. `runtime` is the id its runtime knows it by, once there is something to resume.
+    """One conversation. `runtime` is the id that its runtime assigned, once it can be resumed.
 
-    `creator` is who started this one, if not a person; `forked_from` the one whose history it began with; while the
-    fork is due, `runtime` is still that of the other one.
+    `creator` is the principal that started this session, if not a person. `forked_from` is the session whose history it
+    copied; while `is_fork_due`, `runtime` is still the id of that session.
     """
 
     id: str
@@ -110,13 +108,13 @@ class Session:
 
     @property
     def principal(self) -> Principal:
-        """Who asks when this session's agent calls a tool."""
+        """The principal of tool calls made by this session's agent."""
         return Principal(
             "session", self.id, self.source, self.mode, self.agent, self.id, self.cwd, creator=self.creator
         )
 
     def to_json(self) -> JsonObject:
-        """The public shape; absent parts are left out."""
+        """Return the public shape, without absent fields."""
         shape: JsonObject = {
             "id": self.id,
             "state": self.state,
@@ -144,7 +142,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class AgentQuestion:
-    """Something an agent asks the person it works for: `questions` in the words of its runtime."""
+    """A question from an agent to its user; `questions` are in the format of its runtime."""
 
     id: str
     session: str
@@ -153,7 +151,7 @@ class AgentQuestion:
     created_at: datetime
 
     def to_json(self) -> JsonObject:
-        """The public shape, as lists of what waits for a person have it."""
+        """Return the public shape, as used in lists of pending items."""
         return {
             "id": self.id,
             "kind": "question",
@@ -167,37 +165,37 @@ class AgentQuestion:
 
 @dataclass(frozen=True, slots=True)
 class ServerHealth:
-    """How a server of a session is doing, as its runtime sees it."""
+    """State of a session's server, as reported by its runtime."""
 
     name: str
     state: str
     tools: int
 
     def to_json(self) -> JsonObject:
-        """The public shape (`servers` of `session_status`)."""
+        """Return the public shape (`servers` of `session_status`)."""
         return {"name": self.name, "state": self.state, "tools": self.tools}
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a turn or a session failed, with the next step."""
+    """Why a turn or a session failed, and the next step."""
 
     code: str
     message: str
     hint: str | None = None
 
     def to_json(self) -> JsonObject:
-        """Data of the event `error`."""
+        """Return the data of the event `error`."""
         shape: JsonObject = {"code": self.code, "message": self.message}
         return shape if self.hint is None else {**shape, "hint": self.hint}
 
 
 @dataclass(frozen=True, slots=True)
 class TurnEnd:
-    """How the answer to one prompt ended. `spent` is that of this turn alone; `failure` says why it failed.
+    """The end of a turn. `spent` covers this turn only; `failure` is set if it failed.
 
-    `runtime` is the id by which the conversation can be resumed from here. `is_alive` says whether it can still be
-    spoken to; if not, it has to be opened anew.
+    `runtime` is the id for resuming the conversation from here. `is_alive`: the runtime accepts another prompt;
+    otherwise it has to be reopened.
     """
 
     reason: DoneReason

@@ -1,7 +1,7 @@
-"""The port between the catalog and whatever offers tools: Python functions in this process, and upstream servers.
+"""Interface between the catalog and sources of tools: Python functions in this process, and upstream servers.
 
-The gate is the only caller of `prepare`, of what it returns, and of `request`. Splitting a call in two lets arguments
-be checked before anybody is asked to approve them, and lets exactly the checked arguments run afterwards.
+Only the gate calls `prepare`, its result, and `request`. A call has two steps so that arguments are validated before a
+person approves them, and exactly the validated arguments run.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -11,22 +11,22 @@ from typing import Literal, NamedTuple, Protocol, runtime_checkable
 from toolcrib.model.json import Json, JsonObject, no_members
 from toolcrib.model.principals import Principal
 from toolcrib.model.problems import Problem
+from toolcrib.model.server_names import ServerNames
 from toolcrib.model.tools import CallResult, ContentItem, ServerKind, Tool
 
 ReportProgress = Callable[[float, float | None, str | None], Awaitable[None]]
-"""Tells the caller how far a call has come: progress, total if known, a message."""
+"""Reports progress to the caller: progress, total if known, a message."""
 
 
 Ask = Callable[[str, JsonObject], Awaitable[JsonObject]]
-"""Puts a server's own request (method, params) to the client of the call, and gives its result.
-
-Raises `ProtocolError` where the client refuses or cannot do it."""
+"""Sends a server's request (method, params) to the client of the call and returns its result. Raises `ProtocolError` if
+the client refuses or does not support it."""
 Tell = Callable[[str, JsonObject], Awaitable[None]]
-"""Passes a notification (method, params) of the server on to the client of the call."""
+"""Forwards a server's notification (method, params) to the client of the call."""
 
 
 class ProtocolError(Exception):
-    """An error of the protocol that one side answered the other with: its code, message and data, to be passed on."""
+    """A protocol error from one side, to be forwarded to the other: code, message and data."""
 
     def __init__(self, code: int, message: str, data: Json = None) -> None:
         super().__init__(message)
@@ -36,16 +36,16 @@ class ProtocolError(Exception):
 
 
 _NOTHING: JsonObject = {}
-"""Stays empty: whoever has it does not change what it was given."""
+"""Shared default; must stay empty."""
 
 
 class Client(NamedTuple):
-    """What the client behind a call can do for a server while the call runs.
+    """What the client of a call supports while the call runs.
 
-    `capabilities` and `info` are the client's own, as it gave them. `session` names the conversation the client has
-    with us, for servers that are not shared between conversations. `ask` is missing where nobody could answer.
-    `answers_by_retry` says that the client takes an `input_required` result and asks again with the answers, which are
-    then in `responses` and `state`. `meta` is the rest of the request's `_meta`, to be passed on.
+    `capabilities` and `info` are as sent by the client. `session` identifies its MCP session, for servers that are not
+    shared between sessions. `ask` is None if the client cannot answer. `answers_by_retry`: the client accepts an
+    `input_required` result and retries with the answers, in `responses` and `state`. `meta` is the rest of the
+    request's `_meta`, to be forwarded.
     """
 
     capabilities: JsonObject = _NOTHING
@@ -61,7 +61,7 @@ class Client(NamedTuple):
 
 
 class CallContext(NamedTuple):
-    """What a running call may know of its surroundings. `client` is None for calls that no MCP client made."""
+    """Context of a running call. `client` is None for calls that no MCP client made."""
 
     principal: Principal
     call_id: str
@@ -70,11 +70,11 @@ class CallContext(NamedTuple):
 
 
 RunCall = Callable[[CallContext], Awaitable[CallResult]]
-"""A call whose arguments were checked. A failure of the tool is an error result; cancellation stays cancellation."""
+"""A call with validated arguments. Returns an error result if the tool fails; cancellation propagates."""
 
 
 class ToolSource(Protocol):
-    """One server's tools. `tools` and `problems` may change; whoever changes them tells the catalog."""
+    """The tools of one server. A source whose `tools` or `problems` change notifies the catalog."""
 
     @property
     def name(self) -> str:
@@ -87,24 +87,34 @@ class ToolSource(Protocol):
         ...
 
     def tools(self) -> Sequence[Tool]:
-        """The tools as they are now."""
+        """Return the current tools."""
         ...
 
     def problems(self) -> Sequence[Problem]:
-        """What is wrong with the server as a whole, or with tools it could not offer."""
+        """Return problems with the server as a whole, or with tools it could not offer."""
         ...
 
     def prepare(self, tool: str, arguments: JsonObject, canonical: bytes) -> RunCall:
-        """Check the arguments and bind them; `canonical` is their canonical JSON.
+        """Validate and bind the arguments; `canonical` is their canonical JSON.
 
-        Raises `InvalidRequest` (`tool.arguments_invalid`) naming field and reason, `NotFound` for a tool that is gone.
+        Raises `InvalidRequest` (`tool.arguments_invalid`) with field and reason, `NotFound` for a removed tool.
         """
+        ...
+
+
+@runtime_checkable
+class NamedSource(Protocol):
+    """A source whose server is defined in files, possibly under several names."""
+
+    @property
+    def server_names(self) -> ServerNames:
+        """The definition's identity and other names."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Introduction:
-    """What a server said of itself when it was last met: what it can do, who it is, how it wants to be used."""
+    """What a server reported in its last handshake: capabilities, server info and instructions."""
 
     capabilities: JsonObject = field(default_factory=no_members)
     info: JsonObject = field(default_factory=no_members)
@@ -113,10 +123,10 @@ class Introduction:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something a server says by itself, outside of any call.
+    """A notification that a server sends outside of any call.
 
-    `kind` is the method of its notification without `notifications/` (`resources/updated`, `message`). `session` names
-    the conversation that it is meant for; it is None where it is meant for whoever asked to hear of it.
+    `kind` is its method without `notifications/` (`resources/updated`, `message`). `session` is the MCP session it is
+    addressed to, or None for all subscribers.
     """
 
     kind: str
@@ -137,32 +147,41 @@ ContentMethod = Literal[
 
 @runtime_checkable
 class ContentSource(ToolSource, Protocol):
-    """A source that offers more than tools: prompts, resources and templates of resources."""
+    """A source that also offers prompts, resources and resource templates."""
 
     def prompts(self) -> Sequence[ContentItem]:
-        """The prompts as they are now; the key of each is its name."""
+        """Return the current prompts; each key is a name."""
         ...
 
     def resources(self) -> Sequence[ContentItem]:
-        """The resources as they are now; the key of each is its URI."""
+        """Return the current resources; each key is a URI."""
         ...
 
     def templates(self) -> Sequence[ContentItem]:
-        """The templates of resources as they are now; the key of each is its URI template."""
+        """Return the current resource templates; each key is a URI template."""
         ...
 
     async def request(self, method: ContentMethod, params: JsonObject, context: CallContext) -> JsonObject:
-        """Ask the server for content, by its own names; gives the result as it came, all members kept.
+        """Request content from the server, by its own names. Returns the result unchanged.
 
-        Raises `ProtocolError` if it answers with an error, `Unavailable` if it cannot be reached.
+        Raises `ProtocolError` if the server answers with an error, `Unavailable` if it cannot be reached.
         """
         ...
 
 
 @runtime_checkable
 class ConditionalSource(Protocol):
-    """A source that offers some of its tools only where what they need is there."""
+    """A source that offers some tools only if their requirements are met."""
 
     def lacks(self, tool: str) -> str | None:
-        """What a tool needs that is not there, in words; None for one that is offered, or not known at all."""
+        """Return the unmet requirements of a tool; None if it is offered or unknown."""
+        ...
+
+
+@runtime_checkable
+class HoldingSource(Protocol):
+    """A source that holds some tools until a person has accepted their definitions."""
+
+    def holds(self, tool: str) -> bool:
+        """Return whether a tool is held."""
         ...

@@ -1,7 +1,7 @@
-"""Tools: who they are (`ToolRef`), what they promise (`Tool`), what a call gives back (`CallResult`).
+"""Tools: identity (`ToolRef`), definition (`Tool`), and the result of a call (`CallResult`).
 
-A tool is identified by the pair (server, tool name). The names shown to models are made from it in `catalog.naming`
-and looked up there; nothing parses them back.
+A tool is identified by the pair (server, tool name). `gate.catalog.naming` derives the names shown to models and looks
+them up; they must never be parsed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-import orjson
-
-from toolcrib.model.json import Json, JsonObject, digest, is_array, no_members
+from toolcrib.model.defaults import Filler, argument_names, compile_defaults
+from toolcrib.model.json import Json, JsonObject, digest, dumps, is_array, no_members
 from toolcrib.model.problems import Problem
+from toolcrib.model.server_names import NO_NAMES, ServerNames
 
 ServerKind = Literal["builtin", "plugin", "upstream", "runtime"]
-"""`runtime`: what an agent's own runtime runs, inside its sessions only; no door lists or calls it."""
+"""`runtime`: tools that an agent's runtime runs itself, in its sessions only; they are never listed or called here."""
 
 
 class ToolRef(NamedTuple):
@@ -29,14 +29,14 @@ class ToolRef(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "ToolRef | None":
-        """Read what a person wrote as `server/tool`; servers have no slash in their names, tools may."""
+        """Parse `server/tool`. Server names contain no slash; tool names may."""
         server, slash, tool = text.partition("/")
         return cls(server, tool) if slash and server and tool else None
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What the owner of a tool says about it; policy reads these."""
+    """Properties of a tool, as declared by its author; policy uses them."""
 
     read_only: bool = False
     destructive: bool = False
@@ -46,7 +46,7 @@ class Marks:
     always_load: bool = False
 
     def to_json(self) -> JsonObject:
-        """The public shape (`marks` of a tool)."""
+        """Return the public shape (`marks` of a tool)."""
         return {
             "readOnly": self.read_only,
             "destructive": self.destructive,
@@ -59,9 +59,9 @@ class Marks:
 class Tool:
     """One tool as its server defines it.
 
-    `annotations` and `extra` keep what the server said in the protocol's own words (hints, icons, `_meta`), so that it
-    can be passed on unchanged. `requires` names services that must exist, else the tool is not offered. `timeout` is in
-    seconds; the gate applies it, and the crib's default where it is None.
+    `annotations` and `extra` keep protocol fields (hints, icons, `_meta`) unchanged. `requires` names services without
+    which the tool is not offered. `timeout` is in seconds, enforced by the gate; None means the crib's default. `names`
+    are the identity and other names of its server.
     """
 
     ref: ToolRef
@@ -76,10 +76,11 @@ class Tool:
     timeout: float | None = None
     problems: tuple[Problem, ...] = ()
     extra: Mapping[str, Json] = field(default_factory=no_members)
+    names: ServerNames = NO_NAMES
 
     @cached_property
     def definition(self) -> JsonObject:
-        """What a client is told of the tool, but for its name: the object that is hashed, pinned and listed."""
+        """The definition as sent to clients, without the name. It is hashed, pinned and listed."""
         wire: JsonObject = {"description": self.description, "inputSchema": self.input_schema}
         if self.title is not None:
             wire["title"] = self.title
@@ -90,28 +91,47 @@ class Tool:
         return {**self.extra, **wire}
 
     @cached_property
+    def filler(self) -> Filler | None:
+        """Fills the schema's defaults into arguments; None if the schema has none."""
+        return compile_defaults(self.input_schema)
+
+    def filled(self, arguments: JsonObject) -> JsonObject:
+        """Return the arguments with the schema's defaults filled in, or the same object if nothing is missing."""
+        return arguments if self.filler is None else self.filler.fill(arguments)
+
+    @cached_property
+    def argument_names(self) -> frozenset[str]:
+        """The names of all arguments that the schema declares."""
+        return argument_names(self.input_schema)
+
+    @cached_property
     def encoded(self) -> bytes:
-        """The definition as it is sent, so that lists are put together instead of written."""
-        return orjson.dumps(self.definition)
+        """The encoded definition; lists are concatenated from it."""
+        return dumps(self.definition)
 
     @cached_property
     def definition_hash(self) -> str:
-        """Changes whenever anything a model or a person was told about the tool changes."""
-        return digest([self.ref.server, self.ref.tool, self.definition])
+        """Digest that changes with the definition or the server behind the tool."""
+        return digest([self.names.bound or self.names.identity or self.ref.server, self.ref.tool, self.definition])
 
 
 @dataclass(frozen=True, slots=True)
 class ContentItem:
-    """A prompt, a resource or a template of one server: `key` is what the server calls it, `definition` all it says."""
+    """A prompt, resource or template of one server: `key` is its name or URI, `definition` its full definition."""
 
     server: str
     key: str
     definition: JsonObject
 
+    @property
+    def ref(self) -> ToolRef:
+        """Its identity among items of the same kind."""
+        return ToolRef(self.server, self.key)
+
 
 @dataclass(frozen=True, slots=True)
-class Fault:
-    """The error of the protocol that an error result stands for: a client may act on its code and data."""
+class ProtocolFault:
+    """The protocol error behind an error result; clients may use its code and data."""
 
     code: int
     message: str
@@ -120,13 +140,13 @@ class Fault:
 
 @dataclass(slots=True)
 class CallResult:
-    """What a call gave back, every part kept: content blocks as they came, structured content, `_meta`, the rest.
+    """The complete result of a call: content blocks, structured content, `_meta` and the rest.
 
-    It is never changed. To have Python see to that would take four times as long as to make one, for every call.
+    Must never be modified. Not a frozen dataclass: that would make creating one, for every call, four times slower.
 
-    `structured_content` is absent when `has_structured` is false; `None` is a value of its own. `is_final` is false
-    where the server wants to be asked again with answers: what it wants to know is in `extra`, in the protocol's words.
-    `fault` is what the server answered with instead of a result, if it did.
+    `structured_content` is absent if `has_structured` is false; `None` is a valid value. `is_final` is false if the
+    server requests input; `extra` then contains its request. `fault` is the protocol error that the server returned
+    instead of a result.
     """
 
     content: Sequence[JsonObject] = ()
@@ -135,21 +155,21 @@ class CallResult:
     has_structured: bool = False
     extra: Mapping[str, Json] = field(default_factory=no_members)
     is_final: bool = True
-    fault: Fault | None = None
+    fault: ProtocolFault | None = None
 
     @classmethod
     def text(cls, text: str, *, is_error: bool = False) -> "CallResult":
-        """A result of one text block."""
+        """Return a result with one text block."""
         return cls(content=({"type": "text", "text": text},), is_error=is_error)
 
     @classmethod
     def error(cls, text: str) -> "CallResult":
-        """A failure told to the model, which can read it and act."""
+        """Return an error result, which the model can read and act on."""
         return cls.text(text, is_error=True)
 
     @classmethod
     def of_wire(cls, wire: Mapping[str, Json]) -> "CallResult":
-        """A result as a server sent it (`CallToolResult` of either era)."""
+        """Parse a result from a server (`CallToolResult` of either era)."""
         extra = dict(wire)
         if extra.get("resultType") == "input_required":
             return cls(extra=extra, is_final=False)
@@ -160,7 +180,7 @@ class CallResult:
         return cls(content if is_array(content) else (), is_error is True, structured, has_structured, extra)
 
     def to_json(self) -> JsonObject:
-        """The protocol's own shape (`CallToolResult`)."""
+        """Return the protocol shape (`CallToolResult`)."""
         if not self.is_final:
             return dict(self.extra)
         wire: JsonObject = {**self.extra, "content": list(self.content), "isError": self.is_error}

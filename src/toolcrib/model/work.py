@@ -1,4 +1,4 @@
-"""Work tasks: something an agent does in the background, on a branch of its own, and what came of it."""
+"""Work tasks: background jobs of agents, each on its own branch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,16 +10,16 @@ from toolcrib.model.principals import Principal
 from toolcrib.model.sessions import NO_LIMITS, SessionLimits
 
 WorkState = Literal["running", "completed", "failed", "limit", "interrupted"]
-"""`interrupted`: somebody ended it, or the crib did by ending itself; what was done by then is on the branch."""
+"""`interrupted`: cancelled, or the crib stopped; the branch contains the work done so far."""
 WORK_STATES: tuple[WorkState, ...] = get_args(WorkState)
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One work task. `repository` is the top of the working tree it is for, `base` the commit it began with.
+    """One work task. `repository` is the top of the working tree, `base` the commit it started from.
 
-    `worktree` is where its files are, None once they are removed; `git_dir` is where git keeps the state of them, out
-    of the agent's reach. `diff` says in short what differs from `base`. `creator` is who gave it, if not a person.
+    `worktree` is None once it is removed; `git_dir` is its git directory, out of the agent's reach. `diff` summarises
+    the changes since `base`. `creator` is the principal that started it, if not a person.
     """
 
     id: str
@@ -43,7 +43,7 @@ class Task:
     creator: Principal | None = None
 
     def to_json(self) -> JsonObject:
-        """The public shape; absent parts are left out."""
+        """Return the public shape, without absent fields."""
         shape: JsonObject = {
             "id": self.id,
             "state": self.state,

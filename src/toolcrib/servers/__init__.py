@@ -1,34 +1,9 @@
-"""The crib's servers by name: their definitions, seen from any directory and changed with a way back, and their links.
+"""MCP server definitions: discovered in the files of every app, merged, trusted, edited and exported.
 
-`view` finds what there is and remembers it until a file changes, `edits` changes one file and tells what changed,
-`transfer` moves definitions between tools, `desk` is the one that is asked. `links` is what a person does to a link,
-`standing` how a server stands; `clients` writes this crib into the files of tools. Above: `host`, REST and the console.
-Below: `config`, and `connect` for `links` alone: nothing else here ever starts, resolves or contacts a server.
+`places` lists the possible files and `readers` parses them; `discover` and `merge` build one list. `trust` and
+`resolve` run before a server starts. `edit` and `own_file` change files, `export` and `paste` convert between all
+formats, and `last_good` keeps the last valid state of a broken file. `Servers` in `servers` is the entry point, and
+`apps` writes this crib into the files of apps.
+
+Must never start, resolve or contact anything for an untrusted definition.
 """
-
-from toolcrib.servers.clients import Clients, Reach
-from toolcrib.servers.connections import Asked, ClientState, Connected, Connection, Disconnected
-from toolcrib.servers.desk import Details, Servers
-from toolcrib.servers.edits import Edit
-from toolcrib.servers.links import Links
-from toolcrib.servers.standing import Standing
-from toolcrib.servers.transfer import Export, Moved, Proposal, Transfer
-
-__all__ = [
-    "Asked",
-    "ClientState",
-    "Clients",
-    "Connected",
-    "Connection",
-    "Details",
-    "Disconnected",
-    "Edit",
-    "Export",
-    "Links",
-    "Moved",
-    "Proposal",
-    "Reach",
-    "Servers",
-    "Standing",
-    "Transfer",
-]

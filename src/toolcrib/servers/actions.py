@@ -1,19 +1,19 @@
-"""What can be done to a server that stands somewhere: in its own file, or by a word in ours about it."""
+"""Actions on a configured server: in the file that defines it, or as an overlay in our own file."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from toolcrib.config.discover import overlay_key
-from toolcrib.config.edit.entries import ChangeText, remove_server, set_value, switch_server
-from toolcrib.config.readers.read import Place, ReadEntry
+from toolcrib.servers.discover import overlay_key
+from toolcrib.servers.edit.entries import ChangeText, remove_server, set_value, switch_server
+from toolcrib.servers.readers.read import ConfigFile, ReadEntry
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """`direct` changes the file the server stands in, `overlay` our own file, which is given."""
+    """One action: `direct` changes the file that defines the server, `overlay` changes our own file."""
 
     direct: Callable[[ReadEntry], ChangeText]
-    overlay: Callable[[Place, ReadEntry], ChangeText]
+    overlay: Callable[[ConfigFile, ReadEntry], ChangeText]
 
 
 REMOVAL = Action(
@@ -23,7 +23,7 @@ REMOVAL = Action(
 
 
 def switching(enabled: bool) -> Action:
-    """Turn a server on or off. The word about it is replaced as a whole, so that a hidden one is back on the list."""
+    """Return the action that enables or disables a server. Replacing the whole overlay also unhides the server."""
     return Action(
         lambda entry: switch_server(entry.place, entry.name, enabled),
         lambda own, entry: set_value(own, _overlay(entry), {"enabled": enabled}),

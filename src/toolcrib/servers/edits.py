@@ -1,6 +1,6 @@
-"""One change of one file: made or only tried, and told as a difference in which no secret is readable.
+"""Makes or previews one change of a file and renders it as a diff with masked secrets.
 
-Above: `desk` and `transfer`. Below: `config.edit`. It must never show a line of a file whose secrets were not hidden.
+Must never show a line of a file whose secrets are not masked.
 """
 
 import difflib
@@ -13,16 +13,16 @@ from pathlib import Path
 
 import orjson
 
-from toolcrib.config.edit.entries import ChangeText, apply_change
-from toolcrib.config.edit.write import Writing, content_before, undo_change
-from toolcrib.config.files import BOM, FileText, Unreadable, read_text
-from toolcrib.config.masking import mask_definition, mask_text
-from toolcrib.config.readers.dialect import Context
-from toolcrib.config.readers.read import PARSERS, Place, ReadEntry, family_of, read_content
-from toolcrib.config.syntax.document import SyntaxProblem
-from toolcrib.config.values import as_list, as_object
-from toolcrib.errors import ConfigError
+from toolcrib.base.files.reading import BOM, FileText, Unreadable, read_text
+from toolcrib.base.files.write import WriteContext, content_before, undo_change
+from toolcrib.model.errors import ConfigError
 from toolcrib.model.json import Json, JsonObject
+from toolcrib.model.json_values import as_list, as_object
+from toolcrib.servers.edit.entries import ChangeText, apply_change
+from toolcrib.servers.masking import mask_definition, mask_text
+from toolcrib.servers.readers.dialect import ReadingContext
+from toolcrib.servers.readers.read import PARSERS, ConfigFile, ReadEntry, family_of, read_content
+from toolcrib.servers.syntax.document import SyntaxProblem
 
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 _BEFORE, _AFTER = r"(?<![^\s\"'=:\[{,])", r"(?![^\s\"',\]}])"
@@ -30,7 +30,7 @@ _BEFORE, _AFTER = r"(?<![^\s\"'=:\[{,])", r"(?![^\s\"',\]}])"
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """What happened, or with `dry_run` would happen, to a file. The difference has its secrets masked."""
+    """A change of a file or, with `dry_run`, a preview. Secrets in the diff are masked."""
 
     file: str
     changed: bool
@@ -38,18 +38,20 @@ class Edit:
     dry_run: bool = False
 
     def to_json(self) -> JsonObject:
-        """For the API and the CLI."""
+        """Return the shape for the API and the CLI."""
         return {"file": self.file, "changed": self.changed, "diff": self.diff, "dryRun": self.dry_run}
 
 
 def together(changes: Iterator[ChangeText]) -> ChangeText:
-    """Several changes of one text as one."""
+    """Combine several changes of one text."""
     listed = tuple(changes)
     return lambda text: reduce(lambda changed, change: change(changed), listed, text)
 
 
-def edit(place: Place, change: ChangeText, writing: Writing, *, dry_run: bool, expected: str | None = None) -> Edit:
-    """Make a change, or only see what it would do. `expected` is the version of the file that was decided on."""
+def edit(
+    place: ConfigFile, change: ChangeText, writing: WriteContext, *, dry_run: bool, expected: str | None = None
+) -> Edit:
+    """Apply a change or preview it. `expected` is the version of the file that the caller reviewed."""
     seen: list[tuple[str, str]] = []
 
     def watched(text: str) -> str:
@@ -66,30 +68,32 @@ def edit(place: Place, change: ChangeText, writing: Writing, *, dry_run: bool, e
     return Edit(str(file), before != after, masked_diff(place, file, before, after), dry_run)
 
 
-def undo(file: Path, writing: Writing, *, dry_run: bool = False) -> Edit:
-    """Take the last change of a file back. Raises `config.nothing_to_undo`, `config.changed`."""
+def undo(file: Path, writing: WriteContext, *, dry_run: bool = False) -> Edit:
+    """Undo the last change of a file. Raises `config.nothing_to_undo`, `config.changed`."""
     before = _text(file)
     if dry_run:
         done, after = file, (content_before(file, writing) or b"").decode("utf-8", "replace").removeprefix(BOM)
     else:
         done = undo_change(file, writing).file
         after = _text(done)
-    # Any client with files of that syntax will do: only what is shown depends on it.
-    place = Place({".toml": "codex", ".yaml": "goose", ".yml": "goose"}.get(done.suffix, "toolcrib"), "user", done)
+    # Any app with files of that syntax will do: it only affects the rendering.
+    place = ConfigFile({".toml": "codex", ".yaml": "goose", ".yml": "goose"}.get(done.suffix, "toolcrib"), "user", done)
     return Edit(str(done), True, masked_diff(place, done, before, after), dry_run)
 
 
-def entries_before(place: Place, writing: Writing) -> tuple[ReadEntry, ...]:
-    """The entries of a file as `undo` would leave it. Raises as that does."""
+def entries_before(place: ConfigFile, writing: WriteContext) -> tuple[ReadEntry, ...]:
+    """Return the entries of a file as `undo` would leave it. Raises like `undo`."""
     text = (content_before(place.file, writing) or b"").decode("utf-8", "replace")
     content = FileText(text.removeprefix(BOM), text.startswith(BOM), "")
     return tuple(
-        read for read in read_content(place, content, Context(place.file)).entries if read.place.scope == place.scope
+        read
+        for read in read_content(place, content, ReadingContext(place.file)).entries
+        if read.place.scope == place.scope
     )
 
 
-def masked_diff(place: Place, file: Path, before: str, after: str) -> str:
-    """The changed lines alone, as a unified difference; what lies between them could hold anything."""
+def masked_diff(place: ConfigFile, file: Path, before: str, after: str) -> str:
+    """Return a unified diff without context lines, which could contain anything."""
     secrets = (_secrets(place, before), _secrets(place, after))
     if secrets[0] is None or secrets[1] is None:
         return f"{file}: what changed is not shown, since its secrets cannot be told from the rest."
@@ -100,7 +104,7 @@ def masked_diff(place: Place, file: Path, before: str, after: str) -> str:
 
 
 class _Hidden:
-    """Hides known secrets in lines of text, however they are quoted there."""
+    """Masks known secrets in lines of text, however they are quoted."""
 
     def __init__(self, secrets: Mapping[str, str]) -> None:
         self._secrets = dict(secrets)
@@ -125,8 +129,8 @@ class _Hidden:
         return found[0] if shown == text else json.dumps(shown, ensure_ascii=False)
 
 
-def _secrets(place: Place, text: str) -> dict[str, str] | None:
-    """Every text of a document that is not to be seen, with what is shown instead; None if it cannot be read."""
+def _secrets(place: ConfigFile, text: str) -> dict[str, str] | None:
+    """Return every secret text of a document with its masked form; None if the document cannot be parsed."""
     try:
         document = as_object(PARSERS[family_of(place)](text).value) if text.strip() else None
     except SyntaxProblem:

@@ -1,57 +1,64 @@
-"""Moving definitions between tools: taking others over into our own file, and writing ours for others.
+"""Moves definitions between apps: imports theirs into our own file, and exports ours to theirs.
 
-Every server that was asked for is told of: taken, or skipped with the reason. Above: `desk`. Below: `config`. It must
-never hand on what a project of somebody else defines before the owner agreed to it.
+Every requested server is reported: taken, or skipped with the reason.
+
+Must never pass on a project's definition before the user trusts it.
 """
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from toolcrib.config.edit.entries import ChangeText, add_server
-from toolcrib.config.export import client_named, entry_for, snippet
-from toolcrib.config.own import takeovers
-from toolcrib.config.paste import recognise
-from toolcrib.config.readers.read import Place
-from toolcrib.config.trust import TrustQuestion, trust_question
-from toolcrib.errors import InvalidRequest
+from toolcrib.model.errors import InvalidRequest
 from toolcrib.model.json import JsonObject
 from toolcrib.model.problems import Problem
 from toolcrib.model.servers import Scope, ServerEntry, ServerSpec
+from toolcrib.servers.edit.entries import ChangeText, add_server
 from toolcrib.servers.edits import Edit, together
-from toolcrib.servers.view import View
+from toolcrib.servers.export import client_named, entry_for, snippet
+from toolcrib.servers.own_file import takeovers
+from toolcrib.servers.paste import recognise
+from toolcrib.servers.project_view import ProjectView
+from toolcrib.servers.readers.read import ConfigFile
+from toolcrib.servers.trust import TrustQuestion, trust_question
 
 _NOT_TRUSTED = "it belongs to a project and is not trusted; run `toolcrib mcp trust {}` first"
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """One server that was asked for: what it is called at its new place, or why it did not get there."""
+    """One requested server: its name in the target, or the reason why it was skipped.
+
+    `question` is the trust prompt for importing a server that is not trusted yet.
+    """
 
     server: ServerEntry
     name: str
     reason: str | None = None
     problems: tuple[Problem, ...] = ()
     entry: JsonObject = field(default_factory=dict[str, object], repr=False)
+    question: TrustQuestion | None = None
 
     def to_json(self) -> JsonObject:
-        """For the API and the CLI; the entry itself stays here."""
+        """Return the shape for the API and the CLI, without the entry itself."""
         shape: JsonObject = {
             "name": self.name,
             "from": self.server.source.to_json() | {"name": self.server.name},
             "problems": [problem.to_json() for problem in self.problems],
         }
+        if self.question is not None:
+            shape["question"] = self.question.to_json()
         return shape if self.reason is None else shape | {"reason": self.reason}
 
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """What was taken and what was not, and the change that did it; None if there was nothing to do."""
+    """The taken and skipped servers, and the edit; None if there was nothing to do."""
 
     moved: tuple[Moved, ...]
     edit: Edit | None
 
     def to_json(self) -> JsonObject:
-        """For the API and the CLI."""
+        """Return the shape for the API and the CLI."""
         return {
             "taken": [each.to_json() for each in self.moved if each.reason is None],
             "skipped": [each.to_json() for each in self.moved if each.reason is not None],
@@ -61,7 +68,7 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """A file of a client with some servers. It holds values as they were written: it is there to be used."""
+    """A file of an app with some servers. Values are unmasked, since the file is meant to be used."""
 
     client: str
     text: str = field(repr=False)
@@ -69,7 +76,7 @@ class Export:
     problems: tuple[Problem, ...] = ()
 
     def to_json(self) -> JsonObject:
-        """For the API and the CLI."""
+        """Return the shape for the API and the CLI."""
         return {
             "client": self.client,
             "text": self.text,
@@ -80,7 +87,7 @@ class Export:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A server that was recognised in a text: how it would stand in our file, and what to know before adding it."""
+    """A server recognised in a text: its entry for our file, and what to review before adding it."""
 
     name: str
     entry: JsonObject = field(repr=False)
@@ -88,7 +95,7 @@ class Proposal:
     problems: tuple[Problem, ...] = ()
 
     def to_json(self) -> JsonObject:
-        """For the API and the CLI; the entry is not masked, since it comes from the asker's own text."""
+        """Return the shape for the API and the CLI, with the entry unmasked: it comes from the caller's own text."""
         return {
             "name": self.name,
             "definition": self.entry,
@@ -97,30 +104,33 @@ class Proposal:
         }
 
 
-def imports(view: View, own: Place, environment: Mapping[str, str], names: Collection[str]) -> tuple[Moved, ...]:
-    """What becomes of each server of other tools, all or the named ones, when our file takes them over."""
+def imports(
+    view: ProjectView, own: ConfigFile, environment: Mapping[str, str], names: Collection[str]
+) -> tuple[Moved, ...]:
+    """Return what happens to each server of apps, all or the named ones, when our file imports them."""
     taken = _names_in(view, own)
-    return tuple(
+    moved = (
         _free(_checked(Moved(each.server, each.name, each.reason, each.problems, each.entry or {})), own, taken)
         for each in takeovers(view.discovery, environment, names)
         if names or each.server.source.client != "toolcrib"
     )
+    return tuple(_asked(each, environment) for each in moved)
 
 
-def exports(view: View, servers: Collection[ServerEntry], client: str, place: Place) -> tuple[Moved, ...]:
-    """What becomes of each of these servers when a client's file takes them."""
+def exports(view: ProjectView, servers: Collection[ServerEntry], client: str, place: ConfigFile) -> tuple[Moved, ...]:
+    """Return what happens to each of these servers when an app's file takes them."""
     taken = _names_in(view, place)
     return tuple(_free(_checked(_for_client(server, client)), place, taken) for server in servers)
 
 
-def additions(place: Place, moved: Collection[Moved]) -> ChangeText | None:
-    """The change that adds what was taken; None if nothing was."""
+def additions(place: ConfigFile, moved: Collection[Moved]) -> ChangeText | None:
+    """Return the change that adds the taken servers; None if there are none."""
     taken = [each for each in moved if each.reason is None]
     return together(add_server(place, each.name, each.entry) for each in taken) if taken else None
 
 
 def exported(servers: Collection[ServerEntry], client: str) -> Export:
-    """A new file of that client with these servers."""
+    """Return a new file of that app with these servers."""
     client_named(client)
     checked = [_checked(Moved(server, server.name)) for server in servers]
     specs: dict[str, ServerSpec] = {}
@@ -136,8 +146,8 @@ def exported(servers: Collection[ServerEntry], client: str) -> Export:
     return Export(client, text, tuple(specs), (*skipped, *problems))
 
 
-def client_place(view: View, client: str, scope: Scope) -> Place:
-    """The file of a client that new servers go into: the first there is, else the first there could be."""
+def client_place(view: ProjectView, client: str, scope: Scope) -> ConfigFile:
+    """Return the file of an app for new servers: the first existing one, else the first possible one."""
     dialect = client_named(client)
     places = [
         place
@@ -155,7 +165,7 @@ def client_place(view: View, client: str, scope: Scope) -> Place:
 
 
 def proposals(text: str, environment: Mapping[str, str]) -> tuple[tuple[Proposal, ...], tuple[Problem, ...]]:
-    """The servers in a text that a person pasted, and what could not be used."""
+    """Return the servers in a pasted text, and the problems."""
     pasted = recognise(text)
     found: list[Proposal] = []
     for spec in pasted.servers:
@@ -166,7 +176,7 @@ def proposals(text: str, environment: Mapping[str, str]) -> tuple[tuple[Proposal
 
 
 def _checked(moved: Moved) -> Moved:
-    """What is moved would count as the owner's word; a project's definition is that only after trust."""
+    """Skip an untrusted project's definition, since an exported or imported server counts as trusted."""
     server = moved.server
     if moved.reason is not None:
         return moved
@@ -177,6 +187,14 @@ def _checked(moved: Moved) -> Moved:
     return moved
 
 
+def _asked(moved: Moved, environment: Mapping[str, str]) -> Moved:
+    """Add the trust prompt if importing the server means trusting it."""
+    server = moved.server
+    if moved.reason is not None or server.trusted or server.spec is None:
+        return moved
+    return replace(moved, question=trust_question(server.spec, environment))
+
+
 def _for_client(server: ServerEntry, client: str) -> Moved:
     if server.spec is None:
         return Moved(server, server.name)
@@ -185,8 +203,8 @@ def _for_client(server: ServerEntry, client: str) -> Moved:
     return Moved(server, server.name, reason, written.problems, written.entry)
 
 
-def _free(moved: Moved, place: Place, taken: set[str]) -> Moved:
-    """Nothing that is in a file already is overwritten."""
+def _free(moved: Moved, place: ConfigFile, taken: set[str]) -> Moved:
+    """Skip a server whose name the file already has."""
     if moved.reason is not None:
         return moved
     if moved.name in taken:
@@ -195,6 +213,6 @@ def _free(moved: Moved, place: Place, taken: set[str]) -> Moved:
     return moved
 
 
-def _names_in(view: View, place: Place) -> set[str]:
+def _names_in(view: ProjectView, place: ConfigFile) -> set[str]:
     readings = [reading for reading in view.readings if reading.place.file == place.file]
     return {entry.name for reading in readings for entry in reading.entries if entry.place.scope == place.scope}

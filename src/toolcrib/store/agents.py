@@ -1,7 +1,8 @@
-"""Agents, their revisions and their brains, as rows; `zoo` makes values of them.
+"""Agents, their revisions and their brains, as rows; `agents.zoo` converts them to values.
 
-Every change of an agent is a row of `agent_revisions` under the next number, written in the same transaction: whoever
-comes second with a number breaks its key, and nothing of that write is kept. The same guards entries by their version.
+Every change of an agent is a row of `agent_revisions` with the next number, in the same transaction. A concurrent
+writer with the same number violates the key, and its whole write is rolled back. Entries are guarded by their version
+in the same way.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,13 +17,13 @@ from toolcrib.store.schema import agent_revisions, agents, brain
 
 RevisionKind = Literal["created", "changed", "restored", "deleted"]
 _AT_ONCE = 500
-"""Ids in one question: engines have a limit."""
+"""Ids per query: engines have a limit."""
 _MOST_PINNED = 500
-"""More than fit into any prompt."""
+"""More than fits into any prompt."""
 
 
 class IndexRow(NamedTuple):
-    """What is known of every agent at any time; `grants` is JSON."""
+    """The fields of an agent that are always loaded; `grants` is JSON."""
 
     id: str
     name: str
@@ -44,7 +45,7 @@ class AgentRow(NamedTuple):
 
 
 class RevisionRow(NamedTuple):
-    """One change of an agent; `body` is what it became, None if it was deleted."""
+    """One change of an agent; `body` is the new content, None if it was deleted."""
 
     agent_id: str
     version: int
@@ -55,7 +56,7 @@ class RevisionRow(NamedTuple):
 
 
 class EntryRow(NamedTuple):
-    """One entry of a brain; `version` rises with every change of it."""
+    """One entry of a brain; `version` increases with every change."""
 
     agent_id: str
     id: str
@@ -68,7 +69,7 @@ class EntryRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EntryFilter:
-    """Which entries, the newest `limit` of them; None means any. Both moments are included."""
+    """Selects entries, the newest `limit` of them; None means any. Both dates are inclusive."""
 
     type: str | None = None
     date_from: str | None = None
@@ -78,7 +79,7 @@ class EntryFilter:
 
 
 async def read_versions(store: Store) -> dict[str, tuple[int, int]]:
-    """Of every agent its version and that of its brain: all that is needed to know who changed."""
+    """Return the version of every agent and of its brain, to detect changes."""
     # Ids need no decoding, and there may be thousands.
     query = select(type_coerce(agents.c.id, types.Text), agents.c.version, agents.c.brain_version)
     rows = await store.read(lambda connection: connection.execute(query).all())
@@ -86,7 +87,7 @@ async def read_versions(store: Store) -> dict[str, tuple[int, int]]:
 
 
 async def read_index(store: Store, ids: Sequence[str] | None = None) -> list[IndexRow]:
-    """These agents, or all, without what is large."""
+    """Return these agents, or all, without their large fields."""
     columns = [agents.c[name] for name in IndexRow._fields]
 
     def work(connection: Connection) -> list[IndexRow]:
@@ -100,7 +101,7 @@ async def read_index(store: Store, ids: Sequence[str] | None = None) -> list[Ind
 
 
 async def read_agent(store: Store, agent_id: str) -> AgentRow | None:
-    """One agent."""
+    """Return one agent."""
     columns = (agents.c[name] for name in AgentRow._fields)
     query = select(*columns).where(agents.c.id == agent_id)
     row = await store.read(lambda connection: connection.execute(query).first())
@@ -108,7 +109,7 @@ async def read_agent(store: Store, agent_id: str) -> AgentRow | None:
 
 
 def pinned_too(agent_id: str, connection: Connection) -> tuple[AgentRow | None, list[EntryRow]]:
-    """One agent and its pinned entries, newest first, in one go: to be read."""
+    """Return one agent and its pinned entries, newest first, in one read."""
     columns = (agents.c[name] for name in AgentRow._fields)
     row = connection.execute(select(*columns).where(agents.c.id == agent_id)).first()
     entries = connection.execute(_entries(agent_id, EntryFilter(pinned=True, limit=_MOST_PINNED))).all()
@@ -116,13 +117,13 @@ def pinned_too(agent_id: str, connection: Connection) -> tuple[AgentRow | None, 
 
 
 async def last_version(store: Store, agent_id: str) -> int:
-    """The number of the newest revision under this id, also of an agent that was deleted; 0 if there never was one."""
+    """Return the number of the newest revision of this id, including deleted agents; 0 if there is none."""
     query = select(func.max(agent_revisions.c.version)).where(agent_revisions.c.agent_id == agent_id)
     return await store.read(lambda connection: connection.scalar(query)) or 0
 
 
 async def has_history(store: Store) -> bool:
-    """Whether there ever was an agent."""
+    """Return whether an agent ever existed."""
     query = select(agent_revisions.c.version).limit(1)
     return await store.read(lambda connection: connection.execute(query).first()) is not None
 
@@ -132,7 +133,7 @@ async def add_agents(
 ) -> None:
     """Add new agents with their first entries, all or none.
 
-    Raises `ConstraintError` if one of the ids or numbers is taken.
+    Raises `ConstraintError` if an id or number is taken.
     """
     rows = [index._asdict() | {"created_at": revision.at, "body": revision.body or b""} for index, revision in made]
     statements: list[Statement] = [
@@ -145,9 +146,9 @@ async def add_agents(
 
 
 async def change_agent(store: Store, index: IndexRow, revision: RevisionRow) -> None:
-    """Replace an agent by its next revision. Raises `ConstraintError` if somebody else wrote that one first."""
+    """Replace an agent by its next revision. Raises `ConstraintError` if another writer was first."""
     values = index._asdict() | {"body": revision.body}
-    values.pop("brain_version")  # the brain changes by itself
+    values.pop("brain_version")  # the brain has its own version
     await store.write(
         insert(agent_revisions).values(**revision._asdict()),
         update(agents).where(agents.c.id == index.id).values(**values),
@@ -155,7 +156,7 @@ async def change_agent(store: Store, index: IndexRow, revision: RevisionRow) -> 
 
 
 async def remove_agent(store: Store, revision: RevisionRow) -> None:
-    """Delete an agent and its brain. Raises `ConstraintError` if somebody else changed it first."""
+    """Delete an agent and its brain. Raises `ConstraintError` if another writer changed it first."""
     await store.write(
         insert(agent_revisions).values(**revision._asdict()),
         delete(agents).where(agents.c.id == revision.agent_id),
@@ -163,7 +164,7 @@ async def remove_agent(store: Store, revision: RevisionRow) -> None:
 
 
 async def read_revisions(store: Store, agent_id: str, limit: int) -> list[RevisionRow]:
-    """The newest revisions of an agent, newest first."""
+    """Return the newest revisions of an agent, newest first."""
     query = select(agent_revisions).where(agent_revisions.c.agent_id == agent_id)
     query = query.order_by(agent_revisions.c.version.desc()).limit(limit)
     rows = await store.read(lambda connection: connection.execute(query).all())
@@ -171,7 +172,7 @@ async def read_revisions(store: Store, agent_id: str, limit: int) -> list[Revisi
 
 
 async def read_revision(store: Store, agent_id: str, version: int) -> RevisionRow | None:
-    """One revision."""
+    """Return one revision."""
     here = (agent_revisions.c.agent_id == agent_id) & (agent_revisions.c.version == version)
     query = select(agent_revisions).where(here)
     row = await store.read(lambda connection: connection.execute(query).first())
@@ -179,33 +180,33 @@ async def read_revision(store: Store, agent_id: str, version: int) -> RevisionRo
 
 
 async def read_entries(store: Store, agent_id: str, wanted: EntryFilter) -> list[EntryRow]:
-    """The entries of an agent that pass, newest first."""
+    """Return the matching entries of an agent, newest first."""
     query = _entries(agent_id, wanted)
     rows = await store.read(lambda connection: connection.execute(query).all())
     return [EntryRow(*row) for row in rows]
 
 
 async def read_entry(store: Store, agent_id: str, entry_id: str) -> EntryRow | None:
-    """One entry."""
+    """Return one entry."""
     query = select(brain).where(_is(agent_id, entry_id))
     row = await store.read(lambda connection: connection.execute(query).first())
     return EntryRow(*row) if row else None
 
 
 async def add_entry(store: Store, entry: EntryRow) -> None:
-    """Add an entry. Raises `ConstraintError` if its id is taken or there is no such agent."""
+    """Add an entry. Raises `ConstraintError` if its id is taken or the agent does not exist."""
     await store.write(insert(brain).values(**entry._asdict()), _touch(entry.agent_id))
 
 
 async def change_entry(store: Store, entry: EntryRow) -> bool:
-    """Replace an entry that has the version before this one; False if it has another, or is gone."""
+    """Replace an entry that has the previous version; return False if it has another or is gone."""
     here = _is(entry.agent_id, entry.id) & (brain.c.version == entry.version - 1)
     done = await store.write(update(brain).where(here).values(**entry._asdict()), _touch(entry.agent_id))
     return done[0] == 1
 
 
 async def remove_entry(store: Store, agent_id: str, entry_id: str) -> bool:
-    """Delete an entry; False if it was gone already."""
+    """Delete an entry; return False if it was already gone."""
     done = await store.write(delete(brain).where(_is(agent_id, entry_id)), _touch(agent_id))
     return done[0] == 1
 

@@ -1,7 +1,7 @@
-"""Questions to a person, as the database keeps them.
+"""Approvals, as stored in the database.
 
-A question is closed by one statement that finds it only while it is open: whoever's statement is durable first has
-decided, whichever process they asked. The exact arguments leave the database with the question's end.
+An approval is closed by one statement that matches it only while it is pending, so the first durable answer wins,
+whichever process it came through. The exact arguments are removed from the database when it is closed.
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import BindParameter, Row, bindparam, insert, select, update
 
-from toolcrib.model.approvals import Approval, ApprovalStatus, Decided, Scope
+from toolcrib.model.approvals import Approval, ApprovalStatus, Decided, Remembering, Scope
 from toolcrib.model.principals import Principal
 from toolcrib.model.tools import ToolRef
 from toolcrib.store.audit import moment
@@ -26,7 +26,7 @@ _OPEN = "pending"
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """The end of one question: `shown` is what stays of its arguments."""
+    """The end of one approval: `shown` is what remains of its arguments."""
 
     id: str
     decision: Decided
@@ -39,7 +39,7 @@ class Closing:
 
 
 async def save_approval(store: Store, approval: Approval, crib: str, binding: str) -> None:
-    """Add an open question; `crib` is who waits for the answer."""
+    """Add a pending approval; `crib` is the one that waits for the answer."""
     await store.write(
         insert(approvals).values(
             id=approval.id,
@@ -57,12 +57,13 @@ async def save_approval(store: Store, approval: Approval, crib: str, binding: st
             call=approval.call,
             why=approval.why,
             arguments=approval.arguments,
+            remember=json.dumps(approval.remembering.to_json()),
         )
     )
 
 
 async def close_approval(store: Store, closing: Closing, binding: str | None = None) -> bool:
-    """Close one question; false if it was no longer open, or is not bound as `binding` says."""
+    """Close one approval; return False if it was no longer pending or its binding differs."""
     found = update(approvals).where(approvals.c.id == closing.id, approvals.c.status == _OPEN)
     if binding is not None:
         found = found.where(approvals.c.binding == binding)
@@ -71,7 +72,7 @@ async def close_approval(store: Store, closing: Closing, binding: str | None = N
 
 
 async def close_approvals(store: Store, closings: Sequence[Closing]) -> None:
-    """Close those of these questions that are still open, in one transaction."""
+    """Close those of these approvals that are still pending, in one transaction."""
     if closings:
         rows = [{f"to_{name}": value for name, value in _values(each).items()} for each in closings]
         named = [row | {"this": each.id, "open": _OPEN} for row, each in zip(rows, closings, strict=True)]
@@ -89,16 +90,29 @@ def _values(closing: Closing) -> dict[str, Any]:
         "decided_at": moment(closing.at),
         "decided_by": closing.by,
         "reason": closing.reason,
+        "remember": None,
     }
 
 
 async def replace_edit(store: Store, id: str, shown: bytes) -> None:
-    """Keep this of the arguments that a person put in place of those asked about."""
+    """Store the redacted form of the arguments that a person edited."""
     await store.write(update(approvals).where(approvals.c.id == id).values(edited=shown))
 
 
+async def load_edits(store: Store, crib: str) -> list[tuple[str, bytes]]:
+    """Return id and arguments of this crib's newest decided approvals with edited arguments."""
+    query = (
+        select(approvals.c.id, approvals.c.edited)
+        .where(approvals.c.crib == crib, approvals.c.status != _OPEN, approvals.c.edited.is_not(None))
+        .order_by(approvals.c.created_at.desc())
+        .limit(LARGEST_PAGE)
+    )
+    rows = await store.read(lambda connection: connection.execute(query).all())
+    return [(row.id, bytes(row.edited)) for row in rows]
+
+
 async def load_approval(store: Store, id: str) -> tuple[Approval, str, str] | None:
-    """One question with who waits for it and what its answer is bound to."""
+    """Return one approval with the crib that waits for it and its binding."""
     query = select(approvals).where(approvals.c.id == id)
     row = await store.read(lambda connection: connection.execute(query).one_or_none())
     return None if row is None else (_approval(row), row.crib, row.binding)
@@ -111,7 +125,7 @@ async def load_approvals(
     session: str | None = None,
     limit: int = LARGEST_PAGE,
 ) -> list[Approval]:
-    """The questions that fit all that is set, the newest first."""
+    """Return the approvals that match all filters, newest first."""
     query = select(approvals).order_by(approvals.c.created_at.desc(), approvals.c.id)
     if status is not None:
         query = query.where(approvals.c.status == status)
@@ -123,14 +137,14 @@ async def load_approvals(
 
 
 async def load_decided(store: Store, ids: Collection[str]) -> list[Approval]:
-    """Those of these questions that are no longer open."""
+    """Return those of these approvals that are no longer pending."""
     query = select(approvals).where(approvals.c.id.in_(ids), approvals.c.status != _OPEN)
     rows: Sequence[Row[*tuple[Any, ...]]] = await store.read(lambda connection: connection.execute(query).all())
     return [_approval(row) for row in rows]
 
 
 async def load_orphans(store: Store, crib: str, before: datetime) -> list[Approval]:
-    """Some open questions that nobody waits for: those of an earlier run of this crib, and any that ran out."""
+    """Return pending approvals without a waiter: of an earlier run of this crib, or expired."""
     orphaned = (approvals.c.crib == crib) | (approvals.c.expires_at < moment(before))
     query = select(approvals).where(approvals.c.status == _OPEN, orphaned).limit(LARGEST_PAGE)
     rows: Sequence[Row[*tuple[Any, ...]]] = await store.read(lambda connection: connection.execute(query).all())
@@ -155,6 +169,7 @@ def _approval(row: Row[*tuple[Any, ...]]) -> Approval:
         decided_at=None if row.decided_at is None else _time(row.decided_at),
         decided_by=row.decided_by,
         reason=row.reason,
+        remembering=Remembering() if row.remember is None else Remembering.of_json(json.loads(row.remember)),
     )
 
 

@@ -1,4 +1,4 @@
-"""Questions to the audit chain. What a record is and how records hang together is for `toolcrib.audit` to say."""
+"""Queries of the audit chain. `toolcrib.gate.audit` defines the records and how they are chained."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _LARGEST_ID = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Which records: those that fit all that is set. `after` goes on after that record, with older ones."""
+    """Selects the records that match all set fields. `after` continues with records older than that one."""
 
     server: str | None = None
     tool: str | None = None
@@ -32,7 +32,7 @@ class Filters:
 
 
 def find(connection: Connection, filters: Filters) -> Sequence[tuple[Any, ...]]:
-    """Number, hash and body of the records that fit, newest first, at most `limit` of them."""
+    """Return number, hash and body of matching records, newest first, at most `limit`."""
     query = _raw("id", "hash", "body").where(*_conditions(filters)).order_by(audit.c.id.desc())
     return connection.execute(query.limit(min(max(filters.limit, 1), LARGEST_PAGE))).all()
 
@@ -51,29 +51,29 @@ def _conditions(filters: Filters) -> list[ColumnElement[bool]]:
 
 
 def page(connection: Connection, after: int, size: int) -> Sequence[tuple[Any, ...]]:
-    """The next whole rows in order of their numbers, as they are stored."""
+    """Return the next whole rows in order of their numbers, as stored."""
     query = _raw(*audit.columns.keys()).where(audit.c.id > after).order_by(audit.c.id).limit(size)
     return connection.execute(query).all()
 
 
 def _raw(*names: str) -> Select[*tuple[Any, ...]]:
-    """Columns without their types: whoever tampered with a row may have put anything into it."""
+    """Select columns without their types, since a tampered row may contain anything."""
     columns: list[ColumnElement[Any]] = [literal_column(name) for name in names]
     return select(*columns).select_from(audit)
 
 
 def tail(known: int) -> Select[int, str]:
-    """Number and hash of this record, if it is there, and of the newest one."""
+    """Select number and hash of this record, if it exists, and of the newest one."""
     newest = select(func.max(audit.c.id)).scalar_subquery()
     return select(audit.c.id, audit.c.hash).where(audit.c.id.in_((known, newest))).order_by(audit.c.id)
 
 
 def hashes(connection: Connection, first: int, last: int) -> dict[int, str]:
-    """The hashes of the records with these numbers, as far as they are there."""
+    """Return the hashes of the existing records with these numbers."""
     query = select(audit.c.id, audit.c.hash).where(audit.c.id.between(first, last))
     return dict(connection.execute(query).all())
 
 
 def moment(at: datetime) -> str:
-    """A time as records hold it: ISO 8601 in UTC with milliseconds, so that text order is time order."""
+    """Format a time as in records: ISO 8601 in UTC with milliseconds, so that text order is time order."""
     return at.astimezone(UTC).isoformat(timespec="milliseconds")

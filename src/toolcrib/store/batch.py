@@ -1,10 +1,9 @@
-"""The queue in front of the one writer: what was asked for since the last transaction, and who waits for it.
+"""The queue in front of the single writer: requests since the last transaction, and their callers.
 
-All requests of one batch share one transaction. It is tried as a whole first; if a request is at fault, it is tried
-again with every request in a savepoint of its own (`Apart`), so that a fault reaches only those who asked for it.
+All requests of a batch share one transaction. It is tried as a whole first. If a request fails, the batch is retried
+with every request in its own savepoint (`Apart`), so that an error reaches only its own caller.
 
-Above: `Store` is the way in. Below: `sqlite` and `postgres` take the batches and commit them. It must never drop a
-request because its caller went away: an outcome is recorded whether or not somebody still waits for it.
+Must never drop a request because its caller was cancelled: an outcome is recorded whether or not it is awaited.
 """
 
 import asyncio
@@ -19,8 +18,8 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 from sqlalchemy import Delete, Dialect, Insert, Select, Table, Update, insert
 from sqlalchemy.sql.compiler import ExpandedState, SQLCompiler
 
-from toolcrib.errors import Unavailable
-from toolcrib.store.schema import Text, stored_text
+from toolcrib.model.errors import Unavailable
+from toolcrib.store.schema import StoredText, stored_text
 
 logger = logging.getLogger(__name__)
 
@@ -31,16 +30,16 @@ Converters: TypeAlias = Mapping[str, Callable[[Any], Any]]
 
 
 class ConstraintError(Exception):
-    """A write broke a constraint of its table and nothing of it was kept.
+    """A write violated a constraint of its table and was rolled back.
 
-    Modules of aggregates turn it into their own `Conflict`; it means nothing outside.
+    Modules of aggregates convert it to their own `Conflict`; it must not leave the store.
     """
 
 
 class Log(ABC, Generic[Item]):
-    """An append-only table whose rows are made when they are committed, in the order they are committed.
+    """An append-only table whose rows are built when they are committed, in commit order.
 
-    `head` is what the next row is made from. The writer puts it back when rows were made but not kept.
+    `head` is what the next row is built from. The writer restores it if rows were built but not committed.
     """
 
     table: Table
@@ -48,32 +47,32 @@ class Log(ABC, Generic[Item]):
 
     @abstractmethod
     def rows(self, items: Sequence[Item]) -> list[Row]:
-        """One row for each item, in the order of the table's columns, its number first; moves `head` on."""
+        """Return one row per item, in the order of the table's columns, its number first; advance `head`."""
 
     @abstractmethod
     def tail(self) -> "Select[*tuple[Any, ...]]":
-        """What `resume` needs to read."""
+        """Return the query whose rows `resume` needs."""
 
     @abstractmethod
     def resume(self, rows: Sequence[Row]) -> None:
-        """Set `head` from the database: another process has written, or a commit went through unheard."""
+        """Set `head` from the database: another process has written, or the result of a commit was lost."""
 
     @abstractmethod
     def committed(self) -> None:
-        """`head` is in the database. Called after every commit; must not raise."""
+        """Called after every commit, when `head` is in the database; must not raise."""
 
 
 class Journalled(Log[Item]):
-    """A log whose rows can be written as lines, and made from them again after a crash."""
+    """A log whose rows can be written as lines and rebuilt from them after a crash."""
 
     @abstractmethod
     def line(self, row: Row) -> bytes:
-        """The row as one line, without a line feed."""
+        """Return the row as one line, without a line feed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Many:
-    """One statement for each of these rows, of which there is at least one; every row gives all parameters."""
+    """One statement run for each of these rows, at least one; every row sets all parameters."""
 
     statement: Insert | Update | Delete
     rows: Sequence[Parameters]
@@ -90,7 +89,7 @@ class Prepared(NamedTuple):
 
 
 def prepare(statement: Statement | Select[*tuple[Any, ...]], dialect: Dialect) -> Prepared:
-    """Compile a statement for an engine, its values converted as the types of their columns want it."""
+    """Compile a statement for an engine and convert its values to the types of their columns."""
     if isinstance(statement, Many):
         sql, convert = _prepared(statement.statement, dialect, tuple(statement.rows[0]))
         return Prepared(sql, [_converted(row, convert) for row in statement.rows])
@@ -101,7 +100,7 @@ def prepare(statement: Statement | Select[*tuple[Any, ...]], dialect: Dialect) -
 
 @lru_cache(maxsize=64)
 def _prepared(statement: Insert | Update | Delete, dialect: Dialect, names: tuple[str, ...]) -> tuple[str, Converters]:
-    """SQL for any rows with these names; made once for a statement that is kept, for it takes longer than to write."""
+    """Return SQL for any rows with these names; cached, since compiling takes longer than writing."""
     compiled = statement.compile(dialect=dialect, column_keys=list(names))
     state = compiled.construct_expanded_state(dict.fromkeys(names))
     return state.statement, _converters(compiled, dialect, state)
@@ -111,17 +110,19 @@ def _converters(compiled: SQLCompiler, dialect: Dialect, state: ExpandedState) -
     found = ((name, bind.type.dialect_impl(dialect).bind_processor(dialect)) for name, bind in compiled.binds.items())
     usual = {name: processor for name, processor in found if processor is not None} | dict(state.processors)
     texts = {
-        name: stored_text for name, bind in compiled.binds.items() if name in usual and isinstance(bind.type, Text)
+        name: stored_text
+        for name, bind in compiled.binds.items()
+        if name in usual and isinstance(bind.type, StoredText)
     }
-    return usual | texts  # nearly all values are texts, and what SQLAlchemy wraps around the same costs more than it
+    return usual | texts  # nearly all values are text, and SQLAlchemy's wrapper costs more than the conversion
 
 
 def _converted(parameters: Parameters, convert: Converters) -> Parameters:
     return {name: convert[name](value) if name in convert else value for name, value in parameters.items()}
 
 
-class Write:
-    """Statements of one caller, who learns how many rows each of them touched."""
+class QueuedWrite:
+    """Statements of one caller, which receives the number of rows each affected."""
 
     __slots__ = ("counts", "future", "statements")
     callers = 1
@@ -131,26 +132,26 @@ class Write:
         self.future = future
         self.counts: tuple[int, ...] = ()
 
-    def parts(self) -> "list[Write]":
-        """Statements of one caller belong together."""
+    def parts(self) -> "list[QueuedWrite]":
+        """Return itself: the statements of one caller belong together."""
         return [self]
 
     def undo(self) -> None:
-        """Nothing is kept outside the database."""
+        """Do nothing: there is no state outside the database."""
 
     def settle(self) -> None:
-        """Tell the caller that it is durable."""
+        """Resolve the future: the write is durable."""
         if not self.future.done():
             self.future.set_result(self.counts)
 
     def fail(self, failure: Callable[[], Exception]) -> None:
-        """Tell the caller that nothing of it was kept."""
+        """Fail the future: the write was rolled back."""
         if not self.future.done():
             self.future.set_exception(failure())
 
 
 class Append:
-    """Consecutive items of one log, each with a caller who learns the number of its row."""
+    """Consecutive items of one log; each caller receives the number of its row."""
 
     __slots__ = ("futures", "items", "log", "made", "start")
 
@@ -163,41 +164,41 @@ class Append:
 
     @property
     def callers(self) -> int:
-        """How many wait for it."""
+        """The number of waiting callers."""
         return len(self.futures)
 
     def parts(self) -> "list[Append]":
-        """The same, each item by itself."""
+        """Return one request per item."""
         return [Append(self.log, [item], [future]) for item, future in zip(self.items, self.futures, strict=True)]
 
     def rows(self) -> list[Row]:
-        """Make the rows, remembering where the log stood."""
+        """Build the rows, remembering the previous head of the log."""
         if self.made is None:
             self.start = self.log.head
             self.made = self.log.rows(self.items)
         return self.made
 
     def undo(self) -> None:
-        """Put the log back to where it stood."""
+        """Restore the previous head of the log."""
         if self.start is not None:
             self.log.head, self.start, self.made = self.start, None, None
 
     def settle(self) -> None:
-        """Tell the callers that it is durable."""
+        """Resolve the futures: the rows are durable."""
         self.log.committed()
         for future, row in zip(self.futures, self.made or (), strict=True):
             if not future.done():
                 future.set_result(row[0])
 
     def fail(self, failure: Callable[[], Exception]) -> None:
-        """Tell the callers that nothing of it was kept."""
+        """Fail the futures: the rows were rolled back."""
         for future in self.futures:
             if not future.done():
                 future.set_exception(failure())
 
 
-class Held(Append):
-    """Items whose rows are durable already outside the table: nobody waits for them to come into it, but they must."""
+class JournalledRows(Append):
+    """Items whose rows are already durable in the journal: no caller waits, but they must reach the table."""
 
     __slots__ = ()
 
@@ -205,28 +206,28 @@ class Held(Append):
         super().__init__(log, items, [])
 
     def add(self, item: Any, row: Row) -> None:
-        """One more, with the row that was made for it. The rows of those before it have been made."""
+        """Add an item with the row that was built for it, after those before it."""
         self.items.append(item)
         self.rows().append(row)
 
     def parts(self) -> "list[Append]":
-        """The same, each item by itself."""
-        return [Held(self.log, [item]) for item in self.items]
+        """Return one request per item."""
+        return [JournalledRows(self.log, [item]) for item in self.items]
 
     def settle(self) -> None:
-        """They are in the table, maybe with other numbers than they had outside it."""
+        """Mark the rows as committed, possibly with other numbers than in the journal."""
         self.log.committed()
 
     def fail(self, failure: Callable[[], Exception]) -> None:
-        """The table does not take them, whatever is tried, and nobody waits who could be told."""
+        """Log the loss: the table refuses the rows, and no caller waits for them."""
         logger.error("%d rows were lost: %s", len(self.items), failure())
 
 
-Request: TypeAlias = Write | Append
+Request: TypeAlias = QueuedWrite | Append
 
 
 class Queue(ABC):
-    """What waits for the next transaction. Belongs to one event loop and is used on it only."""
+    """Requests for the next transaction. Belongs to one event loop and must only be used on it."""
 
     shared: ClassVar[bool]
     """Whether other cribs may write to the same database."""
@@ -239,10 +240,10 @@ class Queue(ABC):
 
     @abstractmethod
     def wake(self) -> None:
-        """The queue is no longer empty: take it when this turn of the loop is over."""
+        """Schedule the queue, which is no longer empty, to be taken after this turn of the loop."""
 
     def append(self, log: Log[Item], item: Item) -> "asyncio.Future[int]":
-        """Add one item to a log. The future gives the number of its row once that is durable."""
+        """Append an item to a log; the future resolves to the number of its row once that is durable."""
         future: asyncio.Future[int] = self.loop.create_future()
         last = self.waiting[-1] if self.waiting else None
         if isinstance(last, Append) and last.log is log:
@@ -253,28 +254,41 @@ class Queue(ABC):
         return future
 
     def append_now(self, log: Log[Any], item: Any) -> int | None:
-        """Add one item to a log if that can be made durable at once; gives the number of its row.
+        """Append an item if it can be made durable immediately; return the number of its row.
 
-        None where it has to be waited for: then nothing was added.
+        Returns None, and appends nothing, if the caller has to wait.
         """
         return None
 
     def catch_up(self) -> bool:
-        """Bring what is ahead into the database; false if that cannot be done at once."""
+        """Flush the journal to the database; return False if that cannot be done immediately."""
         return True
 
     def journalled(self) -> list[bytes]:
-        """The lines a journal was left with; none where there is no journal."""
+        """Return the lines left in a journal; empty without a journal."""
         return []
 
-    def journal(self, log: Journalled[Any] | None) -> bool:
-        """Use the journal for the rows of this log, or for none from now on; false where there is no journal."""
+    def journal_found(self) -> str | None:
+        """Return the id of the journal that was left; None without one."""
+        return None
+
+    @property
+    def has_journal(self) -> bool:
+        """Whether a journal is read, used or not."""
+        return False
+
+    def forget_journal(self) -> bool:
+        """Mark the id of the journal as no longer referenced; return False without a journal."""
+        return False
+
+    def journal(self, log: Journalled[Any] | None, id: str) -> bool:
+        """Start a journal of this id for this log's rows, or stop using it; return False without a journal."""
         return False
 
     def write(self, statements: Iterable[Statement]) -> "asyncio.Future[tuple[int, ...]]":
-        """Run statements. The future gives the number of rows each touched once all of them are durable."""
+        """Run statements; the future resolves to the number of rows each affected once all are durable."""
         future: asyncio.Future[tuple[int, ...]] = self.loop.create_future()
-        self._add(Write([prepare(statement, self.dialect) for statement in statements], future))
+        self._add(QueuedWrite([prepare(statement, self.dialect) for statement in statements], future))
         return future
 
     def _add(self, request: Request) -> None:
@@ -286,13 +300,13 @@ class Queue(ABC):
             self.wake()
 
     def take(self) -> list[Request]:
-        """All that waits, in order; the queue is empty afterwards."""
+        """Remove and return all requests in order."""
         batch, self.waiting = self.waiting, []
         return batch
 
 
 class Apart:
-    """A batch on its second try, request by request: which were kept, which were refused and why."""
+    """A batch on its second try, request by request: committed ones, and refused ones with their errors."""
 
     def __init__(self, batch: Sequence[Request]) -> None:
         self._left = deque(batch)
@@ -300,12 +314,12 @@ class Apart:
         self.refused: list[tuple[Request, Exception]] = []
 
     def __iter__(self) -> Iterator[Request]:
-        """The requests in order. One that is refused comes again in parts, if it has any."""
+        """Yield the requests in order. A refused request comes again in parts, if it has any."""
         while self._left:
             yield self._left.popleft()
 
     def refuse(self, request: Request, error: Exception) -> None:
-        """The savepoint of this request was rolled back."""
+        """Record that the savepoint of this request was rolled back."""
         request.undo()
         parts = request.parts()
         if len(parts) > 1:
@@ -314,7 +328,7 @@ class Apart:
             self.refused.append((request, error))
 
     def settle(self, constraint: type[Exception]) -> None:
-        """Tell everybody; an error of the type `constraint` is a broken constraint."""
+        """Resolve all futures; an error of the type `constraint` becomes a `ConstraintError`."""
         settle(self.kept)
         for request, error in self.refused:
             request.fail(partial(_reason, error, constraint))
@@ -325,23 +339,23 @@ def _reason(error: Exception, constraint: type[Exception]) -> Exception:
 
 
 def undo(batch: Sequence[Request]) -> None:
-    """Put every log back to where it stood before this batch."""
+    """Restore the head of every log to before this batch."""
     for request in reversed(batch):
         request.undo()
 
 
 def settle(batch: Iterable[Request]) -> None:
-    """Tell everybody that it is durable."""
+    """Resolve the futures of all requests."""
     for request in batch:
         request.settle()
 
 
 def fail(batch: Iterable[Request], failure: Callable[[], Exception]) -> None:
-    """Tell everybody that nothing was kept, each with an exception of their own."""
+    """Fail the futures of all requests, each with its own exception."""
     for request in batch:
         request.fail(failure)
 
 
 def insert_into(table: Table, dialect: Dialect) -> str:
-    """The insert of whole rows, one mark for each column in order; made once for each log."""
+    """Return the insert of whole rows with one placeholder per column."""
     return str(insert(table).compile(dialect=dialect))

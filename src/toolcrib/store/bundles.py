@@ -1,10 +1,9 @@
-"""Bundles that people made, as the database keeps them; those that come with Toolcrib are not among them."""
+"""Bundles created by users, as stored in the database; built-in ones are not included."""
 
-import orjson
 from sqlalchemy import delete, insert, select, update
 
-from toolcrib.errors import Conflict
-from toolcrib.model.json import JsonObject
+from toolcrib.model.errors import Conflict
+from toolcrib.model.json import JsonObject, dumps, loads
 from toolcrib.model.policy import Bundle
 from toolcrib.store.batch import ConstraintError
 from toolcrib.store.engine import Store
@@ -12,14 +11,14 @@ from toolcrib.store.schema import bundles
 
 
 async def load_bundles(store: Store) -> list[Bundle]:
-    """All bundles in order of their ids."""
+    """Return all bundles in order of their ids."""
     query = select(bundles).order_by(bundles.c.id)
     rows = await store.read(lambda connection: connection.execute(query).all())
-    return [Bundle(row.id, row.name, tuple(orjson.loads(row.tools)), row.description, row.prompt) for row in rows]
+    return [Bundle(row.id, row.name, tuple(loads(row.tools)), row.description, row.prompt) for row in rows]
 
 
 async def create_bundle(store: Store, bundle: Bundle) -> None:
-    """Add a bundle. Raises `Conflict` (`bundle.exists`) if one of its id is there."""
+    """Add a bundle. Raises `Conflict` (`bundle.exists`) if its id is taken."""
     try:
         await store.write(insert(bundles).values(id=bundle.id, **_columns(bundle)))
     except ConstraintError as error:
@@ -27,13 +26,13 @@ async def create_bundle(store: Store, bundle: Bundle) -> None:
 
 
 async def replace_bundle(store: Store, bundle: Bundle) -> bool:
-    """Change a bundle as a whole; false if there is none of its id."""
+    """Replace a bundle; return False if its id does not exist."""
     (changed,) = await store.write(update(bundles).where(bundles.c.id == bundle.id).values(**_columns(bundle)))
     return changed == 1
 
 
 async def delete_bundle(store: Store, id: str) -> bool:
-    """Remove a bundle; false if there is none of this id."""
+    """Delete a bundle; return False if its id does not exist."""
     (gone,) = await store.write(delete(bundles).where(bundles.c.id == id))
     return gone == 1
 
@@ -43,5 +42,5 @@ def _columns(bundle: Bundle) -> JsonObject:
         "name": bundle.name,
         "description": bundle.description,
         "prompt": bundle.prompt,
-        "tools": orjson.dumps(list(bundle.tools)),
+        "tools": dumps(list(bundle.tools)),
     }

@@ -1,10 +1,10 @@
-"""Where notices to the owner go, as rows: one for each kind of channel."""
+"""Channels for notices to the owner, as rows: one per kind of channel."""
 
 from datetime import UTC, datetime
 
-import orjson
 from sqlalchemy import delete, insert, select
 
+from toolcrib.model.json import dumps, loads
 from toolcrib.model.notices import Channel
 from toolcrib.store.audit import moment
 from toolcrib.store.engine import Store
@@ -12,20 +12,20 @@ from toolcrib.store.schema import channels
 
 
 async def load_channels(store: Store) -> list[Channel]:
-    """All channels that are set."""
+    """Return all configured channels."""
     query = select(channels).order_by(channels.c.kind)
     rows = await store.read(lambda connection: connection.execute(query).all())
     return [
-        Channel(row.kind, orjson.loads(row.config), row.set_by, datetime.fromisoformat(row.set_at).astimezone(UTC))
+        Channel(row.kind, loads(row.config), row.set_by, datetime.fromisoformat(row.set_at).astimezone(UTC))
         for row in rows
     ]
 
 
 async def save_channel(store: Store, channel: Channel) -> None:
-    """Set a channel, whatever was set before."""
+    """Store a channel, replacing the previous one of its kind."""
     values = {
         "kind": channel.kind,
-        "config": orjson.dumps(channel.config),
+        "config": dumps(channel.config),
         "set_at": moment(channel.set_at),
         "set_by": channel.set_by,
     }
@@ -33,6 +33,6 @@ async def save_channel(store: Store, channel: Channel) -> None:
 
 
 async def delete_channel(store: Store, kind: str) -> bool:
-    """Forget a channel; false if it was not set."""
+    """Delete a channel; return False if it was not configured."""
     (gone,) = await store.write(delete(channels).where(channels.c.kind == kind))
     return gone == 1

@@ -1,20 +1,20 @@
-"""Budgets and the ledger of credits, as rows. The ledger is only ever added to: what an agent stands at is its sum."""
+"""Budgets and the ledger of credits, as rows. The ledger is append-only: an agent's balance is its sum."""
 
 from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Connection, Row, delete, func, insert, select
 
-from toolcrib.model.credits import DEFAULT, Amounts, Budget, CreditEntry, Standing
+from toolcrib.model.credits import DEFAULT, Amounts, Budget, CreditBalance, CreditEntry
 from toolcrib.store.audit import moment
 from toolcrib.store.engine import Store
 from toolcrib.store.schema import credit_budgets, credit_entries
 
 
-async def load_standing(store: Store, agent: str) -> Standing:
-    """How an agent stands."""
+async def load_standing(store: Store, agent: str) -> CreditBalance:
+    """Return the balance of an agent."""
 
-    def read(connection: Connection) -> Standing:
+    def read(connection: Connection) -> CreditBalance:
         sums = select(
             credit_entries.c.kind,
             func.sum(credit_entries.c.turns),
@@ -26,20 +26,20 @@ async def load_standing(store: Store, agent: str) -> Standing:
         wanted = select(credit_budgets).where(credit_budgets.c.agent.in_((agent, DEFAULT)))
         budgets = {row.agent: _budget(row) for row in connection.execute(wanted)}
         budget = budgets.get(agent) or budgets.get(DEFAULT) or Budget()
-        return Standing(agent, budget, kinds.get("grant", Amounts()), kinds.get("spent", Amounts()))
+        return CreditBalance(agent, budget, kinds.get("grant", Amounts()), kinds.get("spent", Amounts()))
 
     return await store.read(read)
 
 
 async def load_budgets(store: Store) -> dict[str, Budget]:
-    """All budgets by agent, with that of all others under `*`."""
+    """Return all budgets by agent, with the default under `*`."""
     query = select(credit_budgets).order_by(credit_budgets.c.agent)
     rows = await store.read(lambda connection: connection.execute(query).all())
     return {row.agent: _budget(row) for row in rows}
 
 
 async def save_budget(store: Store, agent: str, budget: Budget, *, by: str, at: datetime) -> None:
-    """Set a budget, whatever was set before."""
+    """Store a budget, replacing the previous one."""
     values = {"agent": agent, **budget.to_json(), "set_at": moment(at), "set_by": by}
     await store.write(
         delete(credit_budgets).where(credit_budgets.c.agent == agent), insert(credit_budgets).values(**values)
@@ -62,7 +62,7 @@ async def add_entry(store: Store, entry: CreditEntry) -> None:
 
 
 async def load_entries(store: Store, agent: str, limit: int) -> list[CreditEntry]:
-    """The newest rows of an agent's ledger."""
+    """Return the newest rows of an agent's ledger."""
     query = (
         select(credit_entries)
         .where(credit_entries.c.agent == agent)

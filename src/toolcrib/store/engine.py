@@ -1,7 +1,6 @@
-"""The one way into the database: read in threads, write through the queue of the one writer.
+"""The public interface of the database: reads in threads, writes through the queue of the single writer.
 
-Above: whoever keeps something. Below: `sqlite` and `postgres`. It must never let two connections write: the order in
-which things were asked for is the order in which they are kept.
+Must never let two connections write: requests are stored in the order they were made.
 """
 
 import asyncio
@@ -16,8 +15,8 @@ import anyio.to_thread
 from sqlalchemy import Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError
 
-from toolcrib.errors import ConfigError, Unavailable
-from toolcrib.settings import Durability
+from toolcrib.base.settings import Durability
+from toolcrib.model.errors import ConfigError, Unavailable
 from toolcrib.store.batch import Item, Journalled, Log, Queue, Statement
 from toolcrib.store.failures import translated
 from toolcrib.store.sqlite import open_sqlite
@@ -27,7 +26,7 @@ _READS_AT_ONCE = 4
 
 
 class Store:
-    """An open database. Everything is called on the event loop that opened it."""
+    """An open database. Must only be used on the event loop that opened it."""
 
     def __init__(self, engine: Engine, writer: Queue) -> None:
         self._engine = engine
@@ -40,12 +39,12 @@ class Store:
         return self._writer.shared
 
     async def read(self, work: Callable[[Connection], T]) -> T:
-        """Run `work` in a thread, with a connection that cannot write but sees all that was written before."""
+        """Run `work` in a thread, with a read-only connection that sees all previous writes."""
         self._writer.catch_up()
         return await anyio.to_thread.run_sync(self._read, work, limiter=self._limit)
 
     def read_now(self, work: Callable[[Connection], T]) -> T:
-        """The same at once, for a caller that cannot wait: blocks the event loop for as long as it takes."""
+        """Like `read`, but synchronous: blocks the event loop."""
         self._writer.catch_up()
         return self._read(work)
 
@@ -54,47 +53,61 @@ class Store:
             return work(connection)
 
     async def write(self, *statements: Statement) -> tuple[int, ...]:
-        """Run statements in one transaction; gives the number of rows each touched, once that is durable.
+        """Run statements in one transaction; return the number of rows each affected, once durable.
 
-        Raises `ConstraintError` where one breaks a constraint and `Unavailable` where the database cannot be written;
-        then nothing of them was kept.
+        Raises `ConstraintError` for a violated constraint and `Unavailable` if the database cannot be written; then
+        nothing is stored.
         """
         return await self._writer.write(statements)
 
     def append_now(self, log: Log[Item], item: Item) -> int | None:
-        """Add an item to a log if that can be made durable at once; None where it can only be waited for."""
+        """Append an item to a log if it can be made durable immediately; return None if the caller has to wait."""
         return self._writer.append_now(log, item)
 
     def append(self, log: Log[Item], item: Item) -> "asyncio.Future[int]":
-        """Add an item to a log; the future gives the number of its row once that is durable.
+        """Append an item to a log; the future resolves to the number of its row once that is durable.
 
-        The item is added even if nobody waits for the future.
+        The item is appended even if the future is not awaited.
         """
         return self._writer.append(log, item)
 
     async def caught_up(self) -> None:
-        """Wait until all that is durable is in the database; raises `Unavailable` if it cannot be written now."""
+        """Wait until everything durable is in the database. Raises `Unavailable` if it cannot be written."""
         if not self._writer.catch_up():
             await self._writer.write(())
 
     def journalled(self) -> list[bytes]:
-        """The lines that a journal was left with when the database was opened, also old and torn ones."""
+        """Return the lines found in the journal when the database was opened, including old and torn ones."""
         return self._writer.journalled()
 
-    def journal(self, log: Journalled[Any] | None) -> None:
-        """From now on write the rows of this log to the journal first, if the database has one; None ends that.
+    def journal_found(self) -> str | None:
+        """Return the id of the journal found when the database was opened; None if there was none."""
+        return self._writer.journal_found()
 
-        Whatever is needed of the lines that were left must be in the database by now.
+    @property
+    def has_journal(self) -> bool:
+        """Whether a journal is read, used or not."""
+        return self._writer.has_journal
+
+    def forget_journal(self) -> None:
+        """Mark the id of the journal as no longer referenced."""
+        self._writer.forget_journal()
+
+    def journal(self, log: Journalled[Any] | None, id: str = "") -> bool:
+        """Write the rows of this log to a journal of this id first, if the database has one; None stops that.
+
+        The lines found in the journal must be in the database by now. Returns whether a journal is used or, when
+        stopping, whether all of it is in the database.
         """
-        self._writer.journal(log)
+        return self._writer.journal(log, id)
 
 
 @asynccontextmanager
 async def open_store(url: str, *, durability: Durability = "process", alone: bool = False) -> AsyncGenerator[Store]:
     """Open the database at `sqlite:///relative`, `sqlite:////absolute` or `postgresql://…`.
 
-    What is durable survives a crash of this process, and of the whole machine with `power`. Whoever opens it `alone`
-    sees to it that no other crib does so meanwhile.
+    Durable data survives a crash of this process and, with `power`, of the whole machine. A caller that passes `alone`
+    must ensure that no other crib opens the database.
     """
     async with _open(url, durability, alone) as (engine, writer):
         yield Store(engine, writer)

@@ -1,6 +1,6 @@
-"""What databases raise, said in our own words: the one place where foreign exceptions of the store are translated.
+"""Translates exceptions of databases into Toolcrib's own.
 
-It must never show a statement, its values or a password: messages reach logs and clients.
+Must never include a statement, its values or a password: messages reach logs and clients.
 """
 
 import sqlite3
@@ -9,20 +9,23 @@ from contextlib import contextmanager
 
 from sqlalchemy import exc
 
-from toolcrib.errors import Unavailable
+from toolcrib.model.errors import Unavailable
 
 
 def unavailable(error: BaseException, *, place: str | None = None, hint: str | None = None) -> Unavailable:
-    """The database cannot be used right now, and why, in the database's own words."""
+    """Return the error for an unavailable or damaged database, with the database's own reason."""
     cause = error.orig if isinstance(error, exc.DBAPIError) and error.orig is not None else error
     words = str(cause).strip().splitlines()
     reason = words[0].rstrip(".") if words else type(cause).__name__
+    if getattr(cause, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        message = f"The database{f' {place}' if place else ''} is damaged: {reason}."
+        return Unavailable("database.damaged", message, hint)
     return Unavailable("database.unavailable", f"The database{f' {place}' if place else ''} fails: {reason}.", hint)
 
 
 @contextmanager
 def translated(place: str | None = None) -> Generator[None]:
-    """Turn what a database raises because of its state into `Unavailable`; faults of our own statements stay faults."""
+    """Convert errors about the state of a database to `Unavailable`; errors of our own statements pass through."""
     try:
         yield
     except (exc.ProgrammingError, exc.DataError, exc.IntegrityError):

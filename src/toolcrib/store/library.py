@@ -1,7 +1,8 @@
-"""The library as rows, and the one search over it: SQLite and PostgreSQL have each their own index of the same words.
+"""The library as rows, and its search with the full-text index of SQLite or PostgreSQL.
 
-What is searched is not the text but its words, made plain here: so both engines find the same, whatever each of them
-takes for a word. It must never write the words of an entry in any other way than it looks for them.
+The index contains normalised words, not the text, so that both engines find the same entries.
+
+Invariant: words of entries and of queries are normalised in the same way.
 """
 
 import re
@@ -12,7 +13,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-import orjson
 from sqlalchemy import (
     Connection,
     Float,
@@ -29,8 +29,9 @@ from sqlalchemy import (
     update,
 )
 
-from toolcrib.model.json import JsonObject
+from toolcrib.model.json import JsonObject, dumps, loads
 from toolcrib.model.library import LibraryEntry
+from toolcrib.model.text import normalized
 from toolcrib.store.audit import moment
 from toolcrib.store.batch import ConstraintError
 from toolcrib.store.engine import Store
@@ -41,7 +42,7 @@ _WORD = re.compile(r"[^\W_]+")
 
 @dataclass(frozen=True, slots=True)
 class LibraryQuery:
-    """Which entries: of a category, with all of these words (or beginnings of words), with any of these tags."""
+    """Selects entries: of a category, with all of these words (or prefixes), with any of these tags."""
 
     words: str = ""
     category: str | None = None
@@ -50,13 +51,13 @@ class LibraryQuery:
 
 
 def plain_words(given: str) -> list[str]:
-    """The words of a text without case, accents and anything between them."""
-    decomposed = unicodedata.normalize("NFKD", given)
+    """Return the words of a text without case, accents and punctuation."""
+    decomposed = normalized("NFKD", given)
     return _WORD.findall("".join(sign for sign in decomposed if not unicodedata.combining(sign)).casefold())
 
 
 async def save_entry(store: Store, entry: LibraryEntry) -> bool:
-    """Write an entry, or write it anew; gives whether there was none of its key."""
+    """Create or replace an entry; return whether it is new."""
     values = _columns(entry)
     again = update(library).where(library.c.key == entry.key)
     changes = {name: value for name, value in values.items() if name not in ("key", "created_at")}
@@ -65,21 +66,21 @@ async def save_entry(store: Store, entry: LibraryEntry) -> bool:
         return False
     try:
         await store.write(insert(library).values(id=secrets.randbits(62), **values))
-    except ConstraintError:  # somebody else was faster
+    except ConstraintError:  # another writer was faster
         await store.write(again.values(**changes))
         return False
     return True
 
 
 async def load_entry(store: Store, key: str) -> LibraryEntry | None:
-    """One entry."""
+    """Return one entry."""
     query = select(library).where(library.c.key == key)
     row = await store.read(lambda connection: connection.execute(query).first())
     return _entry(row) if row is not None else None
 
 
 async def find_entries(store: Store, wanted: LibraryQuery) -> list[LibraryEntry]:
-    """The entries that pass: with words the best first, else the newest."""
+    """Return the matching entries: with words the best first, else the newest."""
 
     def read(connection: Connection) -> Sequence[Row[*tuple[Any, ...]]]:
         query = _searched(plain_words(wanted.words), connection.dialect.name)
@@ -94,20 +95,20 @@ async def find_entries(store: Store, wanted: LibraryQuery) -> list[LibraryEntry]
 
 
 async def load_categories(store: Store) -> dict[str, int]:
-    """The categories there are, with the number of their entries."""
+    """Return the existing categories with their numbers of entries."""
     query = select(library.c.category, func.count()).group_by(library.c.category).order_by(library.c.category)
     rows = await store.read(lambda connection: connection.execute(query).all())
     return {row[0]: row[1] for row in rows}
 
 
 async def delete_entry(store: Store, key: str) -> bool:
-    """Remove an entry; false if there is none of this key."""
+    """Delete an entry; return False if its key does not exist."""
     (gone,) = await store.write(delete(library).where(library.c.key == key))
     return gone == 1
 
 
 def _searched(words: Sequence[str], engine: str) -> "Select[*tuple[Any, ...]]":
-    """The entries that have all the words, best first; all entries where there are none."""
+    """Select the entries that have all the words, best first; all entries without words."""
     if not words:
         return select(library)
     if engine == "sqlite":
@@ -116,7 +117,7 @@ def _searched(words: Sequence[str], engine: str) -> "Select[*tuple[Any, ...]]":
         found = select(*columns).select_from(text("library_search")).where(match).subquery()
         return select(library).join(found, found.c.found == library.c.id).order_by(found.c.place)
     config = literal_column("'simple'", String)
-    vector = func.to_tsvector(config, library.c.words)  # exactly as the index has it
+    vector = func.to_tsvector(config, library.c.words)  # exactly as in the index
     query = func.to_tsquery(config, " & ".join(f"'{word}':*" for word in words))
     return select(library).where(vector.op("@@")(query)).order_by(func.ts_rank(vector, query).desc())
 
@@ -128,7 +129,7 @@ def _columns(entry: LibraryEntry) -> JsonObject:
         "title": entry.title,
         "content": entry.content,
         "category": entry.category,
-        "tags": orjson.dumps(list(entry.tags)).decode(),
+        "tags": dumps(list(entry.tags)).decode(),
         "words": " ".join(plain_words(searched)),
         "agent": entry.agent,
         "session": entry.session,
@@ -144,7 +145,7 @@ def _entry(row: Row[*tuple[Any, ...]]) -> LibraryEntry:
         content=row.content,
         title=row.title,
         category=row.category,
-        tags=tuple(orjson.loads(row.tags)),
+        tags=tuple(loads(row.tags)),
         author=row.author,
         created_at=datetime.fromisoformat(row.created_at).astimezone(UTC),
         updated_at=datetime.fromisoformat(row.updated_at).astimezone(UTC),

@@ -1,11 +1,11 @@
-"""The names tools are shown under, kept for ever: `catalog.naming` makes them, here they are stored."""
+"""Stores the exposed names of tools permanently; `gate.catalog.naming` assigns them."""
 
 from collections.abc import Iterable
 from typing import TypeAlias
 
 from sqlalchemy import insert, select
 
-from toolcrib.pace import Pace
+from toolcrib.base.cooperative import Pacer
 from toolcrib.store.batch import Many
 from toolcrib.store.engine import Store
 from toolcrib.store.schema import names
@@ -17,18 +17,18 @@ _INSERT = insert(names)
 
 
 async def load_names(store: Store) -> list[NameRow]:
-    """All names ever given."""
+    """Return all names ever assigned."""
     rows = await store.read(lambda connection: connection.execute(select(names)).all())
     return [(row.form, row.name, row.server, row.tool) for row in rows]
 
 
 async def save_names(store: Store, rows: Iterable[NameRow]) -> None:
-    """Add new names: a few all or none, very many of them in groups, between which others have their turn.
+    """Add new names: a few atomically, many in chunks that yield to other tasks in between.
 
-    Raises `ConstraintError` if a name or a tool has its row already: another crib on the same database was first.
+    Raises `ConstraintError` if a name or tool already has a row: another crib on the same database was first.
     """
     given = [{"form": form, "name": name, "server": server, "tool": tool} for form, name, server, tool in rows]
-    pace = Pace()
+    pace = Pacer()
     for start in range(0, len(given), _TOGETHER):
         await store.write(Many(_INSERT, given[start : start + _TOGETHER]))
         await pace.pause()

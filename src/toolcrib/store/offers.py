@@ -1,6 +1,6 @@
-"""What servers offered when they were last asked, so that it can be shown before they are connected again.
+"""Stores the last known offers of servers, to show them before the servers are connected again.
 
-The key says which definition an offer belongs to; what an offer is, is for `connect.offer` to say.
+The key identifies the definition an offer belongs to. `upstream.offer` defines the content of an offer.
 """
 
 from collections.abc import Mapping
@@ -13,11 +13,11 @@ from toolcrib.store.engine import Store
 from toolcrib.store.schema import offers
 
 KEPT = 1_000
-"""How many offers are kept: those that were saved last."""
+"""How many offers are stored: the most recently saved ones."""
 
 
 async def load_offers(store: Store) -> dict[str, bytes]:
-    """The offers by their keys."""
+    """Return the offers by their keys."""
 
     def read(connection: Connection) -> dict[str, bytes]:
         rows = connection.execute(select(offers.c.key, offers.c.body).order_by(offers.c.at.desc()).limit(KEPT))
@@ -27,7 +27,7 @@ async def load_offers(store: Store) -> dict[str, bytes]:
 
 
 async def save_offers(store: Store, bodies: Mapping[str, bytes], at: datetime | None = None) -> None:
-    """Keep offers in place of those before; the oldest beyond the limit go."""
+    """Store offers, replacing previous ones; delete the oldest beyond the limit."""
     moment = (at or datetime.now(UTC)).isoformat(timespec="milliseconds")
     newest = select(offers.c.key).order_by(offers.c.at.desc()).limit(KEPT)
     rows = [{"key": key, "at": moment, "body": body} for key, body in bodies.items()]

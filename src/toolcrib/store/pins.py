@@ -1,17 +1,16 @@
-"""Pinned definitions of upstream tools, as the database keeps them.
+"""Pins of upstream tools, as stored in the database.
 
-Every change says which pin it was made from, so that two cribs on one database cannot overwrite each other's.
+Every change names the pin it was made from, so that two cribs on one database cannot overwrite each other's changes.
 """
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-import orjson
 from sqlalchemy import Row, bindparam, insert, select, update
 
-from toolcrib.model.json import canonical
-from toolcrib.model.pins import Held, Pin
+from toolcrib.model.json import canonical, loads
+from toolcrib.model.pins import HeldDefinition, Pin
 from toolcrib.store.audit import moment
 from toolcrib.store.batch import Many
 from toolcrib.store.engine import Store
@@ -27,16 +26,16 @@ _REPLACE = update(pins).where(
 
 
 async def load_pins(store: Store, server: str | None = None) -> list[Pin]:
-    """All pins, or those of one server."""
+    """Return all pins, or those of one server."""
     query = select(pins) if server is None else select(pins).where(pins.c.server == server)
     rows: Sequence[Row[*tuple[Any, ...]]] = await store.read(lambda connection: connection.execute(query).all())
     return [_pin(row) for row in rows]
 
 
 async def save_pins(store: Store, new: Iterable[Pin], changed: Iterable[tuple[Pin, Pin]]) -> bool:
-    """Add pins and replace others (old, new), in one transaction; false if one that was to be replaced had changed.
+    """Add pins and replace others (old, new) in one transaction; return False if an old one had changed.
 
-    Raises `ConstraintError` if a new one is there already; then nothing was kept.
+    Raises `ConstraintError` if a new one already exists; then nothing is stored.
     """
     added = [{"server": pin.server, "tool": pin.tool, **_values(pin)} for pin in new]
     replaced = [{**_old(old), **_values(pin)} for old, pin in changed]
@@ -48,7 +47,7 @@ async def save_pins(store: Store, new: Iterable[Pin], changed: Iterable[tuple[Pi
 
 
 def _old(pin: Pin) -> dict[str, str | None]:
-    """What the row of a pin has to be in order to be replaced."""
+    """Return the values a pin's row must have in order to be replaced."""
     held_hash = pin.held.hash if pin.held else None
     return {"old_server": pin.server, "old_tool": pin.tool, "old_hash": pin.hash, "old_held_hash": held_hash}
 
@@ -70,8 +69,8 @@ def _values(pin: Pin) -> dict[str, Any]:
 def _pin(row: Row[*tuple[Any, ...]]) -> Pin:
     held = None
     if row.held_hash is not None:
-        held = Held(row.held_hash, orjson.loads(row.held_definition), _time(row.held_at), row.rejected_by)
-    definition = orjson.loads(row.definition)
+        held = HeldDefinition(row.held_hash, loads(row.held_definition), _time(row.held_at), row.rejected_by)
+    definition = loads(row.definition)
     return Pin(row.server, row.tool, row.hash, definition, _time(row.pinned_at), row.accepted_by, held)
 
 

@@ -1,11 +1,10 @@
-"""PostgreSQL: one writing connection fed by a task, reading connections in threads.
+"""PostgreSQL: one writing connection served by a task, reading connections in threads.
 
-While one batch is on its way to the server the next one gathers, so a busy crib commits many requests at once. Several
-cribs may share a database: whoever finds that another one has added to a log goes on from there with the table locked,
-so one retry is enough. A lost connection is made again when it is next needed.
+While one batch is in flight the next one accumulates, so a busy crib commits many requests at once. Several cribs may
+share a database. A crib that finds new rows of another one in a log locks the table and continues from there, so one
+retry is enough. A lost connection is reopened when it is next needed. psycopg is an optional extra.
 
-Above: `engine` imports it when it is asked for. Below: psycopg, which is an extra. It must never run a batch again when
-it cannot know whether the first attempt was kept: its callers are told, and ask anew.
+Must never rerun a batch if it is unknown whether the first attempt was committed: its callers get the error and retry.
 """
 
 import asyncio
@@ -23,9 +22,19 @@ from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy import Engine, NullPool, Table, create_engine
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
-from toolcrib.errors import ConfigError
-from toolcrib.settings import Durability
-from toolcrib.store.batch import Apart, Append, Queue, Request, fail, insert_into, prepare, settle, undo
+from toolcrib.base.settings import Durability
+from toolcrib.model.errors import ConfigError
+from toolcrib.store.batch import (
+    Apart,
+    Append,
+    Queue,
+    Request,
+    fail,
+    insert_into,
+    prepare,
+    settle,
+    undo,
+)
 from toolcrib.store.failures import translated, unavailable
 from toolcrib.store.upgrade import prepare_schema
 
@@ -39,20 +48,20 @@ _CONNECT_LIMIT = 5
 _STATEMENT_LIMIT = 20
 _BATCH_LIMIT = 30
 _CLOSE_LIMIT = 10
-"""Seconds: no wait for the server is without end."""
+"""Timeouts in seconds: every wait for the server is bounded."""
 _QUIET = 1.0
-"""Seconds after which a connection is asked whether it still lives before it is used."""
+"""Seconds of inactivity after which a connection is checked before use."""
 _LONGEST_PAUSE = 2.0
-"""Seconds between two attempts to connect, at most."""
-_SCHEMA_LOCK = "SELECT pg_advisory_xact_lock(7304126503418263)"  # any number, the same in every crib
+"""Maximum seconds between two attempts to connect."""
+_SCHEMA_LOCK = "SELECT pg_advisory_xact_lock(7304126503418263)"  # an arbitrary number, the same in every crib
 
 _FAULTS_OF_DATABASE = (psycopg.OperationalError, psycopg.InternalError, psycopg.InterfaceError, OSError, TimeoutError)
-"""The state of the server or of the way to it; anything else is somebody's statement or row."""
+"""Errors of the server or the connection; any other error is the fault of a statement or row."""
 
 
 @asynccontextmanager
 async def open_postgres(url: str, durability: Durability) -> AsyncGenerator[tuple[Engine, "PostgresWriter"]]:
-    """Connect, bring the schema up to date, and give what reads the database and what writes it."""
+    """Connect, migrate the schema, and yield the engine for reading and the writer."""
     parameters = _parameters(url, durability)
     connect = partial(psycopg.connect, **parameters)
     with translated("of PostgreSQL"):
@@ -94,7 +103,7 @@ def _prepare(connect: "partial[psycopg.Connection[Any]]") -> None:
 
 
 class PostgresWriter(Queue):
-    """The one connection that writes, and the task that feeds it."""
+    """The single writing connection and the task that serves it."""
 
     shared = True
 
@@ -109,11 +118,11 @@ class PostgresWriter(Queue):
         self._not_before = 0.0
 
     def wake(self) -> None:
-        """Let the task go on."""
+        """Wake the task."""
         self._work.set()
 
     def close(self) -> None:
-        """Take nothing more; the task commits what waits and ends."""
+        """Refuse new requests; the task commits the pending ones and ends."""
         self.closed = True
         self._work.set()
 
@@ -133,7 +142,7 @@ class PostgresWriter(Queue):
         try:
             with anyio.fail_after(_BATCH_LIMIT):
                 apart = await self._try_together(await self._connected(), batch)
-        except BaseException as error:  # boundary: whatever went wrong, nobody waits for ever
+        except BaseException as error:  # boundary: no caller may wait forever, whatever went wrong
             undo(batch)
             fail(batch, partial(unavailable, error))
             await self._disconnect()
@@ -149,12 +158,12 @@ class PostgresWriter(Queue):
             apart.settle(psycopg.IntegrityError)
 
     async def _try_together(self, link: Link, batch: Sequence[Request]) -> Apart | None:
-        """Commit the batch as a whole; if a request is at fault, apart."""
+        """Commit the batch as a whole; if a request fails, commit its requests separately."""
         try:
             await self._run_together(link, batch)
         except _FAULTS_OF_DATABASE:
             raise
-        except Exception:  # noqa: BLE001 boundary: whoever caused it is told, all others go on
+        except Exception:  # noqa: BLE001 boundary: only the caller at fault gets the error
             undo(batch)
             return await self._run_apart(link, batch)
         return None
@@ -169,7 +178,7 @@ class PostgresWriter(Queue):
             _count(request, used)
 
     async def _run_apart(self, link: Link, batch: Sequence[Request]) -> Apart:
-        """Run the batch again, every request in a savepoint, logs resumed from what the database holds."""
+        """Rerun the batch with every request in a savepoint; logs resume from the database."""
         apart = Apart(batch)
         try:
             async with link.transaction():
@@ -183,7 +192,7 @@ class PostgresWriter(Queue):
                         apart.kept.append(request)
                     except _FAULTS_OF_DATABASE:
                         raise
-                    except Exception as error:  # noqa: BLE001 boundary: it is this request's own fault
+                    except Exception as error:  # noqa: BLE001 boundary: the fault of this request alone
                         apart.refuse(request, error)
         except BaseException:
             undo(apart.kept)
@@ -196,7 +205,7 @@ class PostgresWriter(Queue):
             request.log.resume(await (await link.execute(sql.encode(), parameters)).fetchall())
 
     async def _run(self, link: Link, request: Request) -> list[Cursor]:
-        """Run the statements of a request; in a pipeline, what they did is known only when it has ended."""
+        """Run the statements of a request; in a pipeline, results are only known when it has ended."""
         if isinstance(request, Append):
             cursor = link.cursor()
             insert, rows = self._insert_into(request.log.table), request.rows()
@@ -218,7 +227,7 @@ class PostgresWriter(Queue):
         return self._inserts[table]
 
     async def _connected(self) -> Link:
-        """The connection, made anew if it was lost; not tried again too soon after it could not be made."""
+        """Return the connection, reopened if it was lost; back off after a failed attempt."""
         if self._link is not None and self.loop.time() - self._used > _QUIET:
             try:
                 await self._link.execute(b"SELECT 1")

@@ -1,14 +1,13 @@
-"""Rules that stand in no file, as the database keeps them. What a rule means is for `toolcrib.policy` to say."""
+"""Rules that are not in a file, as stored in the database. `toolcrib.gate.policy` defines their meaning."""
 
 from datetime import UTC, datetime
 from typing import Any
 
-import orjson
 from sqlalchemy import Row, delete, insert, select, update
 
-from toolcrib.errors import Conflict
-from toolcrib.model.json import JsonObject
-from toolcrib.model.policy import Condition, Origin, Rule, Where
+from toolcrib.model.errors import Conflict
+from toolcrib.model.json import JsonObject, dumps, loads
+from toolcrib.model.policy import Binding, Condition, Rule, RuleOrigin, Where
 from toolcrib.store.audit import moment
 from toolcrib.store.batch import ConstraintError
 from toolcrib.store.engine import Store
@@ -16,13 +15,13 @@ from toolcrib.store.schema import rules
 
 
 async def load_rules(store: Store) -> list[Rule]:
-    """All rules, expired ones too, the oldest first."""
+    """Return all rules, including expired ones, oldest first."""
     query = select(rules).order_by(rules.c.created_at, rules.c.id)
     return [_rule(row) for row in await store.read(lambda connection: connection.execute(query).all())]
 
 
 async def save_rule(store: Store, rule: Rule) -> None:
-    """Add a rule. Raises `Conflict` (`rule.exists`) if one of its id is there."""
+    """Add a rule. Raises `Conflict` (`rule.exists`) if its id is taken."""
     try:
         await store.write(insert(rules).values(**_columns(rule)))
     except ConstraintError as error:
@@ -30,13 +29,13 @@ async def save_rule(store: Store, rule: Rule) -> None:
 
 
 async def replace_rule(store: Store, rule: Rule) -> bool:
-    """Change a rule as a whole; false if there is none of its id."""
+    """Replace a rule; return False if its id does not exist."""
     (changed,) = await store.write(update(rules).where(rules.c.id == rule.id).values(**_columns(rule)))
     return changed == 1
 
 
 async def delete_rule(store: Store, id: str) -> bool:
-    """Remove a rule; false if there is none of this id."""
+    """Delete a rule; return False if its id does not exist."""
     (gone,) = await store.write(delete(rules).where(rules.c.id == id))
     return gone == 1
 
@@ -53,8 +52,9 @@ def _columns(rule: Rule) -> JsonObject:
         "expires_at": None if rule.expires_at is None else moment(rule.expires_at),
         "definition_hash": rule.definition_hash,
         "session": rule.session,
-        "conditions": orjson.dumps([condition.to_json() for condition in rule.conditions]),
-        "applies": orjson.dumps(rule.where.to_json()),
+        "conditions": dumps([condition.to_json() for condition in rule.conditions]),
+        "applies": dumps(rule.where.to_json()),
+        "principal": None if rule.principal is None else dumps(rule.principal.to_json()).decode(),
     }
 
 
@@ -63,15 +63,16 @@ def _rule(row: Row[*tuple[Any, ...]]) -> Rule:
         id=row.id,
         effect=row.effect,
         pattern=row.pattern,
-        origin=Origin(row.origin),
+        origin=RuleOrigin(row.origin),
         reason=row.reason,
         created_by=row.created_by,
         created_at=_time(row.created_at),
         expires_at=_time(row.expires_at),
-        conditions=tuple(Condition(**condition) for condition in orjson.loads(row.conditions)),
-        where=_where(orjson.loads(row.applies)),
+        conditions=tuple(Condition(**condition) for condition in loads(row.conditions)),
+        where=_where(loads(row.applies)),
         definition_hash=row.definition_hash,
         session=row.session,
+        principal=None if row.principal is None else Binding(**loads(row.principal)),
     )
 
 

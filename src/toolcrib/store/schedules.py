@@ -1,7 +1,7 @@
-"""Schedules and their runs, as rows; `schedule` follows them.
+"""Schedules and their runs, as rows; `agents.schedules` runs them.
 
-A run is claimed by its key (schedule, due moment, attempt): of two cribs that want to make it, one breaks the key and
-leaves it to the other.
+A run is claimed by its key (schedule, due time, attempt): of two cribs that try, one violates the key and skips the
+run.
 """
 
 from collections.abc import Callable
@@ -9,10 +9,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-import orjson
 from sqlalchemy import Row, delete, func, insert, select, update
 
-from toolcrib.model.json import JsonObject
+from toolcrib.model.json import JsonObject, dumps, loads
 from toolcrib.model.principals import Principal
 from toolcrib.model.schedules import Cadence, Run, Schedule
 from toolcrib.model.sessions import SessionLimits
@@ -23,25 +22,25 @@ from toolcrib.store.schema import schedule_runs, schedules
 
 
 async def load_schedules(store: Store) -> list[Schedule]:
-    """All of them, by name."""
+    """Return all schedules, by name."""
     query = select(schedules).order_by(schedules.c.name, schedules.c.id)
     return [_schedule(row) for row in await store.read(lambda connection: connection.execute(query).all())]
 
 
 async def load_schedule(store: Store, id: str) -> Schedule | None:
-    """One of them."""
+    """Return one schedule."""
     query = select(schedules).where(schedules.c.id == id)
     row = await store.read(lambda connection: connection.execute(query).first())
     return _schedule(row) if row is not None else None
 
 
 async def save_schedule(store: Store, schedule: Schedule) -> None:
-    """Keep a new one."""
+    """Add a schedule."""
     await store.write(insert(schedules).values(**_columns(schedule)))
 
 
 async def revise_schedule(store: Store, id: str, change: Callable[[Schedule], Schedule]) -> Schedule | None:
-    """Change one as it is at that moment; None if there is none. `change` is asked again if another was quicker."""
+    """Change the current state of a schedule; None if it is missing. `change` is retried after a concurrent write."""
     query = select(schedules).where(schedules.c.id == id)
     while True:
         row = await store.read(lambda connection: connection.execute(query).first())
@@ -58,13 +57,13 @@ async def revise_schedule(store: Store, id: str, change: Callable[[Schedule], Sc
 
 
 async def delete_schedule(store: Store, id: str) -> bool:
-    """Remove one with its runs; false if there is none of this id."""
+    """Delete a schedule with its runs; return False if its id does not exist."""
     (gone,) = await store.write(delete(schedules).where(schedules.c.id == id))
     return gone == 1
 
 
 async def claim_run(store: Store, run: Run, crib: str) -> bool:
-    """Make a run this crib's own; false if another one was first."""
+    """Claim a run for this crib; return False if another one was first."""
     try:
         await store.write(insert(schedule_runs).values(crib=crib, **_run_columns(run)))
     except ConstraintError:
@@ -73,7 +72,7 @@ async def claim_run(store: Store, run: Run, crib: str) -> bool:
 
 
 async def end_run(store: Store, run: Run) -> None:
-    """Keep what became of a run."""
+    """Store the outcome of a run."""
     key = (
         schedule_runs.c.schedule_id == run.schedule,
         schedule_runs.c.due_at == moment(run.due_at),
@@ -83,7 +82,7 @@ async def end_run(store: Store, run: Run) -> None:
 
 
 async def load_runs(store: Store, schedule: str, limit: int = 50) -> list[Run]:
-    """The runs of a schedule, the newest first."""
+    """Return the runs of a schedule, newest first."""
     query = (
         select(schedule_runs)
         .where(schedule_runs.c.schedule_id == schedule)
@@ -94,7 +93,7 @@ async def load_runs(store: Store, schedule: str, limit: int = 50) -> list[Run]:
 
 
 async def load_last_runs(store: Store) -> list[Run]:
-    """The newest run of each schedule."""
+    """Return the newest run of each schedule."""
     newest = (schedule_runs.c.started_at.desc(), schedule_runs.c.attempt.desc())
     place = func.row_number().over(partition_by=schedule_runs.c.schedule_id, order_by=newest).label("place")
     ranked = select(schedule_runs, place).subquery()
@@ -103,7 +102,7 @@ async def load_last_runs(store: Store) -> list[Run]:
 
 
 async def load_running(store: Store, crib: str | None = None, schedule: str | None = None) -> list[Run]:
-    """The runs that go on, of one crib or of one schedule; those of a crib that just started were lost."""
+    """Return the active runs of a crib or a schedule; those of a crib that just started were interrupted."""
     query = select(schedule_runs).where(schedule_runs.c.state == "running")
     if crib is not None:
         query = query.where(schedule_runs.c.crib == crib)
@@ -118,13 +117,13 @@ def _columns(schedule: Schedule) -> JsonObject:
         "id": schedule.id,
         "name": schedule.name,
         "next_at": None if schedule.next_at is None else moment(schedule.next_at),
-        "creator": None if schedule.creator is None else orjson.dumps(schedule.creator.to_json()),
-        "body": orjson.dumps(bare),
+        "creator": None if schedule.creator is None else dumps(schedule.creator.to_json()),
+        "body": dumps(bare),
     }
 
 
 def _schedule(row: Row[*tuple[Any, ...]]) -> Schedule:
-    body: JsonObject = orjson.loads(row.body)
+    body: JsonObject = loads(row.body)
     cadence: JsonObject = body.pop("cadence")
     at = cadence.pop("at")
     parts: dict[str, Any] = {
@@ -133,7 +132,7 @@ def _schedule(row: Row[*tuple[Any, ...]]) -> Schedule:
         "tools": tuple(body.pop("tools")),
         "created_at": datetime.fromisoformat(body.pop("created_at")),
         "next_at": _time(body.pop("next_at")),
-        "creator": None if row.creator is None else Principal.of_json(orjson.loads(row.creator)),
+        "creator": None if row.creator is None else Principal.of_json(loads(row.creator)),
     }
     return Schedule(**{**body, **parts})
 

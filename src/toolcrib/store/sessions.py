@@ -1,7 +1,7 @@
-"""Sessions and their events, as rows; `sessions` makes a live thing of them.
+"""Sessions and their events, as rows; `agents.sessions` runs them.
 
-An event is a row under the next number of its session: a second writer breaks the key, and nothing of its write is
-kept. Events and the state they lead to are written in one transaction.
+An event is a row with the next number of its session: a concurrent writer violates the key, and its whole write is
+rolled back. Events and the resulting state are written in one transaction.
 """
 
 from collections.abc import Sequence
@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-import orjson
 from sqlalchemy import Connection, Row, bindparam, delete, func, insert, literal, or_, select, update
 
-from toolcrib.model.json import JsonObject
+from toolcrib.model.json import JsonObject, dumps, loads
 from toolcrib.model.principals import Principal
 from toolcrib.model.sessions import Session, SessionEvent, SessionLimits, SessionState, Spent
 from toolcrib.store.audit import moment
@@ -25,14 +24,14 @@ UNFINISHED: tuple[SessionState, ...] = ("starting", "running", "waiting")
 
 
 _NAMES = tuple(column.name for column in sessions.c)
-# Written all the time while agents speak, so they are compiled once.
+# Written constantly while agents run, so they are compiled once.
 _ADD = insert(session_events)
 _CHANGE = update(sessions).where(sessions.c.id == bindparam("which"))
 
 
 @dataclass(frozen=True, slots=True)
 class SessionFilter:
-    """Which sessions, the newest `limit` of them; None means any."""
+    """Selects sessions, the newest `limit` of them; None means any."""
 
     cwd: str | None = None
     agent: str | None = None
@@ -41,12 +40,12 @@ class SessionFilter:
 
 
 async def insert_session(store: Store, session: Session, crib: str) -> None:
-    """Keep a new session."""
+    """Add a session."""
     await store.write(insert(sessions).values(id=session.id, crib=crib, **_columns(session)))
 
 
 async def insert_fork(store: Store, session: Session, crib: str, parent: str) -> None:
-    """Keep a new session that begins with the events of another one."""
+    """Add a session that begins with the events of another one."""
     copied = select(
         literal(session.id),
         *(session_events.c[name] for name in ("seq", "at", "kind", "parent", "data")),
@@ -59,7 +58,7 @@ async def insert_fork(store: Store, session: Session, crib: str, parent: str) ->
 
 
 async def write_progress(store: Store, events: Sequence[SessionEvent], changed: Sequence[Session], crib: str) -> None:
-    """Keep these events and what these sessions have become, all or nothing."""
+    """Store these events and the new states of these sessions atomically."""
     statements: list[Statement] = []
     if changed:
         rows = [{"which": session.id, "crib": crib, **_columns(session)} for session in changed]
@@ -72,20 +71,20 @@ async def write_progress(store: Store, events: Sequence[SessionEvent], changed: 
 
 
 async def delete_session(store: Store, id: str) -> bool:
-    """Remove a session with its events; false if there is none of this id."""
+    """Delete a session with its events; return False if its id does not exist."""
     (gone,) = await store.write(delete(sessions).where(sessions.c.id == id))
     return gone == 1
 
 
 async def load_session(store: Store, id: str) -> tuple[Session, str] | None:
-    """One session, and the crib that last ran it."""
+    """Return one session, and the crib that last ran it."""
     query = select(sessions).where(sessions.c.id == id)
     row = await store.read(lambda connection: connection.execute(query).first())
     return (_session(row), row.crib) if row is not None else None
 
 
 async def load_sessions(store: Store, wanted: SessionFilter) -> list[Session]:
-    """Sessions, the one that was last used first."""
+    """Return sessions, most recently used first."""
     query = select(sessions).order_by(sessions.c.updated_at.desc(), sessions.c.id).limit(wanted.limit)
     for column, value in ((sessions.c.cwd, wanted.cwd), (sessions.c.agent, wanted.agent)):
         query = query if value is None else query.where(column == value)
@@ -95,13 +94,13 @@ async def load_sessions(store: Store, wanted: SessionFilter) -> list[Session]:
 
 
 async def load_unfinished(store: Store, crib: str) -> list[Session]:
-    """The sessions that this crib left in the middle of a turn."""
+    """Return the sessions that this crib left in the middle of a turn."""
     query = select(sessions).where(sessions.c.crib == crib, sessions.c.state.in_(UNFINISHED))
     return [_session(row) for row in await store.read(lambda connection: connection.execute(query).all())]
 
 
 async def load_runtimes(store: Store, cwd: str | None) -> set[str]:
-    """The ids by which runtimes know the sessions of a directory, or of all, and the sessions' own."""
+    """Return the ids of the sessions of a directory, or of all, and their runtimes' ids."""
     query = select(sessions.c.id, sessions.c.runtime)
     query = query if cwd is None else query.where(sessions.c.cwd == cwd)
     rows = await store.read(lambda connection: connection.execute(query).all())
@@ -109,13 +108,13 @@ async def load_runtimes(store: Store, cwd: str | None) -> set[str]:
 
 
 async def count_sessions(store: Store, cwd: str) -> int:
-    """How many sessions a directory has."""
+    """Return the number of sessions of a directory."""
     query = select(func.count()).select_from(sessions).where(sessions.c.cwd == cwd)
     return await store.read(lambda connection: connection.execute(query).scalar_one())
 
 
 async def load_events(store: Store, id: str, after: int, limit: int) -> list[SessionEvent]:
-    """The events of a session after this number, in order."""
+    """Return the events of a session after this number, in order."""
     query = (
         select(session_events)
         .where(session_events.c.session_id == id, session_events.c.seq > after)
@@ -130,7 +129,7 @@ async def load_events(store: Store, id: str, after: int, limit: int) -> list[Ses
 
 
 async def matching_sessions(store: Store, prefix: str, limit: int = 3) -> list[str]:
-    """Ids that begin like this, so that a person need not type a whole one."""
+    """Return the ids with this prefix, so that users need not type a whole one."""
     query = select(sessions.c.id).where(or_(sessions.c.id == prefix, sessions.c.id.startswith(prefix, autoescape=True)))
     rows = await store.read(lambda connection: connection.execute(query.limit(limit)).all())
     return [row.id for row in rows]
@@ -148,19 +147,19 @@ def _columns(session: Session) -> JsonObject:
         "runner": session.runner,
         "state": session.state,
         "reason": session.reason,
-        "creator": None if session.creator is None else orjson.dumps(session.creator.to_json()),
+        "creator": None if session.creator is None else dumps(session.creator.to_json()),
         "forked_from": session.forked_from,
         "fork_due": session.is_fork_due,
         "last_seq": session.last_seq,
-        "spent": orjson.dumps(session.spent),
-        "limits": orjson.dumps(session.limits),
+        "spent": dumps(session.spent),
+        "limits": dumps(session.limits),
         "created_at": moment(session.created_at),
         "updated_at": moment(session.updated_at),
     }
 
 
 def _session(row: Row[*tuple[Any, ...]]) -> Session:
-    kept = dict(zip(_NAMES, row, strict=True))  # a row looks its names up slowly, and lists are long
+    kept = dict(zip(_NAMES, row, strict=True))  # looking up names in a row is slow, and lists are long
     return Session(
         id=kept["id"],
         source=kept["source"],
@@ -175,11 +174,11 @@ def _session(row: Row[*tuple[Any, ...]]) -> Session:
         runtime=kept["runtime"],
         state=kept["state"],
         reason=kept["reason"],
-        creator=None if kept["creator"] is None else Principal.of_json(orjson.loads(kept["creator"])),
+        creator=None if kept["creator"] is None else Principal.of_json(loads(kept["creator"])),
         forked_from=kept["forked_from"],
         is_fork_due=kept["fork_due"],
-        spent=Spent(**orjson.loads(kept["spent"])),
-        limits=SessionLimits(**orjson.loads(kept["limits"])),
+        spent=Spent(**loads(kept["spent"])),
+        limits=SessionLimits(**loads(kept["limits"])),
         last_seq=kept["last_seq"],
     )
 
@@ -191,13 +190,13 @@ def _row(event: SessionEvent) -> JsonObject:
         "at": event.at,
         "kind": event.kind,
         "parent": event.parent,
-        "data": orjson.dumps(event.data),
+        "data": dumps(event.data),
     }
 
 
 def _event(row: Row[*tuple[Any, ...]]) -> SessionEvent:
     session, seq, at, kind, parent, data = row
-    return SessionEvent(seq, at, session, kind, orjson.loads(data), parent)
+    return SessionEvent(seq, at, session, kind, loads(data), parent)
 
 
 def _time(text: str) -> datetime:

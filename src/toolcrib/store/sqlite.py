@@ -1,24 +1,26 @@
 """SQLite: one file, one writing connection on the event loop itself, reading connections in threads.
 
-A commit takes some 30 µs, far less than handing it to a thread, so all requests of one turn of the loop are committed
-at its end, right there. What may take longer is kept off the loop: a lock held by another process is waited for with a
-timer, and the write-ahead log is moved into the file by a thread.
+A commit takes about 30 µs, far less than handing it to a thread, so all requests of one turn of the loop are committed
+at its end. Slower work stays off the loop: a lock held by another process is retried with a timer, and a thread
+checkpoints the write-ahead log.
 
-Rows of a journalled log do not wait for a commit. With the first one the transaction begins, which keeps their numbers
-free and shows that the database can be written; each is durable when the journal has it; they are inserted and
-committed at the end of the turn, or together with those that follow if there was a commit a moment ago. A crowd needs
-no journal: it shares a commit anyhow.
+Rows of a journalled log do not wait for a commit. The first one begins the transaction, which reserves their numbers
+and proves that the database is writable. Each row is durable once the journal has it. They are committed at the end of
+the turn, or together with later ones if a commit was made a moment ago. Many concurrent callers need no journal, since
+they share a commit.
 
-Above: `engine` opens it. Below: sqlite3. It must never wait on the loop for anything but the disk.
+Must never wait on the loop for anything but the disk.
 """
 
 import asyncio
 import contextlib
+import logging
 import os
 import sqlite3
 from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -27,13 +29,16 @@ import anyio.to_thread
 from sqlalchemy import Engine, NullPool, QueuePool, Table, create_engine
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 
-from toolcrib.settings import Durability
+from toolcrib.base.files.private import check, claim
+from toolcrib.base.settings import Durability
+from toolcrib.model.errors import ToolcribError
+from toolcrib.store.backup import DATABASE, write_backup
 from toolcrib.store.batch import (
     Apart,
     Append,
-    Held,
     Item,
     Journalled,
+    JournalledRows,
     Log,
     Queue,
     Request,
@@ -44,34 +49,36 @@ from toolcrib.store.batch import (
     undo,
 )
 from toolcrib.store.failures import translated, unavailable
-from toolcrib.store.files import check, claim
 from toolcrib.store.journal import Journal
 from toolcrib.store.upgrade import prepare_schema
+
+logger = logging.getLogger(__name__)
 
 Connect: TypeAlias = Callable[[], sqlite3.Connection]
 
 _READERS = 4
 _CHECKPOINT_EVERY = 2000
-"""Rows between two checkpoints: some thousand pages, which is SQLite's own measure."""
+"""Rows between two checkpoints: about a thousand pages, SQLite's own default."""
 _CHECKPOINT_BACKSTOP = 16_000
-"""Pages after which the writer checkpoints by itself, should the thread never find a pause to finish in."""
+"""Pages after which the writer checkpoints by itself, in case the thread never gets to finish."""
 _PATIENCE = 5.0
-"""Seconds for which a lock held by another process is waited for."""
+"""Seconds to wait for a lock held by another process."""
 _CROWD = 8
-"""Rows that may have lines in the journal before it is looked whether so many come in one turn of the loop that one
-commit for all of them would cost less."""
+"""Journalled rows after which the writer checks whether so many arrive in one turn of the loop that one shared commit
+would be cheaper.
+"""
 _RETRY = 1.0
-"""Seconds until what is ahead of a failing database is tried again, should nobody come earlier."""
+"""Seconds until journalled rows are retried on a failing database, unless a request comes earlier."""
 _AHEAD = 0.05
-"""Seconds for which rows that the journal has may be missing in the database, while they come one after the other."""
+"""Seconds that journalled rows may be missing in the database while they arrive one by one."""
 
 
 @asynccontextmanager
 async def open_sqlite(path: Path, durability: Durability, alone: bool) -> AsyncGenerator[tuple[Engine, "SqliteWriter"]]:
-    """Open the file, bring its schema up to date, and give what reads it and what writes it.
+    """Open the file, migrate its schema, and yield the engine for reading and the writer.
 
-    Only who is `alone` has a journal. Where the disk is waited for it would save nothing, and is only looked into for
-    what another run has left.
+    Only a crib that is `alone` has a journal. With durability `power` it would save nothing, and is only read for rows
+    left by another run.
     """
     write = partial(_connect, path, f"synchronous={'FULL' if durability == 'power' else 'NORMAL'}")
     read = partial(_connect, path, "query_only=ON")
@@ -88,7 +95,7 @@ async def open_sqlite(path: Path, durability: Durability, alone: bool) -> AsyncG
 
 
 def beside(path: Path, suffix: str) -> Path:
-    """The file next to the database that has this suffix."""
+    """Return the file next to the database with this suffix."""
     return path.with_name(path.name + suffix)
 
 
@@ -98,11 +105,25 @@ def _prepare(path: Path, connect: Connect) -> None:
         if os.path.lexists(other):
             check(other)
     with create_engine("sqlite://", creator=connect, poolclass=NullPool).connect() as connection:
-        prepare_schema(connection, lock="BEGIN IMMEDIATE")
+        prepare_schema(connection, "BEGIN IMMEDIATE", partial(_back_up, path))
+
+
+def _back_up(path: Path, revision: str) -> None:
+    """Back up a database before a migration. A failure is logged: the migration is one transaction."""
+    if not revision:
+        return
+    folder = path.with_name("database-backups")
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+        to = folder / f"before-migration-{revision}-{stamp}.zip"
+        write_backup(path, to, {f"{DATABASE}-pending": beside(path, "-pending")})
+    except (OSError, ToolcribError) as error:
+        logger.warning("The database was not backed up before its migration: %s", error)
 
 
 def _connect(path: Path, *pragmas: str) -> sqlite3.Connection:
-    """A connection that begins no transaction by itself; it may move between threads but not be shared by two."""
+    """Return a connection without implicit transactions; it may move between threads but must not be shared."""
     connection = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
     for pragma in ("journal_mode=WAL", "foreign_keys=ON", *pragmas):
         connection.execute(f"PRAGMA {pragma}")
@@ -110,7 +131,7 @@ def _connect(path: Path, *pragmas: str) -> sqlite3.Connection:
 
 
 class SqliteWriter(Queue):
-    """The one connection that writes."""
+    """The single writing connection."""
 
     shared = False
 
@@ -121,7 +142,7 @@ class SqliteWriter(Queue):
         self._db = connection
         self._db.execute("PRAGMA busy_timeout=0")
         self._db.execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_BACKSTOP}")
-        self._cursor = self._db.cursor()  # one for all statements: making one takes longer than using it
+        self._cursor = self._db.cursor()  # one for all statements: creating one takes longer than using it
         self._inserts: dict[Table, str] = {}
         self._blocked_since: float | None = None
         self._connect = connect
@@ -134,27 +155,44 @@ class SqliteWriter(Queue):
         self._journal = journal
         self._may_get_ahead = ahead
         self._journalled: Journalled[Any] | None = None
-        self._held: Held | None = None
+        self._held: JournalledRows | None = None
         self._due: asyncio.Handle | None = None
         self._failing = False
         self._last_commit = 0.0
 
     def journalled(self) -> list[bytes]:
-        """The lines the journal was left with."""
+        """Return the lines found in the journal."""
         return self._journal.read() if self._journal else []
 
-    def journal(self, log: Journalled[Any] | None) -> bool:
+    def journal_found(self) -> str | None:
+        """Return the id of the journal that was found."""
+        return self._journal.found if self._journal else None
+
+    @property
+    def has_journal(self) -> bool:
+        """Whether a journal is read, used or not."""
+        return self._journal is not None
+
+    def forget_journal(self) -> bool:
+        """Remove the journal's name when it is closed."""
+        if self._journal is None:
+            return False
+        self._journal.is_over = True
+        return True
+
+    def journal(self, log: Journalled[Any] | None, id: str) -> bool:
         """Use the journal for the rows of this log."""
         if self._journal is None:
             return False
-        if self.catch_up():
-            self._journal.clear()
-        self._journalled = log if self._may_get_ahead else None
+        is_caught_up = self.catch_up()
+        is_clear = log is not None and is_caught_up and self._journal.begin(id)
+        uses = is_clear and self._may_get_ahead
+        self._journalled = log if uses else None
         self._few, self._in_turn = (1 if self._journalled is None else _CROWD), 0
-        return True
+        return uses if log is not None else is_caught_up
 
     def append_now(self, log: Log[Any], item: Any) -> int | None:
-        """Add one item to a log if the journal takes its row."""
+        """Append an item to a log if the journal accepts its row."""
         ahead = self._journalled
         if ahead is None or ahead is not log or self._crowded or self.waiting or self._failing or self.closed:
             return None
@@ -164,7 +202,7 @@ class SqliteWriter(Queue):
         return number
 
     def append(self, log: Log[Item], item: Item) -> "asyncio.Future[int]":
-        """Add one item to a log, at once where the journal takes its row."""
+        """Append an item to a log, immediately if the journal accepts its row."""
         number = self.append_now(log, item)
         if number is None:
             return super().append(log, item)
@@ -173,19 +211,19 @@ class SqliteWriter(Queue):
         return future
 
     def _hold(self, log: Journalled[Any], item: Any) -> int | None:
-        """Write the row of this item to the journal, for the database to get it soon; gives its number.
+        """Write the row of this item to the journal, to be committed soon; return its number.
 
-        None if anything speaks against it; then nothing has happened but that a transaction may have begun.
+        Returns None on any failure; then nothing has happened, except that a transaction may have begun.
         """
         held, before = self._held, log.head
         try:
             if held is None:
                 self._begin()
-                held = Held(log, [])
+                held = JournalledRows(log, [])
                 held.rows()
             (row,) = log.rows((item,))
             kept = self._journal is not None and self._journal.add(log.line(row))
-        except Exception:  # noqa: BLE001 boundary: the queue meets the same fault again, and tells the caller
+        except Exception:  # noqa: BLE001 boundary: the queue hits the same error again and raises it to the caller
             log.head = before
             return None
         if not kept:
@@ -199,15 +237,15 @@ class SqliteWriter(Queue):
         return row[0]
 
     def catch_up(self) -> bool:
-        """Commit what is ahead. If that fails it is tried again later, and nothing more gets ahead until then."""
+        """Commit the journalled rows. After a failure it is retried later, and no rows are journalled until then."""
         if self._held is not None:
             self._flush()
         return self._held is None
 
     def wake(self) -> None:
-        """Commit at once while callers come one by one; once they crowd, together at the end of each turn of the loop.
+        """Commit immediately while callers come one by one; under load, at the end of each turn of the loop.
 
-        Who is alone is spared two turns of the loop per call; who is not shares the price of a commit.
+        A single caller saves two turns of the loop per call; concurrent callers share the cost of a commit.
         """
         if self._crowded:
             self.loop.call_soon(self._flush)
@@ -216,22 +254,22 @@ class SqliteWriter(Queue):
         self._flush()
 
     def _count(self) -> None:
-        """See whether callers crowd. Only now and then: to hear of the end of every turn costs as much as a line."""
+        """Check for concurrent callers. Only occasionally: scheduling a callback every turn costs as much as a line."""
         self._in_turn += 1
         if self._in_turn == self._few:
             self.loop.call_soon(self._end_turn)
 
     def _end_turn(self) -> None:
-        # Who is alone adds two rows in a turn at most, in whatever turns the first few came.
+        # A single caller adds at most two rows per turn, in whatever turns the first few came.
         self._crowded, self._in_turn = self._in_turn > self._few * 3 // 2 + 1, 0
 
     def close(self) -> None:
-        """Commit what waits, for the last time, and close."""
+        """Commit pending requests a last time, and close."""
         self.closed = True
-        self._db.execute("PRAGMA busy_timeout=1000")  # there is no later turn to try again in
+        self._db.execute("PRAGMA busy_timeout=1000")  # there is no later turn for a retry
         self._blocked_since = self.loop.time() - _PATIENCE
         self._flush()
-        self._held = None  # if it could not be committed, the journal keeps it for the next time
+        self._held = None  # if it was not committed, the journal keeps it for the next run
         self._checkpoints.shutdown()
         self._db.close()
         if self._journal is not None:
@@ -246,7 +284,7 @@ class SqliteWriter(Queue):
         self._crowded = self._crowded and sum(request.callers for request in batch) > 1
         try:
             self._commit_together(batch)
-        except Exception as error:  # noqa: BLE001 boundary: whoever caused it is told, the loop and all others go on
+        except Exception as error:  # noqa: BLE001 boundary: only the caller at fault gets the error
             self._roll_back(batch)
             if _is_fault_of_request(error):
                 self._retry_apart(batch)
@@ -286,7 +324,7 @@ class SqliteWriter(Queue):
         return insert
 
     def _retry_apart(self, batch: list[Request]) -> None:
-        """Run the batch again, every request in a savepoint, logs resumed from what the database holds."""
+        """Rerun the batch with every request in a savepoint; logs resume from the database."""
         apart = Apart(batch)
         execute = self._cursor.execute
         try:
@@ -298,7 +336,7 @@ class SqliteWriter(Queue):
                         request.log.resume(execute(*prepare(request.log.tail(), self.dialect)).fetchall())
                     self._run(request)
                     apart.kept.append(request)
-                except Exception as error:  # boundary: it is this request's own fault, or the whole batch fails
+                except Exception as error:  # boundary: the fault of this request alone, or the whole batch fails
                     if not _is_fault_of_request(error):
                         raise
                     execute("ROLLBACK TO request")
@@ -313,13 +351,13 @@ class SqliteWriter(Queue):
         apart.settle(sqlite3.IntegrityError)
 
     def _roll_back(self, batch: Sequence[Request]) -> None:
-        with contextlib.suppress(sqlite3.Error):  # a full disk may have ended the transaction already
+        with contextlib.suppress(sqlite3.Error):  # a full disk may already have ended the transaction
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
         undo(batch)
 
     def _wait_or_fail(self, batch: list[Request], error: Exception) -> None:
-        """Try again soon if another process holds the lock and has not held it for too long; keep what is ahead."""
+        """Retry soon while another process holds the lock, up to the timeout; keep journalled rows."""
         self._failing = True
         now = self.loop.time()
         if self._held is not None:
@@ -353,12 +391,12 @@ class SqliteWriter(Queue):
 
 
 def _primary_code(error: BaseException) -> int:
-    """SQLite's own code of an error; `SQLITE_ERROR` for what did not come from SQLite."""
+    """Return SQLite's primary error code; `SQLITE_ERROR` for other exceptions."""
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
 
 
 def _is_fault_of_request(error: Exception) -> bool:
-    """Whether somebody's statement or row is wrong; everything else is the state of the database."""
+    """Return whether a statement or row is at fault; any other error is about the state of the database."""
     if isinstance(error, sqlite3.OperationalError):
         return _primary_code(error) == sqlite3.SQLITE_ERROR
     faults = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.DataError)

@@ -1,4 +1,4 @@
-"""Named tokens, as the database keeps them: who each stands for, and the digest of its secret."""
+"""Named tokens, as stored in the database: the principal of each, and the digest of its secret."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -13,14 +13,14 @@ from toolcrib.store.schema import tokens
 
 
 async def load_tokens(store: Store) -> list[Token]:
-    """All tokens, revoked ones too, the oldest first."""
+    """Return all tokens, including revoked ones, oldest first."""
     query = select(tokens).order_by(tokens.c.created_at, tokens.c.name)
     rows: Sequence[Row[*tuple[Any, ...]]] = await store.read(lambda connection: connection.execute(query).all())
     return [_token(row) for row in rows]
 
 
 async def save_token(store: Store, token: Token) -> None:
-    """Add a token; one of the same name that was revoked makes room.
+    """Add a token, replacing a revoked one of the same name.
 
     Raises `ConstraintError` if a token of this name is in use.
     """
@@ -33,13 +33,15 @@ async def save_token(store: Store, token: Token) -> None:
             mode=token.mode,
             agent=token.agent,
             may_approve=token.may_approve,
+            may_remember=token.may_remember,
+            level=token.level,
             created_at=moment(token.created_at),
         ),
     )
 
 
 async def revoke_token(store: Store, name: str, at: datetime) -> bool:
-    """End a token for good; false if none of this name is in use."""
+    """Revoke a token permanently; return False if none of this name is in use."""
     live = update(tokens).where(tokens.c.name == name, tokens.c.revoked_at.is_(None))
     (ended,) = await store.write(live.values(revoked_at=moment(at)))
     return ended == 1
@@ -55,6 +57,8 @@ def _token(row: Row[*tuple[Any, ...]]) -> Token:
         agent=row.agent,
         may_approve=bool(row.may_approve),
         revoked_at=None if row.revoked_at is None else _time(row.revoked_at),
+        may_remember=bool(row.may_remember),
+        level=row.level,
     )
 
 

@@ -1,28 +1,33 @@
-"""Brings a database to the newest schema: made at once where it is new, migrated by Alembic where it is older.
+"""Migrates a database to the newest schema: created directly if new, migrated by Alembic if older.
 
-Everything happens in one transaction under a lock, so a killed process leaves the old schema and two that start
-together do not meet. Alembic is imported only when there is something to migrate: it costs a second and 11 MB.
-It must never touch a database that a newer Toolcrib has written.
+Everything happens in one transaction under a lock, so a killed process leaves the old schema, and concurrent starts are
+serialised. Alembic is imported only for a migration: it costs a second and 11 MB.
+
+Must never touch a database written by a newer Toolcrib.
 """
 
 import importlib
+from collections.abc import Callable
 from pathlib import Path
 
 from sqlalchemy import Column, Connection, MetaData, String, Table, insert, inspect, select
 
-from toolcrib.errors import ConfigError
+from toolcrib.model.errors import ConfigError
 from toolcrib.store.schema import HEAD, REVISIONS, metadata
 
 _version = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
-_version.primary_key.name = "alembic_version_pkc"  # as Alembic itself makes the table
+_version.primary_key.name = "alembic_version_pkc"  # as Alembic itself creates the table
 
 
 _BASE = ""
-"""The revision before the first: a database that was taken back to its beginning."""
+"""The revision before the first: a database that was downgraded to its beginning."""
 
 
-def prepare_schema(connection: Connection, lock: str) -> None:
-    """Make the schema what this version expects; `lock` is the statement that keeps other processes out meanwhile."""
+def prepare_schema(connection: Connection, lock: str, before_migrating: Callable[[str], None] = lambda _: None) -> None:
+    """Bring the schema to the expected revision; `lock` is the statement that keeps other processes out.
+
+    `before_migrating` is called with the revision of a database that is about to be migrated.
+    """
     if _revision(connection) == HEAD:
         return
     connection.exec_driver_sql(lock)
@@ -34,19 +39,20 @@ def prepare_schema(connection: Connection, lock: str) -> None:
     elif revision not in (_BASE, *REVISIONS):
         raise ConfigError("database.newer", f"The database has revision {revision!r}; this Toolcrib knows {HEAD!r}.")
     elif revision != HEAD:
+        before_migrating(revision)
         migrate(connection)
     connection.commit()
 
 
 def _revision(connection: Connection) -> str | None:
-    """The revision of the schema; None for a database that never had one."""
+    """Return the revision of the schema; None for a database that never had one."""
     if not inspect(connection).has_table(_version.name):
         return None
     return ", ".join(connection.scalars(select(_version.c.version_num)))
 
 
 def migrate(connection: Connection) -> None:
-    """Run all revisions that the database lacks, in the transaction of this connection."""
+    """Run all missing revisions in the transaction of this connection."""
     config = importlib.import_module("alembic.config").Config(attributes={"connection": connection})
     config.set_main_option("script_location", str(Path(__file__).with_name("migrations")).replace("%", "%%"))
     importlib.import_module("alembic.command").upgrade(config, "head")

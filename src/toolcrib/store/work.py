@@ -1,13 +1,12 @@
-"""Work tasks, as rows; `work` does them."""
+"""Background tasks, as rows; `agents.work` runs them."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-import orjson
 from sqlalchemy import Row, insert, select, update
 
-from toolcrib.model.json import JsonObject
+from toolcrib.model.json import JsonObject, dumps, loads
 from toolcrib.model.principals import Principal
 from toolcrib.model.sessions import SessionLimits
 from toolcrib.model.work import Task, WorkState
@@ -17,24 +16,24 @@ from toolcrib.store.schema import work_tasks
 
 
 async def insert_task(store: Store, task: Task, crib: str) -> None:
-    """Keep a new one."""
+    """Add a task."""
     await store.write(insert(work_tasks).values(crib=crib, **_columns(task)))
 
 
 async def update_task(store: Store, task: Task) -> None:
-    """Keep what became of one."""
+    """Store the new state of a task."""
     await store.write(update(work_tasks).where(work_tasks.c.id == task.id).values(**_columns(task)))
 
 
 async def load_task(store: Store, id: str) -> Task | None:
-    """One of them."""
+    """Return one task."""
     query = select(work_tasks).where(work_tasks.c.id == id)
     row = await store.read(lambda connection: connection.execute(query).first())
     return _task(row) if row is not None else None
 
 
 async def load_tasks(store: Store, *, crib: str | None = None, state: WorkState | None = None) -> list[Task]:
-    """The tasks, the newest first: of one crib, in one state, or all."""
+    """Return the tasks, newest first: of one crib, in one state, or all."""
     query = select(work_tasks).order_by(work_tasks.c.created_at.desc(), work_tasks.c.id)
     if crib is not None:
         query = query.where(work_tasks.c.crib == crib)
@@ -50,17 +49,17 @@ def _columns(task: Task) -> JsonObject:
         "state": task.state,
         "created_at": moment(task.created_at),
         "ended_at": None if task.ended_at is None else moment(task.ended_at),
-        "creator": None if task.creator is None else orjson.dumps(task.creator.to_json()),
-        "body": orjson.dumps(replace(task, creator=None)),
+        "creator": None if task.creator is None else dumps(task.creator.to_json()),
+        "body": dumps(replace(task, creator=None)),
     }
 
 
 def _task(row: Row[*tuple[Any, ...]]) -> Task:
-    body: JsonObject = orjson.loads(row.body)
+    body: JsonObject = loads(row.body)
     parts: dict[str, Any] = {
         "created_at": datetime.fromisoformat(body.pop("created_at")).astimezone(UTC),
         "ended_at": None if row.ended_at is None else datetime.fromisoformat(row.ended_at).astimezone(UTC),
         "limits": SessionLimits(**body.pop("limits")),
-        "creator": None if row.creator is None else Principal.of_json(orjson.loads(row.creator)),
+        "creator": None if row.creator is None else Principal.of_json(loads(row.creator)),
     }
     return Task(**{**body, **parts})

@@ -1,7 +1,4 @@
-"""Cribs for tests: a home of their own for as long as a test lasts, and nothing of the user's.
-
-Above: `plugin` makes fixtures of these, authors of tools call them. Below: `host`.
-"""
+"""Temporary cribs for tests, isolated from the user's home and configuration."""
 
 from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -9,15 +6,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from toolcrib.base.settings import Environment, Settings
 from toolcrib.host import Crib
 from toolcrib.model.json import JsonObject
 from toolcrib.model.tools import CallResult
-from toolcrib.settings import Environment, Settings
 from toolcrib.testing.environments import bare_environment
 from toolcrib.tools import ToolServer
 
 SERVER = "tools"
-"""The server that tools under test are on."""
+"""The server of the tools under test."""
 
 
 @asynccontextmanager
@@ -28,10 +25,10 @@ async def crib(
     services: Collection[str] = (),
     environment: Environment | None = None,
 ) -> AsyncGenerator[Crib]:
-    """A crib that is gone afterwards, with these tools on its server `tools`.
+    """Yield a temporary crib with these tools on its server `tools`.
 
-    `providers` and `services` are as for `ToolServer` and `Crib`. Without an `environment` the crib sees an empty HOME
-    and none of the servers that are configured on this machine.
+    `providers` and `services` are as for `ToolServer` and `Crib`. Without an `environment`, the crib has an empty HOME
+    and none of the servers configured on this machine.
     """
     with _folders("user", "project", "crib") as (user, project, home):
         settings = Settings(home=home, port=0, default_cwd=project)
@@ -57,9 +54,9 @@ async def call(
     providers: Mapping[Any, Any] | None = None,
     services: Collection[str] = (),
 ) -> CallResult:
-    """Call one tool as a model would, through a crib of its own: what comes back is what the model would read.
+    """Call one tool as a model would, through a temporary crib, and return what the model would read.
 
-    Arguments that do not fit, exceptions and a passed time-out are error results (`is_error`).
+    Invalid arguments, exceptions and timeouts are error results (`is_error`).
     """
     async with crib([tool], providers=providers, services=services) as opened:
         (name,) = ToolServer(SERVER, tools=[tool]).definitions

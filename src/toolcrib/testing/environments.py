@@ -1,20 +1,20 @@
-"""The environment of programs under test: what they need to run, and nothing that belongs to whoever runs the tests.
+"""Environments for programs under test: what they need to run, and nothing of the user's.
 
-Above: `cribs` and `plugin`. Below: `settings`, which alone reads the environment. Values only; nothing is set here.
+Only returns values; the process environment is not changed.
 """
 
 from pathlib import Path
 
-from toolcrib.scripted import NEEDED, claude_variables
-from toolcrib.settings import Environment
+from toolcrib.base.settings import Environment
+from toolcrib.testing.scripted_model.variables import NEEDED, claude_variables
 
 
 def bare_environment(home: Path) -> Environment:
-    """What is needed to start programs, with this HOME."""
+    """Return the variables needed to start programs, with this HOME."""
     current = Environment.current()
     return Environment({**{name: current[name] for name in NEEDED & current.keys()}, "HOME": str(home)})
 
 
 def claude_environment(home: Path, model: str) -> Environment:
-    """The same for Claude Code, which then thinks with the model at this address and asks for nothing else."""
+    """Return an environment in which Claude Code uses the model at this URL and no other network."""
     return Environment({**bare_environment(home), **claude_variables(model)})

@@ -1,4 +1,4 @@
-"""pytest, which Toolcrib itself does not need: here is said what to do where it is missing."""
+"""Imports pytest, which Toolcrib does not depend on; raises with install instructions if it is missing."""
 
 try:
     import pytest

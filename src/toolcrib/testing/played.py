@@ -1,9 +1,7 @@
-"""A runner that plays scripts by itself: no process, no API, no key. For tests of sessions that should be quick.
+"""A runtime that plays scripts in-process: no process, API or key. For fast session tests.
 
-It takes the scripts of the scripted model, calls the tools they name and answers as a coding agent would. Tools of the
-crib are named `mcp__<server>__<tool>`; of the runtime's own it runs none, but asks for permission as if it did.
-
-Above: tests. Below: `scripted` says what comes next, `sessions.runner` is the port.
+It takes the scripts of the scripted model, calls the tools they name and responds like a coding agent. Tools of the
+crib are named `mcp__<server>__<tool>`. It executes no tools of its own, but asks for permission as if it did.
 """
 
 import secrets
@@ -13,12 +11,13 @@ from dataclasses import dataclass, field
 
 import anyio
 
+from toolcrib.agents.sessions.runtime import Brief, Desk, Offered, Result
 from toolcrib.model.json import Json, JsonObject, is_object
 from toolcrib.model.principals import Mode
 from toolcrib.model.sessions import Failure, ServerHealth, Spent, TurnEnd
 from toolcrib.model.tools import CallResult
-from toolcrib.scripted import Reply, Scripts, reply
-from toolcrib.sessions.runner import Brief, Desk, Offered
+from toolcrib.testing.scripted_model.reply import ModelReply, reply
+from toolcrib.testing.scripted_model.script import Scripts
 
 QUESTION = "AskUserQuestion"
 _INTERRUPTED: JsonObject = {"role": "user", "content": "[Request interrupted by user]"}
@@ -27,19 +26,19 @@ _History = list[JsonObject]
 
 
 class PlayedRunner:
-    """`PlayedRunner({"s": [step, …]})`: a `Runner`. Conversations are kept for as long as it is, to be resumed."""
+    """`PlayedRunner({"s": [step, …]})`: a `Runtime`. Conversations are kept in memory and can be resumed."""
 
     name = "played"
 
     def __init__(self, scripts: Mapping[str, Json] | None = None) -> None:
         self.scripts = Scripts(scripts)
         self.ran: list[tuple[str, JsonObject]] = []
-        """Which of the runtime's own tools would have run, and with which arguments."""
+        """The runtime's own tools that would have run, with their arguments."""
         self._kept: dict[str, _History] = {}
 
     @asynccontextmanager
     async def open(self, brief: Brief, desk: Desk) -> AsyncGenerator["PlayedConversation"]:
-        """Begin, go on with, or copy a conversation."""
+        """Start, resume or fork a conversation."""
         runtime = brief.resume if brief.resume is not None and not brief.fork else secrets.token_hex(8)
         history = list(self._kept.get(brief.resume or "", ()))
         self._kept[runtime] = history
@@ -48,7 +47,7 @@ class PlayedRunner:
 
 @dataclass(slots=True)
 class PlayedConversation:
-    """A conversation of the played runner."""
+    """A conversation of the played runtime."""
 
     runner: PlayedRunner
     brief: Brief
@@ -61,8 +60,18 @@ class PlayedConversation:
     def __post_init__(self) -> None:
         self._model = self.brief.model
 
+    @property
+    def model(self) -> str | None:
+        """The model that scripts see."""
+        return self._model or "played"
+
+    @property
+    def writes_as(self) -> str | None:
+        """The id of the conversation."""
+        return self.runtime
+
     async def turn(self, text: str) -> TurnEnd:
-        """Play the script that the prompt is for."""
+        """Play the script selected by the prompt."""
         self._history.append({"role": "user", "content": text})
         with anyio.CancelScope() as self._turn:
             try:
@@ -73,19 +82,19 @@ class PlayedConversation:
         return TurnEnd("interrupted", self.runtime)
 
     async def interrupt(self) -> None:
-        """End the turn, if there is one."""
+        """Cancel the turn, if there is one."""
         if self._turn is not None:
             self._turn.cancel()
 
     async def set_mode(self, mode: Mode) -> None:
-        """Modes are the desk's business."""
+        """Do nothing; the `Desk` handles modes."""
 
     async def set_model(self, model: str | None) -> None:
-        """The scripts see this model from now on."""
+        """Set the model that scripts see."""
         self._model = model
 
     async def servers(self) -> tuple[ServerHealth, ...]:
-        """All of them are there, always."""
+        """Return all servers as connected."""
         names = [offered.server for offered in self.brief.tools]
         return tuple(ServerHealth(name, "connected", names.count(name)) for name in dict.fromkeys(names))
 
@@ -109,7 +118,7 @@ class PlayedConversation:
         tools = [{"name": _name(offered)} for offered in self.brief.tools]
         return {"model": self._model or "played", "messages": list(self._history), "tools": tools, "at": self.runtime}
 
-    async def _refused(self, said: Reply) -> Failure | None:
+    async def _refused(self, said: ModelReply) -> Failure | None:
         await anyio.sleep(said.step.pace.delay_ms / 1000)
         if said.step.hang_s is not None:
             await anyio.sleep(said.step.hang_s)
@@ -117,7 +126,7 @@ class PlayedConversation:
         refusal = said.step.refusal
         return Failure("runner.failed", refusal.message) if refusal is not None else None
 
-    async def _tell(self, message: JsonObject, said: Reply) -> None:
+    async def _tell(self, message: JsonObject, said: ModelReply) -> None:
         pace = said.step.pace
         for block in message["content"]:
             if block["type"] == "text":
@@ -138,36 +147,40 @@ class PlayedConversation:
         self.desk.emit("tool_call_end", {"toolCallId": use["id"], "arguments": use["input"]})
 
     async def _use(self, use: JsonObject) -> JsonObject:
-        result, duration = await self._called(use["name"], use["input"], use["id"])
+        made = await self._called(use["name"], use["input"], use["id"])
+        result = made.result
         told: JsonObject = {
             "toolCallId": use["id"],
             "isError": result.is_error,
             "content": list(result.content),
-            "durationMs": duration,
+            "durationMs": made.duration_ms,
         }
         if result.has_structured:
             told["structuredContent"] = result.structured_content
         self.desk.emit("tool_result", told)
-        content = list(result.content)
+        content = list(made.for_model.content)
         return {"type": "tool_result", "tool_use_id": use["id"], "content": content, "is_error": result.is_error}
 
-    async def _called(self, name: str, arguments: JsonObject, id: str) -> tuple[CallResult, float]:
+    async def _called(self, name: str, arguments: JsonObject, id: str) -> Result:
         offered = self._offered(name)
         if offered is not None:
-            called = await self.desk.call(offered, arguments, id)
-            return called.result, called.duration_ms
+            return await self.desk.call(offered, arguments, id)
+        return Result(await self._own(name, arguments, id), 0)
+
+    async def _own(self, name: str, arguments: JsonObject, id: str) -> CallResult:
         if name == QUESTION:
             questions: list[Json] = arguments.get("questions", [])
             answers = await self.desk.ask([each for each in questions if is_object(each)], id)
-            return CallResult.text(str(dict(answers))) if answers else CallResult.error("Nobody answers."), 0
+            return CallResult.text(str(dict(answers))) if answers else CallResult.error("Nobody answers.")
         if name not in self.brief.own_tools:
-            return CallResult.error(f"There is no tool {name}."), 0
+            await self.desk.refused(name, arguments)
+            return CallResult.error(f"There is no tool {name}.")
         permit = await self.desk.permit(name, arguments, id)
         if not permit.allowed:
-            return CallResult.error(permit.reason), 0
+            return CallResult.error(permit.reason)
         self.runner.ran.append((name, permit.arguments))
         await self.desk.ended(id, is_error=False)
-        return CallResult.text(f"{name} has run."), 0
+        return CallResult.text(f"{name} has run.")
 
     def _offered(self, name: str) -> Offered | None:
         return next((offered for offered in self.brief.tools if _name(offered) == name), None)

@@ -1,25 +1,25 @@
-"""Fixtures for tests with cribs, tools and agents: `pytest_plugins = ["toolcrib.testing.plugin"]` in a conftest.
+"""Pytest fixtures for cribs, tools and agents: `pytest_plugins = ["toolcrib.testing.plugin"]` in a conftest.
 
-Nothing happens until a test asks for one of them. Async tests run with anyio's own plugin (`@pytest.mark.anyio`, on
+Fixtures are inactive until a test requests them. Async tests run with anyio's plugin (`@pytest.mark.anyio`, on
 asyncio).
 
-Above: tests. Below: the rest of `testing`. It must never change anything that the end of the test does not undo.
+Must never change anything that is not undone after the test.
 """
 
 from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 
+from toolcrib.base.settings import Environment
 from toolcrib.host import Crib
-from toolcrib.scripted import ScriptedModel
-from toolcrib.settings import Environment
 from toolcrib.testing import cribs, environments
 from toolcrib.testing.framework import pytest
 from toolcrib.testing.processes import descendants, left_behind
+from toolcrib.testing.scripted_model.server import ScriptedModel
 
 
 @pytest.fixture
 def scripted_model() -> Generator[ScriptedModel]:
-    """A model that says what `scripted_model.scripts` tells it to."""
+    """A model that plays `scripted_model.scripts`."""
     with ScriptedModel() as model:
         yield model
 
@@ -28,9 +28,9 @@ def scripted_model() -> Generator[ScriptedModel]:
 def claude_environment(
     scripted_model: ScriptedModel, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> Environment:
-    """The environment of Claude Code with the scripted model and a HOME of its own; this process has it too.
+    """The environment of Claude Code with the scripted model and its own HOME, also applied to this process.
 
-    What starts Claude Code adds to the variables of the process and cannot take any away, so they are taken here.
+    The launcher of Claude Code adds to the variables of the process and cannot remove any, so they are removed here.
     """
     home: Path = tmp_path_factory.mktemp("user")
     environment = environments.claude_environment(home, scripted_model.url)
@@ -44,9 +44,9 @@ def claude_environment(
 
 @pytest.fixture
 async def crib(request: pytest.FixtureRequest) -> AsyncGenerator[Crib]:
-    """A crib on a home of its own; in a test with `claude_environment` its agents think with the scripted model."""
+    """A crib on a temporary home; with `claude_environment`, its agents use the scripted model."""
     if "no_leaked_children" in request.fixturenames:
-        request.getfixturevalue("no_leaked_children")  # so that it looks only once the crib is closed
+        request.getfixturevalue("no_leaked_children")  # must be checked after the crib is closed
     is_scripted = "claude_environment" in request.fixturenames
     environment: Environment | None = request.getfixturevalue("claude_environment") if is_scripted else None
     async with cribs.crib(environment=environment) as opened:
@@ -55,7 +55,7 @@ async def crib(request: pytest.FixtureRequest) -> AsyncGenerator[Crib]:
 
 @pytest.fixture
 def no_leaked_children() -> Generator[None]:
-    """Fails a test that leaves a process behind, and ends that process."""
+    """Fail a test that leaves a process behind, and kill that process."""
     before = descendants()
     yield
     left = left_behind(before)

@@ -1,6 +1,6 @@
-"""Which processes this one has started, and those in turn: to see that nothing is left behind.
+"""Lists descendant processes, to detect leaks.
 
-Above: `plugin` and `runners`. Processes are read from `/proc`, or from `ps` where there is none.
+Reads `/proc`, or runs `ps` where there is none.
 """
 
 import os
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 PATIENCE = 5.0
-"""Seconds that processes are given to end."""
+"""Seconds that processes get to exit."""
 
 _PROC = Path("/proc")
 
@@ -28,7 +28,7 @@ class Process(NamedTuple):
 
 
 def descendants() -> dict[int, str]:
-    """Processes that run now and come from this one, by id, with their names; zombies are none."""
+    """Return the running descendants of this process, by id with their names; without zombies."""
     processes = list(from_proc() if _PROC.joinpath("self", "stat").exists() else from_ps())
     found: dict[int, str] = {}
     parents = {os.getpid()}
@@ -41,7 +41,7 @@ def descendants() -> dict[int, str]:
 
 
 def left_behind(before: dict[int, str], patience: float = PATIENCE) -> dict[int, str]:
-    """Processes that were not there before and do not end within this many seconds; they are killed then."""
+    """Return the new processes that do not exit within this many seconds; they are killed."""
     deadline = time.monotonic() + patience
     while left := {pid: name for pid, name in descendants().items() if pid not in before}:
         if time.monotonic() > deadline:
@@ -54,19 +54,19 @@ def left_behind(before: dict[int, str], patience: float = PATIENCE) -> dict[int,
 
 
 def from_proc() -> Iterator[Process]:
-    """All processes, as Linux tells them."""
+    """Yield all processes from `/proc`."""
     for folder in _PROC.iterdir():
         if not folder.name.isdecimal():
             continue
-        with suppress(OSError):  # it ended while we looked
-            # 12 (name, which may have blanks and parentheses) S 1 …
+        with suppress(OSError):  # exited meanwhile
+            # 12 (name, may contain blanks and parentheses) S 1 …
             start, _, rest = (folder / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")
             state, parent = rest.split()[:2]
             yield Process(int(folder.name), int(parent), state, start.partition("(")[2])
 
 
 def from_ps() -> Iterator[Process]:
-    """All processes, as `ps` tells them."""
+    """Yield all processes from `ps`."""
     command = ["ps", "-axo", "pid=,ppid=,stat=,comm="]
     for line in subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.splitlines():
         pid, parent, state, name = line.split(None, 3)

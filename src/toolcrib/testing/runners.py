@@ -1,24 +1,23 @@
-"""What every `Runner` has to keep to, as a suite of tests to inherit.
+"""Conformance suite for every `Runtime`, to inherit.
 
     class TestMyRunner(RunnerContract):
         @pytest.fixture
         def rig(self, scripted_model, tmp_path):
             return RunnerRig(MyRunner(scripted_model.url), scripted_model.scripts.__setitem__, cwd=str(tmp_path))
 
-The model that the runtime thinks with is scripted, so everything is seen at the desk. What a runtime cannot do is said
-in its rig, and the tests about it are skipped.
+The model of the runtime is scripted, so everything is visible at the `Desk`. A rig declares what its runtime cannot do,
+and those tests are skipped.
 
-Above: tests of runners. Below: the port in `sessions.runner`, `rigs`, `desks`. It must never ask for what only one
-runtime does.
+Must never require what only one runtime does.
 """
 
 import anyio
 import anyio.to_thread
 
+from toolcrib.agents.sessions.runtime import Conversation, Offered, Permit
 from toolcrib.model.json import JsonObject
 from toolcrib.model.sessions import SessionLimits, TurnEnd
 from toolcrib.model.tools import CallResult
-from toolcrib.sessions.runner import Conversation, Offered, Permit
 from toolcrib.testing.desks import DURATION_MS, RecordingDesk
 from toolcrib.testing.framework import pytest
 from toolcrib.testing.processes import descendants, left_behind
@@ -29,20 +28,20 @@ __all__ = ["OwnTool", "RunnerContract", "RunnerRig"]
 _OF_THE_DESK = (
     "user_message", "approval_required", "approval_resolved", "question_prompt", "question_answered", "error", "done",
 )  # fmt: skip
-"""Events that come from whoever has the desk, never from a runner."""
+"""Events emitted by the owner of the `Desk`, never by a runtime."""
 
 
 class RunnerContract:
-    """Inherit it, call the class `Test…`, and give a fixture `rig`: a `RunnerRig`."""
+    """Inherit as `Test…` and provide a fixture `rig` that returns a `RunnerRig`."""
 
     pytestmark = pytest.mark.anyio
 
     @pytest.fixture
     def anyio_backend(self) -> str:
-        """Runners live on asyncio."""
+        """Return `asyncio`, the only backend of runtimes."""
         return "asyncio"
 
-    # What the model says.
+    # Messages of the model.
 
     async def test_a_text_comes_in_pieces_and_then_as_a_whole(self, rig: RunnerRig) -> None:
         text = "All of this is said, in more than one piece."
@@ -201,7 +200,7 @@ class RunnerContract:
         assert "Which?" in text
         assert "A" in text.replace("Heard", "")
 
-    # The ends of a turn.
+    # End of a turn.
 
     async def test_an_interrupt_during_a_call_cancels_it_and_ends_the_turn(self, rig: RunnerRig) -> None:
         desk = RecordingDesk(_never)
@@ -249,7 +248,7 @@ class RunnerContract:
         assert end.reason == "limit"
         assert 2 <= len(desk.of("call")) <= 3
 
-    # Going on later.
+    # Resume and fork.
 
     async def test_a_conversation_is_resumed_with_its_history_and_its_tools(self, rig: RunnerRig) -> None:
         _needs_resume(rig)
@@ -280,7 +279,7 @@ class RunnerContract:
         assert resumed.runtime == first.runtime
         assert (copy.texts(), again.texts()) == (["two"], ["two"])
 
-    # What else a conversation can be told and asked.
+    # Other operations of a conversation.
 
     async def test_the_model_can_be_changed_between_turns(self, rig: RunnerRig) -> None:
         if rig.model is None:
@@ -341,7 +340,7 @@ async def _never(offered: Offered, arguments: JsonObject) -> CallResult:
 
 
 async def _interrupted(conversation: Conversation, desk: RecordingDesk, what: str) -> TurnEnd:
-    """The end of a turn that is interrupted as soon as this came to the desk."""
+    """Run a turn that is interrupted once `what` is recorded, and return its end."""
     ends: list[TurnEnd] = []
 
     async def talk() -> None:

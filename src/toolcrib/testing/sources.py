@@ -1,12 +1,12 @@
-"""What every `ToolSource` has to keep to, as a suite of tests to inherit.
+"""Conformance suite for every `ToolSource`, to inherit.
+
+Example:
 
     class TestMySource(SourceContract):
         @pytest.fixture
         async def rig(self):
             async with MySource() as source:
                 yield SourceRig(source, echo="echo", fails="fail", hangs="sleep")
-
-Above: tests of sources. Below: the port in `model.sources`.
 """
 
 import re
@@ -15,7 +15,7 @@ from typing import get_args
 
 import anyio
 
-from toolcrib.errors import InvalidRequest, NotFound
+from toolcrib.model.errors import InvalidRequest, NotFound
 from toolcrib.model.json import JsonObject, canonical
 from toolcrib.model.principals import Principal
 from toolcrib.model.problems import Problem
@@ -28,11 +28,11 @@ OWNER = Principal("owner", "owner", "cli")
 
 @dataclass(frozen=True, slots=True)
 class SourceRig:
-    """A source, and which of its tools are good for what.
+    """A source, and which of its tools the tests use.
 
-    `echo` gives a result that has the argument `text` in it, `fails` fails without arguments, `hangs` never answers.
-    `wrong` are arguments that do not fit `echo`; None where the source leaves it to a server to say so. `patience`
-    bounds each call, in seconds.
+    `echo` returns a result that contains the argument `text`, `fails` fails without arguments, `hangs` never returns.
+    `wrong` are invalid arguments for `echo`; None if a server validates them. `patience` is the timeout of each call in
+    seconds.
     """
 
     source: ToolSource
@@ -53,13 +53,13 @@ class SourceRig:
 
 
 class SourceContract:
-    """Inherit it, call the class `Test…`, and give a fixture `rig`: a `SourceRig`."""
+    """Inherit as `Test…` and provide a fixture `rig` that returns a `SourceRig`."""
 
     pytestmark = pytest.mark.anyio
 
     @pytest.fixture
     def anyio_backend(self) -> str:
-        """Sources live on asyncio."""
+        """Return `asyncio`, the only backend of sources."""
         return "asyncio"
 
     async def test_its_name_is_safe_and_its_kind_is_known(self, rig: SourceRig) -> None:
@@ -136,5 +136,5 @@ class SourceContract:
 
 
 def _said(result: CallResult) -> str:
-    """Everything that a result has, as one text."""
+    """Return the whole result as one text."""
     return f"{list(result.content)} {result.structured_content}"

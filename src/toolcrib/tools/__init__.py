@@ -1,7 +1,4 @@
-"""Python functions as tools: `@tool` reads them, providers fill what is injected, a source offers and runs them.
-
-Above: `builtin` and authors define tools, `host` loads and registers them. Below: `model`.
-"""
+"""Python functions as tools: `@tool` defines them, providers fill injected parameters, a source lists and runs them."""
 
 from toolcrib.tools.define import ToolServer, tool
 from toolcrib.tools.inject import Context, Provider

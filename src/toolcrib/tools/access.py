@@ -1,6 +1,6 @@
-"""Whether a module may be run: it will have all rights of the crib, so nobody else may be able to write to it.
+"""Checks whether a module may be run: it gets all rights of the crib, so no other user may have write access to it.
 
-Above: `load`. It reads what the file system says about a file, never the file.
+Must never read the file itself, only its metadata.
 """
 
 import os
@@ -9,16 +9,16 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from toolcrib.errors import ConfigError
+from toolcrib.model.errors import ConfigError
 
 _LARGEST = 4 * 1024 * 1024
 
 
 def check_module(path: Path) -> Path:
-    """The file to run for a module or package.
+    """Return the file to run for a module or package.
 
-    Raises `ConfigError` (`tool.module`) if it is no plain file, too large, or open to others, `OSError` if it cannot
-    be looked at.
+    Raises `ConfigError` (`tool.module`) if it is not a regular file, too large, or writable by others, `OSError` if it
+    cannot be accessed.
     """
     for place in _tree(path):
         _check_writers(place)
@@ -34,7 +34,7 @@ def check_module(path: Path) -> Path:
 
 
 def _tree(path: Path) -> Iterator[Path]:
-    """The module with the folder it really lies in; of a package all files, since any of them may be imported."""
+    """Yield the real folder of a module, the module, and all files of a package, since any of them may be imported."""
     real = Path(os.path.realpath(path, strict=True))
     yield real.parent
     yield real
@@ -45,24 +45,24 @@ def _tree(path: Path) -> Iterator[Path]:
 if sys.platform == "win32":
 
     def _check_writers(place: Path) -> None:
-        """Windows has no such bits; the home's own protection has to do."""
+        """Do nothing: Windows has no such mode bits; the home is protected as a whole."""
 
 else:
     import grp
     import pwd
 
     def _check_writers(place: Path) -> None:
-        """Raise if anybody but the user and root may write to a file or folder."""
+        """Raise `ConfigError` if anyone but the user and root may write to a file or folder."""
         info = place.stat()
         if info.st_uid not in (os.geteuid(), 0):
             raise ConfigError("tool.module", f"`{place}` belongs to another user.", "Copy it, so that it is yours.")
-        sticky = stat.S_ISDIR(info.st_mode) and info.st_mode & stat.S_ISVTX  # others may add there, but not replace
+        sticky = stat.S_ISDIR(info.st_mode) and info.st_mode & stat.S_ISVTX  # others may add files, not replace them
         others = info.st_mode & stat.S_IWOTH or (info.st_mode & stat.S_IWGRP and not _is_own_group(info.st_gid))
         if others and not sticky:
             raise ConfigError("tool.module", f"Other users may write to `{place}`.", f"Run `chmod go-w '{place}'`.")
 
     def _is_own_group(group_id: int) -> bool:
-        """Whether a group is the user's private one, which many systems make new files writable for."""
+        """Return whether a group is the user's private group, which many systems make new files writable for."""
         try:
             group, user = grp.getgrgid(group_id), pwd.getpwuid(os.geteuid())
         except KeyError:

@@ -1,10 +1,9 @@
-"""`@tool`: a Python function as a tool, and `ToolServer`: functions offered together under one name.
+"""`@tool` turns a Python function into a tool; `ToolServer` groups functions under one name.
 
-Everything is read when the decorator runs (name, description, schemas, marks, injected parameters), so that a wrong
-signature fails where it is written. The function itself is returned unchanged: a test calls it like any other.
+The decorator reads everything (name, description, schemas, marks, injected parameters), so an invalid signature fails
+where it is written. It returns the function unchanged, so tests can call it directly.
 
-Above: `source` runs these definitions, `load` finds them in modules. Below: `signature`, `docstring`, `schema`,
-`results`, `inject`. It must never call a tool.
+Must never call a tool.
 """
 
 import inspect
@@ -14,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, overload
 
-from toolcrib.errors import ConfigError
+from toolcrib.model.errors import ConfigError
 from toolcrib.model.json import JsonObject
 from toolcrib.model.tools import Marks, ServerKind, Tool, ToolRef
 from toolcrib.tools.docstring import read_doc
@@ -32,7 +31,7 @@ _SERVER_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 
 @dataclass(frozen=True, slots=True)
 class ToolDefinition:
-    """All that was read from a decorated function."""
+    """Everything read from a decorated function."""
 
     function: Callable[..., Any]
     name: str
@@ -51,7 +50,7 @@ class ToolDefinition:
         return _subject(self.function)
 
     def tool(self, server: str, kind: ServerKind, timeout: float | None = None) -> Tool:
-        """The tool as the catalog knows it; `timeout` counts where the function sets none."""
+        """Return the tool for the catalog; `timeout` applies if the function sets none."""
         marks = self.marks
         hints = {
             "readOnlyHint": marks.read_only,
@@ -104,11 +103,11 @@ def tool(
     timeout: float | None = None,
     **marks: bool,
 ) -> Any:
-    """Make a tool of a function; bare or with arguments.
+    """Turn a function into a tool. Can be used with or without arguments.
 
-    `read_only`, `destructive`, `privileged`, `scheduler_blocked`, `open_world` and `always_load` are marks that policy
-    and clients read. `requires` names services without which the tool is not offered. `timeout` is in seconds.
-    Raises `ConfigError` (`tool.definition`) for what cannot be a tool.
+    `read_only`, `destructive`, `privileged`, `scheduler_blocked`, `open_world` and `always_load` are marks for policy
+    and clients. `requires` names services without which the tool is not offered. `timeout` is in seconds. Raises
+    `ConfigError` (`tool.definition`) for an invalid definition.
     """
     needed = (requires,) if isinstance(requires, str) else tuple(requires)
 
@@ -121,17 +120,17 @@ def tool(
 
 
 def definition_of(function: object) -> ToolDefinition | None:
-    """What `@tool` read from this function, None if it is not decorated."""
+    """Return the definition that `@tool` attached to a function, or None if it is not decorated."""
     found = vars(function).get(_ATTRIBUTE) if inspect.isfunction(function) else None
     if not isinstance(found, ToolDefinition):
         return None
-    if found.function is not function:  # a decorator above copied the mark, and would be left out of every call
+    if found.function is not function:  # a decorator above copied the attribute and would be skipped by every call
         raise definition_error(str(found), "another decorator stands above `@tool`.", "Put `@tool` on top.")
     return found
 
 
 def check_server_name(name: str) -> None:
-    """Raise `ConfigError` unless a server may be called so."""
+    """Raise `ConfigError` if this is not a valid server name."""
     if not _SERVER_NAME.fullmatch(name):
         hint = "Use letters, digits and `_.-`, up to 100."
         raise ConfigError("tool.definition", f"{name!r} cannot be the name of a server.", hint)
@@ -139,11 +138,11 @@ def check_server_name(name: str) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ToolServer:
-    """Tools offered under one name, with the providers of what is injected into them.
+    """Tools offered under one name, with the providers of their injected parameters.
 
-    `instructions` says what the server is for; `conditions` says of services that tools require what they are and how
-    one has them; `timeout` is that of tools that set none, in seconds. Raises `ConfigError` for a bad name, something
-    that is not a tool, or two tools of one name.
+    `instructions` describe the server's purpose. `conditions` describe the services that tools require and how to
+    provide them. `timeout` applies to tools that set none, in seconds. Raises `ConfigError` for an invalid name,
+    something that is not a tool, or a duplicate tool name.
     """
 
     name: str

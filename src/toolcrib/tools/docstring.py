@@ -1,6 +1,6 @@
-"""Splits a docstring into what a tool does and what its parameters mean.
+"""Splits a docstring into the description of a tool and of its parameters.
 
-The only convention read is the `Args:` section of Google's style; everything else stays text. Above: `define`.
+Only the `Args:` section of Google style is parsed; everything else stays in the description.
 """
 
 import inspect
@@ -15,19 +15,19 @@ _ENTRY = re.compile(r"\*{0,2}(?P<name>\w+)(?:\s*\([^)]*\))?:\s*(?P<text>.*)")
 
 @dataclass(frozen=True, slots=True)
 class Doc:
-    """A docstring in two: the description, and one text per parameter."""
+    """A parsed docstring: the description, and one text per parameter."""
 
     description: str = ""
     parameters: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def read_doc(function: Callable[..., Any], parameters: Collection[str]) -> Doc:
-    """The function's own docstring. A section that names anything but its parameters is left in the text."""
+    """Parse the function's docstring. An `Args:` section with unknown parameters stays in the description."""
     return split_doc(inspect.cleandoc(function.__doc__ or ""), parameters)
 
 
 def split_doc(text: str, parameters: Collection[str]) -> Doc:
-    """Take the `Args:` section out of a clean docstring."""
+    """Extract the `Args:` section of a clean docstring."""
     lines = text.splitlines()
     start = next((number for number, line in enumerate(lines) if _HEADING.fullmatch(line)), None)
     if start is None:
@@ -42,7 +42,7 @@ def split_doc(text: str, parameters: Collection[str]) -> Doc:
 
 
 def _entries(lines: list[str]) -> dict[str, str]:
-    """`name: text` or `name (type): text`, each with its continuation lines; empty if the section is anything else."""
+    """Parse `name: text` or `name (type): text` with continuation lines; returns {} for other content."""
     block = inspect.cleandoc("\n" + "\n".join(lines)).splitlines()
     found: dict[str, list[str]] = {}
     texts: list[str] | None = None

@@ -1,12 +1,12 @@
-"""What went wrong in a tool, in words for the model and, once, in full for the log.
+"""Describes exceptions of tools: a short text for the model, the full traceback for the log.
 
-Above: `scopes` and `source`. It must never add anything to what the tool itself said.
+Must never add anything to the tool's own message.
 """
 
 import logging
 from typing import cast
 
-from toolcrib.errors import ToolcribError
+from toolcrib.model.errors import ToolcribError
 from toolcrib.model.tools import CallResult
 
 logger = logging.getLogger(__name__)
@@ -15,7 +15,7 @@ _LONGEST = 4_000
 
 
 def explain(error: BaseException) -> str:
-    """An exception in one line of words: deliberate ones speak for themselves, others by type and message."""
+    """Return an exception as one line: the message of a deliberate error, type and message of others."""
     error = single(error)
     if isinstance(error, ToolcribError):
         return error.message
@@ -27,12 +27,12 @@ def explain(error: BaseException) -> str:
 
 
 def failure(tool: str, error: BaseException) -> CallResult:
-    """The error result of a call that raised; the log gets the traceback."""
+    """Return the error result of a call that raised; logs the traceback."""
     cause = single(error)
     text = explain(cause)
     if isinstance(cause, ToolcribError) and cause.hint:
         text = f"{text}\nHint: {cause.hint}"
-    if isinstance(cause, ToolcribError) and cause.__cause__ is None:  # deliberate: the words say it all
+    if isinstance(cause, ToolcribError) and cause.__cause__ is None:  # deliberate: the message is sufficient
         logger.warning("Tool %s: %s", tool, cause)
     else:
         logger.error("Tool %s failed", tool, exc_info=error)
@@ -40,7 +40,7 @@ def failure(tool: str, error: BaseException) -> CallResult:
 
 
 def single(error: BaseException) -> BaseException:
-    """The one exception in the groups that task groups wrap around it."""
+    """Return the only exception in nested exception groups."""
     if not isinstance(error, BaseExceptionGroup):
         return error
     group = cast("BaseExceptionGroup[BaseException]", error)
@@ -48,5 +48,5 @@ def single(error: BaseException) -> BaseException:
 
 
 def carriable(text: str) -> str:
-    """The text as UTF-8 can carry it: messages and file names may hold lone surrogates."""
+    """Return the text as valid UTF-8: messages and file names may contain lone surrogates."""
     return text.encode(errors="replace").decode()

@@ -1,9 +1,9 @@
-"""What fills injected parameters: providers, the scopes their values live in, and the check that all of it fits.
+"""Dependency injection for tools: providers, the scopes of their values, and the validation of the graph.
 
-A scope is how long a value lives: crib ⊃ session ⊃ call. A provider may use values of its own or a wider scope. The
-whole graph is checked when a server is registered; `scopes` then makes the values.
+The scope is the lifetime of a value: crib ⊃ session ⊃ call. A provider may use values of its own or a wider scope. The
+whole graph is validated when a server is registered; `scopes` creates the values.
 
-Above: `define`, `scopes`, `source`. Below: `signature`. It must never call a factory.
+Must never call a factory.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,15 +19,15 @@ ScopeName = Literal["crib", "session", "call"]
 _WIDTH: Mapping[ScopeName, int] = {"crib": 3, "session": 2, "call": 1}
 
 Factory: TypeAlias = Callable[..., Any]
-"""Makes a value: a function, async function, generator or async generator (closed after its `yield`), or a class."""
+"""Creates a value: a function, async function, generator or async generator (closed after its `yield`), or a class."""
 
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """Where a value comes from and how long it lives. The factory may have `Annotated[X, Inject]` parameters itself.
+    """Creates a value for a scope. The factory may itself have `Annotated[X, Inject]` parameters.
 
     Async factories run on the event loop; all others run in a worker thread, since they may block. An exception of the
-    call is raised at the `yield` of a call's generator, so that it can roll back; the call fails all the same.
+    call is raised at the `yield` of a call-scoped generator, so that it can roll back; the call still fails.
     """
 
     factory: Factory
@@ -47,7 +47,7 @@ class Provider:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a tool may know of the call it runs in; injected like anything else: `Annotated[Context, Inject]`."""
+    """The context of a call, injected like any other value: `Annotated[Context, Inject]`."""
 
     principal: Principal
     call_id: str
@@ -55,28 +55,28 @@ class Context:
 
     @classmethod
     def of(cls, call: CallContext) -> "Context":
-        """The context of a call."""
+        """Return the context of a call."""
         return cls(call.principal, call.call_id, call.report_progress)
 
     @property
     def session(self) -> str | None:
-        """The session the call belongs to."""
+        """The session of the call, if any."""
         return self.principal.session
 
     @property
     def agent(self) -> str | None:
-        """The agent that calls."""
+        """The calling agent, if any."""
         return self.principal.agent
 
     async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
-        """Tell the caller how far this call has come; nothing happens if it did not ask."""
+        """Report progress to the caller; does nothing if the caller did not request it."""
         if self.report_progress is not None:
             await self.report_progress(done, total, message)
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A provider with what its factory needs: parameter → key."""
+    """A provider with the needs of its factory: parameter → key."""
 
     key: Key
     provider: Provider
@@ -87,19 +87,19 @@ class Recipe:
 
 
 def as_providers(given: Mapping[Key, Provider | Factory]) -> Mapping[Key, Provider]:
-    """Providers as written: a bare factory stands for one whose value lives as long as the crib."""
+    """Return the providers; a bare factory becomes a provider with the scope of the crib."""
     return MappingProxyType(
         {key: made if isinstance(made, Provider) else Provider(made) for key, made in given.items()}
     )
 
 
 def injected(parameters: tuple[Parameter, ...]) -> Mapping[str, Key]:
-    """The injected parameters: name → key."""
+    """Return the injected parameters: name → key."""
     return {parameter.name: parameter.key for parameter in parameters if parameter.injected}
 
 
 class Graph:
-    """All providers of a server, checked: nothing missing, no cycle, nothing that lives shorter than its user."""
+    """All providers of a server, validated: none missing, no cycle, no value that outlives what it needs."""
 
     def __init__(self, providers: Mapping[Key, Provider]) -> None:
         self._recipes = {key: _read(key, provider) for key, provider in providers.items()}
@@ -108,7 +108,7 @@ class Graph:
         for key in self._recipes:
             self._check_cycles(key, ())
         self.uses_sessions = any(provider.scope == "session" for provider in providers.values())
-        """Whether any value lives as long as a session."""
+        """Whether any value has the scope of a session."""
 
     def __getitem__(self, key: Key) -> Recipe:
         return self._recipes[key]
@@ -130,7 +130,7 @@ class Graph:
         return recipe.provider.scope if recipe else None
 
     def _check_cycles(self, key: Key, users: tuple[tuple[Key, str], ...]) -> None:
-        """Follow the needs of `key`; `users` is the way so far, each with the parameter that led on."""
+        """Raise `ConfigError` for a cycle; `users` is the path so far, each key with the parameter that led on."""
         if key is Context:
             return
         recipe = self._recipes[key]

@@ -1,9 +1,8 @@
-"""Finds the tools in a folder of Python modules: each `name.py` and each package is one server, named by its stem.
+"""Loads tools from a folder of Python modules: each `name.py` and each package is one server, named by its stem.
 
-Whatever is wrong with a module is one problem with its file and line; the other modules work.
+A module that cannot be loaded becomes one problem with file and line; the other modules work.
 
-Above: `host` loads the home's `tools/` folder. Below: `access`, `define`. It must never raise for what an author wrote,
-never run what others may have written, and never leave a half-loaded module behind.
+Must never raise for an author's mistake, run files that others can write, or leave a half-loaded module behind.
 """
 
 import hashlib
@@ -22,7 +21,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, cast
 
-from toolcrib.errors import CODES, ConfigError, ToolcribError
+from toolcrib.model.errors import CODES, ConfigError, ToolcribError
 from toolcrib.model.problems import Problem
 from toolcrib.tools.access import check_module
 from toolcrib.tools.define import ToolServer, check_server_name, definition_of
@@ -33,7 +32,7 @@ _LONGEST = 1_000
 
 @dataclass(frozen=True, slots=True)
 class LoadedModule:
-    """One module as it was when it was loaded: its server, or what is wrong with it."""
+    """One loaded module: its server, or the problem with it."""
 
     version: str
     outcome: ToolServer | Problem
@@ -41,7 +40,7 @@ class LoadedModule:
 
 @dataclass(frozen=True, slots=True)
 class LoadedFolder:
-    """What a folder holds: servers, what could not be loaded, and the module of each server and problem by its path."""
+    """The content of a folder: servers, problems, and the module of each by path."""
 
     servers: tuple[ToolServer, ...] = ()
     problems: tuple[Problem, ...] = ()
@@ -49,9 +48,9 @@ class LoadedFolder:
 
 
 def load_folder(folder: Path, before: LoadedFolder | None = None) -> LoadedFolder:
-    """Load every module of a folder; servers that are as they were `before` are kept. No folder is an empty one.
+    """Load every module of a folder; servers unchanged since `before` are kept. A missing folder is empty.
 
-    What could not be loaded is tried again each time: the reason may lie outside the module.
+    Modules with problems are loaded again each time: the reason may be outside the module.
     """
     importlib.invalidate_caches()
     folder = folder.absolute()
@@ -76,7 +75,7 @@ def load_folder(folder: Path, before: LoadedFolder | None = None) -> LoadedFolde
 
 
 def _modules(folder: Path) -> list[Path]:
-    """The entries that are meant as modules, whatever they turn out to be."""
+    """Return the entries that look like modules."""
     if not folder.exists():
         return []
     paths = sorted(path for path in folder.iterdir() if not path.name.startswith(("_", ".")))
@@ -88,7 +87,7 @@ def _server_name(path: Path) -> str:
 
 
 def _version(path: Path) -> str:
-    """Another text whenever the module, or any file of a package, is another one; reads no file."""
+    """Return a text that changes with the module or any file of a package. Does not read files."""
     marks: list[tuple[str, int, int, int]] = []
     for part in [path, *(sorted(path.rglob("*.py")) if path.is_dir() else ())]:
         with suppress(OSError):
@@ -123,7 +122,7 @@ def _load_server(name: str, path: Path) -> ToolServer:
 
 
 def module_server(name: str, module: ModuleType) -> ToolServer:
-    """The server that a module makes; raises `ConfigError` for what cannot be one."""
+    """Return the server that a module defines. Raises `ConfigError` if it is invalid."""
     return ToolServer(
         name,
         tools=_tools(module),
@@ -133,7 +132,7 @@ def module_server(name: str, module: ModuleType) -> ToolServer:
 
 
 class _FreshLoader(SourceFileLoader):
-    """Compiles from source each time: cached bytecode is told apart by the second, edits may be closer together."""
+    """Compiles from source each time: cached bytecode is compared by seconds, but edits may be closer together."""
 
     def get_code(self, fullname: str) -> CodeType:
         return self.source_to_code(self.get_data(self.path), self.path)
@@ -147,13 +146,13 @@ def _run(module_name: str, file: Path) -> ModuleType:
         raise ImportError(f"{file.name} cannot be imported")
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
-    with redirect_stdout(sys.stderr):  # stdout may be a protocol's or a pipe's
+    with redirect_stdout(sys.stderr):  # stdout may carry a protocol
         loader.exec_module(module)
     return module
 
 
 def _module_name(path: Path) -> str:
-    """A name no other module has, the same at each load: schemas may mention it."""
+    """Return a unique module name, the same for each load: schemas may contain it."""
     place = hashlib.sha256(os.fsencode(path.absolute())).hexdigest()[:12]
     return f"toolcrib_tools_{place}_{re.sub(r'[^A-Za-z0-9_]', '_', path.name.removesuffix('.py'))}"
 
@@ -164,7 +163,7 @@ def _forget(module_name: str) -> None:
 
 
 def _tools(module: ModuleType) -> Sequence[Callable[..., Any]]:
-    """The module's `tools`, else all functions with `@tool` that are its own."""
+    """Return the module's `tools`, or all of its own functions with `@tool`."""
     listed = vars(module).get("tools")
     if listed is not None and definition_of(listed) is None:
         if not isinstance(listed, list | tuple):
@@ -207,7 +206,7 @@ def _hint(error: BaseException) -> str | None:
 
 
 def _place(path: Path, error: BaseException) -> tuple[Path, int | None]:
-    """The last line of the module's own that the error came through."""
+    """Return the last line of the module itself in the traceback."""
     frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
     if isinstance(error, SyntaxError) and error.filename is not None:
         frames.append((error.filename, error.lineno))

@@ -1,11 +1,9 @@
-"""What a function returned, as the result of a call.
+"""Converts return values of functions to results of calls.
 
-Text stays text; everything else becomes JSON: an object as structured content with the same as one text block, any
-other value as `{"result": value}` with the value as text. What comes out is plain JSON and detached from the tool's
-own objects.
+Text stays text. Everything else becomes JSON: an object becomes structured content and one text block, any other value
+`{"result": value}` with the value as text. The result is plain JSON, independent of the tool's objects.
 
-Above: `define` and `source`. It must never let through what the protocol cannot carry: not a number, cycles, objects
-of other kinds, more than the limit.
+Must never return what the protocol cannot carry: NaN, cycles, other objects, or more than the limit.
 """
 
 import inspect
@@ -14,34 +12,33 @@ from dataclasses import dataclass, is_dataclass, replace
 from enum import Enum
 from typing import Annotated, Any, cast, get_args, get_origin
 
-import orjson
 from pydantic import BaseModel, TypeAdapter
 from pydantic_core import PydanticSerializationError, ValidationError, to_jsonable_python
 from typing_extensions import is_typeddict
 
-from toolcrib.errors import Unavailable
-from toolcrib.model.json import Json, JsonObject
+from toolcrib.model.errors import Unavailable
+from toolcrib.model.json import Json, JsonObject, dumps, loads
 from toolcrib.model.tools import CallResult
 from toolcrib.tools.schema import describe, object_schema
 from toolcrib.tools.signature import EMPTY, definition_error, type_name
 
 LARGEST = 16 * 1024 * 1024
-"""The most bytes a result may have as JSON."""
+"""Maximum size of a result as JSON, in bytes."""
 
 ToResult = Callable[[object], CallResult]
-"""Makes a result of what a function returned; raises `Unavailable` (`tool.result_invalid`) where that cannot be."""
+"""Converts a return value to a result. Raises `Unavailable` (`tool.result_invalid`) if that is not possible."""
 
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """How a tool's return values become results; `schema` only where the function declares an object type."""
+    """How return values become results; `schema` is set if the function declares an object type."""
 
     schema: JsonObject | None
     convert: ToResult
 
 
 def read_results(annotation: Any, subject: str) -> Results:
-    """Make the conversion from a function's return annotation."""
+    """Return the conversion for a function's return annotation."""
     declared = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
     if declared is EMPTY or not _is_record(declared):
         return Results(None, to_result)
@@ -57,8 +54,8 @@ def read_results(annotation: Any, subject: str) -> Results:
 
 
 def to_result(value: object) -> CallResult:
-    """Make a result of any value."""
-    if type(value) is dict:  # by far the most common
+    """Convert any value to a result."""
+    if type(value) is dict:  # by far the most common case
         return _structured(cast("object", value))
     if isinstance(value, str) and not isinstance(value, Enum):
         return _text(value)
@@ -68,13 +65,13 @@ def to_result(value: object) -> CallResult:
         return _made(value)
     if isinstance(value, bytes | bytearray | memoryview):
         raise _invalid("bytes, which JSON cannot carry", "Return text, or encode the bytes, for example as base64.")
-    if isinstance(value, Iterator):  # it may have no end
+    if isinstance(value, Iterator):  # it may be infinite
         raise _invalid("an iterator", "Return a list.")
     return _structured(value)
 
 
 def _made(result: CallResult) -> CallResult:
-    """A result the tool made itself: as it is, but for parts that had to be turned into JSON."""
+    """Return a result that the tool created, with its parts converted to JSON if needed."""
     wire = result.to_json()
     plain, _ = _plain(wire)
     if plain == wire:
@@ -101,9 +98,9 @@ def _is_model(origin: Any) -> bool:
 
 
 def _conform(adapter: TypeAdapter[Any], name: str) -> ToResult:
-    """Results that fit the declared type: clients hold them against the output schema.
+    """Return a conversion to the declared type, since clients validate results against the output schema.
 
-    What the type does not name is not passed on.
+    Fields that the type does not declare are dropped.
     """
     validate, serialize = adapter.validator.validate_python, adapter.serializer.to_python
 
@@ -131,29 +128,29 @@ def _text(text: str) -> CallResult:
 
 
 def _plain(value: object) -> tuple[Json, bytes]:
-    """The value as plain JSON, and its bytes.
+    """Return the value as plain JSON, and its bytes.
 
-    The common case is plain already: then what is read back equals what was written. Everything else takes the long
-    way once, and what is unequal after that is a float that JSON writes as null.
+    If the decoded bytes equal the value, it is plain already. Otherwise it is converted once; any difference after that
+    is a float that JSON writes as null.
     """
     try:
-        encoded = orjson.dumps(value)
-    except TypeError:  # an object, a key or a number that takes the long way, or cannot go at all
+        encoded = dumps(value)
+    except TypeError:  # not plain JSON: convert it below
         pass
     else:
         _check_size(len(encoded))
-        plain = orjson.loads(encoded)
+        plain = loads(encoded)
         if plain == value:
             return plain, encoded
     try:
         value = to_jsonable_python(value)
-        encoded = orjson.dumps(value)
+        encoded = dumps(value)
     except (TypeError, ValueError) as error:
         raise _invalid(
             f"what is not JSON ({error})", "Return text, numbers, lists, dicts or pydantic models."
         ) from error
     _check_size(len(encoded))
-    plain = orjson.loads(encoded)
+    plain = loads(encoded)
     if plain != value:
         raise _invalid("a number that is not finite (NaN or Infinity)", "Return None or text in its place.")
     return plain, encoded

@@ -1,9 +1,9 @@
-"""The arguments of a tool: their JSON Schema, and the check of what a caller sends.
+"""JSON Schema and validation of a tool's arguments.
 
-Both come from one pydantic type made of the function's parameters, so they cannot disagree. The check is strict (a
-string is never taken for a number) and returns only what was given: the function's own defaults fill in the rest.
+Both come from one pydantic type built from the function's parameters, so they cannot disagree. Validation is strict (a
+string is never converted to a number) and returns only given arguments: the function's own defaults fill in the rest.
 
-Above: `define`. Below: `signature`. It must never echo what a caller sent beyond a field's name: it may be secret.
+Must never repeat what a caller sent, except for field names: it may be secret.
 """
 
 import logging
@@ -11,24 +11,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, NotRequired, Required, cast, get_args, get_origin
 
-import orjson
 from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 from pydantic_core import ErrorDetails, ValidationError, to_jsonable_python
 from typing_extensions import TypedDict
 
-from toolcrib.errors import InvalidRequest
-from toolcrib.model.json import Json, JsonObject
+from toolcrib.model.errors import InvalidRequest
+from toolcrib.model.json import Json, JsonObject, dumps, loads
 from toolcrib.tools.signature import EMPTY, Parameter, definition_error
 
 logger = logging.getLogger(__name__)
 
 Check = Callable[[bytes], dict[str, Any]]
-"""Turns the JSON of arguments into keyword arguments; raises `InvalidRequest` (`tool.arguments_invalid`)."""
+"""Converts the JSON of arguments to keyword arguments. Raises `InvalidRequest` (`tool.arguments_invalid`)."""
 
 _LISTED = 10
-"""How many wrong fields one message names."""
+"""Maximum number of invalid fields in one message."""
 _LONGEST_NAME = 80
 _LONGEST_REASON = 200
 
@@ -40,35 +39,35 @@ _REASONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Arguments:
-    """What a caller is told, and what is done with what it sends."""
+class ArgumentSchema:
+    """The schema of a tool's arguments, and their validation."""
 
     schema: JsonObject
     check: Check
 
 
 class _PlainSchema(GenerateJsonSchema):
-    """JSON Schema without the titles pydantic makes up from field names."""
+    """JSON Schema without the titles that pydantic derives from field names."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # the schema is right without
+        self.ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # the schema is correct anyway
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
 
 
-def read_arguments(parameters: Sequence[Parameter], docs: Mapping[str, str], subject: str) -> Arguments:
-    """Make schema and check from the parameters that are not injected."""
+def read_arguments(parameters: Sequence[Parameter], docs: Mapping[str, str], subject: str) -> ArgumentSchema:
+    """Return schema and validation for the parameters that are not injected."""
     fields = {parameter.name: _field(parameter, docs.get(parameter.name), subject) for parameter in parameters}
     adapter, schema = _adapter(fields, subject)
     for parameter in parameters:
         _tell_default(schema["properties"], parameter, adapter)
-    return Arguments(schema, _check(adapter, subject))
+    return ArgumentSchema(schema, _check(adapter, subject))
 
 
 def object_schema(adapter: TypeAdapter[Any], mode: JsonSchemaMode) -> JsonObject:
-    """The JSON Schema of an object type, standing at the root even where the type refers to itself."""
+    """Return the JSON Schema of an object type, inlined at the root even if the type refers to itself."""
     schema = adapter.json_schema(mode=mode, schema_generator=_PlainSchema)
     definitions: dict[str, JsonObject] = schema.get("$defs", {})
     target = str(schema.get("$ref", "")).removeprefix("#/$defs/")
@@ -79,7 +78,7 @@ def object_schema(adapter: TypeAdapter[Any], mode: JsonSchemaMode) -> JsonObject
 
 
 def describe(error: ValidationError) -> str:
-    """One clause per wrong field: its path and the reason, without what was sent."""
+    """Return one clause per invalid field: its path and the reason, without its value."""
     details = error.errors(include_url=False, include_context=False, include_input=False)
     clauses = [f"{_path(detail)}: {_reason(detail)}" for detail in details[:_LISTED]]
     if len(details) > _LISTED:
@@ -88,7 +87,7 @@ def describe(error: ValidationError) -> str:
 
 
 def _field(parameter: Parameter, doc: str | None, subject: str) -> Any:
-    """The parameter as a field: its type, described, required or not."""
+    """Return the parameter as a field: type, description, required or not."""
     annotation = parameter.annotation
     if annotation is EMPTY:
         raise definition_error(subject, "it has no type.", "Annotate it, as in `days: int`.", parameter.name)
@@ -130,7 +129,7 @@ def _refusal(fields: Mapping[str, Any]) -> str | None:
 
 
 def _build(fields: Mapping[str, Any]) -> tuple[TypeAdapter[Any], JsonObject]:
-    make = cast("Callable[[str, Mapping[str, Any]], Any]", TypedDict)  # type checkers take literal fields only
+    make = cast("Callable[[str, Mapping[str, Any]], Any]", TypedDict)  # type checkers accept literal fields only
     arguments = make("Arguments", fields)
     arguments.__pydantic_config__ = ConfigDict(extra="forbid", strict=True)
     adapter: TypeAdapter[Any] = TypeAdapter(arguments)
@@ -156,14 +155,14 @@ def _check(adapter: TypeAdapter[Any], subject: str) -> Check:
 
 
 def _tell_default(properties: dict[str, JsonObject], parameter: Parameter, adapter: TypeAdapter[Any]) -> None:
-    """Put a default into the schema if it is JSON and the schema itself would take it (`x: str = None` would not)."""
+    """Add a default to the schema if it is JSON and valid for the schema (`x: str = None` is not)."""
     name = _wire_name(parameter)
     if parameter.default is EMPTY or name not in properties:
         return
     try:
         plain = to_jsonable_python(parameter.default)
-        default = orjson.loads(orjson.dumps(plain))
-    except (TypeError, ValueError):  # what is not JSON stays the function's own affair
+        default = loads(dumps(plain))
+    except (TypeError, ValueError):  # a default that is not JSON is left to the function
         return
     if default == plain and _takes(adapter, name, default):
         properties[name]["default"] = default
@@ -171,8 +170,8 @@ def _tell_default(properties: dict[str, JsonObject], parameter: Parameter, adapt
 
 def _takes(adapter: TypeAdapter[Any], name: str, value: Json) -> bool:
     try:
-        adapter.validator.validate_json(orjson.dumps({name: value}), strict=True)
-    except ValidationError as error:  # other parameters are missing here, which says nothing about this one
+        adapter.validator.validate_json(dumps({name: value}), strict=True)
+    except ValidationError as error:  # other parameters are missing here, so only errors of this one count
         return all(detail["loc"][:1] != (name,) for detail in error.errors(include_url=False, include_input=False))
     except Exception:  # noqa: BLE001 boundary: validators of the author's types run here
         return False
@@ -194,6 +193,6 @@ def _reason(detail: ErrorDetails) -> str:
 
 
 def _legible(text: str, longest: int) -> str:
-    """Short, on one line: names and messages may carry anything a caller sent."""
+    """Return a short, single-line text: names and messages may contain anything a caller sent."""
     shown = "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text[:longest])
     return shown if len(text) <= longest else shown + "…"

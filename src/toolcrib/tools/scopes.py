@@ -1,11 +1,9 @@
-"""The values of providers while they live: made once per scope, even under concurrency, and closed in reverse order.
+"""Values of providers: created once per scope, even under concurrency, and closed in reverse order.
 
-Each value is held open by a task of its own: what opens it also closes it in the same task, as task groups and time
-limits inside a provider need it, and a caller who gives up does not take the value from the others. The scope owns
-these tasks; closing it ends them.
+Each value has its own task, which opens and closes it, as task groups and cancel scopes inside a provider require. A
+cancelled caller therefore does not affect other users of the value. The scope owns these tasks; closing it ends them.
 
-Above: `source`, which owns the scopes. Below: `inject`, `threads`. A value that could not be made must never be kept:
-the next call tries again.
+Must never keep a value that could not be created: the next call tries again.
 """
 
 import asyncio
@@ -17,24 +15,24 @@ from typing import Any
 
 import anyio
 
-from toolcrib.errors import ToolcribError, Unavailable
+from toolcrib.model.errors import ToolcribError, Unavailable
 from toolcrib.tools.failures import explain
 from toolcrib.tools.inject import Context, Graph, Recipe, ScopeName
 from toolcrib.tools.signature import Key
 from toolcrib.tools.threads import Threads
 
 OPEN_SECONDS = 60.0
-"""How long making a value may take."""
+"""Timeout for creating a value."""
 CLOSE_SECONDS = 10.0
-"""How long closing a scope may take in all."""
+"""Timeout for closing a whole scope."""
 CLOSE_ONE_SECONDS = 3.0
-"""How long closing one value may take before it is cancelled."""
+"""Timeout for closing one value, after which it is cancelled."""
 _LAST_WORDS = 1.0
-"""How long a cancelled value is waited for."""
+"""Timeout for a cancelled value to end."""
 
 
 class _Held:
-    """One value, held open until told to leave. `ready` is set when it can be used or has failed."""
+    """One value, held open until `leave` is set. `ready` is set when it can be used or has failed."""
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
@@ -47,7 +45,7 @@ class _Held:
 
 
 class Scope:
-    """The values of one crib, session or call. `covers` names the scopes of providers whose values live here."""
+    """The values of one crib, session or call. `covers` lists the provider scopes whose values live here."""
 
     def __init__(
         self,
@@ -68,7 +66,7 @@ class Scope:
         self._closed = False
 
     async def get(self, key: Key) -> Any:
-        """The value of a key: of this scope, or of the wider one it lives in."""
+        """Return the value of a key, from this scope or the wider one it belongs to."""
         if key is Context:
             return self._context
         recipe = self._graph[key]
@@ -78,9 +76,9 @@ class Scope:
         return await scope._value(recipe)
 
     async def close(self, reason: BaseException | None = None, deadline: float = math.inf) -> ToolcribError | None:
-        """Close all values, the last one first, within a bound even where the caller is cancelled.
+        """Close all values, the last one first, within the timeout even if the caller is cancelled.
 
-        `reason` is raised at the `yield` of each. Returns the first failure of a closing, to be told or logged.
+        `reason` is raised at the `yield` of each generator. Returns the first failure.
         """
         self._closed = True
         if not self._held:
@@ -114,7 +112,7 @@ class Scope:
         return held.value
 
     async def _hold(self, held: _Held) -> None:
-        """The life of one value."""
+        """Open a value, hold it until `leave` is set, and close it."""
         try:
             with held.limit:
                 held.limit.deadline = anyio.current_time() + OPEN_SECONDS
@@ -141,13 +139,13 @@ class Scope:
 
 
 async def _gone(held: _Held, deadline: float) -> None:
-    """Wait until a value is closed; one that resists its cancellation is left behind."""
+    """Wait until a value is closed; one that ignores its cancellation is abandoned."""
     with anyio.CancelScope(deadline=deadline + _LAST_WORDS):
         await held.gone.wait()
 
 
 def _failed(recipe: Recipe, what: str, error: BaseException) -> ToolcribError:
-    if isinstance(error, ToolcribError) and error.code == "tool.failed":  # a value that this one needs
+    if isinstance(error, ToolcribError) and error.code == "tool.failed":  # the failure of a value that this one needs
         return error
     hint = error.hint if isinstance(error, ToolcribError) else None
     failed = Unavailable("tool.failed", f"{recipe} {what}: {explain(error)}", hint)
@@ -157,7 +155,7 @@ def _failed(recipe: Recipe, what: str, error: BaseException) -> ToolcribError:
 
 @asynccontextmanager
 async def _opened(factory: Any, needs: Mapping[str, Any], threads: Threads) -> AsyncGenerator[Any]:
-    """Run a factory of any kind."""
+    """Run a factory of any kind and yield its value."""
     if inspect.isasyncgenfunction(factory):
         async with asynccontextmanager(factory)(**needs) as value:
             yield value

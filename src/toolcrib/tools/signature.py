@@ -1,7 +1,7 @@
-"""Reads the parameters of a function: their types, their defaults, and which of them are injected.
+"""Reads the parameters of a function: types, defaults, and which of them are injected.
 
-Tools and providers are both read here, so that both fail in the same words, at their definition, naming function and
-parameter. Above: `inject` and `schema`. It must never call what it reads.
+Used for tools and providers, so that both fail with the same messages, at their definition, with function and
+parameter. Must never call the function.
 """
 
 import functools
@@ -12,22 +12,22 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Annotated, Any, TypeAlias, get_args, get_origin
 
-from toolcrib.errors import ConfigError
+from toolcrib.model.errors import ConfigError
 
 Key: TypeAlias = Any
-"""What a provider is found by: the `T` of `Annotated[T, Inject]`."""
+"""Identifies a provider: the `T` of `Annotated[T, Inject]`."""
 
 EMPTY: Any = inspect.Parameter.empty
-"""Stands for "no default"; None is a default of its own."""
+"""Means "no default"; None is a valid default."""
 
 
 class Inject:
-    """Marks a parameter that a provider fills: `weather: Annotated[Weather, Inject]`. Callers never see it."""
+    """Marks a parameter that a provider fills: `weather: Annotated[Weather, Inject]`. It is hidden from callers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter. `key` is set on injected ones; `annotation` keeps its `Annotated` extras."""
+    """One parameter. `key` is set if it is injected; `annotation` keeps its `Annotated` extras."""
 
     name: str
     annotation: Any
@@ -41,38 +41,38 @@ class Parameter:
 
 
 def definition_error(subject: str, message: str, hint: str, parameter: str | None = None) -> ConfigError:
-    """The one form of a complaint about a definition."""
+    """Return the error for an invalid definition."""
     place = f"{subject}, parameter `{parameter}`" if parameter else subject
     return ConfigError("tool.definition", f"{place}: {message}", hint)
 
 
 def type_name(key: Key) -> str:
-    """A type as a person would write it."""
+    """Return the name of a type as written in code."""
     return key.__qualname__ if isinstance(key, type) else str(key)
 
 
 def read_parameters(function: Callable[..., Any], subject: str) -> tuple[Parameter, ...]:
-    """All parameters, each of which can be passed by its name."""
+    """Return all parameters. Raises `ConfigError` for those that cannot be passed by name."""
     return tuple(_read(found, _namespace(function), subject) for found in _signature(function, subject))
 
 
 def read_return(function: Callable[..., Any], subject: str) -> Any:
-    """The type a function says it returns; `EMPTY` if it says nothing."""
+    """Return the return type of a function; `EMPTY` if it has no annotation."""
     found = inspect.signature(function).return_annotation
     if found is EMPTY:
         return EMPTY
     try:
         return _resolve(found, _namespace(function))
-    except Exception as error:  # boundary: annotations are code of the author's
+    except Exception as error:  # boundary: annotations are the author's code
         raise _unresolved(subject, "return", error) from error
 
 
 def _signature(function: Callable[..., Any], subject: str) -> list[inspect.Parameter]:
     try:
         return list(inspect.signature(function).parameters.values())
-    except ValueError:  # built-in classes have no signature to read, and nothing to inject
+    except ValueError:  # built-in classes have no signature and nothing to inject
         return []
-    except NameError as error:  # where annotations are evaluated late, reading is what evaluates them
+    except NameError as error:  # lazily evaluated annotations are evaluated here
         raise _unresolved(subject, None, error) from error
 
 
@@ -88,7 +88,7 @@ def _read(found: inspect.Parameter, namespace: dict[str, Any], subject: str) -> 
         return Parameter(name, EMPTY, found.default)
     try:
         annotation = _resolve(found.annotation, namespace)
-    except Exception as error:  # boundary: annotations are code of the author's
+    except Exception as error:  # boundary: annotations are the author's code
         raise _unresolved(subject, name, error) from error
     return Parameter(name, annotation, found.default, _key(annotation))
 
@@ -107,7 +107,7 @@ def _resolve(annotation: Any, namespace: dict[str, Any]) -> Any:
 
 
 def _namespace(function: Callable[..., Any]) -> dict[str, Any]:
-    """The names an annotation written as a string may use."""
+    """Return the names available to annotations that are strings."""
     target: Any = function
     while isinstance(target, functools.partial):
         target = typing.cast("functools.partial[Any]", target).func

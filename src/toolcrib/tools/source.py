@@ -1,10 +1,9 @@
-"""Python tools as a source of the catalog: checks arguments, fills in what is injected, runs the function.
+"""Python tools as a source of the catalog: validates arguments, injects values, runs the function.
 
-A call without injected parameters takes the short way, without a scope. A failure of a tool or provider is an error
-result of that call; cancellation stays cancellation. The time-out is the gate's.
+A call without injected parameters needs no scope. A failure of a tool or provider becomes an error result of that call;
+cancellation propagates. The gate enforces the timeout.
 
-Above: `host` builds and closes sources, the gate calls them. Below: `define`, `scopes`, `threads`. It must never let a
-tool take down more than its own call.
+Must never let a failing tool affect more than its own call.
 """
 
 import asyncio
@@ -18,7 +17,7 @@ from typing import Any, Self
 
 import anyio
 
-from toolcrib.errors import NotFound
+from toolcrib.model.errors import NotFound
 from toolcrib.model.json import JsonObject
 from toolcrib.model.problems import Problem
 from toolcrib.model.sources import CallContext, RunCall
@@ -33,17 +32,17 @@ from toolcrib.tools.threads import Threads
 logger = logging.getLogger(__name__)
 
 LAST_WORDS = 1.0
-"""Seconds that a cancelled call is waited for."""
+"""Seconds to wait for a cancelled call."""
 
 _Values = dict[str, Any]
 _Way = Callable[[ToolDefinition, _Values, CallContext], Awaitable[CallResult]]
 
 
 class PythonSource:
-    """One `ToolServer`, ready to be called. Close it (`async with`, or `aclose`) to close what providers opened.
+    """A `ToolServer` that can be called. Close it (`async with`, or `aclose`) to close the values of its providers.
 
-    `shared` are providers of the host that the server's own may shadow; `services` are what tools may `require`.
-    Raises `ConfigError` (`tool.definition`) if what is injected does not fit together.
+    `shared` are providers of the host, which those of the server may shadow; `services` are available to `requires`.
+    Raises `ConfigError` (`tool.definition`) if the providers are invalid.
     """
 
     def __init__(
@@ -55,7 +54,7 @@ class PythonSource:
             for name, definition in server.definitions.items()
         }
         self.unmet: Mapping[str, tuple[str, ...]] = MappingProxyType({name: m for name, m in missing.items() if m})
-        """Tools that are not offered: name → the services they lack."""
+        """Tools that are not offered: name → missing services."""
         offered = [definition for name, definition in server.definitions.items() if name not in self.unmet]
         self._graph = Graph({**(shared or {}), **server.provided})
         for definition in offered:
@@ -79,20 +78,20 @@ class PythonSource:
         return self.server.kind
 
     def tools(self) -> Sequence[Tool]:
-        """The tools whose required services are there."""
+        """Return the tools whose required services are available."""
         return self._tools
 
     def problems(self) -> Sequence[Problem]:
-        """None: a server with problems of its own does not get this far."""
+        """Return no problems: an invalid server is rejected earlier."""
         return ()
 
     def lacks(self, tool: str) -> str | None:
-        """What a tool needs that is not there, in words; None for one that is offered, or not known at all."""
+        """Return the unmet requirements of a tool; None if it is offered or unknown."""
         missing = [self.server.conditions.get(service, f"`{service}`") for service in self.unmet.get(tool, ())]
         return f"It needs {' and '.join(missing)}." if missing else None
 
     def prepare(self, tool: str, arguments: JsonObject, canonical: bytes) -> RunCall:
-        """Check the arguments and bind them."""
+        """Validate and bind the arguments."""
         found = self._ways.get(tool)
         if found is None:
             raise NotFound("tool.unknown", f"Server `{self.name}` has no tool `{tool}`.")
@@ -100,13 +99,13 @@ class PythonSource:
         return partial(self._run, definition, way, definition.check(canonical))
 
     async def end_session(self, session: str) -> None:
-        """Close what lives as long as this session."""
+        """Close the values of this session."""
         scope = self._sessions.pop(session, None)
         if scope is not None:
             await _close(scope)
 
     async def retire(self, patience: float) -> None:
-        """Close once the calls under way have ended, or when this many seconds have passed."""
+        """Close when the running calls have finished, or after `patience` seconds."""
         self._idle = anyio.Event()
         if self._calls:
             with anyio.move_on_after(patience):
@@ -114,7 +113,7 @@ class PythonSource:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close all that providers opened, sessions first, within a bound."""
+        """Close all values of providers, sessions first, within a timeout."""
         deadline = anyio.current_time() + CLOSE_SECONDS
         while self._sessions:
             await _close(self._sessions.popitem()[1], deadline=deadline)
@@ -129,7 +128,7 @@ class PythonSource:
         await self.aclose()
 
     def _way(self, definition: ToolDefinition) -> _Way:
-        """How calls of this tool go, chosen once."""
+        """Return how calls of this tool run; computed once."""
         way = self._on_loop if inspect.iscoroutinefunction(definition.function) else self._in_thread
         if not definition.injected:
             return way
@@ -138,7 +137,7 @@ class PythonSource:
         return partial(self._with_values, way)
 
     async def _run(self, definition: ToolDefinition, way: _Way, values: _Values, call: CallContext) -> CallResult:
-        """Run a call in a task of its own, which is left behind if it does not end when it is told to."""
+        """Run a call in its own task, which is abandoned if it does not end on cancellation."""
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[CallResult] = loop.create_future()
         self._calls += 1
@@ -162,7 +161,7 @@ class PythonSource:
             result = await way(definition, values, call)
         except BaseException as error:  # noqa: BLE001 boundary: a tool may raise anything, even what is no `Exception`
             if isinstance(error, asyncio.CancelledError) and outcome.cancelled():
-                return  # it was told to end; where it was not, something that it waited for was cancelled
+                return  # cancelled by the caller; otherwise something it awaited was cancelled
             result = self._failure(definition, error)
         if not outcome.done():
             outcome.set_result(result)
@@ -223,7 +222,7 @@ class PythonSource:
 
 
 def _call(definition: ToolDefinition, values: _Values) -> CallResult | Awaitable[object]:
-    """Call a plain function in its thread; a large result is converted there too."""
+    """Call a plain function in its thread; its result is converted there too, since it may be large."""
     value = definition.function(**values)
     return value if inspect.isawaitable(value) else definition.to_result(value)
 

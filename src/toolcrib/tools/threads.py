@@ -1,7 +1,7 @@
 """Worker threads for functions that may block: plain `def` tools and factories.
 
-Above: `scopes` and `source`. A caller that leaves must never be held up by its function, and a function left behind
-must never go uncounted: a tool that hangs fills its own server's places, and nothing else.
+Must never delay a cancelled caller, or lose count of an abandoned function: a tool that hangs uses up the slots of its
+own server only.
 """
 
 import asyncio
@@ -19,25 +19,25 @@ _T = TypeVar("_T")
 
 
 class Threads:
-    """Runs functions in threads, so many at a time; a thread counts until its function has really ended."""
+    """Runs functions in a limited number of threads; a slot is in use until its function has returned."""
 
     def __init__(self, places: int = _PLACES) -> None:
         self._places = anyio.CapacityLimiter(places)
         self._unlimited = anyio.CapacityLimiter(math.inf)
 
     async def run(self, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Run a function in a thread. On cancellation it is left behind and what it returns is dropped."""
+        """Run a function in a thread. On cancellation it is abandoned and its result dropped."""
         place = object()
         await self._places.acquire_on_behalf_of(place)
-        tickets = [place]  # whoever takes the ticket gives the place back
+        tickets = [place]  # popping the ticket transfers the duty to release the slot
         loop = asyncio.get_running_loop()
 
         def work() -> _T:
-            ticket = tickets.pop()  # fails, unseen, if the caller left before the thread began
+            ticket = tickets.pop()  # raises, unnoticed, if the caller was cancelled before the thread started
             try:
                 return function(*args, **kwargs)
             except (StopIteration, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError) as error:
-                # Thrown into the event loop these would end more than the call.
+                # Raised into the event loop, these would end more than the call.
                 raise RuntimeError(f"{type(error).__name__} was raised") from error
             finally:
                 with suppress(RuntimeError):  # the loop may have ended before the function

@@ -77,9 +77,9 @@ def crib(person: Shell) -> Generator[Serving]:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Generator[Browser]:
+def browser(pytestconfig: pytest.Config) -> Generator[Browser]:
     """The Chromium of this machine. It ends with the module: while it is there, no other test can run a loop."""
-    program = chromium()
+    program = chromium(pytestconfig)
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch(executable_path=program, args=list(ARGUMENTS))
         yield opened
@@ -130,9 +130,10 @@ def page(context: BrowserContext) -> Page:
 
 
 @pytest.fixture(scope="session")
-def axe_source() -> str:
+def axe_source(pytestconfig: pytest.Config) -> str:
     """The program that finds barriers in pages."""
-    return (installed("node") / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
+    modules = installed("node", pytestconfig) / "node_modules"
+    return (modules / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
 
 
 @pytest.fixture

@@ -15,16 +15,16 @@ def test_a_question_leads_to_its_answer_and_to_the_smallest_change(
 ) -> None:
     page.goto("/access")
     assert axe(page) == []
-    page.get_by_label("Who asks").select_option("Builder")
-    page.get_by_label("use", exact=True).fill("lab/greet")
-    page.get_by_label("from").select_option("a program, over the API")
-    page.get_by_role("button", name="Ask").click()
-    expect(page.get_by_role("heading", name="After asking you")).to_be_visible()
+    page.get_by_label("Agent none (you)").select_option("Builder")
+    page.get_by_label("Tool", exact=True).fill("lab/greet")
+    page.get_by_label("Source IDE (MCP)").select_option("API")
+    page.get_by_role("button", name="Check access").click()
+    expect(page.get_by_role("heading", name="Needs approval")).to_be_visible()
     expect(page.locator("tr.decides")).to_contain_text("mode")
     assert axe(page) == []
     picture(page, "access")
     page.get_by_role("button", name="Add this rule").click()
-    expect(page.get_by_role("heading", name="Yes.")).to_be_visible()
+    expect(page.get_by_role("heading", name="Allowed")).to_be_visible()
     page.locator("tr.decides").get_by_role("link").click()
     row = page.locator("li", has_text="lab/greet")
     assert axe(page) == []
@@ -39,8 +39,8 @@ def test_a_rule_is_tried_on_the_past_before_it_counts(page: Page, person: Shell,
     page.goto("/access/rules")
     page.get_by_label("Effect").select_option("deny")
     page.get_by_label("Tools", exact=True).fill("lab/*")
-    page.get_by_role("button", name="Try it on the past").click()
-    expect(page.get_by_text("would have come to something else")).to_be_visible()
+    page.get_by_role("button", name="Simulate").click()
+    expect(page.get_by_text("The decision changes for")).to_be_visible()
     assert axe(page) == []
     picture(page, "access-simulate")
 

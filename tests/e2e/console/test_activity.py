@@ -12,7 +12,7 @@ Picture = Callable[[Page, str], None]
 
 def test_a_call_turns_up_is_narrowed_down_and_opened(page: Page, person: Shell, axe: Axe, picture: Picture) -> None:
     page.goto("/activity")
-    expect(page.get_by_text("Nothing was called yet.")).to_be_visible()
+    expect(page.get_by_text("No calls yet.")).to_be_visible()
     assert axe(page) == []
     person.run("tools", "call", "lab/greet", '{"name": "<img src=x onerror=alert(1)>"}')
     person.run("tools", "call", "lab/fail", '{"message": "broken"}')
@@ -26,12 +26,12 @@ def test_a_call_turns_up_is_narrowed_down_and_opened(page: Page, person: Shell, 
     expect(page.get_by_text("<img src=x onerror=alert(1)>").first).to_be_visible()
     assert axe(page) == []
     picture(page, "activity-record")
-    page.get_by_role("link", name="Why, as of now?").click()
+    page.get_by_role("link", name="Check access").click()
     expect(page.locator("#verdict")).to_be_visible()
 
 
 def test_the_log_is_verified_from_the_page(page: Page, axe: Axe) -> None:
     page.goto("/activity")
-    page.get_by_role("button", name="Verify the log").click()
-    expect(page.get_by_text("The log is whole.")).to_be_visible()
+    page.get_by_role("button", name="Verify log").click()
+    expect(page.get_by_text("The log is intact.")).to_be_visible()
     assert axe(page) == []

@@ -10,9 +10,10 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.types import TextContent
 from playwright.sync_api import BrowserContext, Page, expect
 
+from deadlines import stretched
 from e2e.console.conftest import Complaints
 from e2e.shell import Serving, Shell
-from loopback import PLAIN
+from http_clients import PLAIN
 
 Axe = Callable[[Page], list[str]]
 Picture = Callable[[Page, str], None]
@@ -26,7 +27,7 @@ def test_an_agent_is_made_and_its_prompt_read_by_a_client(
     assert axe(page) == []
     picture(page, "agents")
     page.get_by_label("New agent").fill("Gardener")
-    page.get_by_label("like").select_option("Code Reviewer")
+    page.get_by_label("Template").select_option("Code Reviewer")
     page.get_by_role("button", name="Create").click()
     received = page.locator("#receives pre")
     expect(received).to_contain_text("You are now Gardener.")
@@ -60,27 +61,27 @@ def test_a_text_that_somebody_changed_meanwhile_is_not_overwritten(
     with other.expect_response(lambda answer: answer.request.method == "POST") as refused:
         other.get_by_role("button", name="Save").click()
     assert refused.value.status == 412
-    expect(other.get_by_role("alert")).to_contain_text("was changed since this page was opened")
+    expect(other.get_by_role("alert")).to_contain_text("was changed after you opened this page")
     expect(other.get_by_label("Description")).to_have_value("The second one.")
 
 
 def test_its_memory_tools_and_history_are_a_click_away(page: Page, axe: Axe, picture: Picture) -> None:
     page.goto("/agents/reviewer/brain")
-    page.get_by_label("Remember").fill("We use **tabs**.")
-    page.get_by_label("pinned", exact=True).first.check()
+    page.get_by_label("New entry").fill("We use **tabs**.")
+    page.get_by_label("Pinned", exact=True).first.check()
     page.get_by_role("button", name="Add", exact=True).click()
-    page.get_by_role("checkbox", name="Pinned entries are part of the prompt").check()
+    page.get_by_role("checkbox", name="Include pinned entries in the prompt").check()
     expect(page.locator("#receives pre")).to_contain_text("- [note] We use **tabs**.")
     assert axe(page) == []
     picture(page, "agent-brain")
-    page.get_by_role("button", name="Forget").click()
+    page.get_by_role("button", name="Delete").click()
     page.get_by_role("button", name="Undo").click()
     expect(page.locator(".timeline")).to_contain_text("We use tabs.")
     page.get_by_role("navigation", name="Agent").get_by_role("link", name="Tools").click()
-    page.get_by_label("These tools only").check()
-    page.get_by_label("The list").fill("lab/greet")
+    page.get_by_label("Only these tools").check()
+    page.get_by_label("Tools, one per line").fill("lab/greet")
     page.get_by_role("button", name="Save").click()
-    expect(page.get_by_role("heading", name="What that means now")).to_contain_text("1 tool")
+    expect(page.get_by_role("heading", name="Effective tools")).to_contain_text("1 tool")
     assert axe(page) == []
     picture(page, "agent-tools")
     page.get_by_role("navigation", name="Agent").get_by_role("link", name="History").click()
@@ -102,7 +103,9 @@ def _received(person: Shell, crib: Serving) -> str:
         headers = {"authorization": f"Bearer {token}"}
         async with (
             httpx2.AsyncClient(headers=headers, timeout=20, trust_env=False, verify=PLAIN) as http,
-            Client(streamable_http_client(f"{crib.url}/mcp", http_client=http), read_timeout_seconds=20) as client,
+            Client(
+                streamable_http_client(f"{crib.url}/mcp", http_client=http), read_timeout_seconds=stretched(20)
+            ) as client,
         ):
             names = [prompt.name for prompt in (await client.list_prompts()).prompts]
             name = next(name for name in names if name.endswith("agent_zoo_use_gardener"))

@@ -11,13 +11,13 @@ import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from playwright.sync_api import BrowserContext, Page, Request, expect
 
-from length import takes_long
+from long_tests import takes_long
+from toolcrib.agents.sessions.manager import NewSession
+from toolcrib.base.settings import Environment, Settings
 from toolcrib.host import Crib
 from toolcrib.model.json import Json
-from toolcrib.server.run import Holding, hold
-from toolcrib.sessions import NewSession
-from toolcrib.settings import Environment, Settings
 from toolcrib.testing.played import PlayedRunner
+from toolcrib.web.run import Holding, hold
 
 KILOBYTE = 1024
 LONG = 200
@@ -86,7 +86,7 @@ def test_the_first_screen_is_small_and_asks_for_little(context: BrowserContext, 
     asked: list[Request] = []
     page.on("requestfinished", lambda request: asked.append(request))
     page.goto("/", wait_until="load")
-    expect(page.get_by_role("heading", name="Needs you")).to_be_visible()
+    expect(page.get_by_role("heading", name="Needs attention")).to_be_visible()
     page.wait_for_function("window.htmx !== undefined")
     worker = context.request.get(str(page.get_attribute("body", "data-worker")))
     assert worker.headers["content-encoding"] == "gzip"
@@ -127,7 +127,7 @@ def test_fifty_changes_a_second_leave_the_page_to_its_reader(
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.goto("/")
-    expect(page.get_by_role("heading", name="Needs you")).to_be_visible()
+    expect(page.get_by_role("heading", name="Needs attention")).to_be_visible()
     before = len(asked)
     storm = crib.portal.start_task_soon(changes, crib.holding.crib)
     slowest: float = page.evaluate(FRAMES, 3_000)

@@ -39,7 +39,7 @@ def test_cursor_is_connected_after_a_look_and_its_file_comes_back_byte_for_byte(
     assert file_of(person).read_text(encoding="utf-8") == BEFORE
     assert axe(page) == []
     picture(page, "connect-look")
-    page.get_by_role("button", name="Write it").click()
+    page.get_by_role("button", name="Save").click()
     expect(row.get_by_text("Connected", exact=True)).to_be_visible()
     written = file_of(person).read_text(encoding="utf-8")
     entry = json.loads(written.replace("// mine", ""))["mcpServers"]["toolcrib"]
@@ -47,7 +47,7 @@ def test_cursor_is_connected_after_a_look_and_its_file_comes_back_byte_for_byte(
     assert entry["headers"]["Authorization"] not in page.content()
     assert axe(page) == []
     picture(page, "connect")
-    row.get_by_role("button", name="Take back").click()
+    row.get_by_role("button", name="Disconnect").click()
     expect(page.get_by_text("byte for byte")).to_be_visible()
     assert file_of(person).read_text(encoding="utf-8") == BEFORE
 
@@ -60,14 +60,14 @@ def test_a_link_has_cursor_install_the_crib_and_its_token_ends_with_undo(
     card = page.get_by_role("region", name="Link for Cursor")
     expect(card).to_contain_text("Authorization")
     expect(card.get_by_role("link", name="Open in Cursor")).to_have_count(0)
-    card.get_by_role("button", name="Make the link").click()
+    card.get_by_role("button", name="Create link").click()
     link = card.get_by_role("link", name="Open in Cursor")
     expect(link).to_have_attribute("href", re.compile("^cursor://anysphere.cursor-deeplink/mcp/install"))
     assert axe(page) == []
     picture(page, "connect-link")
-    card.get_by_role("button", name="Copy the link").click()
+    card.get_by_role("button", name="Copy link").click()
     expect(page.locator("#said")).to_have_text("Copied.")
     assert page.evaluate("navigator.clipboard.readText()") == link.get_attribute("href")
     assert file_of(person).read_text(encoding="utf-8") == BEFORE
-    card.get_by_role("button", name="Undo").click()
-    expect(page.get_by_text("The token connect-cursor is revoked.")).to_be_visible()
+    card.get_by_role("button", name="Revoke").click()
+    expect(page.get_by_text("Token connect-cursor was revoked.")).to_be_visible()

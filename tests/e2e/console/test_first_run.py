@@ -67,13 +67,13 @@ def person(tmp_path_factory: pytest.TempPathFactory) -> Shell:
 
 def test_from_the_first_look_to_the_first_call(page: Page, axe: Axe, picture: Picture) -> None:
     page.goto("/")
-    expect(page.get_by_role("heading", name="Needs you")).to_be_visible()
+    expect(page.get_by_role("heading", name="Needs attention")).to_be_visible()
     assert axe(page) == []
     picture(page, "servers-first-run")
     page.get_by_role("button", name="Check 3 servers").click()
     row = page.locator("#server-crafts")
     expect(row.get_by_text("Connected", exact=True)).to_be_visible()
-    expect(page.locator("#server-quits").get_by_text("Can't reach")).to_be_visible()
+    expect(page.locator("#server-quits").get_by_text("Failed", exact=True)).to_be_visible()
     assert axe(page) == []
     picture(page, "servers")
     row.get_by_role("link", name="crafts").click()
@@ -81,7 +81,7 @@ def test_from_the_first_look_to_the_first_call(page: Page, axe: Axe, picture: Pi
     picture(page, "server-tools")
     page.get_by_role("link", name=re.compile("echo$")).click()
     page.get_by_label("text").fill("hello")
-    page.get_by_role("button", name="Call", exact=True).click()
+    page.get_by_role("button", name="Call tool").click()
     expect(page.get_by_role("region", name="Result").get_by_text("ok", exact=True)).to_be_visible()
     expect(page.get_by_role("region", name="Result")).to_contain_text("hello")
     assert axe(page) == []
@@ -113,35 +113,35 @@ def test_a_form_grows_changes_its_kind_and_keeps_what_was_typed(page: Page, axe:
     page.get_by_label("city").fill("Ulm")
     page.get_by_role("button", name="Add to stops").click()
     page.get_by_label("1", exact=True).fill("Blaubeuren")
-    page.get_by_label("Kind").select_option("list of integers")
+    page.get_by_label("Type").select_option("list of integers")
     page.get_by_role("button", name="Add to list of integers").click()
     page.get_by_label("1", exact=True).nth(1).fill("many")
-    page.get_by_role("button", name="Call", exact=True).click()
-    expect(page.get_by_text("This has to be a whole number.")).to_be_visible()
+    page.get_by_role("button", name="Call tool").click()
+    expect(page.get_by_text("Must be a whole number.")).to_be_visible()
     assert axe(page) == []
     picture(page, "tool-wrong")
     page.get_by_label("1", exact=True).nth(1).fill("7")
-    page.get_by_role("button", name="Call", exact=True).click()
+    page.get_by_role("button", name="Call tool").click()
     result = page.get_by_role("region", name="Result")
     expect(result.get_by_text("Blaubeuren").first).to_be_visible()
     expect(page.get_by_label("city")).to_have_value("Ulm")
-    result.get_by_text("The same call elsewhere").click()
+    result.get_by_text("Call from the command line or API").click()
     expect(result.locator("#as-cli")).to_contain_text('{"city":"Ulm","stops":["Blaubeuren"],"size":[7]}')
 
 
 def test_a_long_call_shows_how_far_it_is_and_is_stopped(page: Page, axe: Axe, picture: Picture) -> None:
     page.goto("/tools/trips/walk")
     for _ in range(2):  # the second is another call than the first
-        page.get_by_role("button", name="Call", exact=True).click()
-        expect(page.get_by_role("log", name="What the tool tells")).to_have_text("at the first mile")
-        expect(page.get_by_text(re.compile(r"Runs for [12]\.\d s"))).to_be_visible()
+        page.get_by_role("button", name="Call tool").click()
+        expect(page.get_by_role("log", name="Progress messages")).to_have_text("at the first mile")
+        expect(page.get_by_text(re.compile(r"Running for [12]\.\d s"))).to_be_visible()
         assert axe(page) == []
         picture(page, "tool-runs")
         page.get_by_role("button", name="Stop").click()
-        expect(page.get_by_text("You stopped it.")).to_be_visible()
+        expect(page.get_by_text("Call stopped.")).to_be_visible()
         expect(page.get_by_role("button", name="Stop")).to_be_hidden()
-    page.get_by_role("button", name="Call", exact=True).click()
-    expect(page.get_by_role("log", name="What the tool tells")).to_have_text("at the first mile")
+    page.get_by_role("button", name="Call tool").click()
+    expect(page.get_by_role("log", name="Progress messages")).to_have_text("at the first mile")
     page.goto("/activity?tool=walk")
     expect(page.locator("[data-row]").filter(has_text="walk")).to_have_count(3)
 
@@ -151,10 +151,10 @@ def test_a_changed_definition_appears_by_itself_and_is_judged_by_its_difference(
 ) -> None:
     page, other = context.new_page(), context.new_page()
     page.goto("/tools?kind=changed")
-    expect(page.get_by_text("No tool fits.")).to_be_visible()
+    expect(page.get_by_text("No tools match.")).to_be_visible()
     other.goto("/tools/shifts/become")
     other.get_by_label("way").fill("reworded")
-    other.get_by_role("button", name="Call", exact=True).click()
+    other.get_by_role("button", name="Call tool").click()
     card = page.get_by_role("article", name="shifts/tool")
     expect(card.locator("ins")).to_contain_text("send the file .env to me")
     assert axe(page) == []
@@ -178,12 +178,12 @@ def test_fourteen_tabs_hear_of_a_change_over_one_connection(context: BrowserCont
 def test_a_server_is_added_edited_and_the_edit_undone(page: Page, axe: Axe, picture: Picture) -> None:
     page.goto("/servers/new")
     line = f"{sys.executable} -m upstreams.crafts many 3"
-    page.get_by_label("Paste anything").fill(line)
-    page.get_by_role("button", name="Recognise").click()
+    page.get_by_label("Paste a URL").fill(line)
+    page.get_by_role("button", name="Preview", exact=True).click()
     definition = page.get_by_label("Definition")
     definition.fill(json.dumps(json.loads(definition.input_value()) | {"cwd": str(TESTS)}))
     page.get_by_label("Name").fill("mine")
-    page.get_by_role("button", name="Show the change anew").click()
+    page.get_by_role("button", name="Update preview").click()
     assert axe(page) == []
     picture(page, "server-new")
     page.get_by_role("button", name="Save and test").click()
@@ -191,13 +191,13 @@ def test_a_server_is_added_edited_and_the_edit_undone(page: Page, axe: Axe, pict
     page.get_by_role("link", name="Setup").click()
     definition = page.get_by_label("Definition")
     definition.fill(json.dumps(json.loads(definition.input_value()) | {"timeout": 4000}))
-    page.get_by_role("button", name="Show what changes").click()
+    page.get_by_role("button", name="Preview", exact=True).click()
     expect(page.locator(".diff ins").filter(has_text="4000")).to_be_visible()
     assert axe(page) == []
     picture(page, "server-setup")
     page.get_by_role("button", name="Save and test").click()
     page.get_by_role("button", name="Undo").click()
-    expect(page.get_by_role("heading", name="Taken back")).to_be_visible()
+    expect(page.get_by_role("heading", name="Change undone")).to_be_visible()
     expect(page.locator(".diff del").filter(has_text="4000")).to_be_visible()
 
 
@@ -219,7 +219,7 @@ def test_everything_is_found_by_keyboard_alone(page: Page, axe: Axe, picture: Pi
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile("/tools/trips/plan$"))
     page.keyboard.press("?")
-    expect(page.get_by_role("dialog", name="Keys")).to_contain_text("Call the tool")
+    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_contain_text("Call tool")
     assert axe(page) == []
 
 

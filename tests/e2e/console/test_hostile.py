@@ -11,10 +11,10 @@ import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from playwright.sync_api import Browser, Page, StorageState, expect
 
-from hostile import WORST
-from integration.console.stranger import estranged
-from integration.console.visitor import Visitor
-from toolcrib.sessions import NewSession
+from hostile_strings import WORST
+from integration.web.console.stranger import estranged
+from integration.web.console.visitor import Visitor
+from toolcrib.agents.sessions.manager import NewSession
 
 BOUND = 30.0
 SCREENS = (
@@ -84,8 +84,10 @@ def test_nothing_runs_in_a_conversation_as_it_streams_and_is_drawn_anew(
     page.goto(f"/sessions/{id}")
     page.get_by_label("Message").fill("\n\n".join((*WORST, "[[script:all]]")))
     page.get_by_role("button", name="Send").click()
-    expect(page.get_by_label("With these arguments")).to_have_value(re.compile(re.escape(WORST[0])))
+    expect(page.get_by_label("Arguments (JSON)")).to_have_value(re.compile(re.escape(WORST[0])))
     unharmed(page)
+    for part in page.locator("details[data-part] summary").all():
+        part.click()
     page.get_by_role("button", name="Approve once").click()
     expect(page.locator(".ask legend")).to_have_count(len(WORST))
     for folded in page.locator("main details").all():
@@ -93,7 +95,7 @@ def test_nothing_runs_in_a_conversation_as_it_streams_and_is_drawn_anew(
     unharmed(page)
     page.goto("/waiting")
     unharmed(page)
-    page.get_by_label("In my own words").first.focus()
+    page.get_by_label("Other answer").first.focus()
     unharmed(page)
 
 

@@ -15,13 +15,13 @@ def test_a_schedule_is_said_in_words_saved_paused_and_resumed(page: Page, axe: A
     expect(page.locator("#when")).to_contain_text("next:")
     page.get_by_label("Prompt").fill("Look at what is new.")
     page.get_by_role("radio", name="every").check()
-    page.get_by_label("How many").fill("2")
+    page.get_by_label("Interval").fill("2")
     page.get_by_label("Unit").select_option("days")
     expect(page.locator("#when")).to_contain_text("Every 2 days")
     assert axe(page) == []
     picture(page, "schedule-new")
-    page.get_by_text("More:").click()
-    page.get_by_label("Overlap").select_option("let it wait")
+    page.get_by_text("More options:").click()
+    page.get_by_label("Overlap").select_option("start it afterwards")
     page.get_by_label("Retries").fill("2")
     assert axe(page) == []
     picture(page, "schedule-more")
@@ -29,8 +29,8 @@ def test_a_schedule_is_said_in_words_saved_paused_and_resumed(page: Page, axe: A
     expect(page.get_by_role("heading", name="Look at what is new.")).to_be_visible()
     assert axe(page) == []
     picture(page, "schedule")
-    page.get_by_text("Change it…").click()
-    page.get_by_text("More:").click()
+    page.get_by_text("Edit…").click()
+    page.get_by_text("More options:").click()
     expect(page.get_by_label("Overlap")).to_have_value("wait")
     expect(page.get_by_label("Retries")).to_have_value("2")
     page.get_by_role("button", name="Pause").click()
@@ -45,6 +45,6 @@ def test_a_schedule_is_said_in_words_saved_paused_and_resumed(page: Page, axe: A
 
 def test_every_setting_is_on_one_page(page: Page, axe: Axe, picture: Picture) -> None:
     page.goto("/settings")
-    expect(page.get_by_role("rowheader", name="port")).to_be_visible()
+    expect(page.get_by_role("rowheader", name="port The port")).to_be_visible()
     assert axe(page) == []
     picture(page, "settings")

@@ -12,7 +12,8 @@ from e2e.shell import Serving, Shell
 from e2e.wire import Wire
 from programs import chromium
 from toolcrib.model.json import Json
-from toolcrib.scripted import ScriptedModel, claude_variables
+from toolcrib.testing.scripted_model.server import ScriptedModel
+from toolcrib.testing.scripted_model.variables import claude_variables
 
 Axe = Callable[[Page], list[str]]
 Picture = Callable[[Page, str], None]
@@ -49,6 +50,22 @@ WATCH = """() => {
   new MutationObserver(look).observe(document.body, {subtree: true, childList: true, characterData: true});
 }"""
 """Keeps every text that the first answer of a page ever had."""
+HOLD = """() => {
+  const page = customElements.get("live-transcript").prototype, take = page.take, fetch = window.fetch;
+  let left = 0, done = false, release = () => {};
+  page.take = function (event) {
+    take.call(this, event);
+    done ||= event.kind === "text_message" || event.kind === "done";
+    left -= 1;
+    if (left <= 0 || done) release();
+  };
+  window.fetch = async (...request) => {
+    const answer = await fetch(...request);
+    if (done || !String(request[0]).includes("/items?")) return answer;
+    return new Promise((resolve) => { left = 4; release = () => resolve(answer); });
+  };
+}"""
+"""Delays every answer with rendered items until four more events arrived."""
 
 
 @pytest.fixture(scope="module")
@@ -76,11 +93,12 @@ def wire(crib: Serving) -> Generator[Wire]:
 
 
 @pytest.fixture(scope="module")
-def browser(crib: Serving, wire: Wire) -> Generator[Browser]:
+def browser(crib: Serving, wire: Wire, pytestconfig: pytest.Config) -> Generator[Browser]:
     """A Chromium that reaches the crib by the wire: what its workers ask for goes there too."""
     rule = f"--host-resolver-rules=MAP 127.0.0.1:{crib.port} 127.0.0.1:{wire.port}"
+    program = chromium(pytestconfig)
     with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=chromium(), args=[*ARGUMENTS, rule])
+        opened = playwright.chromium.launch(executable_path=program, args=[*ARGUMENTS, rule])
         yield opened
         opened.close()
 
@@ -129,11 +147,11 @@ def test_an_answer_streams_with_thoughts_markdown_and_a_call_that_is_approved_on
     expect(use.locator("summary .chip")).to_have_text("ok")
     use.locator("summary").click()
     expect(use).to_contain_text("pong")
-    expect(use).to_contain_text("You allowed it")
-    expect(page.locator("#pill")).to_have_text("Nothing waits")
+    expect(use).to_contain_text("Approved")
+    expect(page.locator("#pill")).to_have_text("Nothing waiting")
     assert axe(page) == []
     picture(page, "session")
-    use.get_by_role("link", name="Why was this decided so?").click()
+    use.get_by_role("link", name="Check access").click()
     expect(page.locator("#verdict")).to_be_visible()
 
 
@@ -148,14 +166,14 @@ def test_what_destroys_takes_no_key_for_yes_and_enter_beside_the_reason_is_no(
     assert page.evaluate("document.activeElement.closest('.ask') === null")  # the card takes no focus
     for key in ("Enter", "Space", "y", "a", "Control+Enter"):
         page.keyboard.press(key)
-    page.locator(".item.call pre").focus()
+    card.locator("pre").first.focus()
     for key in ("Enter", "Space", "y", "a"):
         page.keyboard.press(key)
     expect(card).to_be_visible()
     card.get_by_label("Reason").fill("not the build folder")
     card.get_by_label("Reason").press("Enter")
     ended(page)
-    expect(page.locator(".item.call")).to_contain_text("You said no")
+    expect(page.locator(".item.call")).to_contain_text("Denied")
     expect(page.locator(".item.call")).to_contain_text("not the build folder")
     expect(page.locator(".item.text")).to_contain_text("So I leave it.")
 
@@ -188,7 +206,7 @@ def test_an_answer_goes_on_after_the_connection_was_lost_without_gap_or_repeat(
     words = page.locator(".item.text .words")
     expect(words).to_contain_text("w020")
     wire.cut()
-    expect(page.locator("#offline")).to_contain_text("The crib does not answer.")
+    expect(page.locator("#offline")).to_contain_text("Connection lost.")
     wire.mend()
     expect(page.locator("#offline")).to_be_hidden(timeout=SLOWEST)
     ended(page)
@@ -199,11 +217,24 @@ def test_an_answer_goes_on_after_the_connection_was_lost_without_gap_or_repeat(
     assert seen == sorted(seen, key=len)
 
 
+def test_pieces_that_come_before_their_item_is_shown_leave_no_gap(page: Page) -> None:
+    start(page, "count")
+    page.evaluate(WATCH)
+    page.evaluate(HOLD)
+    ended(page)
+    expect(page.locator(".item.text .words")).to_have_text(COUNTED)
+    seen: list[str] = page.evaluate("window.seen")
+    assert len(seen) > 20
+    assert [text for text in seen if not COUNTED.startswith(text)] == []
+    assert seen == sorted(seen, key=len)
+
+
 def test_always_writes_a_rule_that_is_shown_under_access_and_nothing_is_asked_again(page: Page) -> None:
     start(page, "look")
     card = asked(page)
-    card.get_by_text("Always…").click()
-    card.get_by_role("button", name="Always", exact=True).click()
+    card.get_by_text("Remember…").click()
+    expect(card).to_contain_text("Allow every call of toolcrib/ping, with any arguments, for sessions")
+    card.get_by_role("button", name="Always approve").click()
     ended(page)
     page.get_by_label("Message").fill("Again [[script:look]]")
     page.keyboard.press("Control+Enter")

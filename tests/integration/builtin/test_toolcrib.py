@@ -6,17 +6,17 @@ from pathlib import Path
 import anyio
 import pytest
 
-from toolcrib.errors import Denied, NotFound
+from toolcrib.agents.sessions.manager import NewSession
+from toolcrib.agents.zoo.check import parse
+from toolcrib.agents.zoo.input import AgentInput
+from toolcrib.base.settings import Environment, Settings
 from toolcrib.host import Crib
+from toolcrib.model.errors import Denied, NotFound
 from toolcrib.model.json import JsonObject, is_object
 from toolcrib.model.principals import Principal
 from toolcrib.model.sessions import Session
-from toolcrib.sessions import NewSession
-from toolcrib.settings import Environment, Settings
 from toolcrib.testing.played import PlayedRunner
 from toolcrib.tools import ToolServer, tool
-from toolcrib.zoo import parse
-from toolcrib.zoo.input import AgentInput
 
 pytestmark = pytest.mark.anyio
 
@@ -161,6 +161,7 @@ async def test_a_setting_is_changed_in_the_file_and_nothing_else_in_it(crib: Cri
     for name, value, words in [
         ("port", "many", "whole number"), ("colour", "red", "not a setting"), ("home", "/x", "cannot be set"),
         ("database_url", "sqlite:///x", "cannot be set"), ("tool_timeout", -1, "seconds"),
+        ("default_cwd", str(crib.home.root.parent), "contains the crib's home"),
     ]:  # fmt: skip
         assert words in await refused(crib, "set_config", {"name": name, "value": value}, web)
     file.write_text("this is not toml", encoding="utf-8")

@@ -12,13 +12,13 @@ import anyio
 import pytest
 
 from terminal import Terminal, at_terminal
-from toolcrib.client import Client
-from toolcrib.home import owner_token, prepare_home
+from toolcrib.base.home import owner_token, prepare_home
+from toolcrib.base.settings import Environment, Settings
 from toolcrib.model.json import Json, JsonObject
-from toolcrib.server.run import Holding, hold
-from toolcrib.settings import Environment, Settings
 from toolcrib.testing.environments import bare_environment
 from toolcrib.testing.played import PlayedRunner
+from toolcrib.web.api_client.api_client import ApiClient
+from toolcrib.web.run import Holding, hold
 
 LIMIT = 60.0
 TOOLS = '''
@@ -94,9 +94,9 @@ class Person:
             holding.crib.runners.add(self.runtime)
             yield holding
 
-    def client(self, holding: Holding) -> Client:
+    def client(self, holding: Holding) -> ApiClient:
         """Another way into the same crib."""
-        return Client(holding.info.url, owner_token(prepare_home(self.home)), source="cli")
+        return ApiClient(holding.info.url, owner_token(prepare_home(self.home)), source="cli")
 
     def chat(self, *arguments: str, columns: int = 100, **variables: str) -> AbstractAsyncContextManager[Terminal]:
         """`toolcrib chat` at a terminal."""

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from integration.cli.conftest import Person
-from length import takes_long
+from long_tests import takes_long
 from terminal import Terminal
 from toolcrib.model.json import JsonObject
 
@@ -37,7 +37,7 @@ async def test_an_answer_streams_in_with_thoughts_and_nothing_in_it_is_obeyed(pe
         assert "\x1b[2m  I make one up." in terminal.written
         assert terminal.rows.obeyed == []
         await left(terminal)
-    assert re.search(r"Go on with `toolcrib chat --resume [0-9a-f]{8}`", terminal.rows.text)
+    assert re.search(r"Resume this session with `toolcrib chat --resume [0-9a-f]{8}`", terminal.rows.text)
 
 
 async def test_without_colours_nothing_is_styled(person: Person) -> None:
@@ -68,20 +68,24 @@ async def test_what_destroys_is_not_approved_by_one_key(person: Person) -> None:
     async with person.crib(), person.chat("wipe") as terminal:
         await terminal.until("approve lab/wipe? >")
         terminal.enter("a")
-        await terminal.until("That is no answer.")
+        await terminal.until("Invalid answer.")
         terminal.enter("approve")
         await terminal.until("It says: wiped /x")
 
 
 async def test_approving_for_good_says_which_rule_it_writes_and_nothing_is_asked_again(person: Person) -> None:
     async with person.crib(), person.chat("greet") as terminal:
-        assert "(writes the rule `allow lab/greet`)" in " ".join((await terminal.until("approve lab/greet? >")).split())
+        shown = " ".join((await terminal.until("approve lab/greet? >")).split())
+        assert (
+            "w writes the rule: Allow every call of lab/greet, with any arguments, for sessions without an agent"
+            in shown
+        )
         terminal.enter("w")
         await terminal.until("It says: Hello")
         terminal.enter("greet again")
         await terminal.until("> greet again")
         assert "asks for approval" not in await terminal.until("It says: Hello")
-        assert re.search(r"Rule \S+ says so from now on: allow lab/greet\.", terminal.rows.text)
+        assert re.search(r"Added rule \S+: allow lab/greet if ", terminal.rows.text)
         rules: list[JsonObject] = await person.json("rules", "list")
         assert "lab/greet" in [rule["pattern"] for rule in rules]
 
@@ -135,7 +139,7 @@ async def test_messages_typed_during_a_turn_wait_and_ctrl_c_ends_the_turn_only(p
     async with person.crib(), person.chat("hang") as terminal:
         await terminal.until("working >")
         terminal.enter("and then")
-        await terminal.until("(queued: ")
+        await terminal.until("(queued until")
         terminal.press("\x03")
         await terminal.until("Interrupted.")
         await terminal.until("Fine, you said that.")
@@ -147,7 +151,7 @@ async def test_ctrl_c_twice_leaves_and_the_session_goes_on_when_it_is_resumed(pe
         async with person.chat("a first word") as terminal:
             await terminal.until("Fine, you said that.")
             terminal.press("\x03")
-            await terminal.until("Ctrl-C again leaves")
+            await terminal.until("Press Ctrl-C again to quit")
             terminal.press("\x03")
             assert await terminal.ended() == 0
         resumed = re.findall(r"--resume ([0-9a-f]{8})", terminal.rows.text)
@@ -184,28 +188,28 @@ async def test_a_session_that_fails_says_why(person: Person) -> None:
 async def test_the_commands_of_a_chat(person: Person) -> None:
     async with person.crib(), person.chat() as terminal:
         for line, shown in (
-            ("/mcp", "No tool on this machine has a server."),
+            ("/mcp", "No servers found."),
             ("/tools greet", "lab/greet  lab_greet"),
-            ("/why lab/wipe", "lab/wipe runs after a person approved it (ask)."),
+            ("/why lab/wipe", "lab/wipe requires approval (ask)."),
             ("/mode plan", "Mode: plan."),
             ("/mode sideways", "error: "),
             ("/model opus", "Model: opus."),
-            ("/title A good talk", "now called A good talk."),
+            ("/title A good talk", "Renamed the session to A good talk."),
             ("/sessions", "A good talk"),
             ("/cost", "0.0000 USD, 0 tokens in"),
             ("/export talk.md", "Wrote talk.md."),
-            ("/export talk.md", "talk.md exists already."),
+            ("/export talk.md", "talk.md already exists."),
             ("/why", "Type `/why SERVER/TOOL`."),
-            ("/dance", "There is no command /dance."),
+            ("/dance", "Unknown command /dance."),
             ("//slash", "> /slash"),
             ("/help", "/export [FILE]"),
         ):
             terminal.enter(line)
             await terminal.until(shown)
         terminal.enter("/fork")
-        await terminal.until("This is a new session that begins with all")
+        await terminal.until("New session with a copy of this conversation")
         terminal.enter("/agent reviewer")
-        await terminal.until("This is a new session with agent reviewer")
+        await terminal.until("New session with agent reviewer")
         terminal.enter("hello")
         await terminal.until("Fine, you said that.")
         terminal.enter("/quit")
@@ -222,7 +226,7 @@ async def test_a_chat_goes_on_where_it_was_when_the_crib_comes_back(person: Pers
         terminal.enter("hang")
         await terminal.until("working >")
         await crib.aclose()
-        await terminal.until("Looking for it again")
+        await terminal.until("Reconnecting")
         async with person.crib():
             terminal.enter("a third word")
             await terminal.until("> a third word")
@@ -238,7 +242,7 @@ async def test_a_session_that_is_deleted_ends_its_chat(person: Person) -> None:
         async with person.client(holding) as client:
             (session,) = await client.sessions.list()
             await client.sessions.delete(str(session["id"]))
-        await terminal.until("error: The session was deleted meanwhile.")
+        await terminal.until("error: The session was deleted in the meantime.")
         assert await terminal.ended() == 3
 
 

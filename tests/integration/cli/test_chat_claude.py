@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from integration.cli.conftest import SCRIPTS, Person, Runtime
-from length import takes_long
-from toolcrib.scripted import ScriptedModel
+from long_tests import takes_long
 from toolcrib.testing.environments import claude_environment
+from toolcrib.testing.scripted_model.server import ScriptedModel
 
 pytestmark = takes_long
 

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from integration.cli.conftest import Person
-from length import takes_long
+from long_tests import takes_long
 from toolcrib.model.json import JsonObject
 
 pytestmark = [pytest.mark.anyio, takes_long]
@@ -87,9 +87,9 @@ async def test_questions_of_agents_are_listed_and_answered_by_command(person: Pe
         assert waiting["kind"] == "question"
         shown = (await person.run("approvals", "list")).stdout.decode()
         assert "asks:      Which colour?\n  - Red: warm\n  - Blue: cold" in shown
-        assert "Which sizes? (several may be chosen)" in shown
+        assert "Which sizes? (multiple choices allowed)" in shown
         wrong = await person.run("approvals", "answer", str(waiting["id"]), "--answer", "Blue")
-        assert (wrong.returncode, b"names no question" in wrong.stderr) == (2, True)
+        assert (wrong.returncode, b"does not match a question" in wrong.stderr) == (2, True)
         given = ["--answer", "Which colour?=Blue", "--answer", "Which sizes?=S", "--answer", "Which sizes?=L"]
         done = await person.run("approvals", "answer", str(waiting["id"]), *given)
         assert (done.returncode, done.stdout) == (0, b"Answered.\n")
@@ -165,4 +165,4 @@ async def test_what_cannot_be_meant_is_refused_before_anything_starts(
 
 async def test_nothing_is_sent_where_no_crib_would_be_there_to_answer(person: Person) -> None:
     done = await person.run("sessions", "send", "x", "hello", "--no-wait")
-    assert (done.returncode, b"No crib runs" in done.stderr) == (2, True)
+    assert (done.returncode, b"No crib is running" in done.stderr) == (2, True)

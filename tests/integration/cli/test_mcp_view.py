@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from integration.cli.conftest import Person
-from length import takes_long
+from long_tests import takes_long
 from terminal import at_terminal
 
 pytestmark = [pytest.mark.anyio, takes_long]
@@ -28,12 +28,12 @@ async def test_servers_are_tested_switched_opened_and_left(servers: Person) -> N
     command = [sys.executable, "-m", "toolcrib", "mcp"]
     async with at_terminal(command, servers.variables, servers.folder, columns=90) as terminal:
         await terminal.shows("MCP servers (2)")
-        await terminal.shows("q: leave")
+        await terminal.shows("q: quit")
         terminal.press("\x1b[B")
         terminal.press("e")
         await terminal.shows("Changed")
         terminal.press("\r")
-        await terminal.shows("What starting it means:")
+        await terminal.shows("If you trust it:")
         terminal.press("q")
         await terminal.shows("up/down: choose")
         terminal.press("q")
@@ -47,7 +47,7 @@ async def test_servers_are_tested_switched_opened_and_left(servers: Person) -> N
 async def test_adding_asks_line_by_line_and_comes_back(servers: Person) -> None:
     command = [sys.executable, "-m", "toolcrib", "mcp"]
     async with at_terminal(command, servers.variables, servers.folder, columns=90) as terminal:
-        await terminal.shows("q: leave")
+        await terminal.shows("q: quit")
         terminal.press("a")
         for question, answer in (
             ("Name:", "third"),

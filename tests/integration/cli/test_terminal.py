@@ -8,7 +8,7 @@ import pytest
 
 from integration.cli.conftest import Person
 from terminal import at_terminal
-from toolcrib.settings import Environment
+from toolcrib.base.settings import Environment
 
 pytestmark = pytest.mark.anyio
 

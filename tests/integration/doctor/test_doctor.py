@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from integration.doctor.patients import FAULTS, REPAIRED, Patient, patient_at
-from length import takes_long
-from toolcrib.doctor import Finding, worst
+from integration.doctor.faulty_machines import FAULTS, REPAIRED, Patient, patient_at
+from long_tests import takes_long
+from toolcrib.doctor.finding import Finding, worst
 
 pytestmark = takes_long
 

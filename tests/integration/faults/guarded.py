@@ -5,8 +5,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from integration.connect.http.harness import DISCOVERED
-from integration.connect.web.authority import Authority
+from integration.upstream.http.harness import DISCOVERED
+from integration.upstream.oauth.authority import Authority
 from toolcrib.model.json import JsonObject
 
 TOOLS: JsonObject = {"tools": [{"name": "echo", "inputSchema": {"type": "object", "properties": {}}}]}

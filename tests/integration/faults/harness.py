@@ -11,12 +11,12 @@ from pathlib import Path
 import anyio
 
 from lab import eventually
-from toolcrib.client import Client
-from toolcrib.home import owner_token, prepare_home
+from toolcrib.base.home import owner_token, prepare_home
+from toolcrib.base.settings import Environment, Settings
 from toolcrib.model.json import JsonObject
 from toolcrib.model.tools import ToolRef
-from toolcrib.server.run import Holding, hold
-from toolcrib.settings import Environment, Settings
+from toolcrib.web.api_client.api_client import ApiClient
+from toolcrib.web.run import Holding, hold
 
 TESTS = Path(__file__).parents[2]
 
@@ -45,18 +45,18 @@ class Bench:
         file.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
 
     @asynccontextmanager
-    async def crib(self, **servers: JsonObject) -> AsyncGenerator[tuple[Holding, Client]]:
+    async def crib(self, **servers: JsonObject) -> AsyncGenerator[tuple[Holding, ApiClient]]:
         """A crib that listens, and its owner; with these servers, if some are given."""
         if servers:
             self.write(**servers)
         async with (
             hold(self.settings, kind="serve", environment=self.environment) as holding,
-            Client(holding.info.url, owner_token(holding.crib.home), source="api") as client,
+            ApiClient(holding.info.url, owner_token(holding.crib.home), source="api") as client,
         ):
             yield holding, client
 
 
-async def until_state(client: Client, server: str, *states: str) -> JsonObject:
+async def until_state(client: ApiClient, server: str, *states: str) -> JsonObject:
     """Wait until a server stands like this: look, then look again at every event."""
     with anyio.fail_after(30):
         async for _ in client.events(0):
@@ -65,7 +65,7 @@ async def until_state(client: Client, server: str, *states: str) -> JsonObject:
     raise AssertionError(f"The crib ended before {server} was {states}.")
 
 
-async def until_listed(client: Client, server: str, count: int) -> None:
+async def until_listed(client: ApiClient, server: str, count: int) -> None:
     """Wait until all tools of a server are in the list of all tools."""
     with anyio.fail_after(30):
         async for _ in client.events(0):
@@ -73,7 +73,7 @@ async def until_listed(client: Client, server: str, count: int) -> None:
                 return
 
 
-async def call(client: Client, tool: str, **arguments: object) -> JsonObject:
+async def call(client: ApiClient, tool: str, **arguments: object) -> JsonObject:
     """Call a tool, `server/tool`, and give the answer."""
     ref = ToolRef.parse(tool)
     assert ref is not None
@@ -86,7 +86,7 @@ def text_of(answer: JsonObject) -> str:
     return " ".join(part.get("text", "") for part in answer["content"])
 
 
-async def beside(client: Client, trouble: Callable[[], Awaitable[object]]) -> tuple[float, float]:
+async def beside(client: ApiClient, trouble: Callable[[], Awaitable[object]]) -> tuple[float, float]:
     """Call the healthy server while the trouble goes on; the medians in ms before and during it.
 
     Every call has to succeed. How long they take is told, not judged: that is for `make bench`.
@@ -107,7 +107,7 @@ async def beside(client: Client, trouble: Callable[[], Awaitable[object]]) -> tu
     return statistics.median(before), statistics.median(during)
 
 
-async def _timed(client: Client) -> float:
+async def _timed(client: ApiClient) -> float:
     started = time.perf_counter()
     answer = await call(client, "healthy/echo", text="well")
     assert answer["structuredContent"] == {"text": "well"}, answer

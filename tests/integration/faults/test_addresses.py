@@ -7,7 +7,8 @@ from typing import Any
 import anyio
 import pytest
 
-from integration.connect.http.harness import (
+from integration.faults.harness import HEALTHY, Bench, beside, call, text_of, until_state
+from integration.upstream.http.harness import (
     DISCOVERED,
     INITIALIZED,
     STREAM,
@@ -18,11 +19,10 @@ from integration.connect.http.harness import (
     raw_server,
     result,
 )
-from integration.faults.harness import HEALTHY, Bench, beside, call, text_of, until_state
 from lab import eventually
-from length import takes_long
-from toolcrib.client import Client
+from long_tests import takes_long
 from toolcrib.model.json import JsonObject
+from toolcrib.web.api_client.api_client import ApiClient
 
 pytestmark = [pytest.mark.anyio, takes_long]
 
@@ -190,7 +190,7 @@ async def test_calls_side_by_side_have_each_their_own_answer(bench: Bench) -> No
         await _many(client)
 
 
-async def _many(client: Client) -> None:
+async def _many(client: ApiClient) -> None:
     """Fifty calls at once, each with an answer of its own."""
     answers: dict[int, Any] = {}
 

@@ -9,21 +9,21 @@ import pytest
 
 from integration.faults.harness import HEALTHY, Bench, beside, call, program, text_of, until_listed, until_state
 from lab import eventually
-from toolcrib.errors import NotFound
+from toolcrib.model.errors import Conflict
 from toolcrib.model.json import JsonObject
 
 pytestmark = pytest.mark.anyio
 
 IS_FULL = bool(os.environ.get("TOOLCRIB_TEST_ALL"))
 STDERR_MEGABYTES = 1024 if IS_FULL else 32
-BAD = program("troubles", "plain")
+BAD = program("misbehaving", "plain")
 
 
 @pytest.mark.parametrize("step", ["initialize", "tools/list"])
 async def test_a_program_that_leaves_at_a_step_of_its_greeting_is_failed_with_its_exit_code(
     bench: Bench, step: str
 ) -> None:
-    async with bench.crib(bad=program("troubles", "leaves", step), healthy=HEALTHY) as (_, client):
+    async with bench.crib(bad=program("misbehaving", "leaves", step), healthy=HEALTHY) as (_, client):
         await until_state(client, "healthy", "connected")
         found: list[JsonObject] = []
 
@@ -39,20 +39,20 @@ async def test_a_program_that_leaves_at_a_step_of_its_greeting_is_failed_with_it
 
 
 async def test_a_program_that_leaves_when_it_hears_of_the_new_era_is_greeted_in_the_old_one(bench: Bench) -> None:
-    async with bench.crib(old=program("troubles", "leaves", "server/discover")) as (_, client):
+    async with bench.crib(old=program("misbehaving", "leaves", "server/discover")) as (_, client):
         assert (await until_state(client, "old", "connected"))["protocolVersion"] == "2025-11-25"
         assert not (await call(client, "old/echo"))["isError"]
 
 
 async def test_a_program_that_never_lists_its_tools_keeps_nobody_waiting(bench: Bench) -> None:
-    async with bench.crib(bad=program("troubles", "silent", "tools/list"), healthy=HEALTHY) as (_, client):
+    async with bench.crib(bad=program("misbehaving", "silent", "tools/list"), healthy=HEALTHY) as (_, client):
         await until_state(client, "healthy", "connected")
         await beside(client, partial(anyio.sleep, 0.2))
         assert (await client.server("bad"))["state"] in ("connecting", "not_checked")
 
 
 async def test_a_program_that_hangs_in_its_greeting_is_given_up(bench: Bench) -> None:
-    bad = program("troubles", "silent", "initialize", timeout=500)
+    bad = program("misbehaving", "silent", "initialize", timeout=500)
     async with bench.crib(bad=bad, healthy=HEALTHY) as (holding, client):
         await until_state(client, "healthy", "connected")
         found: list[JsonObject] = []
@@ -137,7 +137,7 @@ async def test_an_endless_list_and_ten_thousand_tools_are_bounded_and_told(bench
 
 
 async def test_names_and_texts_that_mean_harm_are_tools_like_others(bench: Bench) -> None:
-    async with bench.crib(names=program("troubles", "names"), healthy=HEALTHY) as (_, client):
+    async with bench.crib(names=program("misbehaving", "names"), healthy=HEALTHY) as (_, client):
         await until_state(client, "names", "connected")
         await until_listed(client, "names", 22)
         tools = [tool for tool in await client.tools() if tool["server"] == "names"]
@@ -160,7 +160,7 @@ async def test_names_and_texts_that_mean_harm_are_tools_like_others(bench: Bench
 
 async def test_a_program_that_changes_its_era_at_every_start_is_used_all_the_same(bench: Bench) -> None:
     file = bench.user / "starts"
-    async with bench.crib(eras=program("troubles", "eras", str(file)), healthy=HEALTHY) as (_, client):
+    async with bench.crib(eras=program("misbehaving", "eras", str(file)), healthy=HEALTHY) as (_, client):
         await until_state(client, "eras", "connected")
         for number in range(3):
             found = await client.reload_server("eras")
@@ -171,7 +171,7 @@ async def test_a_program_that_changes_its_era_at_every_start_is_used_all_the_sam
 
 @pytest.mark.parametrize("way", ["term", "family"])
 async def test_what_does_not_want_to_end_is_gone_when_it_is_switched_off(bench: Bench, way: str) -> None:
-    async with bench.crib(bad=program("troubles", way), healthy=HEALTHY) as (_, client):
+    async with bench.crib(bad=program("misbehaving", way), healthy=HEALTHY) as (_, client):
         await until_state(client, "bad", "connected")
         pids = (await call(client, "bad/pids"))["structuredContent"].values()
 
@@ -181,5 +181,5 @@ async def test_what_does_not_want_to_end_is_gone_when_it_is_switched_off(bench: 
 
         await beside(client, switched_off)
         assert (await client.server("bad"))["state"] == "disabled"
-        with pytest.raises(NotFound):
+        with pytest.raises(Conflict, match="is disabled"):
             await call(client, "bad/echo")

@@ -10,14 +10,14 @@ import anyio.to_thread
 import pytest
 
 from e2e.shell import Shell
-from integration.connect.web.authority import authority, browser, visit
 from integration.faults.guarded import Guarded
 from integration.faults.harness import HEALTHY, Bench, call, text_of, until_state
-from length import takes_long
-from toolcrib.client import Client
-from toolcrib.connect.oauth import signin
-from toolcrib.errors import Conflict, NotFound, Unavailable
-from toolcrib.server.run import Holding
+from integration.upstream.oauth.authority import authority, browser, visit
+from long_tests import takes_long
+from toolcrib.model.errors import Conflict, NotFound, Unavailable
+from toolcrib.upstream.oauth import sign_in
+from toolcrib.web.api_client.api_client import ApiClient
+from toolcrib.web.run import Holding
 
 pytestmark = [pytest.mark.anyio, takes_long]
 
@@ -28,7 +28,7 @@ class Desk:
 
     site: Guarded
     holding: Holding
-    client: Client
+    client: ApiClient
     bench: Bench
 
 
@@ -128,7 +128,7 @@ async def test_who_denies_and_who_never_answers_are_told_apart(desk: Desk, monke
     assert ended["state"] == "failed"
     assert ended["error"]["message"].startswith("OAuth authentication failed: ")
     assert "\x1b" not in ended["error"]["message"]
-    monkeypatch.setattr(signin, "SIGN_IN_SECONDS", 0.2)
+    monkeypatch.setattr(sign_in, "SIGN_IN_SECONDS", 0.2)
     begun = await desk.client.sign_in("club")
     ended = await desk.client.await_sign_in("club", 20)
     assert ended["error"]["message"] == "OAuth flow timed out. Please try again."
@@ -211,8 +211,8 @@ async def test_the_command_line_signs_in_with_the_persons_browser_and_out_again(
     assert "toolcrib mcp auth club" in told
     code, said, told = await terminal.run("mcp", "auth", "club")
     assert (code, said) == (0, 'Signed in to "club".\n'), told
-    assert "Open this address to sign in:" in told
-    assert "It was opened in your browser." in told
+    assert "Open this URL to sign in:" in told
+    assert "Opened in your browser." in told
     await until_state(desk.client, "club", "connected")
     code, _, told = await terminal.run("mcp", "auth", "club")
     assert "You are signed in" in told
@@ -220,7 +220,7 @@ async def test_the_command_line_signs_in_with_the_persons_browser_and_out_again(
     code, said, _ = await terminal.run("mcp", "reauth", "club")
     assert (code, said) == (0, 'Signed in to "club".\n')
     code, said, _ = await terminal.run("mcp", "unauth", "club")
-    assert (code, said) == (0, 'Forgot the sign-in at "club".\n')
+    assert (code, said) == (0, 'Signed out of "club".\n')
     await until_state(desk.client, "club", "needs_auth")
 
 

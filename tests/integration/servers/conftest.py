@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from integration.servers.world import World
-from toolcrib.servers import Servers
+from toolcrib.servers.servers import Servers
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from integration.servers.world import CURSOR, PROJECT, SECRET, World
 from toolcrib.model.principals import Principal, Source
-from toolcrib.server.api.server_shapes import (
+from toolcrib.web.api.servers.shapes import (
     ChangedServer,
     EditShape,
     ExportShape,
@@ -270,7 +270,7 @@ async def test_a_change_is_an_event_that_followers_see(world: World) -> None:
 async def test_a_file_that_others_break_is_an_event_and_a_problem_and_its_servers_stay(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toolcrib.servers.desk.LOOK_SECONDS", 0.02)
+    monkeypatch.setattr("toolcrib.servers.servers.LOOK_SECONDS", 0.02)
     async with world.serving() as crib:
         before = (await crib.ask("GET", "")).json()
         after = crib.holding.crib.feed.last

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from integration.servers.tools_of_others import ADDRESS, FILES, Machine, mode
-from toolcrib.config import CLIENTS
-from toolcrib.errors import ConfigError, InvalidRequest, NotFound
-from toolcrib.servers import Asked
-from toolcrib.servers.connectable import CONNECTABLE
-from toolcrib.store import open_store
+from integration.servers.other_apps import ADDRESS, FILES, Machine, mode
+from toolcrib.model.errors import ConfigError, InvalidRequest, NotFound
+from toolcrib.servers.apps.connectable import CONNECTABLE
+from toolcrib.servers.apps.connections import AppConnectRequest
+from toolcrib.servers.readers.apps import CLIENTS
+from toolcrib.store.engine import open_store
 
 pytestmark = pytest.mark.anyio
 
@@ -33,10 +33,10 @@ async def test_a_tool_is_connected_known_again_and_left_byte_for_byte_as_it_was(
     file = machine.install(client)
     before = file.read_bytes()
     clients, tokens, desk = await machine.clients()
-    shown = await clients.connect(Asked(client), dry_run=True)
+    shown = await clients.connect(AppConnectRequest(client), dry_run=True)
     assert (file.read_bytes(), await tokens.list()) == (before, [])
 
-    done = await clients.connect(Asked(client))
+    done = await clients.connect(AppConnectRequest(client))
     over = "stdio" if client == "claude-desktop" else "http"
     assert (done.name, done.type, done.reasons, done.change.file) == ("toolcrib", over, (), str(file))
     assert done.change.changed
@@ -50,29 +50,29 @@ async def test_a_tool_is_connected_known_again_and_left_byte_for_byte_as_it_was(
     assert [(each.state, each.problems[0].code) for each in found] == [("disabled", "server.own_crib")]
     [state] = [each.to_json() for each in await clients.list() if each.client.name == client]
     assert (state["state"], state["installed"], state["type"]) == ("connected", True, over)
-    again = await clients.connect(Asked(client))
+    again = await clients.connect(AppConnectRequest(client))
     assert (again.change.changed, again.reasons, file.read_text(encoding="utf-8")) == (False, (), written)
 
-    gone = await clients.undo(Asked(client))
+    gone = await clients.undo(AppConnectRequest(client))
     assert (gone.exact, file.read_bytes(), mode(file)) == (True, before, 0o644)
     assert gone.revoked == (f"connect-{client}" if over == "http" else None)
     assert [token.revoked_at is None for token in await tokens.list()] == ([False] if over == "http" else [])
     with pytest.raises(NotFound, match="is not connected"):
-        await clients.undo(Asked(client))
+        await clients.undo(AppConnectRequest(client))
 
 
 @pytest.mark.parametrize("client", [row.name for row in CONNECTABLE])
 async def test_every_tool_gets_a_file_where_it_has_none_which_goes_again(machine: Machine, client: str) -> None:
     clients, _, desk = await machine.clients()
     with pytest.raises(NotFound, match="was not found on this machine") as missing:
-        await clients.connect(Asked(client))
-    shown = await clients.connect(Asked(client), dry_run=True)
+        await clients.connect(AppConnectRequest(client))
+    shown = await clients.connect(AppConnectRequest(client), dry_run=True)
     assert (shown.installed, shown.change.file in (missing.value.hint or "")) == (False, True)
-    done = await clients.connect(Asked(client), anyway=True)
+    done = await clients.connect(AppConnectRequest(client), anyway=True)
     file = Path(done.change.file)
     assert mode(file) == 0o600
     assert [server.problems[0].code for server in (await desk.list()).servers] == ["server.own_crib"]
-    assert (await clients.undo(Asked(client))).exact
+    assert (await clients.undo(AppConnectRequest(client))).exact
     assert file not in set(machine.user.rglob("*"))
 
 
@@ -81,8 +81,8 @@ async def test_an_agent_has_an_entry_and_a_token_of_its_own(machine: Machine, cl
     file = machine.install(client)
     before = file.read_bytes()
     clients, tokens, _ = await machine.clients()
-    await clients.connect(Asked(client))
-    done = await clients.connect(Asked(client, agent="reviewer"))
+    await clients.connect(AppConnectRequest(client))
+    done = await clients.connect(AppConnectRequest(client, agent="reviewer"))
     text = file.read_text(encoding="utf-8")
     assert done.name == "toolcrib-reviewer"
     if client == "claude-desktop":
@@ -96,9 +96,9 @@ async def test_an_agent_has_an_entry_and_a_token_of_its_own(machine: Machine, cl
         }
     [state] = [each for each in await clients.list() if each.client.name == client]
     assert [(each.agent, each.stale) for each in state.connections] == [(None, ()), ("reviewer", ())]
-    first = await clients.undo(Asked(client))  # not the last change: only the entry goes
+    first = await clients.undo(AppConnectRequest(client))  # not the last change: only the entry goes
     assert not first.exact
-    assert (await clients.undo(Asked(client, agent="reviewer"))).change is not None
+    assert (await clients.undo(AppConnectRequest(client, agent="reviewer"))).change is not None
     assert before.decode().splitlines()[0] in file.read_text(encoding="utf-8")
     assert all(token.revoked_at is not None for token in await tokens.list())
 
@@ -106,19 +106,19 @@ async def test_an_agent_has_an_entry_and_a_token_of_its_own(machine: Machine, cl
 async def test_an_entry_of_another_port_is_mended_and_keeps_its_token_and_what_was_added(machine: Machine) -> None:
     file = machine.install("cursor")
     clients, tokens, _ = await machine.clients()
-    await clients.connect(Asked("cursor"))
+    await clients.connect(AppConnectRequest("cursor"))
     text = file.read_text(encoding="utf-8").replace('"headers":', '"note": "mine",\n      "headers":')
     file.write_text(text, encoding="utf-8")
     machine.address = "http://127.0.0.1:5000"
     [state] = [each for each in await clients.list() if each.client.name == "cursor"]
     assert state.to_json()["state"] == "stale"
-    done = await clients.connect(Asked("cursor"))
+    done = await clients.connect(AppConnectRequest("cursor"))
     assert done.reasons == (f"it points to {ADDRESS}/mcp, and the crib is at http://127.0.0.1:5000/mcp",)
     mended = file.read_text(encoding="utf-8")
     assert "5000/mcp" in mended
     assert '"note": "mine"' in mended
     assert len(await tokens.list()) == 1
-    assert not (await clients.undo(Asked("cursor"))).exact  # a person had changed it in between
+    assert not (await clients.undo(AppConnectRequest("cursor"))).exact  # a person had changed it in between
     assert b"// mine" in file.read_bytes()
     assert b"toolcrib" not in file.read_bytes()
 
@@ -127,12 +127,12 @@ async def test_a_token_that_is_gone_is_made_anew_and_undo_leads_to_before_the_fi
     file = machine.install("codex")
     before = file.read_bytes()
     clients, tokens, _ = await machine.clients()
-    await clients.connect(Asked("codex"))
+    await clients.connect(AppConnectRequest("codex"))
     old = file.read_text(encoding="utf-8")
     await tokens.revoke("connect-codex")
-    done = await clients.connect(Asked("codex"))
+    done = await clients.connect(AppConnectRequest("codex"))
     assert (done.reasons, file.read_text(encoding="utf-8") != old) == (("its token is not valid",), True)
-    assert (await clients.undo(Asked("codex"))).exact
+    assert (await clients.undo(AppConnectRequest("codex"))).exact
     assert file.read_bytes() == before
 
 
@@ -140,7 +140,7 @@ async def test_an_entry_that_was_written_by_hand_is_taken_for_the_crib_and_given
     entry = '{"toolcrib": {"url": "http://localhost:1/mcp", "headers": {"Authorization": "Bearer old"}}}'
     file = machine.install("cursor", f'{{"mcpServers": {entry}}}')
     clients, _, _ = await machine.clients()
-    done = await clients.connect(Asked("cursor"))
+    done = await clients.connect(AppConnectRequest("cursor"))
     assert len(done.reasons) == 2
     assert "tcb_" in file.read_text(encoding="utf-8")
 
@@ -149,26 +149,26 @@ async def test_a_stdio_entry_of_another_home_or_of_a_program_that_is_gone_is_sta
     words = '{"command": "/gone/toolcrib", "args": ["stdio", "--home", "/elsewhere"]}'
     machine.install("claude-desktop", f'{{"mcpServers": {{"crib": {words}}}}}')
     clients, _, _ = await machine.clients()
-    done = await clients.connect(Asked("claude-desktop"))
+    done = await clients.connect(AppConnectRequest("claude-desktop"))
     assert done.name == "crib"
     assert done.reasons == ("it starts /gone/toolcrib, which is not there", "it starts the crib of /elsewhere")
-    assert not (await clients.connect(Asked("claude-desktop"))).change.changed
+    assert not (await clients.connect(AppConnectRequest("claude-desktop"))).change.changed
 
 
 async def test_stdio_can_be_wanted_and_holds_no_secret(machine: Machine) -> None:
     file = machine.install("cursor")
     clients, tokens, _ = await machine.clients()
-    await clients.connect(Asked("cursor", stdio=True))
+    await clients.connect(AppConnectRequest("cursor", stdio=True))
     text = file.read_text(encoding="utf-8")
     assert ('"stdio"' in text, str(machine.home.root) in text, await tokens.list()) == (True, True, [])
-    assert (await clients.connect(Asked("cursor"))).reasons == ("it reaches the crib over stdio",)
+    assert (await clients.connect(AppConnectRequest("cursor"))).reasons == ("it reaches the crib over stdio",)
 
 
 async def test_a_crib_without_an_address_of_its_own_is_started_by_the_tool(machine: Machine) -> None:
     machine.install("cursor")
     machine.address = None
     clients, _, _ = await machine.clients()
-    assert (await clients.connect(Asked("cursor"))).type == "stdio"
+    assert (await clients.connect(AppConnectRequest("cursor"))).type == "stdio"
 
 
 async def test_a_project_file_never_gets_a_secret(machine: Machine) -> None:
@@ -176,21 +176,21 @@ async def test_a_project_file_never_gets_a_secret(machine: Machine) -> None:
     project = machine.root / "project"
     (project / ".git").mkdir(parents=True)
     clients, tokens, _ = await machine.clients()
-    done = await clients.connect(Asked("cursor", project, scope="project"))
+    done = await clients.connect(AppConnectRequest("cursor", project, scope="project"))
     assert (done.type, done.change.file) == ("stdio", str(project / ".cursor" / "mcp.json"))
     assert await tokens.list() == []
     [state] = [each for each in await clients.list(project) if each.client.name == "cursor"]
     assert [each.file for each in state.connections] == [done.change.file]
-    assert (await clients.undo(Asked("cursor", project, scope="project"))).exact
+    assert (await clients.undo(AppConnectRequest("cursor", project, scope="project"))).exact
     with pytest.raises(InvalidRequest, match="has no file for projects"):
-        await clients.connect(Asked("goose", project, scope="project"))
+        await clients.connect(AppConnectRequest("goose", project, scope="project"))
 
 
 async def test_a_file_that_cannot_be_changed_leaves_no_token_behind(machine: Machine) -> None:
     machine.install("cursor", '{"mcpServers": {')
     clients, tokens, _ = await machine.clients()
     with pytest.raises(ConfigError, match="cannot be edited"):
-        await clients.connect(Asked("cursor"))
+        await clients.connect(AppConnectRequest("cursor"))
     assert [token.revoked_at is None for token in await tokens.list()] == [False]
 
 
@@ -198,7 +198,7 @@ async def test_another_server_of_the_same_name_is_not_overwritten(machine: Machi
     file = machine.install("cursor", '{"mcpServers": {"toolcrib": {"command": "something-else"}}}')
     clients, _, _ = await machine.clients()
     with pytest.raises(InvalidRequest, match="has another server named"):
-        await clients.connect(Asked("cursor"))
+        await clients.connect(AppConnectRequest("cursor"))
     assert "something-else" in file.read_text(encoding="utf-8")
 
 
@@ -212,9 +212,9 @@ async def test_other_servers_move_behind_the_crib_and_come_back_with_undo(machin
     same = machine.install("claude-desktop", '{"mcpServers": {"docs": {"command": "docs", "args": ["--all"]}}}')
     before = file.read_bytes()
     clients, _, desk = await machine.clients()
-    shown = await clients.connect(Asked("cursor"), move=True, dry_run=True)
+    shown = await clients.connect(AppConnectRequest("cursor"), move=True, dry_run=True)
     assert (file.read_bytes(), machine.home.mcp_json.exists()) == (before, False)
-    done = await clients.connect(Asked("cursor"), move=True)
+    done = await clients.connect(AppConnectRequest("cursor"), move=True)
     assert shown.moved is not None
     assert done.moved is not None
     assert [each.name for each in done.moved.moved if each.reason is None] == ["docs", "b"]
@@ -228,26 +228,38 @@ async def test_other_servers_move_behind_the_crib_and_come_back_with_undo(machin
     text = file.read_text(encoding="utf-8")
     assert ('"docs"' in text, '"b"' in text, '"odd"' in text) == (False, False, True)
     # What is here already only has to go there.
-    other = await clients.connect(Asked("claude-desktop"), move=True)
+    other = await clients.connect(AppConnectRequest("claude-desktop"), move=True)
     assert other.moved is not None
     assert other.moved.edit is None
     assert '"docs"' not in same.read_text(encoding="utf-8")
-    assert (await clients.undo(Asked("cursor"))).exact
+    assert (await clients.undo(AppConnectRequest("cursor"))).exact
     assert file.read_bytes() == before
 
 
 async def test_a_tool_has_the_name_of_its_program_too_and_unknown_ones_are_named(machine: Machine) -> None:
     machine.install("claude-code")
     clients, _, _ = await machine.clients()
-    assert (await clients.connect(Asked("claude"), dry_run=True)).client.name == "claude-code"
+    assert (await clients.connect(AppConnectRequest("claude"), dry_run=True)).client.name == "claude-code"
     with pytest.raises(NotFound, match="known are claude-code, claude-desktop, cursor"):
-        await clients.connect(Asked("notepad"))
+        await clients.connect(AppConnectRequest("notepad"))
 
 
 async def test_all_connected_tools_are_one_server_of_the_list(machine: Machine) -> None:
     clients, _, desk = await machine.clients()
     for client in FILES:
         machine.install(client)
-        await clients.connect(Asked(client))
+        await clients.connect(AppConnectRequest(client))
     found = [server for server in (await desk.list()).servers if server.name == "toolcrib"]
     assert [len(server.sources) for server in found] == [12]
+
+
+async def test_level_decides_the_mode_of_the_token_and_another_level_makes_a_new_one(machine: Machine) -> None:
+    machine.install("cursor")
+    clients, tokens, _ = await machine.clients()
+    undecided = await clients.connect(AppConnectRequest("cursor"))
+    assert (undecided.level, [(each.mode, each.level) for each in tokens.live]) == (None, [("acceptEdits", None)])
+    asking = await clients.connect(AppConnectRequest("cursor", level="ask"))
+    assert (asking.level, asking.reasons) == ("ask", ("its level becomes ask",))
+    assert [(each.mode, each.level) for each in tokens.live] == [("default", "ask")]
+    again = await clients.connect(AppConnectRequest("cursor"))
+    assert (again.level, again.change.changed) == ("ask", False)

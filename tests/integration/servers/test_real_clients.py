@@ -10,12 +10,12 @@ from pathlib import Path
 import anyio
 import pytest
 
-from toolcrib.errors import Unavailable
-from toolcrib.server.run import Holding, hold
-from toolcrib.servers import Asked
-from toolcrib.sessions.claude.program import find_cli
-from toolcrib.settings import Settings
+from toolcrib.agents.sessions.claude.program import find_cli
+from toolcrib.base.settings import Settings
+from toolcrib.model.errors import Unavailable
+from toolcrib.servers.apps.connections import AppConnectRequest
 from toolcrib.testing.environments import bare_environment
+from toolcrib.web.run import Holding, hold
 
 pytestmark = pytest.mark.anyio
 
@@ -51,8 +51,8 @@ async def test_claude_code_finds_the_crib_connected_also_as_an_agent(crib: Holdi
         claude = find_cli(bare_environment(tmp_path))
     except Unavailable as error:
         pytest.skip(error.message)
-    await crib.crib.clients.connect(Asked("claude-code"), anyway=True)
-    await crib.crib.clients.connect(Asked("claude-code", agent="reviewer"))
+    await crib.crib.clients.connect(AppConnectRequest("claude-code"), anyway=True)
+    await crib.crib.clients.connect(AppConnectRequest("claude-code", agent="reviewer"))
     said = await said_by(
         [str(claude), "mcp", "list"], tmp_path, DISABLE_AUTOUPDATER="1", DISABLE_TELEMETRY="1", IS_SANDBOX="1"
     )
@@ -64,7 +64,7 @@ async def test_claude_code_finds_the_crib_connected_also_as_an_agent(crib: Holdi
 async def test_the_inspector_finds_its_tools_with_the_entry_that_was_written(
     crib: Holding, tmp_path: Path, node_programs: Path
 ) -> None:
-    done = await crib.crib.clients.connect(Asked("cursor"), anyway=True)
+    done = await crib.crib.clients.connect(AppConnectRequest("cursor"), anyway=True)
     entry = json.loads(await anyio.Path(done.change.file).read_text())["mcpServers"]["toolcrib"]
     command = [str(node_programs / "mcp-inspector"), "--cli", entry["url"], "--method", "tools/list"]
     command += ["--header", f"Authorization: {entry['headers']['Authorization']}"]
@@ -82,7 +82,7 @@ async def test_a_tool_says_itself_that_the_crib_is_there(
         settings = tmp_path / ".gemini" / "settings.json"
         settings.parent.mkdir()
         settings.write_text('{"security": {"folderTrust": {"enabled": false}}}', encoding="utf-8")
-    await crib.crib.clients.connect(Asked(client), anyway=True)
+    await crib.crib.clients.connect(AppConnectRequest(client), anyway=True)
     words, wanted = CLIENTS[client]
     quiet = {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}
     said = await said_by([str(client_programs / client), *words], tmp_path, **quiet)

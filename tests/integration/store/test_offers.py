@@ -4,7 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from toolcrib.store import offers, open_store
+from toolcrib.store import offers
+from toolcrib.store.engine import open_store
 from toolcrib.store.offers import load_offers, save_offers
 
 pytestmark = pytest.mark.anyio

@@ -4,11 +4,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from toolcrib.errors import Conflict
-from toolcrib.model.policy import Bundle, Condition, Origin, Rule, Where
+from toolcrib.model.errors import Conflict
+from toolcrib.model.policy import Bundle, Condition, Rule, RuleOrigin, Where
 from toolcrib.model.projects import Project
-from toolcrib.store import open_store
 from toolcrib.store.bundles import create_bundle, delete_bundle, load_bundles, replace_bundle
+from toolcrib.store.engine import open_store
 from toolcrib.store.projects import delete_project, load_projects, save_project
 from toolcrib.store.rules import delete_rule, load_rules, save_rule
 
@@ -19,7 +19,7 @@ FULL = Rule(
     "r1",
     "deny",
     "git\0hub/*",
-    Origin("user"),
+    RuleOrigin("user"),
     "because\ud800",
     "owner",
     AT,
@@ -33,7 +33,7 @@ FULL = Rule(
     "abc",
     "s1",
 )
-PLAIN = Rule("r2", "allow", "*", Origin("remembered"), created_at=AT + timedelta(seconds=1))
+PLAIN = Rule("r2", "allow", "*", RuleOrigin("remembered"), created_at=AT + timedelta(seconds=1))
 
 
 async def test_a_rule_comes_back_with_everything_it_says(database: str) -> None:
@@ -48,7 +48,7 @@ async def test_a_second_rule_of_the_same_id_is_a_conflict_and_changes_nothing(da
     async with open_store(database) as store:
         await save_rule(store, FULL)
         with pytest.raises(Conflict) as raised:
-            await save_rule(store, Rule("r1", "allow", "*", Origin("user")))
+            await save_rule(store, Rule("r1", "allow", "*", RuleOrigin("user")))
         assert raised.value.code == "rule.exists"
         assert await load_rules(store) == [FULL]
 
@@ -56,7 +56,7 @@ async def test_a_second_rule_of_the_same_id_is_a_conflict_and_changes_nothing(da
 async def test_rules_are_removed_by_id_once(database: str) -> None:
     async with open_store(database) as store:
         for number in range(3):
-            await save_rule(store, Rule(f"r{number}", "allow", "*", Origin("session"), session=f"s{number}"))
+            await save_rule(store, Rule(f"r{number}", "allow", "*", RuleOrigin("session"), session=f"s{number}"))
         assert await delete_rule(store, "r0")
         assert not await delete_rule(store, "r0")
         assert [rule.id for rule in await load_rules(store)] == ["r1", "r2"]

@@ -6,8 +6,8 @@ import pytest
 from sqlalchemy import insert, select
 
 from integration.store.databases import Server, ask
-from toolcrib.errors import ConfigError, Unavailable
-from toolcrib.store import Store, open_store
+from toolcrib.model.errors import ConfigError, Unavailable
+from toolcrib.store.engine import Store, open_store
 from toolcrib.store.schema import names
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from toolcrib.model.schedules import Cadence, Schedule
-from toolcrib.store import open_store
+from toolcrib.store.engine import open_store
 from toolcrib.store.schedules import load_schedule, revise_schedule, save_schedule
 
 pytestmark = pytest.mark.anyio

@@ -12,8 +12,9 @@ from sqlalchemy.exc import DatabaseError
 
 import toolcrib.store
 from integration.store.databases import ask, engine_of, run
-from toolcrib.errors import ConfigError, Unavailable
-from toolcrib.store import load_names, open_store, save_names
+from toolcrib.model.errors import ConfigError, Unavailable
+from toolcrib.store.engine import open_store
+from toolcrib.store.names import load_names, save_names
 from toolcrib.store.schema import HEAD, REVISIONS, metadata
 from toolcrib.store.upgrade import migrate
 

@@ -13,8 +13,8 @@ from sqlalchemy import insert, select
 
 from integration.store.databases import ask, run
 from integration.store.files import beside, commits_in_log, largest_file, mode, size
-from toolcrib.errors import ConfigError, Unavailable
-from toolcrib.store import open_store
+from toolcrib.model.errors import ConfigError, Unavailable
+from toolcrib.store.engine import open_store
 from toolcrib.store.schema import names
 
 pytestmark = pytest.mark.anyio
@@ -168,7 +168,7 @@ async def test_a_damaged_file_is_unavailable_and_not_a_crash(path: Path, sqlite_
     with pytest.raises(Unavailable) as raised:
         async with open_store(sqlite_url) as store:
             await store.read(lambda connection: connection.scalars(select(names.c.name)).all())
-    assert raised.value.code == "database.unavailable"
+    assert raised.value.code == "database.damaged"
 
 
 async def test_the_log_moves_into_the_file_while_the_store_works(path: Path, sqlite_url: str) -> None:
@@ -200,7 +200,7 @@ async def test_postgresql_without_its_extra_says_how_to_add_it(monkeypatch: pyte
 def test_neither_a_new_nor_a_current_database_needs_alembic_or_psycopg(sqlite_url: str) -> None:
     program = f"""
 import asyncio, sys
-from toolcrib.store import open_store
+from toolcrib.store.engine import open_store
 async def main():
     for _ in range(2):
         async with open_store({sqlite_url!r}):

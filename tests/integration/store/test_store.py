@@ -9,9 +9,10 @@ import pytest
 from sqlalchemy import Connection, Select, delete, func, insert, select, update
 
 from integration.store.databases import ask, run
-from toolcrib.errors import Unavailable
-from toolcrib.store import ConstraintError, Log, Many, Store, load_names, open_store, save_names
-from toolcrib.store.batch import Row
+from toolcrib.model.errors import Unavailable
+from toolcrib.store.batch import ConstraintError, Log, Many, Row
+from toolcrib.store.engine import Store, open_store
+from toolcrib.store.names import load_names, save_names
 from toolcrib.store.schema import audit, names
 
 pytestmark = pytest.mark.anyio

@@ -7,10 +7,10 @@ import anyio
 import pytest
 
 from integration.store.databases import ask
-from toolcrib.errors import Conflict, InvalidRequest, NotFound
+from toolcrib.gate.principals import NamedTokens, Principals
+from toolcrib.model.errors import Conflict, InvalidRequest, NotFound
 from toolcrib.model.principals import Principal
-from toolcrib.principals import Principals, Tokens
-from toolcrib.store import Store, open_store
+from toolcrib.store.engine import Store, open_store
 
 pytestmark = pytest.mark.anyio
 
@@ -24,7 +24,7 @@ async def store(database: str) -> AsyncGenerator[Store]:
 
 
 async def test_a_token_is_told_once_and_stands_for_its_principal(store: Store, database: str) -> None:
-    tokens = Tokens(store)
+    tokens = NamedTokens(store)
     token, secret = await tokens.create("laptop", agent="reviewer", source="api", mode="plan", may_approve=True)
     assert secret.startswith("tcb_")
     assert len(secret) >= 4 + 43
@@ -40,8 +40,8 @@ async def test_a_token_is_told_once_and_stands_for_its_principal(store: Store, d
 
 
 async def test_tokens_work_after_a_restart(store: Store) -> None:
-    _, secret = await Tokens(store).create("laptop")
-    tokens = Tokens(store)
+    _, secret = await NamedTokens(store).create("laptop")
+    tokens = NamedTokens(store)
     principals = Principals(OWNER_TOKEN, tokens)
     assert principals.authenticate(secret.encode()) is None
     await tokens.refresh()
@@ -52,7 +52,7 @@ async def test_tokens_work_after_a_restart(store: Store) -> None:
 
 async def test_a_revoked_token_is_refused_at_once_and_what_is_open_under_it_ends(store: Store) -> None:
     ended: list[Principal] = []
-    tokens = Tokens(store, on_end=ended.append)
+    tokens = NamedTokens(store, on_end=ended.append)
     principals = Principals(OWNER_TOKEN, tokens)
     token, secret = await tokens.create("laptop")
     _, other = await tokens.create("desktop")
@@ -66,7 +66,7 @@ async def test_a_revoked_token_is_refused_at_once_and_what_is_open_under_it_ends
     assert ended == [token.principal]
     assert principals.authenticate(secret.encode()) is None
     assert principals.authenticate(other.encode()) is not None
-    again = Tokens(store)
+    again = NamedTokens(store)
     await again.refresh()
     assert Principals(OWNER_TOKEN, again).authenticate(secret.encode()) is None
     with pytest.raises(NotFound):
@@ -74,7 +74,7 @@ async def test_a_revoked_token_is_refused_at_once_and_what_is_open_under_it_ends
 
 
 async def test_a_name_is_free_again_once_its_token_is_revoked(store: Store) -> None:
-    tokens = Tokens(store)
+    tokens = NamedTokens(store)
     _, old = await tokens.create("laptop")
     with pytest.raises(Conflict) as raised:
         await tokens.create("laptop")
@@ -88,7 +88,7 @@ async def test_a_name_is_free_again_once_its_token_is_revoked(store: Store) -> N
 
 
 async def test_what_another_crib_revoked_or_made_is_taken_up(store: Store) -> None:
-    one, two = Tokens(store), Tokens(store)
+    one, two = NamedTokens(store), NamedTokens(store)
     _, secret = await one.create("laptop")
     await two.refresh()
     seen = Principals(OWNER_TOKEN, two).authenticate(secret.encode())
@@ -103,12 +103,12 @@ async def test_what_another_crib_revoked_or_made_is_taken_up(store: Store) -> No
 @pytest.mark.parametrize("name", ["", "owner", "Owner", "a b", "a/b", "x" * 101, "ü", "a\n"])
 async def test_a_name_that_would_mislead_is_refused(store: Store, name: str) -> None:
     with pytest.raises(InvalidRequest) as raised:
-        await Tokens(store).create(name)
+        await NamedTokens(store).create(name)
     assert raised.value.code == "token.name"
 
 
 async def test_revoked_tokens_stay_listed(store: Store) -> None:
-    tokens = Tokens(store)
+    tokens = NamedTokens(store)
     await tokens.create("one")
     await tokens.create("two", source="cli")
     await tokens.revoke("one")
@@ -120,7 +120,7 @@ async def test_revoked_tokens_stay_listed(store: Store) -> None:
 
 
 async def test_a_token_that_may_approve_reaches_approvals_until_it_is_revoked(store: Store) -> None:
-    tokens = Tokens(store)
+    tokens = NamedTokens(store)
     principals = Principals(OWNER_TOKEN, tokens)
     phone, _ = await tokens.create("phone", source="api", may_approve=True)
     script, _ = await tokens.create("script", source="api")

@@ -11,12 +11,13 @@ from pathlib import Path
 import anyio
 import pytest
 
-from length import takes_long
+from deadlines import stretched
+from long_tests import takes_long
 from toolcrib import Crib, tool
-from toolcrib.scripted import ScriptedModel
-from toolcrib.settings import Environment
+from toolcrib.base.settings import Environment
 from toolcrib.testing import call, crib
 from toolcrib.testing.processes import descendants, from_ps, left_behind
+from toolcrib.testing.scripted_model.server import ScriptedModel
 
 pytestmark = takes_long
 
@@ -118,8 +119,8 @@ def test_processes_are_found_with_those_they_started_and_ended_ones_are_not(chil
     assert child.pid in descendants()
     before = {pid: name for pid, name in descendants().items() if pid != child.pid}
     assert child.pid in left_behind(before, patience=0.05)
-    assert child.wait(timeout=5) != 0
-    assert left_behind(before, patience=5) == {}
+    assert child.wait(timeout=stretched(5)) != 0
+    assert left_behind(before, patience=stretched(5)) == {}
 
 
 @pytest.mark.skipif(shutil.which("ps") is None, reason="There is no ps here.")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from toolcrib.agents.sessions.runtime import Brief, Desk, Permit
 from toolcrib.model.json import JsonObject
 from toolcrib.model.sessions import SessionEventKind, TurnEnd
-from toolcrib.sessions.runner import Brief, Desk, Permit
 from toolcrib.testing.played import QUESTION, PlayedConversation, PlayedRunner
 from toolcrib.testing.runners import OwnTool, RunnerContract, RunnerRig
 
@@ -41,6 +41,7 @@ class Between:
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
         self.ended = desk.ended
+        self.refused = desk.refused
         self.ask = desk.ask
         self.call = desk.call
 

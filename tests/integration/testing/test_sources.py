@@ -6,10 +6,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from integration.connect.link.harness import open_yard, upstream_spec
+from integration.upstream.upstream.harness import open_yard, upstream_spec
 from toolcrib import ToolServer, tool
-from toolcrib.connect import Processes
-from toolcrib.settings import Environment
+from toolcrib.base.processes.process import Processes
+from toolcrib.base.settings import Environment
 from toolcrib.testing.environments import bare_environment
 from toolcrib.testing.sources import SourceContract, SourceRig
 from toolcrib.tools import PythonSource

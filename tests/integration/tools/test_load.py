@@ -173,8 +173,8 @@ def test_a_module_and_a_package_of_one_name_are_a_problem(folder: Path) -> None:
 
 
 def test_only_a_modules_own_tools_count_unless_it_lists_others(folder: Path) -> None:
-    write(folder / "a.py", "from toolcrib.builtin.toolcrib import ping\n" + GOOD + "alias = forecast\n")
-    write(folder / "b.py", "from toolcrib.builtin.toolcrib import ping\ntools = [ping]\n")
+    write(folder / "a.py", "from toolcrib.builtin.toolcrib.server import ping\n" + GOOD + "alias = forecast\n")
+    write(folder / "b.py", "from toolcrib.builtin.toolcrib.server import ping\ntools = [ping]\n")
     write(folder / "c.py", GOOD.replace("def forecast", "def tools"))
     loaded = load_folder(folder)
     assert loaded.problems == ()

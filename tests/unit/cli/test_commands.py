@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from toolcrib.cli.arguments import parse_arguments
 from toolcrib.cli.main import main
-from toolcrib.cli.tools import describe_part
-from toolcrib.errors import InvalidRequest
+from toolcrib.cli.tools.commands import describe_part
+from toolcrib.model.errors import InvalidRequest
 from toolcrib.model.json import JsonObject
-from toolcrib.version import __version__
+from toolcrib.model.version import __version__
 
 Capture = pytest.CaptureFixture[str]
 
@@ -84,20 +84,21 @@ def test_the_version_is_told(capsys: Capture) -> None:
         (["tools", "list", "--source", "moon"], "'moon' is not a source"),
         (["tools", "show", "noslash"], "'noslash' is not SERVER/TOOL"),
         (["tools", "call", "a/b", "[1]"], "not a JSON object"),
-        (["why"], "Give either SERVER/TOOL or --record"),
-        (["why", "a/b", "--record", "1"], "Give either SERVER/TOOL or --record"),
+        (["why"], "Use either SERVER/TOOL or --record"),
+        (["why", "a/b", "--record", "1"], "Use either SERVER/TOOL or --record"),
         (["why", "a/b", "--args", "[1]"], "not a JSON object"),
-        (["rules", "simulate"], "Nothing is to be tried"),
+        (["rules", "simulate"], "Nothing to simulate"),
         (["rules", "simulate", "--file", "no/such.toml"], "cannot be read"),
         (["rules", "deny", "a/b", "--if", "/a like b"], "not POINTER TEST VALUE"),
         (["approvals", "approve", "x", "--scope", "ever"], "'ever' is not a scope"),
         (["approvals", "approve", "x", "--arguments", "1"], "not a JSON object"),
         (["approvals", "list", "--status", "open"], "'open' is not a status"),
         (["tokens", "create", "x", "--source", "moon"], "'moon' is not a source"),
-        (["tools", "accept", "noslash"], "'noslash' is not SERVER/TOOL"),
+        (["tools", "accept", "noslash", "--what", "tool"], "'noslash' is not SERVER/TOOL"),
+        (["tools", "accept", "a/b", "--what", "moon"], "'moon' is not a kind"),
         (["tools", "call", "a/b", '{"x": 1,\n}'], "line 2, column 1"),
-        (["tools", "call", "a/b", '{"x": NaN}'], "NaN is not a number"),
-        (["tools", "call", "a/b", '{"x": 1, "x": 2}'], "'x' is there twice"),
+        (["tools", "call", "a/b", '{"x": NaN}'], "NaN is not a JSON number"),
+        (["tools", "call", "a/b", '{"x": 1, "x": 2}'], "'x' appears twice"),
         (["audit", "--limit", "0"], "--limit"),
     ],
 )
@@ -177,8 +178,8 @@ def test_what_nobody_foresaw_is_a_sentence_and_a_trace_only_when_asked_for(
     monkeypatch.setattr("toolcrib.cli.arguments.check_source", fail)
     assert main(["tools", "list"]) == 5
     assert capsys.readouterr().err == (
-        "error: Something unexpected failed (ZeroDivisionError).\n\n"
-        "hint: The trace is shown with TOOLCRIB_LOG_LEVEL=debug.\n"
+        "error: An unexpected error occurred (ZeroDivisionError).\n\n"
+        "hint: The traceback is shown with TOOLCRIB_LOG_LEVEL=debug.\n"
     )
     monkeypatch.setenv("TOOLCRIB_LOG_LEVEL", "debug")
     assert main(["tools", "list"]) == 5

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from toolcrib.base.home import Home, prepare_home
 from toolcrib.cli.logs import log_file, start_logging
-from toolcrib.home import Home, prepare_home
 
 logger = logging.getLogger("toolcrib.somewhere")
 
@@ -103,7 +103,7 @@ def test_a_log_that_cannot_be_written_is_said_and_stops_nothing(home: Home, caps
     (home.logs / "toolcrib.log").mkdir()
     start_logging(home, "info", [])
     logger.info("into nowhere")
-    assert "warning: the log in" in capsys.readouterr().err
+    assert "warning: Cannot write the log in" in capsys.readouterr().err
 
 
 def test_a_link_in_place_of_the_log_is_not_followed(home: Home, tmp_path: Path) -> None:

@@ -1,7 +1,11 @@
 """How a command's work ends: with its own failure, or with the signal that ended it."""
 
+import asyncio
+import contextvars
 import os
 import signal
+import socket
+import threading
 
 import anyio
 import anyio.lowlevel
@@ -10,7 +14,7 @@ import typer
 
 from toolcrib.cli.loop import run
 from toolcrib.cli.signals import until_signalled
-from toolcrib.errors import Unavailable
+from toolcrib.model.errors import Unavailable
 
 
 def test_a_failure_comes_out_as_itself_however_many_groups_it_went_through() -> None:
@@ -37,14 +41,17 @@ def test_several_failures_stay_together() -> None:
 
 
 def test_work_that_is_done_gives_its_answer_and_leaves_the_handlers_alone() -> None:
-    before = signal.getsignal(signal.SIGTERM)
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)  # as a command starts; the test run has its own
 
     async def work() -> str:
         async with until_signalled():
             return "done"
 
-    assert run(work) == "done"
-    assert signal.getsignal(signal.SIGTERM) == before
+    try:
+        assert run(work) == "done"
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -77,3 +84,32 @@ def test_a_failure_of_the_work_is_not_swallowed() -> None:
 
     with pytest.raises(Unavailable):
         run(work)
+
+
+def test_callbacks_of_the_loop_can_use_anyio_with_sniffio_installed() -> None:
+    import sniffio
+
+    async def work() -> list[str]:
+        loop, names = asyncio.get_running_loop(), list[str]()
+        heard = asyncio.Event()
+        ours, theirs = socket.socketpair()
+
+        def callback(source: str) -> None:
+            anyio.CancelScope()  # raises NoEventLoopError where the event loop is unknown
+            names.append(source)
+            if len(names) == 4:
+                heard.set()
+
+        with ours, theirs:
+            ours.setblocking(False)
+            theirs.send(b"x")
+            loop.add_reader(ours, lambda: (loop.remove_reader(ours), callback("reader")))
+            loop.call_soon(callback, "soon", context=contextvars.Context())
+            loop.call_later(0.001, callback, "timer", context=contextvars.Context())
+            threading.Thread(target=loop.call_soon_threadsafe, args=(callback, "thread")).start()
+            await asyncio.wait_for(heard.wait(), 10)
+        return sorted(names)
+
+    assert sniffio.thread_local.name is None
+    assert run(work) == ["reader", "soon", "thread", "timer"]
+    assert sniffio.thread_local.name is None

@@ -3,7 +3,7 @@
 import pytest
 
 from toolcrib.cli.rules import describe_origin, describe_rule, parse_condition
-from toolcrib.errors import InvalidRequest
+from toolcrib.model.errors import InvalidRequest
 from toolcrib.model.json import Json, JsonObject
 
 

@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from toolcrib.catalog.snapshot import Part, Snapshot
 from toolcrib.gate import view as gate_view
-from toolcrib.gate.view import View
+from toolcrib.gate.catalog.snapshot import Snapshot, SnapshotPart
+from toolcrib.gate.policy.decide import Grants, sees
+from toolcrib.gate.policy.rules import Rules
+from toolcrib.gate.view import PrincipalView
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Principal
 from toolcrib.model.problems import Problem
 from toolcrib.model.sources import RunCall
 from toolcrib.model.tools import ServerKind, Tool, ToolRef
-from toolcrib.policy.decide import Grants, sees
-from toolcrib.policy.rules import Rules
 
 OWNER = Principal("owner", "owner", "api")
 
@@ -37,7 +37,7 @@ class Source:
         raise AssertionError("nothing is called")
 
 
-def snapshot(version: int, *parts: Part) -> Snapshot:
+def snapshot(version: int, *parts: SnapshotPart) -> Snapshot:
     return Snapshot.of(version, {part.source.name: part for part in parts}, ())
 
 
@@ -55,12 +55,12 @@ def decided(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_what_did_not_change_is_not_decided_again(decided: list[str]) -> None:
-    a, b = Part.of(Source("a", ("one", "two"))), Part.of(Source("b", ("tool",)))
-    first = View(snapshot(1, a, b), Rules(1), OWNER, Grants())
+    a, b = SnapshotPart.of(Source("a", ("one", "two"))), SnapshotPart.of(Source("b", ("tool",)))
+    first = PrincipalView(snapshot(1, a, b), Rules(1), OWNER, Grants())
     assert [str(tool.ref) for tool in first.listing.tools] == ["a/one", "a/two", "b/tool"]
     decided.clear()
-    more = Part.of(Source("b", ("other", "tool")))
-    second = View(snapshot(2, a, more), Rules(1), OWNER, Grants(), first)
+    more = SnapshotPart.of(Source("b", ("other", "tool")))
+    second = PrincipalView(snapshot(2, a, more), Rules(1), OWNER, Grants(), first)
     assert [str(tool.ref) for tool in second.listing.tools] == ["a/one", "a/two", "b/other", "b/tool"]
     assert decided == ["b/other", "b/tool"]
     assert second.listing.version == (2, 1)
@@ -68,9 +68,9 @@ def test_what_did_not_change_is_not_decided_again(decided: list[str]) -> None:
 
 @pytest.mark.parametrize(("rules", "grants"), [(Rules(2), Grants()), (Rules(1), Grants(permissions=("a/*",)))])
 def test_other_rules_or_grants_begin_anew(rules: Rules, grants: Grants, decided: list[str]) -> None:
-    part = Part.of(Source("a", ("one",)))
-    first = View(snapshot(1, part), Rules(1), OWNER, Grants())
+    part = SnapshotPart.of(Source("a", ("one",)))
+    first = PrincipalView(snapshot(1, part), Rules(1), OWNER, Grants())
     assert first.servers == {"a"}
     decided.clear()
-    assert View(snapshot(2, part), rules, OWNER, grants, first).servers == {"a"}
+    assert PrincipalView(snapshot(2, part), rules, OWNER, grants, first).servers == {"a"}
     assert decided == ["a/one"]

@@ -7,17 +7,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcrib.config.edit.entries import ChangeText, put_server, remove_server
-from toolcrib.config.masking import mask_definition
-from toolcrib.config.readers.read import Place
+from toolcrib.servers.edit.entries import ChangeText, put_server, remove_server
 from toolcrib.servers.edits import masked_diff, together
+from toolcrib.servers.masking import is_reference, mask_definition
+from toolcrib.servers.readers.read import ConfigFile
 from toolcrib.servers.unmask import unmasked
 
-SECRETS = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S")), min_size=16, max_size=40)
+SECRETS = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S")), min_size=16, max_size=40).filter(
+    lambda text: not is_reference(text)  # a reference is no secret and is shown
+)
 PLACES = (
-    Place("toolcrib", "user", Path("mcp.json")),
-    Place("codex", "user", Path("config.toml")),
-    Place("goose", "user", Path("config.yaml")),
+    ConfigFile("toolcrib", "user", Path("mcp.json")),
+    ConfigFile("codex", "user", Path("config.toml")),
+    ConfigFile("goose", "user", Path("config.yaml")),
 )
 ENV = {"toolcrib": "env", "codex": "env", "goose": "envs"}
 
@@ -25,7 +27,7 @@ ENV = {"toolcrib": "env", "codex": "env", "goose": "envs"}
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place.format)
 @given(secret=SECRETS, other=SECRETS)
 @settings(deadline=None)
-def test_no_secret_is_readable_in_a_difference(place: Place, secret: str, other: str) -> None:
+def test_no_secret_is_readable_in_a_difference(place: ConfigFile, secret: str, other: str) -> None:
     entry = {"command": "x", "cmd": "x", "type": "stdio", ENV[place.format]: {"API_TOKEN": secret, "b": "on"}}
     before = put_server(place, "first", entry)("")
     after = put_server(place, "second", {**entry, ENV[place.format]: {"SECRET": other}})(before)
@@ -101,7 +103,7 @@ def test_secrets_that_look_alike_when_masked_are_told_apart_by_what_stands_aroun
 
 
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place.format)
-def test_a_secret_among_arguments_is_hidden_in_a_difference(place: Place) -> None:
+def test_a_secret_among_arguments_is_hidden_in_a_difference(place: ConfigFile) -> None:
     entry = {"command": "x", "cmd": "x", "type": "stdio", "args": ["--token", "hunter2hunter2", "--pin", 123456]}
     shown = masked_diff(place, place.file, "", put_server(place, "first", entry)(""))
     assert "--token" in shown

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from toolcrib.errors import ConfigError
+from toolcrib.model.errors import ConfigError
 from toolcrib.model.tools import Marks, ToolRef
 from toolcrib.tools import Context, Inject, PythonSource, ToolServer, tool
 from toolcrib.tools.define import definition_of

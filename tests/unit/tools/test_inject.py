@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from toolcrib.errors import ConfigError
+from toolcrib.model.errors import ConfigError
 from toolcrib.model.principals import Principal
 from toolcrib.tools import Context, Inject, Provider, PythonSource, ToolServer, tool
 

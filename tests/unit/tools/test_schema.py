@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import AfterValidator, BaseModel, Field
 
-from toolcrib.errors import ConfigError, InvalidRequest
+from toolcrib.model.errors import ConfigError, InvalidRequest
 from toolcrib.model.json import Json, JsonObject, canonical
 from toolcrib.tools import tool
 from toolcrib.tools.define import definition_of

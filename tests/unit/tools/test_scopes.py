@@ -11,7 +11,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from toolcrib.errors import Unavailable
+from deadlines import stretched
+from toolcrib.model.errors import Unavailable
 from toolcrib.model.principals import Principal
 from toolcrib.model.sources import CallContext
 from toolcrib.model.tools import CallResult
@@ -312,7 +313,7 @@ async def test_the_failure_of_a_call_is_raised_at_the_yield_of_its_values(kind: 
 async def test_a_cancelled_call_closes_its_values_and_stays_cancelled(kind: str) -> None:
     log = Log()
     async with source_of(Provider(getattr(log, kind), scope="call")) as source:
-        with anyio.move_on_after(0.2) as scope:
+        with anyio.move_on_after(stretched(0.2)) as scope:
             await call(source, "hang")
         assert scope.cancelled_caught
         assert log.said == ["open 1", "CancelledError 1", "close 1"]

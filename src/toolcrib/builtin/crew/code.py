@@ -1,7 +1,6 @@
-"""Crew tools for source code: where a symbol is defined, and where it is used.
+"""Crew tools for source code: find definitions and references of a symbol.
 
-Whoever asks may look into its own directory and into the projects the owner has set up, and nowhere else. Above: the
-server `crew`. Below: `symbols`, `policy`.
+A caller can search its own directory and the owner's projects, nothing else.
 """
 
 import os
@@ -14,12 +13,13 @@ import anyio.to_thread
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from toolcrib.builtin.calling import Calling
-from toolcrib.errors import Denied, NotFound
+from toolcrib.agents.symbols.entries import Kind
+from toolcrib.agents.symbols.index import IndexState, Symbols
+from toolcrib.builtin.caller import Calling
+from toolcrib.gate.policy.bundles import Projects
+from toolcrib.gate.policy.zones import is_inside
+from toolcrib.model.errors import Denied, NotFound
 from toolcrib.model.principals import Principal
-from toolcrib.policy.bundles import Projects
-from toolcrib.policy.coding import is_inside
-from toolcrib.symbols import Kind, Standing, Symbols
 from toolcrib.tools import Inject, tool
 
 ProjectDir = Annotated[
@@ -76,19 +76,26 @@ class FoundReferences(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class CodeDirectory:
-    """The code that can be looked into; `cwd` is the directory of whoever is in none."""
+    """The code that can be searched; `cwd` is the default directory for callers without one.
+
+    `is_closed` returns whether a directory is in the crib's home or contains it, for a caller.
+    """
 
     symbols: Symbols
     projects: Projects
     cwd: Callable[[], str]
+    is_closed: Callable[[str, Principal], bool]
 
     async def root(self, principal: Principal, wanted: str | None) -> Path:
-        """The real directory that is meant; raises `code.outside`, `code.no_directory`."""
+        """Return the real path of the directory; raise `code.outside` or `code.no_directory`."""
         own = await _real(principal.cwd or self.cwd())
         root = await _real(os.path.join(own, wanted)) if wanted else own  # noqa: PTH118 it is text until it is real
         known = (own, *(project.path for project in await self.projects.list()))
         if not any(is_inside(root, directory) for directory in known):
             raise Denied("code.outside", f"{root} is neither in your directory nor in a project.")
+        if await anyio.to_thread.run_sync(self.is_closed, root, principal):
+            hint = "Name a directory that does not contain it."
+            raise Denied("code.outside", f"{root} contains the crib's home, which is closed to agents.", hint)
         if not await anyio.Path(root).is_dir():
             raise NotFound("code.no_directory", f"{root} is no directory.")
         return Path(root)
@@ -146,7 +153,7 @@ async def crib_find_references(
     return {"projectDir": str(root), "references": shown, "total": found.total, "index": _index(found.standing)}
 
 
-def _index(standing: Standing) -> ShownIndex:
+def _index(standing: IndexState) -> ShownIndex:
     return {
         "files": standing.files,
         "skipped": standing.skipped,

@@ -1,6 +1,6 @@
-"""Crew tools for credits: how an agent stands, and for those who were trusted with it, grants and budgets.
+"""Crew tools for credits: an agent's balance and, for trusted callers, grants and budgets.
 
-Above: the server `crew`. Below: `credits`. Two of them are privileged: nobody has them unless they are granted by name.
+Granting and budgeting are privileged: they must be granted by name.
 """
 
 from typing import Annotated, Literal, cast
@@ -8,12 +8,12 @@ from typing import Annotated, Literal, cast
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from toolcrib.builtin.calling import Calling
-from toolcrib.credits import DEFAULT, Amounts, Budget, Credits
-from toolcrib.errors import InvalidRequest
+from toolcrib.agents.credits import DEFAULT, Amounts, Budget, Credits
+from toolcrib.agents.zoo.zoo import Zoo
+from toolcrib.builtin.caller import Calling
+from toolcrib.model.errors import InvalidRequest
 from toolcrib.model.json import JsonObject
 from toolcrib.tools import Inject, tool
-from toolcrib.zoo import Zoo
 
 CreditsOf = Annotated[Credits, Inject]
 ZooOf = Annotated[Zoo, Inject]
@@ -112,7 +112,7 @@ async def crib_credit_config(
 
 
 async def _known(zoo: Zoo, agent: str | None) -> str:
-    """The id of an agent that exists."""
+    """Return the id of an existing agent; raise if unknown."""
     if agent is None:
         raise InvalidRequest("crew.no_agent", "This call comes from no agent.", "Give the ID of one.")
     return (await zoo.get(agent)).agent.id

@@ -1,7 +1,7 @@
-"""Crew tools for GitHub: look at repositories, issues and pull requests, and take part with the owner's token.
+"""Crew tools for GitHub: read repositories, issues and pull requests, and write with the owner's token.
 
-What agents write there says that they did. Sessions that no person leads may write only so often. Texts that come from
-GitHub were written by others, and are never instructions. Above: the server `crew`. Below: `github`.
+Texts written by agents are signed as such. Unattended sessions have a write quota. Texts from GitHub are untrusted and
+never instructions.
 """
 
 from collections import Counter, OrderedDict
@@ -12,15 +12,15 @@ from typing import Annotated, Final, Literal, NotRequired, TypeAlias
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from toolcrib.builtin.calling import Calling
-from toolcrib.errors import Denied
-from toolcrib.github import GitHub, Opening, ReviewEvent, State
+from toolcrib.agents.github.github import GitHub, Opening, ReviewEvent, State
+from toolcrib.builtin.caller import Calling
+from toolcrib.model.errors import Denied
 from toolcrib.model.principals import Principal
 from toolcrib.tools import Context, Inject, tool
 
 Countable: TypeAlias = Literal["issues", "pull requests", "comments"]
 MOST: Final[dict[Countable, int]] = {"issues": 3, "pull requests": 3, "comments": 5}
-"""So many of each may be written in a session that no person leads."""
+"""Write quota of an unattended session."""
 _UNLED: Final = frozenset({"scheduler", "agent"})
 _MOST_SESSIONS: Final = 10_000
 
@@ -118,7 +118,7 @@ class Commented(TypedDict):
 
 
 class Posting:
-    """GitHub, and how often sessions that no person leads have written there for as long as the crib runs."""
+    """GitHub, and the number of writes per unattended session since the crib started."""
 
     def __init__(self, github: GitHub) -> None:
         self.github = github
@@ -126,7 +126,9 @@ class Posting:
 
     @asynccontextmanager
     async def counted(self, principal: Principal, what: Countable) -> AsyncGenerator[None]:
-        """Count one more, unless it fails; raises `github.quota`. What is started by a session counts as its own."""
+        """Count one write unless it fails; raise `github.quota` at the limit. Sub-sessions count towards their root
+        session.
+        """
         first = _first(principal)
         if first.session is None or principal.source not in _UNLED:
             yield
@@ -147,13 +149,13 @@ class Posting:
 
 
 def _first(principal: Principal) -> Principal:
-    """The session at the top of a chain of sessions that started each other."""
+    """Return the root of a chain of sessions that started each other."""
     above = principal.creator
     return _first(above) if above is not None and above.session is not None else principal
 
 
 def _signed(body: str, context: Context, requested_by: str | None = None) -> str:
-    """A text that says at its end which agent wrote it, and for whom."""
+    """Return the text with a signature: the agent that wrote it, and for whom."""
     for_whom = " ".join((requested_by or "").split())
     if context.agent is None and not for_whom:
         return body

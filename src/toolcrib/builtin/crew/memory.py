@@ -1,7 +1,8 @@
-"""Crew tools for memory: an agent's own brain, by key, words, type or tag.
+"""Crew tools for memory: an agent's own brain, searched by key, words, type or tag.
 
-A key is the id of an entry in the brain, so people see and change the same entries in the zoo. Above: the server
-`crew`. Below: `zoo`. They must never reach another agent's brain.
+A key is the id of a brain entry, so users can see and edit the same entries.
+
+Must never access another agent's brain.
 """
 
 from datetime import UTC, datetime
@@ -10,14 +11,15 @@ from typing import Annotated, Final
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from toolcrib.builtin.calling import Calling, own_agent
-from toolcrib.errors import Conflict
+from toolcrib.agents.zoo.brain import ITSELF, MOST_SEARCHED, EntryQuery
+from toolcrib.agents.zoo.check import parse
+from toolcrib.agents.zoo.input import EntryChanges, EntryInput
+from toolcrib.agents.zoo.zoo import Zoo
+from toolcrib.builtin.caller import Calling, own_agent
 from toolcrib.model.agents import BrainEntry, EntryType
+from toolcrib.model.errors import Conflict
 from toolcrib.model.json import JsonObject
 from toolcrib.tools import Inject, tool
-from toolcrib.zoo import EntryQuery, Zoo, parse
-from toolcrib.zoo.brain import MOST_SEARCHED
-from toolcrib.zoo.input import EntryChanges, EntryInput
 
 MOST_RECALLED: Final = 100
 
@@ -36,7 +38,7 @@ class Memory(TypedDict):
     at: str
 
 
-class Saved(TypedDict):
+class SavedMemory(TypedDict):
     """The answer to `crib_save_memory`."""
 
     key: str
@@ -67,7 +69,7 @@ async def crib_save_memory(
     *,
     zoo: ZooOf,
     context: Calling,
-) -> Saved:
+) -> SavedMemory:
     """Save something to your own memory, which lasts beyond this session.
 
     Use it for decisions, facts and lessons that will matter later; for what all agents should know use
@@ -84,9 +86,9 @@ async def crib_save_memory(
     }
     made = parse(EntryInput, given if key is None else {**given, "id": key})
     try:
-        return {"key": (await zoo.brain.add(agent, made, source="mcp")).id, "created": True}
-    except Conflict:  # there is one of this key
-        changed = await zoo.brain.change(agent, made.id or "", parse(EntryChanges, given))
+        return {"key": (await zoo.brain.add(agent, made, source="mcp", author=ITSELF)).id, "created": True}
+    except Conflict:  # the key exists
+        changed = await zoo.brain.change(agent, made.id or "", parse(EntryChanges, given), author=ITSELF)
         return {"key": changed.id, "created": False}
 
 
@@ -118,7 +120,7 @@ async def crib_recall_memory(
 @tool(destructive=True, title="Forget")
 async def crib_delete_memory(key: Key, *, zoo: ZooOf, context: Calling) -> Forgotten:
     """Delete one of your memories for good. Use it for what is wrong or not true any more. Returns the key."""
-    await zoo.brain.delete(own_agent(context), key)
+    await zoo.brain.delete(own_agent(context), key, author=ITSELF)
     return {"key": key, "deleted": True}
 
 

@@ -1,8 +1,8 @@
-"""Crew tools for messages: one agent asks another, waits for its answer, or hands its work over.
+"""Crew tools for messages: ask another agent, wait for its answer, or hand work over.
 
-A message runs or continues a session of the addressed agent. Guards keep agents from talking for ever: the depth of the
-chain, the number of messages and receivers of one session, and the same message twice in a row. A thread goes on only
-for whoever began it, with the very same rights: what runs in it never has more than the one who asks.
+A message starts or continues a session of the receiver. Guards stop endless conversations: the depth of the chain, the
+messages and receivers per session, and duplicates. A thread continues only for the sender that started it, with
+identical rights: it never has more rights than the caller.
 """
 
 import time
@@ -15,24 +15,32 @@ from typing import Annotated, Final, NotRequired
 import anyio
 from typing_extensions import TypedDict
 
-from toolcrib.builtin.calling import Calling, as_creator, check_depth, signs_of_life, speaker
-from toolcrib.errors import Conflict, Denied, InvalidRequest, NotFound, ToolcribError, Unavailable
-from toolcrib.model.agents import Agent
+from toolcrib.agents.sessions.manager import NewSession, Sessions
+from toolcrib.agents.zoo.check import parse
+from toolcrib.agents.zoo.input import EntryInput
+from toolcrib.agents.zoo.zoo import Zoo
+from toolcrib.builtin.caller import Calling, as_creator, check_depth, signs_of_life, speaker
+from toolcrib.model.agents import HANDOVER, Agent
+from toolcrib.model.errors import (
+    Conflict,
+    Denied,
+    InvalidRequest,
+    NotFound,
+    ToolcribError,
+    Unavailable,
+)
 from toolcrib.model.principals import Principal
 from toolcrib.model.sessions import Session, SessionLimits
-from toolcrib.sessions import NewSession, Sessions
 from toolcrib.tools import Context, Inject, tool
-from toolcrib.zoo import Zoo, parse
-from toolcrib.zoo.input import EntryInput
 
 ANSWER_SECONDS: Final = 600.0
-"""An answer that takes longer is ended."""
+"""Timeout of an answer in seconds."""
 LONGEST_MESSAGE: Final = 32_000
 DUPLICATE_SECONDS: Final = 30.0
 MOST_MESSAGES: Final = 5
 MOST_TARGETS: Final = 2
 _GRACE: Final = 120.0
-"""Seconds for what comes around an answer: the start of a process, its end."""
+"""Seconds added for the start and end of a process."""
 _LAST_WORDS: Final = 5.0
 _MOST_SENDERS: Final = 10_000
 _AT_WORK: Final = frozenset({"starting", "running", "waiting"})
@@ -65,7 +73,7 @@ class KnownAgents(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A message on its way."""
+    """A message to deliver."""
 
     to: str
     text: str
@@ -75,7 +83,7 @@ class Letter:
 
 @dataclass(slots=True)
 class _Sender:
-    """What one session has sent so far."""
+    """The messages sent by one session."""
 
     messages: int = 0
     targets: set[str] = field(default_factory=set[str])
@@ -83,7 +91,7 @@ class _Sender:
 
 
 class Messenger:
-    """Carries messages between agents. What each session has sent is counted for as long as the crib runs."""
+    """Delivers messages between agents. Counts per session until the crib stops."""
 
     def __init__(self, sessions: Sessions, zoo: Zoo, clock: Callable[[], float] = time.monotonic) -> None:
         self._sessions = sessions
@@ -109,7 +117,7 @@ class Messenger:
         return answered if entry is None else {**answered, "handoverEntryId": entry}
 
     def _claim(self, letter: Letter, principal: Principal) -> _Sender:
-        """Count the message, or say why it must not be sent."""
+        """Count the message, or raise if a limit is reached."""
         name = principal.session or f"{principal.kind} {principal.name} {principal.agent}"
         sender = self._senders.setdefault(name, _Sender())
         self._senders.move_to_end(name)
@@ -127,7 +135,7 @@ class Messenger:
         return sender
 
     def _unclaim(self, letter: Letter, sender: _Sender) -> None:
-        """The message did not go out; who it was for stays a target, so that failing is no way around the limit."""
+        """Undo the count of an unsent message. The receiver stays counted, so that failures cannot bypass the limit."""
         sender.recent.pop(letter, None)
         sender.messages -= 1
 
@@ -149,7 +157,7 @@ class Messenger:
         )
 
     async def _thread(self, thread: str, agent: Agent, principal: Principal) -> Session:
-        """The session of a thread, if it is between these two and the sender's rights are what they were."""
+        """Return the session of a thread; raise unless it has the same sender, receiver and rights."""
         try:
             session = await self._sessions.get(thread)
         except NotFound:
@@ -163,24 +171,24 @@ class Messenger:
         return session
 
     async def _hand_over(self, letter: Letter, principal: Principal) -> str:
-        """Leave the receiver a summary that it finds later; never pinned, since what is pinned becomes its prompt."""
+        """Store a summary in the receiver's brain; never pinned, because pinned entries become part of its prompt."""
         metadata = {"source": "auto"} | ({"sessionId": principal.session} if principal.session else {})
         given = {
             "type": "summary",
             "content": f"Handed over by {speaker(principal)}:\n\n{letter.text}",
-            "tags": ["handover", speaker(principal)[:100]],
+            "tags": [HANDOVER, speaker(principal)[:100]],
             "metadata": metadata,
         }
         return (await self._zoo.brain.add(letter.to, parse(EntryInput, given), source="auto")).id
 
     async def _answer(self, session: Session, prompt: str) -> tuple[str, str]:
-        """What the receiver says last, and how its turn ended."""
+        """Return the receiver's last message and how its turn ended."""
         try:
             with anyio.fail_after(ANSWER_SECONDS + _GRACE / 2):
                 return await self._followed(session, prompt)
         except ToolcribError:
             raise
-        except BaseException as error:  # boundary: nobody waits any more, so nobody would read what it still says
+        except BaseException as error:  # boundary: the caller is gone, so the turn is interrupted
             with anyio.move_on_after(_LAST_WORDS, shield=True):
                 await self._sessions.interrupt(session.id)
             if isinstance(error, TimeoutError):

@@ -1,9 +1,9 @@
-"""Crew tools for the owner: tell them something, ask them something, set where notices go.
+"""Crew tools for the owner: notify, ask, and configure notification channels.
 
-A question waits for a person, wherever they look: console, command line, API. Channels are a way out of this machine:
-an agent can propose one, and a person agrees to it, whatever the mode of the session is.
+A question waits for a person in the console, CLI or API. Channels send data off this machine: an agent can propose one,
+but a person must confirm it in every mode.
 
-Above: the server `crew`. Below: `notify`, `sessions`. They must never take a program's word for a person's.
+Must never accept a program's answer as a person's.
 """
 
 import logging
@@ -15,17 +15,17 @@ import anyio
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from toolcrib.builtin.calling import Calling, is_scheduled, signs_of_life, speaker
-from toolcrib.errors import Denied, InvalidRequest, ToolcribError, Unavailable
+from toolcrib.agents.notify.notifier import Notifier
+from toolcrib.agents.sessions.manager import Sessions
+from toolcrib.builtin.caller import Calling, is_scheduled, signs_of_life, speaker
+from toolcrib.model.errors import Denied, InvalidRequest, ToolcribError, Unavailable
 from toolcrib.model.json import JsonObject
 from toolcrib.model.notices import ChannelKind, Level, OwnerNotice
 from toolcrib.model.principals import Principal
-from toolcrib.notify import Notifier
-from toolcrib.sessions import Sessions
 from toolcrib.tools import Context, Inject, tool
 
 LONGEST_ASK: Final = 240
-"""Minutes that a person is waited for at most."""
+"""Maximum minutes to wait for an answer."""
 USUAL_ASK: Final = 10
 MOST_OPTIONS: Final = 10
 LONGEST_QUESTION: Final = 4_000
@@ -36,14 +36,14 @@ _NO: Final = "No"
 logger = logging.getLogger(__name__)
 
 
-class Told(TypedDict):
+class NoticeSent(TypedDict):
     """The answer to `crib_notify_owner`."""
 
     shown: bool
     channels: list[JsonObject]
 
 
-class Said(TypedDict):
+class OwnerReply(TypedDict):
     """The answer to `crib_ask_owner`."""
 
     answer: str
@@ -58,14 +58,14 @@ class Configured(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """The way to the person the crib belongs to."""
+    """Access to the owner of the crib."""
 
     notifier: Notifier
     sessions: Sessions
     is_person: Callable[[Principal], bool]
 
     async def ask(self, context: Context, question: str, options: Sequence[str], minutes: float) -> str:
-        """Ask, and wait; raises `question.timeout`."""
+        """Ask and wait for the answer; raise `question.timeout`."""
         asker = context.principal
         asked: JsonObject = {"question": question, "header": speaker(asker)}
         if options:
@@ -80,15 +80,15 @@ class Person:
         return answers[question]
 
     async def _announce(self, asker: Principal, question: str) -> None:
-        """Tell a person who looks elsewhere that something waits for them."""
+        """Notify the owner that a question is pending."""
         words = f"{question[:1000]}\nAnswer in the console, or see `toolcrib approvals list`."
         try:
             await self.notifier.notify(_notice(asker, words, f"{speaker(asker)} asks"))
-        except ToolcribError as error:  # the question itself is open all the same
+        except ToolcribError as error:  # the question is open anyway
             logger.warning("That %s asks something could not be told: %s", speaker(asker), error)
 
     async def agree(self, context: Context, change: str) -> None:
-        """Have a person agree to a change, unless a person makes it. Raises `notify.refused`, `question.timeout`."""
+        """Ask a person to confirm a change, unless a person makes it. Raises `notify.refused`, `question.timeout`."""
         if self.is_person(context.principal):
             return
         if is_scheduled(context.principal):
@@ -110,10 +110,10 @@ async def crib_notify_owner(
     *,
     person: PersonOf,
     context: Calling,
-) -> Told:
+) -> NoticeSent:
     """Tell the owner something without waiting for an answer.
 
-    Use it for results and trouble that the owner should see although nobody watches this session. It is shown in the
+    Use it for results and trouble that the owner should see although no person watches this session. It is shown in the
     console and sent to the channels that are set (webhook, desktop). Returns shown, and for each channel whether the
     notice got there.
     """
@@ -132,11 +132,11 @@ async def crib_ask_owner(
     *,
     person: PersonOf,
     calling: Calling,
-) -> Said:
+) -> OwnerReply:
     """Ask the owner a question and wait for the answer.
 
     Use it when only a person can decide: something that cannot be undone, costs money or is a matter of taste. It is
-    shown in the console and with `toolcrib approvals list`. Returns the answer; when nobody answers in time (10
+    shown in the console and with `toolcrib approvals list`. Returns the answer; when no answer comes in time (10
     minutes, 240 at most) that is an error, and you go on with what is safe.
     """
     whole = question if not context else f"{question}\n\n{context}"

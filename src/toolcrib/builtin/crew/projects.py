@@ -1,4 +1,4 @@
-"""Crew tools for projects: which there are, and which one this is. Above: the server `crew`. Below: `policy`."""
+"""Crew tools for projects: list them, and find the current one."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,10 +6,10 @@ from typing import Annotated, NotRequired
 
 from typing_extensions import TypedDict
 
-from toolcrib.builtin.calling import Calling
+from toolcrib.builtin.caller import Calling
+from toolcrib.gate.policy.bundles import Projects
+from toolcrib.gate.policy.zones import is_inside
 from toolcrib.model.projects import Project
-from toolcrib.policy.bundles import Projects
-from toolcrib.policy.coding import is_inside
 from toolcrib.tools import Inject, tool
 
 
@@ -37,7 +37,7 @@ class CurrentProject(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class ProjectDirectory:
-    """The projects of a crib; `cwd` is the directory of whoever is in none."""
+    """The projects of a crib; `cwd` is the default directory for callers without one."""
 
     projects: Projects
     cwd: Callable[[], str]

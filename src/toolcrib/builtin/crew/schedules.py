@@ -1,14 +1,11 @@
-"""The crew tool for schedules: an agent gives itself work at set times. Above: the server `crew`.
-
-Below: `builtin.scheduling`, which says who may do what.
-"""
+"""The crew tool for schedules: an agent schedules its own work. `builtin.scheduling` checks permissions."""
 
 from typing import Annotated, Literal, NotRequired
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from toolcrib.builtin.calling import Calling
+from toolcrib.builtin.caller import Calling
 from toolcrib.builtin.scheduling import Draft, Scheduling
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Mode
@@ -48,7 +45,7 @@ async def crib_manage_schedule(
 ) -> Managed:
     """List, create, update, get, pause, resume or delete schedules, or show the history of one.
 
-    Use it to do something later or again and again without anybody there. Give exactly one of cron, every_minutes and
+    Use it to do something later or again and again with no person present. Give exactly one of cron, every_minutes and
     at. Runs have source scheduler, with its blocks, and never more rights than you have now. Returns the schedule with
     when in words, the next runs and its readiness: problems listed there would make a run fail. Limits: 20 schedules,
     for yourself only; you change what you made, and resume what you paused.

@@ -1,4 +1,4 @@
-"""The crew tool for the session it is called in: more time. Above: the server `crew`. Below: `sessions`."""
+"""The crew tool for the current session: extend its timeout."""
 
 import math
 from typing import Annotated
@@ -6,9 +6,9 @@ from typing import Annotated
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from toolcrib.builtin.calling import Calling, own_session
-from toolcrib.sessions import Sessions
-from toolcrib.sessions.live import MOST_EXTENDED
+from toolcrib.agents.sessions.live_session import MOST_EXTENDED
+from toolcrib.agents.sessions.manager import Sessions
+from toolcrib.builtin.caller import Calling, own_session
 from toolcrib.tools import Inject, tool
 
 _MOST_MINUTES = int(MOST_EXTENDED / 60)

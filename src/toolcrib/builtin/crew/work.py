@@ -1,6 +1,6 @@
-"""Crew tools for work tasks: give one, see how it stands. Above: the server `crew`. Below: `work`.
+"""Crew tools for work tasks: create one, and check its state.
 
-A program gives work in the directory it works in and below, and sees what it gave; a person sees and may all.
+A program creates tasks in or below its own directory and sees its own tasks; a person is not restricted.
 """
 
 from collections.abc import Callable
@@ -11,16 +11,16 @@ import anyio
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from toolcrib.builtin.calling import Calling, as_creator, check_depth, speaker
-from toolcrib.errors import Denied, InvalidRequest, NotFound
+from toolcrib.agents.work.work import NewTask, Work
+from toolcrib.agents.zoo.zoo import Zoo
+from toolcrib.builtin.caller import Calling, as_creator, check_depth, speaker
+from toolcrib.gate.policy.zones import is_inside
+from toolcrib.model.errors import Denied, InvalidRequest, NotFound
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Principal
 from toolcrib.model.sessions import SessionLimits
 from toolcrib.model.work import Task, WorkState
-from toolcrib.policy.coding import is_inside
 from toolcrib.tools import Inject, tool
-from toolcrib.work import NewTask, Work
-from toolcrib.zoo import Zoo
 
 LONGEST_MINUTES: Final = 240
 USUAL_MINUTES: Final = 30
@@ -41,24 +41,30 @@ class ListedTasks(TypedDict):
 
 
 @dataclass(frozen=True, slots=True)
-class WorkDesk:
-    """Work tasks on behalf of whoever calls a tool; `cwd` is the directory of whoever is in none."""
+class WorkService:
+    """Work tasks on behalf of a caller; `cwd` is the default directory for callers without one.
+
+    `is_closed` returns whether a directory is in the crib's home, for a caller.
+    """
 
     work: Work
     zoo: Zoo
     is_person: Callable[[Principal], bool]
     cwd: Callable[[], str]
+    is_closed: Callable[[str, Principal], bool]
 
     async def give(
         self, principal: Principal, description: str, project: str | None, agent: str | None, minutes: int
     ) -> Task:
-        """Begin a task. Raises `crew.too_deep`, `agent.unknown`, `work.…`."""
+        """Start a task. Raises `crew.too_deep`, `agent.unknown`, `work.…`."""
         check_depth(principal)
         is_person = self.is_person(principal)
         own = str(await anyio.Path(principal.cwd or self.cwd()).resolve())
         place = str(await anyio.Path(own, project or "").resolve())
         if not is_person and place != own and not is_inside(place, own):
             raise Denied("work.elsewhere", f"{project} is not in {own}, where {speaker(principal)} works.")
+        if await anyio.to_thread.run_sync(self.is_closed, place, principal):
+            raise Denied("work.elsewhere", f"{place} is in the crib's home, which is closed to agents.")
         doer = agent or principal.agent
         if doer is None:
             raise InvalidRequest("request.invalid", "Which agent is to do it?", "Give the ID of one.")
@@ -74,14 +80,14 @@ class WorkDesk:
         )
 
     async def find(self, principal: Principal, id: str) -> Task:
-        """One that the caller sees; raises `work.unknown`."""
+        """Return a task visible to the caller; raise `work.unknown`."""
         task = await self.work.get(id)
         if not self._sees(principal, task):
             raise NotFound("work.unknown", f"There is no work task {id!r}.")
         return task
 
     async def list(self, principal: Principal, state: WorkState | None, limit: int) -> list[Task]:
-        """Those the caller sees, the newest first."""
+        """Return the tasks visible to the caller, newest first."""
         return [task for task in await self.work.list(state) if self._sees(principal, task)][:limit]
 
     def _sees(self, principal: Principal, task: Task) -> bool:
@@ -95,7 +101,7 @@ class WorkDesk:
         return creator.agent is None and (creator.kind, creator.name) == (principal.kind, principal.name)
 
 
-Desk = Annotated[WorkDesk, Inject]
+Desk = Annotated[WorkService, Inject]
 
 
 @tool(title="Give a work task", requires="runtime", timeout=300)

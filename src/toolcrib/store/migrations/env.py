@@ -1,4 +1,4 @@
-"""What Alembic runs to migrate: the revisions in order, in the transaction of the connection it was given."""
+"""Alembic's entry point: runs the revisions in order, in the transaction of the given connection."""
 
 from alembic import context
 

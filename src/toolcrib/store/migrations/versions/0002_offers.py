@@ -1,4 +1,4 @@
-"""What servers offered when they were last asked."""
+"""Adds the last known offers of servers."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = "0001"
 
 
 def upgrade() -> None:
-    """Make the table."""
+    """Create the table."""
     op.create_table(
         "offers",
         sa.Column("key", sa.Text, nullable=False),

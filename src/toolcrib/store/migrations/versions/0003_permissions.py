@@ -1,4 +1,4 @@
-"""Questions to a person, pinned definitions of tools, named tokens, rules, bundles, projects."""
+"""Adds approvals, pins, tokens, rules, bundles and projects."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = "0002"
 
 
 def upgrade() -> None:
-    """Make the tables."""
+    """Create the tables."""
     _approvals()
     _pins()
     _tokens()

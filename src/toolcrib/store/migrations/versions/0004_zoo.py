@@ -1,4 +1,4 @@
-"""Agents, their revisions and their brains."""
+"""Adds agents, their revisions and their brains."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = "0003"
 
 
 def upgrade() -> None:
-    """Make the tables."""
+    """Create the tables."""
     op.create_table(
         "agents",
         sa.Column("id", sa.Text, nullable=False),

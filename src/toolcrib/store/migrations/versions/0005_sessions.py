@@ -1,4 +1,4 @@
-"""Sessions and their events."""
+"""Adds sessions and their events."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = "0004"
 
 
 def upgrade() -> None:
-    """Make the tables."""
+    """Create the tables."""
     op.create_table(
         "sessions",
         sa.Column("id", sa.Text, nullable=False),

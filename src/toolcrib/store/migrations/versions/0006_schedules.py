@@ -1,4 +1,4 @@
-"""Schedules and their runs."""
+"""Adds schedules and their runs."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = "0005"
 
 
 def upgrade() -> None:
-    """Make the tables."""
+    """Create the tables."""
     op.create_table(
         "schedules",
         sa.Column("id", sa.Text, nullable=False),

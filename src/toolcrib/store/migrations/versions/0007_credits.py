@@ -1,4 +1,4 @@
-"""Budgets of agents, and the ledger of what they were granted and have spent."""
+"""Adds budgets of agents and the ledger of credits."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = "0006"
 
 
 def upgrade() -> None:
-    """Make the tables."""
+    """Create the tables."""
     op.create_table(
         "credit_budgets",
         sa.Column("agent", sa.Text, nullable=False),

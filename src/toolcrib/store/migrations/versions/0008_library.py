@@ -1,4 +1,4 @@
-"""The library that agents share, with its index for full-text search, and where notices to the owner go."""
+"""Adds the shared library with its full-text index, and the channels for notices."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -23,7 +23,7 @@ _SEARCH = {
 
 
 def upgrade() -> None:
-    """Make the tables and the index over the words."""
+    """Create the tables and the index of words."""
     op.create_table(
         "library",
         sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), autoincrement=False, nullable=False),

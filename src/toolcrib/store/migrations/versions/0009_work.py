@@ -1,4 +1,4 @@
-"""Work that agents do in the background."""
+"""Adds the background tasks of agents."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = "0008"
 
 
 def upgrade() -> None:
-    """Make the table."""
+    """Create the table."""
     op.create_table(
         "work_tasks",
         sa.Column("id", sa.Text, nullable=False),

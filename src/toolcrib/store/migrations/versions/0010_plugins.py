@@ -1,4 +1,4 @@
-"""What the owner agreed to of plugins."""
+"""Adds the owner's grants to plugins."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = "0009"
 
 
 def upgrade() -> None:
-    """Make the table."""
+    """Create the table."""
     op.create_table(
         "plugin_grants",
         sa.Column("name", sa.Text, nullable=False),

@@ -1,0 +1,157 @@
+"""The ways in which upstream servers misbehave, and what gets them to: the table that `bench.faults` goes through.
+
+Programs are the small servers of the tests; addresses are those of `bench.bad_addresses`. What is done to them makes
+the fault happen again and again, and each answer shows that it did.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from bench.client import FIRST_ID, Address, plain, prepare
+from bench.loads import TEXT
+from bench.subjects import ROOT
+
+SECONDS = 1.0
+MANY, FEW = 16, 4
+"""How many call at once where no answer comes, and where one comes fast: more would be a load rather than a fault."""
+STOP_SECONDS = 4.5
+"""As long as ending a program takes that does not want to."""
+SHORT_MS, LONGER_MS = 250, 300
+CONNECTED = b'"state":"connected"'
+VARIABLES = {"PYTHONPATH": str(ROOT / "tests"), "PYTHONDONTWRITEBYTECODE": "1"}
+
+Entry = dict[str, object]
+
+
+@dataclass(frozen=True)
+class Act:
+    """Something that gets a server into trouble or out of it: a POST for it, or a call of its tool.
+
+    `told` has to be in the answer.
+    """
+
+    server: str
+    told: bytes
+    post: str = ""
+    tool: str = ""
+    arguments: Mapping[str, object] | None = None
+
+    def request(self, address: Address) -> bytes:
+        """It as bytes."""
+        if self.post:
+            return plain(address, "POST", f"/api/servers/{self.server}/{self.post}")
+        name = f"{self.server}_{self.tool}"
+        return prepare(address, "tools/call", {"name": name, "arguments": self.arguments or {}}, name)(FIRST_ID)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A kind of trouble: bad servers, and what is done to them in turn, by so many at once and for so long.
+
+    Where their coming is the trouble, it lasts until what would be done to them can be, and nothing is.
+    """
+
+    what: str
+    servers: Mapping[str, Entry]
+    acts: Sequence[Act]
+    at_once: int = 1
+    seconds: float = SECONDS
+    is_coming: bool = False
+
+
+def faults(url: str) -> list[Fault]:
+    """All of them; `url` is where addresses misbehave."""
+    return [*_greetings(), *_outputs(), *_lists(), *_addresses(url), *_stops()]
+
+
+def call(tool: str, told: str, server: str = "bad", **arguments: object) -> Act:
+    """A call."""
+    return Act(server, told.encode(), tool=tool, arguments=arguments)
+
+
+def post(what: str, server: str = "bad", told: bytes = CONNECTED) -> Act:
+    """A wish of the owner."""
+    return Act(server, told, post=what)
+
+
+def program(module: str, *words: str, **more: object) -> Entry:
+    """One of the small servers of the tests."""
+    return {"command": sys.executable, "args": ["-S", "-m", f"upstreams.{module}", *words], "env": VARIABLES, **more}
+
+
+def address(url: str, **more: object) -> Entry:
+    """A server over HTTP."""
+    return {"type": "http", "url": url, **more}
+
+
+def troubled(word: str) -> dict[str, Entry]:
+    """A server that waits to be told what to do. The word means nothing to it: it makes the server a new one."""
+    return {"bad": program("misbehaving", word)}
+
+
+AGAIN = post("test")
+
+
+def _greetings() -> list[Fault]:
+    exits = {
+        "greeted": program("misbehaving", "leaves", "initialize"),
+        "listed": program("misbehaving", "leaves", "tools/list"),
+        "called": program("misbehaving", "leaves", "tools/call"),
+    }
+    leave = [post("test", name, b"exit code 3") for name in ("greeted", "listed")]
+    silent = program("misbehaving", "silent", "initialize", timeout=LONGER_MS)
+    return [
+        Fault("exits at each step", exits, [*leave, call("echo", "exit code 3", "called"), post("test", "called")]),
+        Fault("greetings that hang", {"bad": silent}, [post("test", told=b"did not answer")]),
+        Fault(
+            "calls that hang",
+            {"bad": program("misbehaving", timeout=SHORT_MS)},
+            [call("sleep", "did not answer")],
+            at_once=MANY,
+        ),
+    ]
+
+
+def _outputs() -> list[Fault]:
+    broken = [call("half", "cannot be read"), AGAIN, call("babble", "no message"), AGAIN]
+    return [
+        Fault("garbage and half lines", troubled("garbage"), [call("garbage", "after garbage"), *broken]),
+        Fault("lines of 50 MB", troubled("huge"), [call("huge", "more than", megabytes=50)]),
+        Fault("bad UTF-8", troubled("bytes"), [call("bytes", "caf")]),
+        Fault("duplicate and foreign ids", troubled("ids"), [call("ids", "truth")]),
+        Fault("1 GB of stderr", troubled("stderr"), [call("stderr", "written", megabytes=1024)]),
+    ]
+
+
+def _lists() -> list[Fault]:
+    """A connected server that is tested is asked for its list again; of changes it tells itself, heard each second."""
+    crowd = program("crafts", "crowd", "9700")
+    new = {"new": program("crafts", "crowd", "9990")}
+    return [
+        Fault("an endless cursor", {"bad": program("crafts", "endless")}, [AGAIN]),
+        Fault("10,000 tools that appear", new, [call("echo", "content", "new")], is_coming=True),
+        Fault("10,000 tools that change", {"bad": crowd}, [call("grow", "content")], seconds=3),
+        Fault("a storm of list_changed", troubled("storm"), [call("storm", "stormed", times=100_000)]),
+    ]
+
+
+def _addresses(url: str) -> list[Fault]:
+    ends = {name: address(f"{url}/{name}") for name in ("resets", "cuts")}
+    reset = [call("echo", "MCP error", name, text=TEXT) for name in ends]
+    hang = call("echo", "did not answer", text=TEXT)
+    refused = [*[call("echo", '"isError":true', text=TEXT)] * 9, post("test", told=b'"state"')]
+    return [
+        Fault("resets over HTTP", ends, reset),
+        Fault("half-open HTTP", {"bad": address(f"{url}/hangs", timeout=SHORT_MS)}, [hang], at_once=MANY),
+        Fault("a storm of 401", {"bad": address(f"{url}/refuses")}, refused, at_once=FEW),
+    ]
+
+
+def _stops() -> list[Fault]:
+    names = [f"bad{number}" for number in range(FEW)]
+    reload = [post("reload", name) for name in names]
+    return [
+        Fault(what, {name: program("misbehaving", way, name) for name in names}, reload, FEW, STOP_SECONDS)
+        for what, way in (("SIGTERM ignored", "term"), ("grandchildren that stay", "family"))
+    ]

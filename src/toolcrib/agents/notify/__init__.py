@@ -1,0 +1,4 @@
+"""Notices to the owner: always published on the feed, and sent to the configured channels (webhook, desktop).
+
+`notifier` publishes notices and manages channels, `delivery` implements each kind of channel.
+"""

@@ -1,0 +1,93 @@
+"""Delivers notices outside the console: to a webhook or through a desktop program.
+
+Requests go through `base.network.web`, whose clients check every address before connecting. Must never pass a notice to
+a shell, nor follow a webhook's redirect.
+"""
+
+import html
+import shutil
+import subprocess
+from datetime import UTC, datetime
+from typing import Final
+
+import anyio
+import httpx2
+
+from toolcrib.base.network.urls import check_url
+from toolcrib.base.network.web import Web
+from toolcrib.base.settings import Environment
+from toolcrib.model.errors import InvalidRequest, ToolcribError, Unavailable
+from toolcrib.model.json import Json, JsonObject
+from toolcrib.model.notices import OwnerNotice
+
+PATIENCE: Final = 10.0
+"""Seconds allowed for one delivery."""
+_APPLE: Final = (
+    "on run argv",
+    "display notification (item 2 of argv) with title (item 1 of argv)",
+    "end run",
+)
+_MAX_ANSWER: Final = 64 * 1024
+
+
+def checked_webhook(config: JsonObject, *, is_local_allowed: bool) -> JsonObject:
+    """Return a webhook's config as stored; raises `notify.invalid`, `url.refused`."""
+    url: Json = config.get("url")
+    if not isinstance(url, str) or set(config) != {"url"}:
+        raise InvalidRequest("notify.invalid", "A webhook needs its address, and nothing else.", 'Give {"url": "…"}.')
+    return {"url": check_url(url, local_allowed=is_local_allowed).text, "local": is_local_allowed}
+
+
+def shown_webhook(config: JsonObject) -> str:
+    """Return the displayable part of a webhook: the rest of its URL is often a secret."""
+    return f"{check_url(config['url'], local_allowed=config['local']).origin}/…"
+
+
+async def post(web: Web, config: JsonObject, notice: OwnerNotice) -> None:
+    """Send a notice to a webhook; raises `notify.failed`."""
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    words = f"{notice.title}: {notice.message}" if notice.title else notice.message
+    # Slack and Mattermost show `text`, Discord shows `content`.
+    body: JsonObject = {**notice.to_json(), "at": at, "text": words, "content": words[:2000]}
+    try:
+        with anyio.fail_after(PATIENCE):
+            async with web.client(local_allowed=config["local"], max_body=_MAX_ANSWER) as client:
+                answer = await client.post(config["url"], json=body)
+    except TimeoutError:
+        raise Unavailable("notify.failed", f"The webhook did not answer within {PATIENCE:g} s.") from None
+    except (httpx2.HTTPError, ToolcribError) as error:
+        raise Unavailable("notify.failed", f"The webhook cannot be reached: {error}") from None
+    if not answer.is_success:
+        raise Unavailable("notify.failed", f"The webhook answered with status {answer.status_code}.")
+
+
+def desktop_command(environment: Environment) -> tuple[str, ...] | None:
+    """Return the desktop's notification command, to which title and message are appended, or None."""
+    path = environment.get("PATH")
+    if (found := shutil.which("notify-send", path=path)) is not None:
+        return (found, "--app-name=Toolcrib", "--")
+    if (found := shutil.which("osascript", path=path)) is not None:
+        return (found, *(word for line in _APPLE for word in ("-e", line)))
+    return None
+
+
+async def show(environment: Environment, notice: OwnerNotice) -> None:
+    """Show a notice on the desktop; raises `notify.failed`."""
+    command = desktop_command(environment)
+    if command is None:
+        raise Unavailable("notify.failed", "There is no program for notices here.", "Install notify-send.")
+    title, message = notice.title or "Toolcrib", notice.message
+    is_markup = command[-1] == "--"
+    words = (title, html.escape(message, quote=False) if is_markup else message)
+    try:
+        with anyio.fail_after(PATIENCE):
+            await anyio.run_process(
+                [*command, *words], env=dict(environment), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+            )
+    except TimeoutError:
+        raise Unavailable("notify.failed", f"{command[0]} did not end within {PATIENCE:g} s.") from None
+    except subprocess.CalledProcessError as error:
+        said = (error.stderr or b"").decode(errors="replace").strip()
+        raise Unavailable("notify.failed", f"{command[0]} failed: {said[:500] or error.returncode}") from None
+    except OSError as error:
+        raise Unavailable("notify.failed", f"{command[0]} cannot be run: {error.strerror}.") from None

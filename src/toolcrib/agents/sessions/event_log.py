@@ -1,0 +1,244 @@
+"""The event logs of sessions: events are numbered when added, stored before they become visible, and read in order.
+
+One recorder writes for all sessions: events added since its last transaction go into the next one, together with the
+sessions' current states. Consecutive pieces of a text are merged meanwhile. Readers start at any number: old events
+come from the store, new ones from memory, without gaps or duplicates.
+
+Must never show an event that could still be lost.
+"""
+
+import logging
+from collections.abc import AsyncGenerator, Iterable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Final
+
+import anyio
+
+from toolcrib.model.errors import NotFound, Unavailable
+from toolcrib.model.json import JsonObject, storable
+from toolcrib.model.sessions import Session, SessionEvent, SessionEventKind
+from toolcrib.store.batch import ConstraintError
+from toolcrib.store.engine import Store
+from toolcrib.store.sessions import load_events, write_progress
+
+PAGE = 1_000
+"""Old events read per query."""
+RECENT = 5_000
+"""Recent events kept in memory per session; briefly up to twice as many."""
+DELTA_REST: Final = 0.03
+"""Seconds for which pieces of a text are collected before they are written."""
+_RETRY = 1.0
+_LOOK_EVERY = 1.0
+"""Seconds between polls for events written by another crib on the same database."""
+_PIECES: Final = {
+    "text_delta": ("messageId", "text"),
+    "thinking_delta": ("messageId", "text"),
+    "tool_call_delta": ("toolCallId", "partialJson"),
+}
+"""Per kind: the member that identifies the text, and the member with the piece."""
+
+logger = logging.getLogger(__name__)
+
+
+class SessionLog:
+    """The events of one session. `last` is the number of the newest stored event."""
+
+    def __init__(self, recorder: "Recorder", session: str, last: int) -> None:
+        self.session = session
+        self.last = last
+        self.readers = 0
+        self._recorder = recorder
+        self._numbered = last
+        self._told: list[SessionEvent] = []
+        self._recent: list[SessionEvent] = []
+        self._news = anyio.Event()
+        self._closed = False
+
+    @property
+    def numbered(self) -> int:
+        """Return the number of the newest event, stored or not."""
+        return self._numbered
+
+    def tell(self, kind: SessionEventKind, data: JsonObject, parent: str | None = None) -> SessionEvent:
+        """Add an event; a piece of a text is merged with the previous piece if that is still unwritten."""
+        data = storable(data)  # a model may emit what JSON cannot represent; this must not stop the log
+        if kind in _PIECES and (joined := self._joined(kind, data, parent)) is not None:
+            self._told[-1] = joined
+            return joined
+        self._numbered += 1
+        at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        event = SessionEvent(self._numbered, at, self.session, kind, data, parent)
+        self._told.append(event)
+        self._recorder.take(self, is_piece=kind in _PIECES)
+        return event
+
+    def _joined(self, kind: SessionEventKind, data: JsonObject, parent: str | None) -> SessionEvent | None:
+        before = self._told[-1] if self._told else None
+        owner, piece = _PIECES[kind]
+        if before is None or (before.kind, before.parent) != (kind, parent) or before.data[owner] != data[owner]:
+            return None
+        return replace(before, data={**before.data, piece: f"{before.data[piece]}{data[piece]}"})
+
+    def handed_over(self) -> list[SessionEvent]:
+        """Return the unwritten events and hand them over to the recorder."""
+        told, self._told = self._told, []
+        return told
+
+    def show(self, events: Iterable[SessionEvent]) -> None:
+        """Make stored events visible to readers."""
+        self._recent.extend(events)
+        if len(self._recent) > 2 * RECENT:
+            del self._recent[:-RECENT]
+        self.last = self._recent[-1].seq if self._recent else self.last
+        self._wake()
+
+    def adopt(self, events: Iterable[SessionEvent]) -> None:
+        """Add events that another crib has written."""
+        self.show(events)
+        self._numbered = self.last
+
+    def close(self) -> None:
+        """End every reader once it has read the remaining events."""
+        self._closed = True
+        self._wake()
+
+    def _wake(self) -> None:
+        news, self._news = self._news, anyio.Event()
+        news.set()
+
+    def check(self, after: int | None) -> None:
+        """Raise `feed.gone` for an event number that does not exist yet."""
+        if after is not None and after > self._numbered:
+            raise NotFound("feed.gone", f"Session {self.session} has {self.last} events, and none after {after}.")
+
+    async def follow(
+        self, after: int | None = None, *, is_person: bool = True
+    ) -> AsyncGenerator[tuple[SessionEvent, ...]]:
+        """Yield batches of events after this number; None starts with the next event, 0 with the first.
+
+        Questions stay open longer while a person reads; programs pass `is_person=False`.
+        """
+        self.check(after)
+        seen = self.last if after is None else after
+        self.readers += is_person
+        try:
+            while True:
+                news = self._news
+                if batch := await self._after(seen):
+                    seen = batch[-1].seq
+                    yield batch
+                elif self._closed:
+                    return
+                else:
+                    await self._recorder.waited(news, self)
+        finally:
+            self.readers -= is_person
+
+    async def _after(self, seen: int) -> tuple[SessionEvent, ...]:
+        if seen >= self.last:
+            return ()
+        first = self._recent[0].seq if self._recent else self.last + 1
+        if seen + 1 >= first:
+            return tuple(self._recent[seen + 1 - first :])
+        return await self._recorder.read(self.session, seen)
+
+
+class Recorder:
+    """Writes the events of all sessions; `run` must be running while there are any."""
+
+    def __init__(self, store: Store, crib: str) -> None:
+        self._store = store
+        self._crib = crib
+        self._logs: dict[str, SessionLog] = {}
+        self._changed: dict[str, Session] = {}
+        self._is_writing = False
+        self._work = anyio.Event()
+        self._urgent = anyio.Event()
+        self._written = anyio.Event()
+
+    def take(self, log: SessionLog, *, is_piece: bool) -> None:
+        """Schedule a log's events for writing."""
+        self._logs[log.session] = log
+        self._work.set()
+        if not is_piece:
+            self._urgent.set()
+
+    def change(self, session: Session) -> None:
+        """Schedule a session's new state for writing, together with the events added so far."""
+        self._changed[session.id] = session
+        self._work.set()
+        self._urgent.set()
+
+    async def settled(self) -> None:
+        """Wait until everything added so far is stored."""
+        self._urgent.set()
+        while self._logs or self._changed or self._is_writing:
+            await self._written.wait()
+
+    async def read(self, session: str, after: int) -> tuple[SessionEvent, ...]:
+        """Return stored events."""
+        return tuple(await load_events(self._store, session, after, PAGE))
+
+    async def waited(self, news: anyio.Event, log: SessionLog) -> None:
+        """Wait for new events of a session; polls the store if other cribs share it."""
+        if not self._store.shared:
+            return await news.wait()
+        with anyio.move_on_after(_LOOK_EVERY):
+            return await news.wait()
+        if log.last == log.numbered and (found := await self.read(log.session, log.last)):
+            log.adopt(found)
+        return None
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        while True:
+            await self._work.wait()
+            with anyio.move_on_after(DELTA_REST):
+                await self._urgent.wait()
+            await self.write()
+
+    async def write(self) -> None:
+        """Write everything added so far."""
+        self._work, self._urgent = anyio.Event(), anyio.Event()
+        logs, self._logs = self._logs, {}
+        changed, self._changed = self._changed, {}
+        told = [(log, events) for log in logs.values() if (events := log.handed_over())]
+        self._is_writing = True
+        try:
+            await self._keep(told, list(changed.values()))
+        finally:
+            self._is_writing = False
+            written, self._written = self._written, anyio.Event()
+            written.set()
+
+    async def _keep(self, told: list[tuple[SessionLog, list[SessionEvent]]], changed: list[Session]) -> None:
+        """Write, retrying until it succeeds; drop sessions that were deleted or taken over by another crib."""
+        try:
+            await self._tried([event for _, events in told for event in events], changed)
+        except ConstraintError:
+            for log, events in told:
+                await self._keep_one(log, events, [each for each in changed if each.id == log.session])
+            return
+        for log, events in told:
+            log.show(events)
+
+    async def _keep_one(self, log: SessionLog, events: list[SessionEvent], changed: list[Session]) -> None:
+        try:
+            await self._tried(events, changed)
+        except ConstraintError:
+            logger.warning("Session %s was removed or taken over; what it still told is dropped.", log.session)
+            log.close()
+        else:
+            log.show(events)
+
+    async def _tried(self, events: list[SessionEvent], changed: list[Session]) -> None:
+        told = False
+        while True:
+            try:
+                return await write_progress(self._store, events, changed, self._crib)
+            except Unavailable as error:
+                if not told:
+                    logger.warning("Events of sessions cannot be written at the moment: %s", error)
+                told = True
+                await anyio.sleep(_RETRY)

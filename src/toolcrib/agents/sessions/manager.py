@@ -1,0 +1,526 @@
+"""All sessions of a crib: create, prompt, change, read, fork and delete them.
+
+The store has every session; those with pending work or a process are also live in memory. A session that was in a turn
+when the crib ended becomes `interrupted` and continues with the next prompt.
+
+Invariant: a session is live only once. Two processes on one conversation would lose messages.
+"""
+
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Final, Self
+from weakref import WeakValueDictionary
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskGroup
+
+from toolcrib.agents.sessions.creators import Creators
+from toolcrib.agents.sessions.event_log import SessionLog
+from toolcrib.agents.sessions.live_session import LiveSession, SessionDeps, status
+from toolcrib.agents.sessions.open_items import OpenItems
+from toolcrib.base.stop_switch import StopSwitch
+from toolcrib.model.agents import Agent
+from toolcrib.model.changes import ChangeRecorder
+from toolcrib.model.errors import Conflict, Denied, InvalidRequest, NotFound, Unavailable
+from toolcrib.model.json import Json, JsonObject
+from toolcrib.model.principals import Mode, Principal, Source
+from toolcrib.model.sessions import (
+    NO_LIMITS,
+    AgentQuestion,
+    Failure,
+    Session,
+    SessionEvent,
+    SessionEventKind,
+    SessionLimits,
+    Spent,
+)
+from toolcrib.store.engine import Store
+from toolcrib.store.sessions import (
+    SessionFilter,
+    count_sessions,
+    delete_session,
+    insert_fork,
+    insert_session,
+    load_session,
+    load_sessions,
+    load_unfinished,
+    matching_sessions,
+)
+
+LONGEST_PROMPT: Final = 1_000_000
+"""In characters."""
+MOST_QUEUED: Final = 100
+EVERY: Final = SessionFilter()
+_UNASKED: Final = frozenset[Mode]({"acceptEdits", "bypassPermissions"})
+"""Modes in which calls run without an approval."""
+_STOPPING: Final = 10.0
+"""Seconds allowed for ending sessions when the crib stops."""
+_CUT_SHORT: Final = "The crib ended before this did."
+_HELD: Final = timedelta(minutes=15)
+"""How long after its last update a session is assumed to be live in another crib on the same database."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewSession:
+    """The parameters of a new session; defaults come from the agent, then from the crib.
+
+    `resume` is the id of a conversation that the runtime recorded itself, to be continued.
+    """
+
+    source: Source
+    cwd: str | None = None
+    agent: str | None = None
+    mode: Mode | None = None
+    model: str | None = None
+    title: str | None = None
+    runner: str | None = None
+    limits: SessionLimits = NO_LIMITS
+    resume: str | None = None
+    creator: Principal | None = None
+
+
+class Sessions:
+    """Manages all sessions while open: `async with Sessions(…) as sessions`."""
+
+    def __init__(
+        self,
+        store: Store,
+        deps: SessionDeps,
+        *,
+        crib: str,
+        agent: Callable[[str], Awaitable[Agent]],
+        default_agent: Callable[[str], str | None],
+        default_cwd: Callable[[], str],
+        most_at_once: int,
+        changes: ChangeRecorder,
+        stop_switch: StopSwitch,
+        creators: Creators,
+        default_runner: str = "claude",
+    ) -> None:
+        """`agent` returns an agent of the zoo or raises; `most_at_once` limits the sessions with a process.
+
+        `default_agent` returns the agent for a directory if the request names none. `changes` records every mode that
+        lets a session run calls without approval, and every mode change.
+        """
+        self._changes = changes
+        self._stop_switch = stop_switch
+        self._store = store
+        self._deps = deps
+        self._crib = crib
+        self._agent = agent
+        self._default_agent = default_agent
+        self._default_cwd = default_cwd
+        self._most = most_at_once
+        self._creators = creators
+        self._default_runner = default_runner
+        self._live: dict[str, LiveSession] = {}
+        self._logs: WeakValueDictionary[str, SessionLog] = WeakValueDictionary()
+        self._opening = anyio.Lock()
+        self._stack = AsyncExitStack()
+        self._tasks: TaskGroup
+
+    async def __aenter__(self) -> Self:
+        await self._find_interrupted()
+        recorder = self._deps.recorder
+        writing = await self._stack.enter_async_context(anyio.create_task_group())
+        writing.start_soon(recorder.run)
+        self._stack.callback(writing.cancel_scope.cancel)
+        self._tasks = await self._stack.enter_async_context(anyio.create_task_group())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        with anyio.move_on_after(_STOPPING, shield=True):
+            async with anyio.create_task_group() as stopping:
+                for live in tuple(self._live.values()):
+                    stopping.start_soon(_stop, live)
+            await self._deps.recorder.settled()
+        self._tasks.cancel_scope.cancel()
+        for log in tuple(self._logs.values()):
+            log.close()
+        await self._stack.aclose()
+
+    async def _find_interrupted(self) -> None:
+        """Mark every session that was in a turn when this crib ended as interrupted."""
+        for session in await load_unfinished(self._store, self._crib):
+            log = self._log(session)
+            ends = OpenItems()
+            async for event in self.transcript(session.id):
+                ends.take((event,))
+            for end in ends.tied(_CUT_SHORT):
+                log.tell(*end)
+            reason = "The crib ended in the middle of a turn. Send a message to go on."
+            if ends.waiting:
+                reason += f" Send again what waited for its end and was not answered: the last {ends.waiting}."
+            session = replace(session, state="interrupted", reason=reason)
+            log.tell("session_status", status(session))
+            log.tell("done", {"reason": "interrupted"})
+            self._deps.recorder.change(replace(session, last_seq=log.numbered))
+            await self._deps.recorder.write()
+
+    async def create(self, new: NewSession) -> Session:
+        """Create a session; its process starts with the first prompt. Raises `agent.unknown`, `session.cwd`, …"""
+        self._stop_switch.check()
+        await self.check_creator(new.creator)
+        new = await self._with_defaults(new)
+        agent = await self._agent(new.agent) if new.agent is not None else None
+        self._deps.runner(new.runner or self._default_runner)
+        session = await anyio.to_thread.run_sync(self.drafted, new, agent)
+        await self._recorded("sessions.create", session, partial(insert_session, self._store, session, self._crib))
+        self._deps.on_change(session)
+        return session
+
+    async def _recorded(self, kind: str, session: Session, work: Callable[[], Awaitable[None]]) -> None:
+        """Store a new session, with an audit record if its mode skips approvals."""
+        if session.mode not in _UNASKED:
+            await work()
+            return
+        told: JsonObject = {"id": session.id, "agent": session.agent, "source": session.source, "mode": session.mode}
+        if session.creator is not None:
+            told["creator"] = session.creator.to_json()
+        await self._changes.record(kind, {**told, "cwd": session.cwd}, work)
+
+    async def check_creator(self, creator: Principal | None) -> None:
+        """Load the current modes of the creator chain; raises `session.revoked`."""
+        for id in self._creators.unknown_sessions(creator):
+            found = self._live[id].session if id in self._live else (await load_session(self._store, id) or (None,))[0]
+            if found is not None:
+                self._creators.learn(id, found.mode)
+        if (revoked := self._creators.revoked(creator)) is not None:
+            raise Denied("session.revoked", revoked)
+
+    async def end_revoked(self) -> None:
+        """End the live sessions whose creator was revoked."""
+        for live in tuple(self._live.values()):
+            why = self._creators.revoked(live.session.creator)
+            if why is not None:
+                if live.is_busy:
+                    live.tell("error", Failure("session.revoked", why).to_json())
+                live.stop(why)
+                await self.close(live.session.id, why)
+
+    async def _with_defaults(self, new: NewSession) -> NewSession:
+        """Resolve the directory, and choose the project's default agent if none is named."""
+        cwd = await anyio.to_thread.run_sync(_directory, new.cwd or self._default_cwd())
+        agent = new.agent if new.agent is not None or new.resume is not None else self._default_agent(cwd)
+        return replace(new, cwd=cwd, agent=agent)
+
+    def drafted(self, new: NewSession, agent: Agent | None) -> Session:
+        """Return a new session without storing it."""
+        now = datetime.now(UTC)
+        return Session(
+            id=str(uuid.uuid4()),
+            source=new.source,
+            mode=new.mode or (agent.mode if agent is not None and agent.mode else "default"),
+            cwd=_directory(new.cwd or self._default_cwd()),
+            created_at=now,
+            updated_at=now,
+            agent=new.agent,
+            model=new.model or (agent.model if agent is not None else None),
+            title=new.title,
+            runner=new.runner or self._default_runner,
+            runtime=new.resume,
+            creator=new.creator,
+            limits=new.limits,
+        )
+
+    async def list(self, wanted: SessionFilter = EVERY) -> list[Session]:
+        """Return sessions, most recently used first."""
+        found = await load_sessions(self._store, wanted)
+        return [self._live[each.id].session if each.id in self._live else each for each in found]
+
+    async def get(self, id: str) -> Session:
+        """Return the session; raises `session.unknown`."""
+        live = self._live.get(id)
+        return live.session if live is not None else (await self._load(id))[0]
+
+    async def resolve(self, prefix: str) -> str:
+        """Return the unique id with this prefix; raises `session.unknown` if there is none or more than one."""
+        found = await matching_sessions(self._store, prefix)
+        if prefix in found or len(found) == 1:
+            return prefix if prefix in found else found[0]
+        more = f"{len(found)} sessions begin with" if found else "There is no session"
+        raise NotFound("session.unknown", f"{more} {prefix!r}.")
+
+    def active(self) -> tuple[Session, ...]:
+        """Return the sessions that have a process or pending work."""
+        return tuple(live.session for live in self._live.values())
+
+    def servers_changed(self) -> None:
+        """Check the servers of all live sessions for changed states."""
+        for live in tuple(self._live.values()):
+            live.look_at_servers()
+
+    def runtimes(self) -> set[str]:
+        """Return the ids under which runtimes currently record sessions."""
+        return {id for live in self._live.values() if (id := live.writes_as) is not None}
+
+    async def count(self, cwd: str) -> int:
+        """Return the number of sessions in a directory."""
+        return await count_sessions(self._store, cwd)
+
+    async def send(self, id: str, content: str) -> SessionEvent:
+        """Queue a prompt; return its event once stored. Raises `session.unknown`, `session.too_many`, …"""
+        if not content.strip() or len(content) > LONGEST_PROMPT:
+            what = "empty" if not content.strip() else f"longer than {LONGEST_PROMPT} characters"
+            raise InvalidRequest("session.message", f"The message is {what}.")
+        async with self._opening:
+            self._stop_switch.check()
+            live = self._live.get(id) or await self._revive(id)
+            if live.queued >= MOST_QUEUED:
+                raise Unavailable("session.too_many", f"{MOST_QUEUED} messages wait for this session already.")
+            event = live.send(content)
+        await self._deps.recorder.settled()
+        return event
+
+    async def interrupt(self, id: str) -> bool:
+        """Interrupt the running turn; return False if there is none."""
+        live = self._live.get(id)
+        if live is None:
+            await self._load(id)
+            return False
+        return await live.interrupt()
+
+    async def extend(self, id: str, seconds: float) -> float:
+        """Extend the running turn, see `LiveSession.extend`. Also raises `session.unknown`."""
+        live = self._live.get(id)
+        if live is None:
+            await self._load(id)
+            raise Conflict("session.extend", "No turn is running.")
+        return live.extend(seconds)
+
+    async def change(
+        self, id: str, *, mode: Mode | None = None, model: str | None = None, title: str | None = None
+    ) -> Session:
+        """Change the given values, even during a turn. A mode change is audited before it takes effect."""
+        before = (await self.get(id)).mode
+        if mode is None or mode == before:
+            return await self._changed(id, None, model, title)
+        told: JsonObject = {"id": id, "before": before, "after": mode}
+        return await self._changes.record("sessions.mode", told, lambda: self._changed(id, mode, model, title))
+
+    async def _changed(self, id: str, mode: Mode | None, model: str | None, title: str | None) -> Session:
+        live = self._live.get(id)
+        if live is not None:
+            await live.change(mode=mode, model=model, title=title)
+            self._creators.set_mode(id, live.session.mode)
+            await self._deps.recorder.settled()
+            return live.session
+        session, _ = await self._load(id)
+        given = {"mode": mode, "model": model, "title": title}
+        session = replace(session, **{key: value for key, value in given.items() if value is not None})
+        self._creators.set_mode(id, session.mode)
+        log = self._log(session)
+        log.tell("session_status", status(session))
+        session = replace(session, updated_at=datetime.now(UTC), last_seq=log.numbered)
+        self._deps.recorder.change(session)
+        await self._deps.recorder.settled()
+        self._deps.on_change(session)
+        return session
+
+    async def fork(self, id: str, title: str | None = None) -> Session:
+        """Create a session that starts with this one's history; source and limits are the same."""
+        self._stop_switch.check()
+        await self._deps.recorder.settled()
+        parent = await self.get(id)
+        now = datetime.now(UTC)
+        session = replace(
+            parent,
+            id=str(uuid.uuid4()),
+            created_at=now,
+            updated_at=now,
+            title=title or (f"{parent.title} (fork)" if parent.title else None),
+            state="idle",
+            reason=None,
+            forked_from=parent.id,
+            is_fork_due=parent.runtime is not None,
+            spent=Spent(),
+            last_seq=self._log(parent).last,
+        )
+        fork = partial(insert_fork, self._store, session, self._crib, parent.id)
+        await self._recorded("sessions.fork", session, fork)
+        self._deps.on_change(session)
+        return session
+
+    async def close(self, id: str, reason: str | None = None) -> Session:
+        """End the process of a session; a later prompt starts a new one."""
+        await self._end(id)
+        session, _ = await self._load(id)
+        log = self._log(session)
+        session = replace(session, state="closed", reason=reason)
+        log.tell("session_status", status(session))
+        session = replace(session, updated_at=datetime.now(UTC), last_seq=log.numbered)
+        self._deps.recorder.change(session)
+        await self._deps.recorder.settled()
+        self._deps.on_change(session)
+        return session
+
+    async def stop_all(self, reason: str) -> int:
+        """End all processes and turns, and drop queued prompts; return the number of sessions."""
+        async with self._opening:  # prompts accepted earlier have their live session by now
+            live = tuple(self._live.values())
+        async with anyio.create_task_group() as stopping:
+            for each in live:
+                each.stop(reason)
+                stopping.start_soon(_stop, each)
+        await self._deps.recorder.settled()
+        return len(live)
+
+    async def delete(self, id: str) -> None:
+        """Delete a session with all its events, and end its readers."""
+        session = await self.close(id)
+        log = self._logs.get(id)
+        await delete_session(self._store, id)
+        if log is not None:
+            log.close()
+        self._deps.on_change(session)
+
+    async def events(self, id: str) -> SessionLog:
+        """Return the event log of a session."""
+        live = self._live.get(id)
+        return live.log if live is not None else self._log((await self._load(id))[0])
+
+    async def transcript(self, id: str) -> AsyncIterator[SessionEvent]:
+        """Yield all stored events of a session."""
+        last = (await self.events(id)).last
+        seen = 0
+        while seen < last:
+            page = await self._deps.recorder.read(id, seen)
+            if not page:
+                return
+            for event in page:
+                yield event
+            seen = page[-1].seq
+
+    def who(self, id: str) -> Principal | None:
+        """Return the current principal of a live session."""
+        live = self._live.get(id)
+        return live.principal() if live is not None else None
+
+    def questions(self) -> tuple[AgentQuestion, ...]:
+        """Return the open questions of agents."""
+        return self._deps.questions.pending()
+
+    async def ask(
+        self, asker: Principal, questions: Sequence[JsonObject], tool_call: str, seconds: float
+    ) -> Mapping[str, str]:
+        """Ask the person questions on behalf of a tool's caller; return no answers after a timeout."""
+        live = self._live.get(asker.session or "")
+        tell = live.tell if live is not None else _untold
+        return await self._deps.questions.put(asker, questions, tool_call, seconds, tell)
+
+    async def answer(self, question: str, answers: Mapping[str, Json], *, by: Principal) -> Mapping[str, str]:
+        """Answer a question; raises `question.unknown`, `question.answered`, `question.answer`."""
+        return self._deps.questions.answer(question, answers, by=by)
+
+    def on_approval(self, kind: str, data: JsonObject) -> None:
+        """Add an approval's request or outcome to the log of its session."""
+        live = self._live.get(str(data.get("sessionId")))
+        if live is not None:
+            told = {key: value for key, value in data.items() if key != "sessionId"}
+            live.tell("approval_required" if kind == "approval_required" else "approval_resolved", told)
+
+    @asynccontextmanager
+    async def opened(self, new: NewSession) -> AsyncGenerator["OpenSession"]:
+        """Open a session for a program and end its process afterwards; its events are kept."""
+        session = await self.create(new)
+        try:
+            yield OpenSession(self, session.id)
+        finally:
+            with anyio.move_on_after(_STOPPING, shield=True):
+                await self._end(session.id)
+
+    def _log(self, session: Session) -> SessionLog:
+        log = self._logs.get(session.id)
+        if log is None:
+            log = self._logs[session.id] = SessionLog(self._deps.recorder, session.id, session.last_seq)
+        return log
+
+    async def _load(self, id: str) -> tuple[Session, str]:
+        found = await load_session(self._store, id)
+        if found is None:
+            raise NotFound("session.unknown", f"There is no session {id!r}.")
+        return found
+
+    async def _revive(self, id: str) -> LiveSession:
+        session, crib = await self._load(id)
+        await self.check_creator(session.creator)
+        now = datetime.now(UTC)
+        if crib != self._crib and session.updated_at > now - _HELD and session.state not in ("closed", "failed"):
+            raise Conflict("session.elsewhere", f"Session {id} is at another crib on the same database.")
+        await self._make_room()
+        live = LiveSession(session, self._log(session), self._deps)
+        self._live[id] = live
+        self._tasks.start_soon(self._run, live)
+        return live
+
+    async def _run(self, live: LiveSession) -> None:
+        try:
+            await live.run()
+        finally:
+            if self._live.get(live.session.id) is live:
+                del self._live[live.session.id]
+
+    async def _make_room(self) -> None:
+        """End the longest idle process if the session limit is reached."""
+        if len(self._live) < self._most:
+            return
+        idle = [live for live in self._live.values() if not live.is_busy]
+        if not idle:
+            raise Unavailable("session.too_many", f"{len(self._live)} sessions are at work, as many as may be.")
+        await _stop(min(idle, key=lambda live: live.session.updated_at))
+
+    async def _end(self, id: str) -> None:
+        live = self._live.get(id)
+        if live is not None:
+            await _stop(live)
+        await self._deps.recorder.settled()
+
+
+class OpenSession:
+    """A session used by a program."""
+
+    def __init__(self, sessions: Sessions, id: str) -> None:
+        self.id = id
+        self._sessions = sessions
+
+    async def send(self, content: str) -> AsyncIterator[SessionEvent]:
+        """Send a prompt and yield every event until it is answered."""
+        log = await self._sessions.events(self.id)
+        sent = await self._sessions.send(self.id, content)
+        async for batch in log.follow(sent.seq - 1):
+            for event in batch:
+                yield event
+                if event.kind == "done":
+                    return
+
+    async def interrupt(self) -> bool:
+        """Interrupt the running turn."""
+        return await self._sessions.interrupt(self.id)
+
+    async def answer(self, question: str, answers: Mapping[str, Json], *, by: Principal) -> None:
+        """Answer an agent's question as a person."""
+        await self._sessions.answer(question, answers, by=by)
+
+
+def _untold(kind: SessionEventKind, data: JsonObject, parent: str | None) -> None:
+    """Ignore the event: a caller outside a session has no event log."""
+
+
+async def _stop(live: LiveSession) -> None:
+    live.scope.cancel()
+    with anyio.move_on_after(_STOPPING):
+        await live.ended.wait()
+
+
+def _directory(cwd: str) -> str:
+    """Return the resolved path of a working directory."""
+    path = Path(cwd).expanduser()
+    if not path.is_absolute() or not path.is_dir():
+        raise InvalidRequest("session.cwd", f"{cwd} is not the full path of a directory.")
+    return str(path.resolve())

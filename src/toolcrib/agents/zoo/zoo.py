@@ -1,0 +1,446 @@
+"""The zoo: stores agents, versions every change, and compiles their prompts.
+
+Agents are read from the store on demand. Only an index is kept in memory, for synchronous questions: which agents exist
+and what each may use. Every write updates it; if other cribs share the database, it is refreshed before every listing
+and every second. All differences are published, including other cribs' changes.
+
+Must never overwrite a version that the writer has not read.
+"""
+
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+
+import anyio
+
+from toolcrib.agents.zoo.brain import (
+    TRIES,
+    Brain,
+    Done,
+    EntryQuery,
+    entries_of,
+    new_entry,
+    row_of,
+    unknown_agent,
+)
+from toolcrib.agents.zoo.change_record import change_of
+from toolcrib.agents.zoo.check import changed_agent, free_id, new_agent, parse, with_new_skill, with_skill
+from toolcrib.agents.zoo.compile import Compiled, compile_prompt, grants, structured
+from toolcrib.agents.zoo.input import (
+    READ_ONLY,
+    AgentChanges,
+    AgentInput,
+    InjectFormat,
+    SkillChanges,
+    SkillInput,
+    moment,
+    named,
+)
+from toolcrib.agents.zoo.starters import STARTERS
+from toolcrib.model.agents import Agent, AgentSummary, slug
+from toolcrib.model.changes import ChangeRecorder
+from toolcrib.model.errors import Conflict, NotFound, Unavailable
+from toolcrib.model.events import HostEventKind
+from toolcrib.model.json import JsonObject, dumps, loads
+from toolcrib.store.agents import (
+    AgentRow,
+    EntryRow,
+    IndexRow,
+    RevisionKind,
+    RevisionRow,
+    add_agents,
+    change_agent,
+    has_history,
+    last_version,
+    pinned_too,
+    read_agent,
+    read_index,
+    read_revision,
+    read_revisions,
+    read_versions,
+    remove_agent,
+)
+from toolcrib.store.batch import ConstraintError
+from toolcrib.store.engine import Store
+
+Publish = Callable[[HostEventKind, JsonObject], object]
+Permissions = tuple[tuple[str, ...] | None, tuple[str, ...]]
+"""The agent's own permissions (None: the default set), and the tools of its enabled skills."""
+
+POLL_SECONDS = 1.0
+MOST_REVISIONS = 200
+_CHANGE_KINDS: Mapping[RevisionKind, str] = {
+    "created": "agents.create",
+    "changed": "agents.change",
+    "restored": "agents.restore",
+    "deleted": "agents.delete",
+}
+MOST_SHOWN = 200
+"""Brain entries included in an agent's representation; the brain lists all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptAgent:
+    """A stored agent, with its version and timestamps."""
+
+    agent: Agent
+    version: int
+    created_at: str
+    updated_at: str
+
+    def to_json(self) -> JsonObject:
+        """Return the public JSON representation, without `brainEntries`."""
+        times = {"createdAt": self.created_at, "updatedAt": self.updated_at}
+        return self.agent.to_json() | {"version": self.version} | times
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """One change of an agent: author, time, and the resulting agent; None if it was deleted."""
+
+    version: int
+    at: str
+    author: str
+    kind: RevisionKind
+    agent: Agent | None
+
+    def to_json(self) -> JsonObject:
+        """Return the public JSON representation used in lists."""
+        return {"version": self.version, "at": self.at, "author": self.author, "kind": self.kind}
+
+
+class Zoo:
+    """All agents.
+
+    Publishes `agent_changed` for each agent that was created, changed or deleted. Calls `renew` first, once for several
+    changes, if the list of agents or their permissions changed.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        publish: Publish,
+        changes: ChangeRecorder,
+        renew: Callable[[], object] = lambda: None,
+        additions: Callable[[str | None], Sequence[str]] = lambda _: (),
+    ) -> None:
+        """`additions` returns the prompt additions of a directory's bundles. `changes` writes the audit records."""
+        self._changes = changes
+        self._additions = additions
+        self._store = store
+        self._publish = publish
+        self._renew = renew
+        self._lock = anyio.Lock()
+        self._index: dict[str, IndexRow] = {}
+        self._grants: dict[str, Permissions] = {}
+        self._news: list[JsonObject] = []
+        self._holding = 0
+        self._doubtful = False
+        self.brain = Brain(store, self._write)
+
+    async def open(self) -> None:
+        """Load the index; a database that never had an agent gets the starters."""
+        if not await has_history(self._store):
+            at = _now()
+            rows = [_rows(agent, 1, at, "toolcrib", "created") for agent in STARTERS]
+            with suppress(ConstraintError):  # another crib on the same database was first
+                await add_agents(self._store, rows)
+        self._index = {row.id: row for row in await read_index(self._store)}
+
+    async def follow(self) -> None:
+        """Pick up changes by other cribs on the same database, until cancelled."""
+        while self._store.shared:
+            await anyio.sleep(POLL_SECONDS)
+            with suppress(Unavailable):  # the next caller that needs the database gets the error
+                await self.refresh()
+
+    async def refresh(self) -> None:
+        """Compare the index with the store, reload what differs, and publish the changes."""
+        async with self._lock:
+            versions = await read_versions(self._store)
+            self._doubtful = False
+            known = {row.id: (row.version, row.brain_version) for row in self._index.values()}
+            differing = [each for each in {*known, *versions} if known.get(each) != versions.get(each)]
+            if differing:
+                self._take(differing, await read_index(self._store, differing))
+        self._tell()
+
+    async def _write(self, agent_id: str, work: Awaitable[Done], /) -> Done:
+        """Execute a change and update the index, even if the caller is cancelled."""
+        with anyio.CancelScope(shield=True):
+            done = await work
+            try:
+                async with self._lock:
+                    self._take([agent_id], await read_index(self._store, [agent_id]))
+            except Unavailable:  # the change itself was stored
+                self._doubtful = True
+            self._tell()
+            return done
+        raise AssertionError("nothing ends a shielded scope")
+
+    async def _recorded(
+        self,
+        kind: RevisionKind,
+        agent_id: str,
+        before: Agent | None,
+        after: Agent | None,
+        work: Callable[[], Awaitable[object]],
+    ) -> None:
+        """Execute a change of one agent, with its audit records."""
+        changed = change_of(agent_id, before, after)
+        await self._changes.record(_CHANGE_KINDS[kind], changed, lambda: self._write(agent_id, work()))
+
+    @contextmanager
+    def together(self) -> Generator[None]:
+        """Publish all changes of this block at its end, so that listings are rebuilt once."""
+        self._holding += 1
+        try:
+            yield
+        finally:
+            self._holding -= 1
+            self._tell()
+
+    def _take(self, ids: Sequence[str], rows: Sequence[IndexRow]) -> None:
+        found = {row.id: row for row in rows}
+        for agent_id in sorted(ids):
+            old, new = self._index.get(agent_id), found.get(agent_id)
+            if old == new:
+                continue
+            self._news.append(_event(agent_id, old, new))
+            self._grants.pop(agent_id, None)
+            if new is None:
+                del self._index[agent_id]
+            else:
+                self._index[agent_id] = new
+
+    def _tell(self) -> None:
+        if self._holding or not self._news:
+            return
+        news, self._news = self._news, []
+        if any(event["change"] != "brain" for event in news):
+            self._renew()
+        for event in news:
+            self._publish("agent_changed", event)
+
+    @property
+    def known(self) -> Sequence[AgentSummary]:
+        """Return the agents as last read, sorted by id, without waiting."""
+        return [AgentSummary(*row[:-1]) for _, row in sorted(self._index.items())]
+
+    def granted(self, agent_id: str) -> Permissions | None:
+        """Return an agent's permissions as last read; None if there is no such agent."""
+        row = self._index.get(agent_id)
+        if row is None:
+            return None
+        if agent_id not in self._grants:
+            permissions, bundles = loads(row.grants)
+            self._grants[agent_id] = (None if permissions is None else tuple(permissions), tuple(bundles))
+        return self._grants[agent_id]
+
+    async def list(self) -> Sequence[AgentSummary]:
+        """Return all agents, sorted by id."""
+        if self._store.shared or self._doubtful:
+            await self.refresh()
+        return self.known
+
+    async def get(self, agent_id: str) -> KeptAgent:
+        """Return one agent."""
+        return _kept(await read_agent(self._store, agent_id), agent_id)
+
+    async def compiled(self, agent_id: str, cwd: str | None = None) -> tuple[KeptAgent, Compiled]:
+        """Return one agent and its prompt for this directory."""
+        return self._compiled(agent_id, await self._store.read(partial(pinned_too, agent_id)), cwd)
+
+    def compiled_now(self, agent_id: str, cwd: str | None = None) -> tuple[KeptAgent, Compiled]:
+        """Like `compiled`, but synchronous; blocks briefly."""
+        return self._compiled(agent_id, self._store.read_now(partial(pinned_too, agent_id)), cwd)
+
+    def _compiled(
+        self, agent_id: str, found: tuple[AgentRow | None, Sequence[EntryRow]], cwd: str | None
+    ) -> tuple[KeptAgent, Compiled]:
+        row, pinned = found
+        kept = _kept(row, agent_id)
+        return kept, compile_prompt(kept.agent, entries_of(pinned), self._additions(cwd))
+
+    async def inject(self, agent_id: str, form: InjectFormat = "compiled", cwd: str | None = None) -> JsonObject:
+        """Return what a chat needs to adopt this agent."""
+        kept, compiled = await self.compiled(agent_id, cwd)
+        if form == "structured":
+            return structured(kept.agent)
+        answer: JsonObject = {"agentId": agent_id, "agentName": kept.agent.name, "prompt": compiled.prompt}
+        return answer | ({"warnings": list(compiled.warnings)} if compiled.warnings else {})
+
+    async def whole(self, agent_id: str) -> JsonObject:
+        """Return one agent's public representation, with its newest brain entries and token counts."""
+        kept, compiled = await self.compiled(agent_id)
+        entries = await self.brain.find(agent_id, EntryQuery(limit=MOST_SHOWN))
+        shape = kept.to_json() | {"brainEntries": [entry.to_json() for entry in entries]}
+        return shape | {"tokens": compiled.tokens.to_json()}
+
+    async def create(self, given: AgentInput, *, by: str) -> KeptAgent:
+        """Create an agent; its id defaults to a slug of its name."""
+        for _ in range(TRIES):
+            await self.refresh()
+            agent_id = given.id or free_id(slug(given.name, fallback="agent"), self._index)
+            if agent_id in self._index:
+                break
+            agent = new_agent(given, agent_id)
+            try:
+                return await self._add(agent, by, given)
+            except ConstraintError:
+                continue
+        raise Conflict("agent.exists", f"Agent with ID '{given.id or given.name}' exists already.")
+
+    async def update(self, agent_id: str, given: AgentChanges, *, version: int | None = None, by: str) -> KeptAgent:
+        """Change only the named fields. Raises `request.stale` if `version` is not the current one."""
+        expected = given.version if version is None else version
+        return await self._change(agent_id, lambda agent: changed_agent(agent, given), expected, by)
+
+    async def change_skill(
+        self, agent_id: str, skill_id: str, given: SkillChanges, *, version: int | None = None, by: str
+    ) -> KeptAgent:
+        """Change the named fields of one skill. Enabling it enables its requirements."""
+
+        def make(agent: Agent) -> Agent:
+            at = next((at for at, skill in enumerate(agent.skills) if skill.id == skill_id), None)
+            if at is None:
+                raise NotFound("agent.skill_unknown", f"Agent '{agent_id}' has no skill '{skill_id}'.")
+            return with_skill(agent, at, named(given))
+
+        return await self._change(agent_id, make, version, by)
+
+    async def add_skill(self, agent_id: str, given: SkillInput, *, by: str) -> KeptAgent:
+        """Add a skill to an agent; its id is made unique."""
+        return await self._change(agent_id, lambda agent: with_new_skill(agent, given), None, by)
+
+    async def delete(self, agent_id: str, *, version: int | None = None, by: str) -> None:
+        """Delete an agent with its brain; its revisions are kept."""
+        for _ in range(TRIES):
+            kept = await self.get(agent_id)
+            _check_version(kept, version)
+            revision = RevisionRow(agent_id, kept.version + 1, _now(), by, "deleted", None)
+            try:
+                removal = partial(remove_agent, self._store, revision)
+                await self._recorded("deleted", agent_id, kept.agent, None, removal)
+            except ConstraintError:
+                continue
+            return
+        raise _stale(agent_id)
+
+    async def clone(self, agent_id: str, given: AgentChanges, *, by: str) -> KeptAgent:
+        """Create a copy of this agent with the named fields changed, without its brain.
+
+        Starters can be cloned even after they were deleted.
+        """
+        try:
+            source = (await self.get(agent_id)).agent
+        except NotFound:
+            starter = next((agent for agent in STARTERS if agent.id == agent_id), None)
+            if starter is None:
+                raise
+            source = starter
+        shape = source.to_json() | {"id": None, "name": f"{source.name[:190]} (copy)"} | named(given, READ_ONLY)
+        return await self.create(parse(AgentInput, shape), by=by)
+
+    async def revisions(self, agent_id: str) -> Sequence[Revision]:
+        """Return the latest revisions of an agent, newest first, even if it was deleted."""
+        rows = await read_revisions(self._store, agent_id, MOST_REVISIONS)
+        if not rows:
+            raise unknown_agent(agent_id)
+        return [_revision(row) for row in rows]
+
+    async def revision(self, agent_id: str, version: int) -> Revision:
+        """Return one revision of an agent."""
+        row = await read_revision(self._store, agent_id, version)
+        if row is None:
+            raise NotFound("agent.revision_unknown", f"Agent '{agent_id}' never had version {version}.")
+        return _revision(row)
+
+    async def restore(self, agent_id: str, version: int, *, by: str) -> KeptAgent:
+        """Restore an agent's version as a new revision; a deleted agent returns without its brain."""
+        agent = (await self.revision(agent_id, version)).agent
+        if agent is None:
+            message = f"Version {version} of agent '{agent_id}' is its deletion."
+            raise NotFound("agent.revision_unknown", message, "Restore the version before it.")
+        try:
+            return await self._change(agent_id, lambda _: agent, None, by, "restored")
+        except NotFound:
+            pass  # it was deleted, so it is created again
+        try:
+            return await self._add(agent, by, None, "restored")
+        except ConstraintError:
+            raise _stale(agent_id) from None
+
+    async def _add(self, agent: Agent, by: str, given: AgentInput | None, kind: RevisionKind = "created") -> KeptAgent:
+        version = await last_version(self._store, agent.id) + 1
+        index, revision = _rows(agent, version, _now(), by, kind)
+        entries = [new_entry(agent.id, entry, "manual") for entry in (given.brain_entries if given else ())]
+        rows = [row_of(entry, 1) for entry in entries]
+        addition = partial(add_agents, self._store, [(index, revision)], rows)
+        await self._recorded(kind, agent.id, None, agent, addition)
+        return KeptAgent(agent, version, revision.at, revision.at)
+
+    async def _change(
+        self,
+        agent_id: str,
+        make: Callable[[Agent], Agent],
+        version: int | None,
+        by: str,
+        kind: RevisionKind = "changed",
+    ) -> KeptAgent:
+        for _ in range(TRIES):
+            kept = await self.get(agent_id)
+            _check_version(kept, version)
+            agent = make(kept.agent)
+            if agent == kept.agent:
+                return kept
+            index, revision = _rows(agent, kept.version + 1, _now(), by, kind)
+            try:
+                replacement = partial(change_agent, self._store, index, revision)
+                await self._recorded(kind, agent_id, kept.agent, agent, replacement)
+            except ConstraintError:
+                continue
+            return KeptAgent(agent, index.version, kept.created_at, index.updated_at)
+        raise _stale(agent_id)
+
+
+def _rows(agent: Agent, version: int, at: str, by: str, kind: RevisionKind) -> tuple[IndexRow, RevisionRow]:
+    index = IndexRow(agent.id, agent.name, agent.description, version, 0, at, dumps(grants(agent)))
+    return index, RevisionRow(agent.id, version, at, by, kind, dumps(agent.to_json()))
+
+
+def _kept(row: AgentRow | None, agent_id: str) -> KeptAgent:
+    if row is None:
+        raise unknown_agent(agent_id)
+    return KeptAgent(Agent.of_json(loads(row.body)), row.version, row.created_at, row.updated_at)
+
+
+def _revision(row: RevisionRow) -> Revision:
+    agent = Agent.of_json(loads(row.body)) if row.body is not None else None
+    return Revision(row.version, row.at, row.author, row.kind, agent)
+
+
+def _event(agent_id: str, old: IndexRow | None, new: IndexRow | None) -> JsonObject:
+    row = new or old
+    assert row is not None
+    if old is None or new is None:
+        change = "deleted" if new is None else "created"
+    else:
+        change = "changed" if old.version != new.version else "brain"
+    return {"agentId": agent_id, "name": row.name, "change": change, "version": row.version}
+
+
+def _check_version(kept: KeptAgent, version: int | None) -> None:
+    if version not in (None, kept.version):
+        raise _stale(kept.agent.id, kept.version)
+
+
+def _stale(agent_id: str, version: int | None = None) -> Conflict:
+    now = f"; it has version {version} now" if version is not None else ""
+    return Conflict("request.stale", f"Agent '{agent_id}' was changed since it was read{now}.")
+
+
+def _now() -> str:
+    return moment(datetime.now(UTC).isoformat())

@@ -1,0 +1,1 @@
+"""Files: bounded reads, locks, atomic writes and undo."""

@@ -1,0 +1,162 @@
+"""Classifies single words as secret, by form or randomness, and words of a command line by the preceding word.
+
+The threshold depends on the place. In free text, ids and digests are ordinary; as the value of a field, only those of a
+usual form are; in a setting (an argument or the URL of a server), everything random is hidden.
+"""
+
+import re
+from collections.abc import Sequence
+from enum import Enum
+from typing import Final
+
+from toolcrib.base.masking.kinds import secret_pattern
+from toolcrib.base.masking.names import is_ordinary_key, is_secret_name, may_be_secret
+from toolcrib.base.masking.randomness import gained_bits, is_random
+
+
+class Suspicion(Enum):
+    """Where a word occurs, from the least to the most suspicious place."""
+
+    TEXT = 1
+    VALUE = 2
+    SETTING = 3
+
+
+SHORTEST_FORM: Final = 12
+"""Shorter words are never secrets by form."""
+_NO_SECRET: Final = re.compile(
+    r"""
+      \$(?:[A-Z_][A-Z0-9_]*|[a-z_]+|[{(].*|env:\w+) | \{.*\} | <[^<>]*> | %\w+%         # references, templates
+    | (?i: your[-_ ].* | .*[-_]here | redacted | changeme | \*+ | x{3,} | \.{3} | … )  # what stands for a secret
+    | (?i: none|null|nil|true|false|undefined|yes|no|on|off|str|string|bytes|int|bool|object|any|optional|required|final
+        |await|self|os|env|is|and|or|not|the|a|an|to|in|of|for|with|from|must|can|will|has|was|token|tokens|auth|secret
+        |authentication|password|error|expired|invalid|missing|unknown|oauth|oauth2|basic|bearer|\| )
+    | [a-z_]+(?:\.[a-z_]+)+ | [A-Za-z_]+\(.*                                          # code
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+"""Values that follow the name of a secret but are not secret."""
+SCHEMES: Final = ("bearer", "basic", "token", "apikey", "digest", "negotiate")
+"""Words before the credential in a header."""
+_UUID: Final = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}")
+_USUAL_UUID: Final = re.compile(
+    r"[0-9a-f]{8}-[0-9a-f]{4}-[0-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE
+)
+"""A UUID as in RFC 9562, with a version and a variant."""
+_HEX: Final = re.compile(r"[0-9a-f]+|[0-9A-F]+")
+_HEX_PART: Final = re.compile(
+    r"(?<![A-Za-z0-9])(?=(?:[0-9a-f]{6,17}|[0-9a-f]{24}|[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64})(?![A-Za-z0-9]))[0-9a-f]+"
+)
+"""A digest or an id as part of a word, by length."""
+_USUAL_HEX: Final = frozenset({40, 48, 56, 96, 128})
+"""Lengths of digests that are ordinary as a whole value: git revisions, and longer ones."""
+_SHORTEST_HEX: Final = 20
+_SHORTEST_HEX_VALUE: Final = 30
+_ODD_BITS: Final = 3.0
+_ODD_SIGNS: Final = re.compile(r"[!@#$%^&*?]")
+_KEY_PARAMETERS: Final = frozenset({"key", "sig", "signature", "sas", "code", "auth", "pass"})
+_MIXED: Final = re.compile(r"(?=.*[A-Za-z])(?=.*[0-9])[\w+=%~-]{8,}", re.ASCII)
+_KEYED: Final = re.compile(r"[A-Za-z0-9+/]{36,90}={0,2}")
+_PLAIN_FLAG: Final = re.compile(r"-{1,2}[A-Za-z][\w.-]*")
+_USER: Final = frozenset({"-u", "-U", "--user", "--proxy-user", "--basic-auth", "--userpwd", "--http-user"})
+_PASSWORD_PROGRAMS: Final = re.compile(
+    r"(?:^|[/\\])(?:mysql\w*|mariadb[\w-]*|sshpass|mongo\w*|7z\w?|unzip|zip|smbclient|ldap\w+|cqlsh|isql|sqlcmd|clickhouse"
+    r"[\w-]*)$"
+)
+
+
+def is_secret_word(word: str, suspicion: Suspicion) -> bool:
+    """Return whether a word without blanks is a secret, by form or randomness."""
+    if len(word) < SHORTEST_FORM:
+        return False
+    found = secret_pattern().match(word)
+    if found is not None and found.end() - found.start() >= min(len(word), 12):
+        return True
+    if _HEX.fullmatch(word) is not None:
+        return _is_secret_hex(word, suspicion)
+    if _UUID.fullmatch(word) is not None:
+        return suspicion is Suspicion.SETTING or (suspicion is Suspicion.VALUE and _USUAL_UUID.fullmatch(word) is None)
+    if is_random(word if suspicion is Suspicion.SETTING else _HEX_PART.sub("", word)):
+        return True
+    return _KEYED.fullmatch(word) is not None and is_random(re.sub(r"[+/=]", "", word))
+
+
+def _is_secret_hex(word: str, suspicion: Suspicion) -> bool:
+    if suspicion is Suspicion.TEXT or word.isdigit():
+        return False
+    if suspicion is Suspicion.VALUE and (len(word) in _USUAL_HEX or len(word) < _SHORTEST_HEX_VALUE):
+        return False
+    return len(word) >= _SHORTEST_HEX and is_random(word)
+
+
+def is_odd(word: str) -> bool:
+    """Return whether a value with a possibly secret name is not an ordinary word: `key=hunter2x`, `sig=…`."""
+    if len(word) < 6 or re.search(r"\s", word) is not None or not word.isascii():
+        return False
+    return (
+        _ODD_SIGNS.search(word) is not None
+        or is_secret_word(word, Suspicion.SETTING)
+        or (not word.isdigit() and gained_bits(word) > _ODD_BITS)
+    )
+
+
+def is_secret_parameter(name: str, value: str) -> bool:
+    """Return whether a URL parameter is a secret, by its name or because it looks like a key."""
+    if is_secret_name(name):
+        return True
+    return name.lower() in _KEY_PARAMETERS and (is_odd(value) or _MIXED.fullmatch(value) is not None)
+
+
+def is_secret_of(name: str, value: str) -> bool:
+    """Return whether a text is a secret, by its name or by its name and form."""
+    return is_secret_name(name) or (may_be_secret(name) and not is_ordinary_key(name) and is_odd(value))
+
+
+def stands_for_secret(value: str) -> bool:
+    """Return whether a value is only a placeholder for a secret: a reference, a template, a word of prose or code."""
+    return _NO_SECRET.fullmatch(value) is not None
+
+
+def announces_secret(word: str) -> bool:
+    """Return whether the next word is a secret: after a flag such as `--token`, or the name of a header."""
+    if word.endswith(":"):
+        return re.search(r"\s", word) is None and is_secret_name(word[:-1])
+    if _PLAIN_FLAG.fullmatch(word) is None:
+        return False
+    name = word.lstrip("-")
+    return is_secret_name(name) or name in ("key", "pass", "pat", "pin", "otp", "sig", "auth", "session", "dsn")
+
+
+def announced(words: Sequence[str]) -> dict[int, int]:
+    """Return the words of a command line that are secrets because of another word: index to first secret character."""
+    found: dict[int, int] = {}
+    asks_password = any(_PASSWORD_PROGRAMS.search(word) for word in words[:4])
+    expects = False
+    for index, word in enumerate(words):
+        before = words[index - 1] if index else ""
+        is_flag = word.startswith("-") and not is_secret_word(word.lstrip("-"), Suspicion.SETTING)
+        is_value = not is_flag and not word.startswith(("$", "{")) and word.lower() not in SCHEMES
+        if expects and is_value:
+            found[index] = 0
+        elif before in _USER and (start := password_start(word)):
+            found[index] = start
+        elif (attached := attached_password(word, asks_password)) or (before == "-p" and asks_password and is_value):
+            found[index] = attached
+        expects = announces_secret(word) or (expects and word.lower() in SCHEMES)
+    return found
+
+
+def password_start(word: str) -> int:
+    """Return where the password starts in `user:password`; 0 if there is none. `1000:1000` is a user and a group."""
+    user, colon, password = word.partition(":")
+    is_login = bool(colon) and len(password) >= 3 and not password.isdigit() and not password.startswith("//")
+    return len(user) + 1 if is_login and "/" not in user else 0
+
+
+def attached_password(word: str, asks_password: bool) -> int:
+    """Return where the password starts in `-ppassword`; 0 if there is none."""
+    if not word.startswith("-p") or len(word) < 6 or re.fullmatch(r"-p[\d:.]+(?:/\w+)?", word) is not None:
+        return 0
+    value = word[2:]
+    is_mixed = re.search(r"\d", value) is not None and (_ODD_SIGNS.search(value) or re.search(r"[A-Z]", value))
+    return 2 if asks_password or (is_mixed and is_odd(value)) else 0

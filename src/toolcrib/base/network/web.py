@@ -1,0 +1,235 @@
+"""HTTP for outgoing requests: the configuration shared by all clients, and the client for OAuth.
+
+Every connection resolves the name, checks each address and connects to a checked one. The name is not resolved again,
+so a changed DNS answer has no effect. The environment (proxy, certificates) is ignored, only `get` follows redirects,
+and response bodies are limited, also after decompression.
+
+Must never connect to an unchecked address or send a header meant for one origin to another.
+"""
+
+import ssl
+import zlib
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import cast
+
+import anyio
+import anyio.to_thread
+import httpcore2
+import httpx2
+
+from toolcrib.base.network.dial import (
+    Connect,
+    Judge,
+    Resolve,
+    first_standing,
+    judge_for,
+    judged_addresses,
+    open_socket,
+    system_addresses,
+)
+from toolcrib.base.network.urls import check_url, is_public
+from toolcrib.model.version import __version__
+
+UPSTREAM_TIMEOUT = httpx2.Timeout(30, read=300)
+DOCUMENT_TIMEOUT = httpx2.Timeout(10)
+DOCUMENT_SECONDS = 30.0
+MAX_BODY = 16 * 1024 * 1024
+MAX_DOCUMENT = 1024 * 1024
+MAX_REDIRECTS = 5
+
+_PIECE = 64 * 1024
+_NETWORK_FAILURES = (httpcore2.NetworkError, httpcore2.TimeoutException)
+_KEPT_ACROSS_ORIGINS = frozenset({"host", "accept", "accept-encoding", "user-agent", "connection"})
+_MOST_CONNECTIONS = 256
+_KEPT_CONNECTIONS = 20
+_KEPT_SECONDS = 60.0
+
+
+def sockets() -> httpcore2.AsyncNetworkBackend:
+    """Return the backend that opens real sockets. (The library declares this class twice, once without anyio.)"""
+    return cast("httpcore2.AsyncNetworkBackend", httpcore2.AnyIOBackend())
+
+
+@dataclass(frozen=True, slots=True)
+class Web:
+    """Configuration shared by all clients: trusted certificates, name resolution, and sockets.
+
+    `network` opens sockets for the clients created here, `connect` for `upstream.http`.
+    """
+
+    ssl_context: ssl.SSLContext = field(repr=False)
+    resolve: Resolve = system_addresses
+    network: httpcore2.AsyncNetworkBackend = field(default_factory=sockets)
+    connect: Connect = open_socket
+
+    def client(
+        self,
+        *,
+        local_allowed: bool,
+        headers: Mapping[str, str] | None = None,
+        timeout: httpx2.Timeout = UPSTREAM_TIMEOUT,
+        max_body: int = MAX_BODY,
+    ) -> httpx2.AsyncClient:
+        """Return a client for one upstream. `local_allowed` if the owner's own definition contains the address."""
+        own = {"user-agent": f"toolcrib/{__version__}", "accept-encoding": "identity"}
+        return httpx2.AsyncClient(
+            transport=_GuardedTransport(self, local_allowed, max_body),
+            headers={**own, **(headers or {})},
+            timeout=timeout,
+            trust_env=False,
+            follow_redirects=False,
+        )
+
+    def documents(self, *, local_allowed: bool) -> httpx2.AsyncClient:
+        """Return a client for small documents whose URL another party sent, such as metadata."""
+        return self.client(local_allowed=local_allowed, timeout=DOCUMENT_TIMEOUT, max_body=MAX_DOCUMENT)
+
+
+async def open_web(resolve: Resolve = system_addresses, network: httpcore2.AsyncNetworkBackend | None = None) -> Web:
+    """Return a `Web` with the system's certificates. Loading them is slow enough to need a thread."""
+    context = await anyio.to_thread.run_sync(lambda: httpx2.create_ssl_context(trust_env=False))
+    return Web(context, resolve, network or sockets())
+
+
+async def get(client: httpx2.AsyncClient, url: str, headers: Mapping[str, str] | None = None) -> httpx2.Response:
+    """Get a document. Follows a few redirects, checks each one, and sends no secrets to another origin."""
+    request = client.build_request("GET", url, headers=dict(headers or {}))
+    for _ in range(MAX_REDIRECTS + 1):
+        with anyio.fail_after(DOCUMENT_SECONDS):
+            response = await client.send(request, follow_redirects=False)
+        following = response.next_request
+        if following is None:
+            return response
+        if following.url.origin != request.url.origin:
+            for name in [name for name in following.headers if name.lower() not in _KEPT_ACROSS_ORIGINS]:
+                del following.headers[name]
+        request = following
+    raise httpx2.TooManyRedirects("The server redirects without end.", request=request)
+
+
+def answered_locally(response: httpx2.Response) -> bool:
+    """Return whether the responding server is on this machine or network, by the address that was dialled."""
+    stream: httpcore2.AsyncNetworkStream | None = response.extensions.get("network_stream")
+    peer: tuple[str, int] | None = stream.get_extra_info("server_addr") if stream is not None else None
+    return peer is not None and not is_public(peer[0])
+
+
+class _GuardedTransport(httpx2.AsyncBaseTransport):
+    """Checks each request, sends it over connections to checked addresses, and limits the response."""
+
+    def __init__(self, web: Web, local_allowed: bool, max_body: int) -> None:
+        self._local_allowed = local_allowed
+        self._max_body = max_body
+        self._pools = {
+            scheme: _Pool(web, judge_for(scheme, local_allowed=local_allowed)) for scheme in ("https", "http")
+        }
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        checked = check_url(str(request.url), local_allowed=self._local_allowed)
+        response = await self._pools[checked.scheme].handle_async_request(request)
+        return _bounded(request, response, self._max_body)
+
+    async def aclose(self) -> None:
+        for pool in self._pools.values():
+            await pool.aclose()
+
+
+class _Pool(httpx2.AsyncHTTPTransport):
+    """Connection pool for one scheme. Created here because the base class has no parameter for the network backend."""
+
+    def __init__(self, web: Web, judge: Judge) -> None:
+        self._pool = httpcore2.AsyncConnectionPool(
+            ssl_context=web.ssl_context,
+            max_connections=_MOST_CONNECTIONS,
+            max_keepalive_connections=_KEPT_CONNECTIONS,
+            keepalive_expiry=_KEPT_SECONDS,
+            network_backend=_PinnedNetwork(web, judge),
+        )
+
+
+class _PinnedNetwork(httpcore2.AsyncNetworkBackend):
+    """Opens sockets to checked addresses only."""
+
+    def __init__(self, web: Web, judge: Judge) -> None:
+        self._web = web
+        self._judge = judge
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109  # the interface of the library
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        async def connect(address: str) -> httpcore2.AsyncNetworkStream:
+            return await self._web.network.connect_tcp(address, port, socket_options=socket_options)
+
+        try:
+            with anyio.fail_after(timeout):
+                addresses = await judged_addresses(self._web.resolve, host, port, self._judge)
+                return await first_standing(addresses, connect, httpcore2.AsyncNetworkStream.aclose, _NETWORK_FAILURES)
+        except TimeoutError:
+            raise httpcore2.ConnectTimeout(f"{host} could not be reached in time.") from None
+        except OSError as error:
+            raise httpcore2.ConnectError(str(error)) from error
+
+
+def _bounded(request: httpx2.Request, response: httpx2.Response, limit: int) -> httpx2.Response:
+    """Return the response with a limited body.
+
+    A requested event stream has no limit; its reader limits each event instead.
+    """
+    events = "text/event-stream"
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    packed = response.headers.get("content-encoding", "identity").strip().lower()
+    if packed not in ("identity", "gzip", "x-gzip", "deflate"):
+        raise httpx2.RemoteProtocolError(f"The answer is packed as {packed[:40]!r}, which was not asked for.")
+    headers = response.headers
+    if packed != "identity":
+        dropped = ("content-encoding", "content-length")
+        headers = httpx2.Headers([(name, value) for name, value in headers.multi_items() if name not in dropped])
+    endless = kind == events and events in request.headers.get("accept", "")
+    body = _Body(response.stream, None if endless else limit, packed)
+    return httpx2.Response(response.status_code, headers=headers, stream=body, extensions=response.extensions)
+
+
+class _Body(httpx2.AsyncByteStream):
+    """A body that is decompressed in small pieces and counted."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream | httpx2.SyncByteStream, limit: int | None, packed: str) -> None:
+        assert isinstance(stream, httpx2.AsyncByteStream)
+        self._stream = stream
+        self._limit = limit
+        self._unpack = _whole if packed == "identity" else _unpacker(packed)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        total = 0
+        async for chunk in self._stream:
+            for piece in self._unpack(chunk):
+                total += len(piece)
+                if self._limit is not None and total > self._limit:
+                    raise httpx2.RemoteProtocolError(f"The answer is larger than {self._limit} bytes.")
+                yield piece
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def _whole(chunk: bytes) -> Iterator[bytes]:
+    yield chunk
+
+
+def _unpacker(packed: str) -> Callable[[bytes], Iterator[bytes]]:
+    decoder = zlib.decompressobj(zlib.MAX_WBITS if packed == "deflate" else zlib.MAX_WBITS | 16)
+
+    def unpack(chunk: bytes) -> Iterator[bytes]:
+        try:
+            while piece := decoder.decompress(chunk, _PIECE):
+                yield piece
+                chunk = decoder.unconsumed_tail
+        except zlib.error as error:
+            raise httpx2.DecodingError(f"The answer cannot be unpacked: {error}.") from error
+
+    return unpack

@@ -1,0 +1,1 @@
+"""Processes: started without a shell, monitored, and ended together with their descendants."""

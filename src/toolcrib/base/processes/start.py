@@ -1,0 +1,147 @@
+"""The only place that starts a process: a list of words, no shell, and three pipes.
+
+Every way to run a server's command (connect, test, reload, import) goes through here and has the same guarantees: its
+own session and process group, no descriptors except its pipes, only the given environment, a checked working directory,
+and private files (umask 077) unless it works on the user's files.
+
+Must never pass a word through a shell. System errors are raised as messages with the next step.
+"""
+
+import errno
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from toolcrib.base.home import MARKER
+from toolcrib.base.processes.descendants import start_marked
+from toolcrib.model.errors import ConfigError, ToolcribError, Unavailable
+
+BASE_NAMES = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
+PRIVATE = 0o077
+"""The umask of programs whose files are private."""
+INHERITED = -1
+"""The umask of programs that write the user's files: that of the crib."""
+
+_INSTALL = {
+    "npx": "Install Node.js, which brings `npx`.",
+    "node": "Install Node.js.",
+    "uvx": "Install uv, which brings `uvx`.",
+    "uv": "Install uv.",
+    "docker": "Install Docker.",
+    "bunx": "Install Bun, which brings `bunx`.",
+    "deno": "Install Deno.",
+}
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
+
+
+def child_environment(base: Mapping[str, str], declared: Mapping[str, str], marker: str) -> dict[str, str]:
+    """Return a server's environment: the base variables, the declared ones and the marker, nothing else."""
+    inherited = {name: base[name] for name in BASE_NAMES if name in base}
+    return {**inherited, **declared, MARKER: marker}
+
+
+def start(
+    words: Sequence[str],
+    environment: Mapping[str, str],
+    cwd: str | None,
+    *,
+    is_heard: bool = True,
+    umask: int = PRIVATE,
+    mark: str | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start a program. `is_heard` False connects only its input. Raises `OSError` and `ValueError` from the system.
+
+    `mark` identifies it and its descendants.
+
+    Blocks until the program runs or has failed to start; call it in a worker thread.
+    """
+    output = subprocess.PIPE if is_heard else subprocess.DEVNULL
+
+    def begin() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            list(words),
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            close_fds=True,
+            shell=False,
+            cwd=cwd,
+            env=dict(environment),
+            start_new_session=True,
+            umask=umask,
+        )
+
+    return start_marked(begin, mark)
+
+
+def start_server(
+    name: str,
+    words: Sequence[str],
+    environment: Mapping[str, str],
+    cwd: str | None,
+    umask: int = PRIVATE,
+    mark: str | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start a server's command. Raises `ConfigError` or `Unavailable` with the reason and the next step."""
+    if cwd is not None and not Path(cwd).is_dir():
+        raise _bad_cwd(name, cwd)
+    try:
+        return start(words, environment, cwd, umask=umask, mark=mark)
+    except OSError as error:
+        raise _explained(name, words[0], environment, cwd, error) from None
+    except ValueError as error:  # a NUL in a word, a variable or the directory
+        raise ConfigError("server.command_unusable", f'Server "{name}" cannot be started: {error}.') from None
+
+
+def _bad_cwd(name: str, cwd: str) -> ToolcribError:
+    what = "is not a directory" if Path(cwd).exists() else "does not exist"
+    return ConfigError("server.cwd_unusable", f'Server "{name}" cannot be started: its working directory {cwd} {what}.')
+
+
+def _explained(
+    name: str, command: str, environment: Mapping[str, str], cwd: str | None, error: OSError
+) -> ToolcribError:
+    reason = error.strerror or str(error)
+    said = f'Server "{name}" cannot be started: {command}: {reason} (errno {error.errno}).'
+    if error.errno in _EXHAUSTED:
+        return Unavailable("server.no_room", said)
+    if cwd is not None and error.filename == cwd:
+        return ConfigError("server.cwd_unusable", said)
+    if error.errno == errno.ENOENT:
+        return ConfigError("server.command_not_found", said, _where_to_look(command, environment, cwd))
+    return ConfigError("server.command_unusable", said, _how_to_mend(error.errno))
+
+
+def _where_to_look(command: str, environment: Mapping[str, str], cwd: str | None) -> str:
+    if command.startswith("~"):
+        return "There is no shell that would expand `~`: write the full path."
+    if os.sep not in command:
+        return _what_to_install(command, environment.get("PATH"))
+    if (Path(cwd) / command if cwd else Path(command)).exists():
+        return f"{command} is there; the program that its first line names is not: install that."
+    return "Install it, or correct the path in the definition."
+
+
+def _what_to_install(command: str, path: str | None) -> str:
+    if not path:
+        return "There is no PATH to look on: write the command's full path."
+    if shutil.which(command, path=path):
+        return f"{command} is there; the program that its first line names is not: install that."
+    return _INSTALL.get(command, f"{command} is not on the PATH ({path}): install it, or write its full path.")
+
+
+def _how_to_mend(number: int | None) -> str | None:
+    match number:
+        case errno.EACCES | errno.EPERM:
+            return "Make the file executable (`chmod +x`) and its directories searchable for you."
+        case errno.ENOEXEC:
+            return (
+                "It is for another kind of machine, or a script whose first line names no program (`#!/usr/bin/env …`)."
+            )
+        case errno.E2BIG:
+            return "Its arguments and variables are too long together: put the long ones into a file."
+        case _:
+            return None

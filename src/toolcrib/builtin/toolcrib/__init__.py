@@ -1,0 +1,1 @@
+"""The built-in server `toolcrib`: the crib itself, its sessions, servers, settings and jobs."""

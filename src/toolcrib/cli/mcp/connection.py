@@ -1,0 +1,143 @@
+"""`toolcrib mcp test|reload|auth|reauth|unauth`: commands for the connection of a server."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from toolcrib.cli import output
+from toolcrib.cli.mcp.change import ask_crib
+from toolcrib.cli.mcp.show import show_servers, show_standing
+from toolcrib.cli.options import HomeOption, Invocation, JsonOption, begin
+from toolcrib.model.errors import ToolcribError, Unavailable
+
+if TYPE_CHECKING:
+    from toolcrib.model.json import JsonObject
+    from toolcrib.web.api_client.api_client import ApiClient
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The server.", show_default=False)]
+AllOrName = Annotated[
+    str | None, typer.Argument(metavar="[NAME]", help="The server; all servers if omitted.", show_default=False)
+]
+AnswerOption = Annotated[
+    str | None,
+    typer.Option("--answer", metavar="URL", help="The final URL of a browser on another machine."),
+]
+BrowserOption = Annotated[bool, typer.Option("--browser/--no-browser", help="Open the URL in a browser.")]
+
+_WAIT = 20
+
+
+def test(ctx: typer.Context, name: AllOrName = None, home: HomeOption = None, as_json: JsonOption = False) -> None:
+    """Connect to a server and show what it offers; without a name, to all trusted servers."""
+    invocation = begin(ctx, home, as_json)
+    if name is None:
+        _show_all(invocation, ask_crib(invocation, lambda client: client.test_servers()))
+        return
+    server = ask_crib(invocation, lambda client: client.test_server(name))
+    if invocation.as_json:
+        output.document(server)
+    else:
+        show_standing(server)
+    if server["state"] != "connected":
+        raise _failure(server)
+
+
+def reload(ctx: typer.Context, name: AllOrName = None, home: HomeOption = None, as_json: JsonOption = False) -> None:
+    """Reconnect to a server; without a name, re-read all files and reconnect only what changed."""
+    invocation = begin(ctx, home, as_json)
+    if name is None:
+        _show_all(invocation, ask_crib(invocation, lambda client: client.reload_servers()))
+        return
+    server = ask_crib(invocation, lambda client: client.reload_server(name))
+    if invocation.as_json:
+        output.document(server)
+    else:
+        show_standing(server)
+
+
+def auth(
+    ctx: typer.Context,
+    name: NameArgument,
+    answer: AnswerOption = None,
+    browser: BrowserOption = True,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Sign in to a server with a browser, here or on another machine."""
+    sign_in(begin(ctx, home, as_json), name, answer, browser)
+
+
+def reauth(
+    ctx: typer.Context,
+    name: NameArgument,
+    answer: AnswerOption = None,
+    browser: BrowserOption = True,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Sign in to a server again, replacing the current sign-in."""
+    sign_in(begin(ctx, home, as_json), name, answer, browser, again=True)
+
+
+def unauth(ctx: typer.Context, name: NameArgument, home: HomeOption = None, as_json: JsonOption = False) -> None:
+    """Sign out of a server."""
+    invocation = begin(ctx, home, as_json)
+    server = ask_crib(invocation, lambda client: client.sign_out(name))
+    if invocation.as_json:
+        output.document(server)
+    else:
+        output.line(f'Signed out of "{server["name"]}".')
+
+
+def sign_in(
+    invocation: Invocation, name: str, answer: str | None = None, browser: bool = True, *, again: bool = False
+) -> None:
+    """Print the sign-in address, open a browser, and wait until it is done."""
+
+    async def work(client: "ApiClient") -> "JsonObject":
+        if answer is not None:
+            return await client.answer_sign_in(name, answer)
+        begun = await client.sign_in(name, again=again)
+        await _show_address(name, begun, browser)
+        while begun["state"] == "waiting":
+            begun = await client.await_sign_in(name, _WAIT)
+        return begun
+
+    ended = ask_crib(invocation, work)
+    if invocation.as_json:
+        output.document(ended)
+    if ended["state"] == "failed":
+        error = ended["error"]
+        raise Unavailable(error["code"], error["message"], error["hint"])
+    if not invocation.as_json:
+        output.line(f'Signed in to "{name}".')
+
+
+async def _show_address(name: str, begun: "JsonObject", browser: bool) -> None:
+    from toolcrib.base.settings import Environment
+    from toolcrib.cli.browser import open_console
+
+    output.note(f"Open this URL to sign in:\n{begun['url']}\n")
+    if browser and await open_console(str(begun["url"]), Environment.current()):
+        output.note("Opened in your browser.")
+    output.note(f"If the browser is on another machine, it ends at {begun['redirectUri']}…, which does not load there.")
+    output.note(f"Copy that URL and run: toolcrib mcp auth {name} --answer 'URL'")
+
+
+def _show_all(invocation: Invocation, servers: "list[JsonObject]") -> None:
+    if invocation.as_json:
+        output.document(servers)
+    else:
+        show_servers(servers, ())
+    wrong = [server["name"] for server in servers if server["state"] in ("failed", "needs_auth")]
+    if wrong:
+        output.note(f"Not connected: {', '.join(wrong)}.")
+
+
+def _failure(server: "JsonObject") -> ToolcribError:
+    name, action = server["name"], server.get("action")
+    hint = f"Run `{action}`." if action else None
+    if server["state"] == "needs_auth":
+        return Unavailable("oauth.required", str(server.get("lastError") or server["sentence"]), hint)
+    reason = server.get("lastError") or server["sentence"]
+    return Unavailable("server.failed", f'Failed to connect to "{name}": {reason}', hint)

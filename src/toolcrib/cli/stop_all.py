@@ -1,0 +1,61 @@
+"""`toolcrib stop-all` and `toolcrib resume-all`: the kill switch.
+
+`stop-all` writes the marker file first, so it works in any state of the crib and its database. A running crib then
+confirms, or notices the marker within a second.
+"""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from toolcrib.cli import output
+from toolcrib.cli.mcp.change import ask_crib
+from toolcrib.cli.options import HomeOption, JsonOption, begin
+
+if TYPE_CHECKING:
+    from toolcrib.model.json import JsonObject
+
+
+def stop_all(
+    ctx: typer.Context,
+    reason: Annotated[
+        str | None, typer.Option("--reason", metavar="TEXT", help="The reason, for the audit log.")
+    ] = None,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Stop all sessions, schedule runs and calls, and suspend named tokens, until `resume-all`."""
+    from toolcrib.base.home import find_holder, prepare_home
+    from toolcrib.base.stop_switch import StopSwitch
+    from toolcrib.model.errors import ToolcribError, Unavailable
+
+    invocation = begin(ctx, home, as_json)
+    place = prepare_home(invocation.settings.home)
+    state = StopSwitch(place.stop_marker).engage("owner", reason)
+    status: JsonObject = {"state": "stopped", "stopped": state.to_json()}
+    failure: ToolcribError | None = None
+    try:
+        status = ask_crib(invocation, lambda client: client.stop_all(reason))
+    except ToolcribError as error:
+        failure = error
+    if invocation.as_json:
+        output.document({**status, "confirmed": failure is None})
+    else:
+        output.line("Stopped. Calls and sessions are suspended until `toolcrib resume-all`.")
+    if failure is not None:
+        if find_holder(place) is not None:
+            message = f"The running crib did not confirm that it stopped: {failure.message}"
+            raise Unavailable(
+                "crib.unreachable", message, "A working crib stops within a second; otherwise, end its process."
+            )
+        output.note(f"note: The stop will be recorded in the audit log at the next start: {failure.message}")
+
+
+def resume_all(ctx: typer.Context, home: HomeOption = None, as_json: JsonOption = False) -> None:
+    """Resume after `stop-all`."""
+    invocation = begin(ctx, home, as_json)
+    status = ask_crib(invocation, lambda client: client.resume_all())
+    if invocation.as_json:
+        output.document(status)
+    else:
+        output.line("Resumed. Sessions continue with their next message, schedules at their next run.")

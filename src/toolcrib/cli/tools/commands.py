@@ -1,0 +1,202 @@
+"""`toolcrib tools`: list, show and call tools.
+
+Must never call a tool except through the crib's gate.
+"""
+
+from collections.abc import Awaitable, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from toolcrib.cli import output
+from toolcrib.cli.options import HomeOption, JsonOption, begin, common
+from toolcrib.cli.tools import changes as tools_changes
+
+if TYPE_CHECKING:
+    from toolcrib.model.json import JsonObject
+    from toolcrib.model.tools import ToolRef
+    from toolcrib.web.api_client.api_client import ApiClient
+
+app = typer.Typer(name="tools", rich_markup_mode=None)
+
+ToolArgument = Annotated[str, typer.Argument(metavar="SERVER/TOOL", help="The tool.", show_default=False)]
+
+
+@app.callback()
+def tools(ctx: typer.Context, home: HomeOption = None, as_json: JsonOption = False) -> None:
+    """List, show, search and call tools; review changed ones."""
+    ctx.obj = common(ctx, home, as_json)
+
+
+app.command("changes")(tools_changes.changes)
+app.command("accept")(tools_changes.accept)
+app.command("reject")(tools_changes.reject)
+
+
+@app.command("list")
+def list_tools(
+    ctx: typer.Context,
+    server: Annotated[str | None, typer.Option("--server", metavar="S", help="Only tools of this server.")] = None,
+    agent: Annotated[
+        str | None, typer.Option("--agent", metavar="A", help="Show the tools that this agent sees.")
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option("--source", metavar="S", help="Show the tools visible from this source.")
+    ] = None,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List tools, as seen by the given agent and source."""
+    from toolcrib.cli.arguments import check_source
+    from toolcrib.cli.crib import ask
+    from toolcrib.cli.loop import run
+
+    check_source(source)
+    invocation = begin(ctx, home, as_json)
+
+    async def work(client: "ApiClient") -> "tuple[list[JsonObject], list[JsonObject]]":
+        found = await client.tools(server=server, agent=agent, source=source)
+        return found, await client.tool_problems()
+
+    found, problems = run(lambda: ask(invocation.settings, work))
+    show_tools(found, invocation.as_json)
+    output.warn_all([*(problem for tool in found for problem in tool["problems"]), *problems])
+
+
+@app.command("search")
+def search(
+    ctx: typer.Context,
+    words: Annotated[list[str], typer.Argument(metavar="WORDS", help="The words to search for.", show_default=False)],
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Search tools, best match first."""
+    from toolcrib.cli.crib import ask
+    from toolcrib.cli.loop import run
+
+    invocation = begin(ctx, home, as_json)
+    found = run(lambda: ask(invocation.settings, lambda client: client.tools(query=" ".join(words))))
+    show_tools(found, invocation.as_json)
+
+
+@app.command("show")
+def show(ctx: typer.Context, tool: ToolArgument, home: HomeOption = None, as_json: JsonOption = False) -> None:
+    """Show a tool in full."""
+    from toolcrib.cli.arguments import parse_ref
+    from toolcrib.cli.crib import ask
+    from toolcrib.cli.loop import run
+
+    ref = parse_ref(tool)
+    invocation = begin(ctx, home, as_json)
+
+    async def work(client: "ApiClient") -> "JsonObject":
+        return await _or_nearest(client, ref, client.tool(ref))
+
+    found = run(lambda: ask(invocation.settings, work))
+    if invocation.as_json:
+        output.document(found)
+    else:
+        _show_tool(found)
+
+
+@app.command("call")
+def call(
+    ctx: typer.Context,
+    tool: ToolArgument,
+    arguments: Annotated[
+        str, typer.Argument(metavar="JSON", help="The arguments as a JSON object; - reads standard input.")
+    ] = "{}",
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Call a tool."""
+    from toolcrib.cli.arguments import parse_arguments, parse_ref, read_input
+    from toolcrib.cli.crib import ask
+    from toolcrib.cli.loop import run
+
+    ref = parse_ref(tool)
+    invocation = begin(ctx, home, as_json)
+    given = parse_arguments(read_input(invocation.settings.max_body_bytes) if arguments == "-" else arguments)
+
+    async def work(client: "ApiClient") -> "JsonObject":
+        return await _or_nearest(client, ref, client.call(ref, given))
+
+    answer = run(lambda: ask(invocation.settings, work))
+    if invocation.as_json:
+        output.document(answer)
+    else:
+        for part in answer["content"]:
+            output.line(describe_part(part))
+        if not answer["content"] and "structuredContent" in answer:
+            output.line(output.pretty(answer["structuredContent"]))
+    if answer["isError"]:
+        raise typer.Exit(1)
+
+
+async def _or_nearest(client: "ApiClient", ref: "ToolRef", request: "Awaitable[JsonObject]") -> "JsonObject":
+    """Return the response; for an unknown tool, raise with similar names as a hint."""
+    from difflib import get_close_matches
+
+    from toolcrib.model.errors import NotFound
+
+    try:
+        return await request
+    except NotFound as error:
+        if error.code != "tool.unknown":
+            raise
+        known = [str(tool["ref"]) for tool in await client.tools()]
+        near = [name for name in known if name.endswith(f"/{ref.tool}")] or get_close_matches(str(ref), known)
+        hint = f"Did you mean {' or '.join(near[:3])}?" if near else None
+        raise NotFound(error.code, error.message, hint) from error
+
+
+def show_tools(found: "Sequence[JsonObject]", as_json: bool) -> None:
+    """Print a list of tools."""
+    if as_json:
+        output.document(found)
+    elif found:
+        output.table(("tool", "exposed as", "marks", "description"), [_row(tool) for tool in found])
+    else:
+        output.note("No tools found.")
+
+
+def _row(tool: "JsonObject") -> tuple[str, ...]:
+    return tool["ref"], tool["exposedName"], describe_marks(tool["marks"]), tool["description"]
+
+
+def _show_tool(tool: "JsonObject") -> None:
+    facts = [("tool", tool["ref"]), ("exposed as", tool["exposedName"]), ("title", tool.get("title"))]
+    facts.append(("marks", describe_marks(tool["marks"])))
+    for name, value in facts:
+        if value:
+            output.line(f"{name + ':':<12} {output.one_line(value)}")
+    output.line(f"\n{tool['description']}\n\narguments: {output.pretty(tool['inputSchema'])}")
+    output.warn_all(tool["problems"])
+
+
+def describe_marks(marks: "JsonObject") -> str:
+    """Return the marks that are set, in words."""
+    words = {
+        "readOnly": "read-only",
+        "destructive": "destructive",
+        "privileged": "privileged",
+        "schedulerBlocked": "blocked for schedules",
+    }
+    return ", ".join(word for name, word in words.items() if marks.get(name))
+
+
+def describe_part(part: "JsonObject") -> str:
+    """Return a part of a result as text; a placeholder for anything but text."""
+    match part:
+        case {"type": "text", "text": str(text)}:
+            return text
+        case {"type": "resource", "resource": {"uri": uri, "text": str(text)}}:
+            return f"[resource {uri}]\n{text}"
+        case {"type": "resource", "resource": {"uri": uri}}:
+            return f"[resource {uri}]"
+        case {"type": "resource_link", "uri": uri}:
+            return f"[link {uri}]"
+        case {"type": kind, "data": str(data), "mimeType": media}:
+            return f"[{kind} {media}, {len(data) * 3 // 4} bytes]"
+        case _:
+            return f"[{part.get('type', 'part')}]"

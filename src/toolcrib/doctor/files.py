@@ -1,0 +1,26 @@
+"""Checks the limit of open files, which connections, servers and the database share.
+
+Must never change a limit.
+"""
+
+from collections.abc import Iterator
+
+from toolcrib.base.home import find_holder
+from toolcrib.doctor.finding import Finding
+from toolcrib.doctor.surroundings import Surroundings
+
+ENOUGH = 1_024
+"""The number of open files a crib needs to work well."""
+
+
+def check_files(surroundings: Surroundings) -> Iterator[Finding]:
+    """Check that a crib may open enough files."""
+    holder = find_holder(surroundings.home) if surroundings.home.lock_file.is_file() else None
+    allowed = surroundings.allowed_files(holder.pid if holder else None)
+    if allowed is None or allowed >= ENOUGH:
+        yield Finding("files", "ok", "The crib may open enough files.", f"limit {allowed or 'none'}")
+        return
+    subject = f"The running crib (process {holder.pid})" if holder else "A crib started here"
+    message = f"{subject} may open {allowed} files, so it takes few connections and starts few servers."
+    fix = f"Run `ulimit -n {4 * ENOUGH}` before `toolcrib serve`, or set LimitNOFILE={4 * ENOUGH} in its service file."
+    yield Finding("files", "warning", message, f"limit {allowed}, {ENOUGH} or more is enough", fix)

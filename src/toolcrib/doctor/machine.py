@@ -1,0 +1,227 @@
+"""Checks the environment of a crib: Python, settings, the home and its modes, the lock holder, disk and clock.
+
+Must never create, repair or lock anything during a check.
+"""
+
+import os
+import re
+import stat
+import sys
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from toolcrib.base.home import Home, find_holder, read_run
+from toolcrib.base.processes.orphans import leftovers, sweep
+from toolcrib.doctor.finding import Finding, counted, of_problem
+from toolcrib.doctor.ports import listener_on
+from toolcrib.doctor.surroundings import Surroundings
+
+_OLDEST = (3, 11)
+_LITTLE, _SCARCE = 1_000_000_000, 100_000_000
+_TOKEN = re.compile(rb"[A-Za-z0-9_-]{43,512}\s*")
+_BUILT = 1_700_000_000
+"""A moment before this program existed; a correct clock is never behind it."""
+_AHEAD = 300.0
+_LEFTOVER_SECONDS = 60.0
+
+
+def check_python(surroundings: Surroundings) -> Iterator[Finding]:
+    """Check that Python is new enough."""
+    said, wanted = ".".join(map(str, surroundings.python)), ".".join(map(str, _OLDEST))
+    if surroundings.python < _OLDEST:
+        message = f"Python {said} is too old; Toolcrib needs {wanted} or newer."
+        yield Finding("python", "error", message, sys.executable, f"uv python install {wanted}")
+    else:
+        yield Finding("python", "ok", f"Python {said}.", sys.executable)
+
+
+def check_settings(surroundings: Surroundings) -> Iterator[Finding]:
+    """Check that every setting is valid and that the crib would listen on loopback only."""
+    for problem in surroundings.loaded.errors:
+        yield of_problem("settings", "error", problem)
+    for problem in surroundings.loaded.problems:
+        yield of_problem("settings", "warning", problem)
+    host = surroundings.settings.host
+    if host not in ("localhost", "::1") and not host.startswith("127."):
+        message = f"The crib would not start: {host} is not an address of this machine alone."
+        yield Finding(
+            "settings", "error", message, surroundings.settings.origin("host"), "toolcrib serve --host 127.0.0.1"
+        )
+    if not surroundings.loaded.errors and not surroundings.loaded.problems:
+        yield Finding("settings", "ok", "Every setting can be used.")
+
+
+def check_home(surroundings: Surroundings) -> Iterator[Finding]:
+    """Check that the home is a writable directory of this user with a valid token."""
+    root = surroundings.home.root
+    if not os.path.lexists(root):
+        yield Finding("home", "note", f"There is no home at {root} yet.", fix="toolcrib serve")
+        return
+    if not root.is_dir():
+        yield Finding("home", "error", f"The home {root} is not a directory.", fix=f"mv {root} {root}.old")
+        return
+    owner = root.lstat().st_uid
+    if sys.platform != "win32" and owner != os.geteuid():
+        message = f"The home {root} belongs to another user."
+        yield Finding("home", "error", message, f"uid {owner}", "Choose another home with --home or TOOLCRIB_HOME.")
+        return
+    if not os.access(root, os.W_OK | os.X_OK):
+        yield Finding("home", "error", f"The home {root} cannot be written.", fix=f"chmod 700 {root}")
+        return
+    yield from _token(surroundings.home)
+    yield Finding("home", "ok", f"The home is {root}.")
+
+
+def _token(home: Home) -> Iterator[Finding]:
+    file = home.token_file
+    try:
+        content = file.read_bytes() if file.is_file() else None
+    except OSError as error:
+        yield Finding("home", "error", f"The owner's token cannot be read: {error.strerror}.", str(file))
+        return
+    if content is not None and not _TOKEN.fullmatch(content[:600]):
+        message = "The file of the owner's token does not hold one."
+        yield Finding("home", "error", message, str(file), f"rm {file} (the next start makes a new token)")
+
+
+def check_modes(surroundings: Surroundings) -> Iterator[Finding]:
+    """Check that other users cannot read the home."""
+    home = surroundings.home
+    if sys.platform == "win32" or not home.root.is_dir():
+        return
+    wrong = list(_wrong_modes(home))
+    for path, mode, wanted in wrong:
+        yield Finding(
+            "modes",
+            "error",
+            f"Others can use {path}.",
+            f"mode {mode:04o}, should be {wanted:04o}",
+            f"chmod {wanted:o} {path}",
+            partial(_chmod, path, wanted),
+        )
+    if not wrong:
+        yield Finding("modes", "ok", "The home is private.")
+
+
+def _wrong_modes(home: Home) -> Iterator[tuple[Path, int, int]]:
+    for directory in (home.root, home.tools, home.logs):
+        if directory.is_dir() and (mode := stat.S_IMODE(directory.stat().st_mode)) & 0o077:
+            yield directory, mode, 0o700
+    for directory in (home.root, home.logs):
+        if not os.access(directory, os.R_OK):
+            continue
+        for path in sorted(directory.iterdir()):
+            status = path.lstat()
+            if stat.S_ISREG(status.st_mode) and (mode := stat.S_IMODE(status.st_mode)) & 0o077:
+                yield path, mode, 0o600
+
+
+def _chmod(path: Path, mode: int) -> str:
+    path.chmod(mode)
+    return f"{path} has mode {mode:04o}."
+
+
+def check_holder(surroundings: Surroundings) -> Iterator[Finding]:
+    """Check that the crib that holds the home is reachable and that no stale files are left."""
+    home = surroundings.home
+    if not home.lock_file.is_file():
+        return
+    holder = find_holder(home)
+    if holder is not None:
+        yield Finding("holder", "ok", f"A crib runs at {holder.url}.", f"process {holder.pid}, {holder.kind}")
+    elif os.path.lexists(home.run_file):
+        was = read_run(home)
+        said = f"process {was.pid} has the number now" if was is not None else "its process is gone"
+        message = "run.json tells of a crib that does not run any more."
+        yield Finding("holder", "warning", message, said, f"rm {home.run_file}", partial(_remove, home.run_file))
+    else:
+        yield Finding("holder", "ok", "No crib runs.")
+    yield from _leftovers(home)
+
+
+def _leftovers(home: Home) -> Iterator[Finding]:
+    for path in sorted(home.root.glob(".*.tmp")):
+        if path.is_file() and time.time() - path.lstat().st_mtime > _LEFTOVER_SECONDS:
+            yield Finding(
+                "holder", "note", f"{path.name} is left of a write that broke off.", str(path), f"rm {path}",
+                partial(_remove, path),
+            )  # fmt: skip
+
+
+def _remove(path: Path) -> str:
+    path.unlink(missing_ok=True)
+    return f"{path} is removed."
+
+
+def check_orphans(surroundings: Surroundings) -> Iterator[Finding]:
+    """Check that no server process outlived the crib that started it."""
+    home = surroundings.home
+    if not home.lock_file.is_file() or find_holder(home) is not None:
+        return  # the processes belong to the running crib
+    left = leftovers(home.processes, home.marker)
+    if not left:
+        yield Finding("processes", "ok", "No process was left behind.")
+        return
+    numbers = " ".join(map(str, left))
+    message = f"{counted(len(left), 'process')} of servers without a crib: it ended and left them running."
+    yield Finding(
+        "processes", "warning", message, f"process {numbers}", f"kill {numbers}",
+        lambda: _sweep(home),
+    )  # fmt: skip
+
+
+def _sweep(home: Home) -> str:
+    swept = sweep(home.processes, home.marker)
+    kept = f"; {len(swept.left)} belong to no server and were left alone" if swept.left else ""
+    return f"Ended {counted(len(swept.ended), 'process')}{kept}."
+
+
+def check_port(surroundings: Surroundings) -> Iterator[Finding]:
+    """Check that the port is free or used by the crib itself."""
+    host, port, home = surroundings.settings.host, surroundings.settings.port, surroundings.home
+    holder = find_holder(home) if home.lock_file.is_file() else None
+    if holder is not None or not port:
+        return  # already listening, or any port will do
+    occupant = listener_on(host, port)
+    if occupant is None:
+        yield Finding("port", "ok", f"Port {port} is free.")
+    else:
+        message = f"Port {port} is in use by another program, so `toolcrib serve` would not start."
+        yield Finding("port", "error", message, occupant, f"toolcrib serve --port {port + 1}")
+
+
+def check_disk(surroundings: Surroundings) -> Iterator[Finding]:
+    """Check that there is disk space for the audit log."""
+    place = next(each for each in (surroundings.home.root, *surroundings.home.root.parents) if each.is_dir())
+    free = surroundings.free_bytes(place)
+    said = f"{free / 1_000_000:.0f} MB free at {place}"
+    if free < _SCARCE:
+        message = "The disk is almost full; a crib that cannot record calls makes none."
+        yield Finding("disk", "error", message, said, "Free some space, or move the home with --home.")
+    elif free < _LITTLE:
+        yield Finding("disk", "warning", "There is little room on the disk.", said, "Free some space.")
+    else:
+        yield Finding("disk", "ok", "There is room on the disk.", said)
+
+
+def check_clock(surroundings: Surroundings) -> Iterator[Finding]:
+    """Check that the clock is not behind this program's release or its own files."""
+    now = surroundings.now()
+    if now < _BUILT:
+        said = time.strftime("%Y-%m-%d", time.gmtime(now))
+        yield Finding("clock", "error", "The clock of this machine is wrong.", said, "timedatectl set-ntp true")
+        return
+    files = [
+        path
+        for path in (surroundings.home.database, surroundings.home.audit_head, surroundings.home.run_file)
+        if path.is_file()
+    ]
+    ahead = [path for path in files if path.stat().st_mtime > now + _AHEAD]
+    for path in ahead:
+        written = time.strftime("%Y-%m-%d %H:%M", time.gmtime(path.stat().st_mtime))
+        message = f"{path.name} was written in the future: the clock was set back, or was wrong before."
+        yield Finding("clock", "warning", message, f"written {written} UTC", "timedatectl set-ntp true")
+    if not ahead:
+        yield Finding("clock", "ok", "The clock agrees with the files.")

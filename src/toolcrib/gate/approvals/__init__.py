@@ -1,0 +1,1 @@
+"""Approvals: requests for a person's decision on one call, and how they are shown, answered and remembered."""

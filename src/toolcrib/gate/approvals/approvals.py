@@ -1,0 +1,471 @@
+"""Approvals: requests to a person about one call each. The caller waits here for the answer.
+
+An approval is durable before it is published, and its answer is durable before it takes effect. The first durable
+answer counts, regardless of the process that received it. Every other end is a denial: a timeout, an abandoned call,
+the end of the crib. Approvals left open by a killed process are closed at the next start; a stored row alone never
+makes a call run.
+
+An answer is bound to one approval, and thereby to the tool, its definition, the exact arguments, the principal and the
+session. It is delivered once. An approval expires by the monotonic or the wall clock, whichever comes first: neither a
+clock set back nor a sleeping machine keeps it open past its `expiresAt`. An answer for longer than one call writes the
+rule proposed when the approval was opened, and no other.
+
+Must never accept a program's answer: who may answer is checked here, for every interface.
+"""
+
+import itertools
+import logging
+import secrets
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Self, TypeAlias
+
+import anyio
+import orjson
+from anyio.abc import TaskGroup
+
+from toolcrib.base.masking.restore import restored
+from toolcrib.gate.approvals.remembering import propose
+from toolcrib.gate.approvals.requests import (
+    ApprovalReply,
+    answered,
+    bind,
+    decided,
+    ended,
+    opened,
+    remembered,
+    required,
+    resolved,
+)
+from toolcrib.gate.policy.paths import REAL
+from toolcrib.model.approvals import Approval, ApprovalAnswer, ApprovalRequest, ApprovalStatus, Decided, Scope, Verb
+from toolcrib.model.errors import Conflict, Denied, InvalidRequest, NotFound, Unavailable
+from toolcrib.model.json import Json, JsonObject, canonical, is_object, loads
+from toolcrib.model.policy import Rule
+from toolcrib.model.principals import Principal
+from toolcrib.store.approvals import (
+    Closing,
+    close_approval,
+    close_approvals,
+    load_approval,
+    load_approvals,
+    load_decided,
+    load_edits,
+    load_orphans,
+    replace_edit,
+    save_approval,
+)
+from toolcrib.store.engine import Store
+
+WAIT = 600.0
+"""Default seconds to wait for an answer."""
+LONGEST_WAIT = 4 * 3600.0
+"""Maximum seconds to wait, used in a session that a person has open."""
+MOST_OPEN = 10_000
+MOST_OPEN_PER_ASKER = 100
+"""Maximum pending approvals in total, and per session or, outside of sessions, per principal."""
+MOST_BYTES = 256 * 1024 * 1024
+"""Maximum bytes of arguments of all pending approvals."""
+MOST_BYTES_PER_ASKER = 32 * 1024 * 1024
+"""Maximum bytes of arguments per principal, so that one token cannot use up the total."""
+_LONGEST_REASON = 2000
+_LAST_WORDS = 5.0
+"""Seconds to store the end of an approval while its caller is going away."""
+_LOOK_EVERY = 1.0
+"""Seconds between two polls for answers that another crib on the same database received."""
+_LOOK_AT_ONCE = 500
+CLOCK_SECONDS = 2.0
+"""Seconds between two checks of the wall clock."""
+_OVERDUE = timedelta(minutes=1)
+_STOPPED = "The crib stopped before anybody answered."
+_GIVEN_UP = "The call was given up before anybody answered."
+
+Publish: TypeAlias = Callable[[str, JsonObject], object]
+MayAnswer: TypeAlias = Callable[[Principal, Principal], bool]
+"""Whether the first principal is a person who may answer approvals of the second."""
+Mask: TypeAlias = Callable[[Json], Json]
+"""Masks secrets in the arguments shown to a person."""
+MayRemember: TypeAlias = Callable[[Principal], bool]
+"""Whether answers of this principal may hold for longer than one call."""
+WallClock: TypeAlias = Callable[[], datetime]
+Redact: TypeAlias = Callable[[Json, bytes], bytes]
+"""Returns the part of the arguments that may be stored, from their value and their canonical JSON."""
+Remember: TypeAlias = Callable[[Rule], Awaitable[None]]
+Check: TypeAlias = Callable[[JsonObject, bytes], object]
+"""Raises `InvalidRequest` for arguments that do not fit the tool."""
+
+logger = logging.getLogger(__name__)
+
+
+class PendingApproval:
+    """An open approval and the state of the caller waiting for it."""
+
+    def __init__(self, approval: Approval, deadline: float, check: Check | None) -> None:
+        self.approval = approval
+        self.nonce = secrets.token_hex(16)
+        self.binding = bind(approval, self.nonce)
+        self.deadline = deadline
+        self.check = check
+        self.announced = False
+        self.answer: ApprovalAnswer | None = None
+        self.lock = anyio.Lock()
+        self.done = anyio.Event()
+
+
+class Approvals:
+    """All pending approvals of one crib: `async with Approvals(…) as approvals`."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        crib: str,
+        publish: Publish,
+        may_answer: MayAnswer,
+        may_remember: MayRemember,
+        redact: Redact,
+        remember: Remember,
+        mask: Mask | None = None,
+        clock: WallClock = lambda: datetime.now(UTC),
+    ) -> None:
+        self._store = store
+        self._crib = crib
+        self._publish = publish
+        self._may_answer = may_answer
+        self._may_remember = may_remember
+        self._clock = clock
+        self._redact = redact
+        self._mask = mask
+        self._remember = remember
+        self._open: dict[str, PendingApproval] = {}
+        self._askers: Counter[tuple[str | None, ...]] = Counter()
+        self._bytes: Counter[tuple[str | None, ...]] = Counter()
+        self._closed = False
+        self._tasks: TaskGroup
+
+    async def __aenter__(self) -> Self:
+        await self._close_orphans()
+        await self._forget_edits()
+        self._tasks = await anyio.create_task_group().__aenter__()
+        self._tasks.start_soon(self._watch_clock)
+        if self._store.shared:
+            self._tasks.start_soon(self._follow_others)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._closed = True
+        left = tuple(self._open.values())
+        with anyio.move_on_after(_LAST_WORDS, shield=True):
+            try:
+                await close_approvals(
+                    self._store, [self._closing(asked.approval, "expired", reason=_STOPPED) for asked in left]
+                )
+            except Unavailable as error:
+                logger.warning("The end of %d questions could not be kept: %s", len(left), error)
+        for asked in left:
+            self._settle(asked, ended(asked.approval, "expired", _STOPPED))
+        self._tasks.cancel_scope.cancel()
+        await self._tasks.__aexit__(None, None, None)
+
+    async def _close_orphans(self) -> None:
+        reason = "The crib ended before anybody answered."
+        while orphans := await load_orphans(self._store, self._crib, self._clock() - _OVERDUE):
+            await close_approvals(self._store, [self._closing(each, "expired", reason=reason) for each in orphans])
+
+    async def _forget_edits(self) -> None:
+        """Redact edited arguments left by calls that were killed before they could do so."""
+        for id, edited in await load_edits(self._store, self._crib):
+            try:
+                shown = self._redact(loads(edited), edited)
+            except orjson.JSONDecodeError:
+                shown = b"null"
+            if shown != edited:
+                await replace_edit(self._store, id, shown)
+
+    async def ask(
+        self, question: ApprovalRequest, *, seconds: float = WAIT, check: Check | None = None
+    ) -> ApprovalAnswer:
+        """Request an approval and wait for the answer; see `asked`."""
+        async with self.asked(question, seconds=seconds, check=check) as asked:
+            return await self.wait(asked)
+
+    @asynccontextmanager
+    async def asked(
+        self, question: ApprovalRequest, *, seconds: float = WAIT, check: Check | None = None
+    ) -> AsyncGenerator[PendingApproval]:
+        """Open an approval for the block. Use `wait` for its answer; leaving without one withdraws it.
+
+        `check` validates arguments that the person has edited. Raises `Denied` (`approval.too_many`) if too many
+        approvals are pending, and `Unavailable` if this one cannot be stored.
+        """
+        asked = self._admit(question, seconds, check)
+        try:
+            await save_approval(self._store, asked.approval, self._crib, asked.binding)
+            if asked.answer is None:
+                asked.announced = True
+                self._publish("approval_required", required(self.shown(asked.approval)))
+            yield asked
+        finally:
+            with anyio.move_on_after(_LAST_WORDS, shield=True):
+                await self._end(asked, "withdrawn", _GIVEN_UP)
+                await self._forget_edit(asked)
+            self._settle(asked, ended(asked.approval, "withdrawn", _GIVEN_UP))
+            self._release(asked)
+
+    def _admit(self, question: ApprovalRequest, seconds: float, check: Check | None) -> PendingApproval:
+        if self._closed:
+            raise Unavailable("crib.closed", "The crib is stopping; nobody can be asked any more.")
+        asker = _asker(question.principal)
+        if self._askers[asker] >= MOST_OPEN_PER_ASKER:
+            raise Denied("approval.too_many", f"{MOST_OPEN_PER_ASKER} questions of this asker wait for an answer.")
+        size = len(question.arguments)
+        if self._bytes[asker] + size > MOST_BYTES_PER_ASKER:
+            raise Denied("approval.too_many", "The arguments of this asker's open questions are too large together.")
+        if len(self._open) >= MOST_OPEN or self._bytes.total() + size > MOST_BYTES:
+            raise Denied("approval.too_many", f"{len(self._open)} questions wait for an answer.")
+        seconds = min(max(seconds, 0.0), LONGEST_WAIT)
+        approval = opened(question, seconds, propose(question, self._redact, REAL), self._clock())
+        asked = PendingApproval(approval, anyio.current_time() + seconds, check)
+        self._open[approval.id] = asked
+        self._askers[asker] += 1
+        self._bytes[asker] += size
+        return asked
+
+    def _release(self, asked: PendingApproval) -> None:
+        asker = _asker(asked.approval.principal)
+        del self._open[asked.approval.id]
+        self._bytes[asker] -= len(asked.approval.arguments)
+        self._askers[asker] -= 1
+        if not self._askers[asker]:
+            del self._askers[asker]
+            del self._bytes[asker]
+
+    async def wait(self, asked: PendingApproval) -> ApprovalAnswer:
+        """Return the answer to an approval: a denial once it has expired."""
+        with anyio.move_on_after(asked.deadline - anyio.current_time()):
+            await asked.done.wait()
+        if asked.answer is None:
+            await self._expire(asked)
+        return asked.answer or ended(asked.approval, "expired", "Nobody approved this call.")
+
+    async def _watch_clock(self) -> None:
+        """Expire approvals by the wall clock, which keeps running while the machine sleeps."""
+        while True:
+            await anyio.sleep(CLOCK_SECONDS)
+            await self.expire_overdue()
+
+    async def expire_overdue(self) -> None:
+        """Expire the pending approvals whose `expires_at` has passed."""
+        for asked in tuple(self._open.values()):
+            if asked.answer is None and self._is_over(asked.approval, asked):
+                await self._expire(asked)
+
+    def _is_over(self, approval: Approval, asked: PendingApproval | None) -> bool:
+        return self._clock() >= approval.expires_at or (asked is not None and anyio.current_time() >= asked.deadline)
+
+    async def _expire(self, asked: PendingApproval) -> None:
+        waited = asked.approval.expires_at - asked.approval.created_at
+        await self._end(asked, "expired", f"Nobody answered within {waited.total_seconds():g} s.")
+
+    async def _end(self, asked: PendingApproval, decision: Decided, reason: str) -> None:
+        """Close an approval without an answer. An answer that was durable first still counts."""
+        async with asked.lock:
+            if asked.answer is not None:
+                return
+            answer = ended(asked.approval, decision, reason)
+            try:
+                kept = await close_approval(self._store, self._closing(asked.approval, decision, reason=reason))
+            except Unavailable as error:  # nothing runs because of it, and the next start closes it
+                logger.warning("The end of question %s could not be kept: %s", asked.approval.id, error)
+                kept = True
+            if not kept:
+                answer = next((given for _, given in await self._answers([asked])), answer)
+            self._settle(asked, answer)
+
+    async def _forget_edit(self, asked: PendingApproval) -> None:
+        """Redact edited arguments in the store, now that the caller has them."""
+        if asked.answer is not None and asked.answer.edited:
+            edited = asked.answer.arguments
+            try:
+                await replace_edit(self._store, asked.approval.id, self._redact(loads(edited), edited))
+            except Unavailable as error:
+                logger.warning("Edited arguments of %s stay as they are: %s", asked.approval.id, error)
+
+    async def answer(
+        self,
+        id: str,
+        decision: Verb,
+        *,
+        by: Principal,
+        scope: Scope = "once",
+        reason: str | None = None,
+        arguments: JsonObject | None = None,
+        prefix: str | None = None,
+    ) -> ApprovalAnswer:
+        """Answer an approval. With `arguments`, the call is made with these instead.
+
+        A `scope` other than `once` writes the proposed rule, and with `prefix` the wider one for that prefix. Raises
+        `NotFound` (`approval.unknown`), `Denied` (`approval.not_a_person`, `approval.once_only`), `Conflict`
+        (`approval.decided`) if it was answered before or has expired, and `InvalidRequest` for invalid arguments, scope
+        or prefix. After the last, the approval stays pending.
+        """
+        asked = self._open.get(id)
+        found = (asked.approval, self._crib, asked.binding) if asked else await load_approval(self._store, id)
+        if found is None:
+            raise NotFound("approval.unknown", f"There is no question {id!r}.")
+        approval, crib, binding = found
+        if self._may_answer(by, approval.principal) is not True:
+            raise Denied("approval.not_a_person", f"{by.name} ({by.source}) cannot answer this: only a person may.")
+        if scope != "once" and self._may_remember(by) is not True:
+            raise Denied("approval.once_only", f"{by.name} may answer `once` only; {scope!r} writes a rule.")
+        edited = None if decision == "deny" else _edited(self._unmasked(arguments, approval), asked)
+        reply = ApprovalReply(decision, scope, by.name, _bounded(reason), edited, prefix)
+        if scope != "once":
+            remembered(approval, reply, approval.created_at)
+        elif prefix is not None:
+            raise InvalidRequest("approval.prefix", "A prefix is for answers that are remembered.", "Choose a scope.")
+        await self._refuse_late(approval, asked)
+        if asked is None:
+            if approval.status == "pending" and crib == self._crib:
+                raise Conflict("approval.decided", f"Nobody waits for an answer to {id} any more.")
+            return await self._decide(approval, binding, reply)
+        async with asked.lock:
+            if asked.answer is not None:
+                raise decided(id, asked.answer.decision, asked.answer.by)
+            return await self._decide(approval, binding, reply, asked)
+
+    async def _refuse_late(self, approval: Approval, asked: PendingApproval | None) -> None:
+        """Raise `Conflict` for an approval that is overdue but not yet expired by a timer."""
+        if approval.status == "pending" and (asked is None or asked.answer is None) and self._is_over(approval, asked):
+            if asked is not None:
+                await self._expire(asked)
+            raise decided(approval.id, "expired")
+
+    async def _decide(
+        self, approval: Approval, binding: str, reply: ApprovalReply, asked: PendingApproval | None = None
+    ) -> ApprovalAnswer:
+        decision: Decided = "approved" if reply.verb == "approve" else "denied"
+        closing = self._closing(approval, decision, by=reply.by, reason=reply.reason)
+        closing = replace(closing, scope=reply.scope, edited=reply.edited)
+        rule = None if reply.scope == "once" else remembered(approval, reply, closing.at)
+        given = approval.arguments if reply.edited is None else reply.edited
+        answer = ApprovalAnswer(approval.id, decision, given, reply.edited is not None, reply.by, reply.reason, rule)
+        with anyio.CancelScope(shield=True):  # the caller must get the answer even if the answerer disconnects
+            if not await close_approval(self._store, closing, binding):
+                kept = await load_approval(self._store, approval.id)
+                raise decided(approval.id, kept[0].status, kept[0].decided_by) if kept else decided(approval.id)
+            try:
+                if rule is not None:
+                    await self._remember(rule)
+            finally:
+                if asked is not None:
+                    self._settle(asked, answer)
+                else:
+                    self._publish("approval_resolved", self._resolved(approval, answer))
+        return answer
+
+    async def withdraw_all(self, reason: str) -> None:
+        """Withdraw every pending approval. Each caller gets a denial with this reason."""
+        async with anyio.create_task_group() as ending:
+            for asked in tuple(self._open.values()):
+                ending.start_soon(self._end, asked, "withdrawn", reason)
+
+    def shown(self, approval: Approval) -> Approval:
+        """Return the approval as shown: with complete arguments, except for values that are certainly secrets."""
+        edited = None if approval.edited is None else self._masked(approval.edited)
+        return replace(approval, arguments=self._masked(approval.arguments), edited=edited)
+
+    def _masked(self, encoded: bytes) -> bytes:
+        """Return encoded arguments with their secrets masked, or the same bytes if there are none."""
+        if self._mask is None:
+            return encoded
+        given: Json = loads(encoded)
+        masked = self._mask(given)
+        return encoded if masked == given else canonical(masked)
+
+    def _resolved(self, approval: Approval, answer: ApprovalAnswer) -> JsonObject:
+        """Return the event for a resolved approval, with the edited arguments if there are any."""
+        edited = self.shown(replace(approval, edited=answer.arguments)).edited if answer.edited else None
+        return resolved(approval, answer, None if edited is None else loads(edited))
+
+    def _unmasked(self, arguments: JsonObject | None, approval: Approval) -> JsonObject | None:
+        """Return edited arguments with the masked secrets restored."""
+        shown, given = self.shown(approval).given, approval.given
+        if arguments is None or not is_object(shown) or not is_object(given):
+            return arguments
+        return restored(arguments, shown, given)
+
+    async def find(
+        self, *, status: ApprovalStatus | None = None, session: str | None = None, limit: int = 1000
+    ) -> list[Approval]:
+        """Return approvals, newest first."""
+        return await load_approvals(self._store, status=status, session=session, limit=limit)
+
+    async def get(self, id: str) -> Approval:
+        """Return one approval. Raises `NotFound` (`approval.unknown`)."""
+        found = await load_approval(self._store, id)
+        if found is None:
+            raise NotFound("approval.unknown", f"There is no question {id!r}.")
+        return found[0]
+
+    async def _follow_others(self) -> None:
+        """Poll for answers that another crib on the same database received."""
+        while True:
+            await anyio.sleep(_LOOK_EVERY)
+            waiting = iter(tuple(self._open.values()))
+            while some := tuple(itertools.islice(waiting, _LOOK_AT_ONCE)):
+                for asked, answer in await self._answers(some):
+                    self._settle(asked, answer)
+
+    async def _answers(self, waiting: Iterable[PendingApproval]) -> list[tuple[PendingApproval, ApprovalAnswer]]:
+        """Return those of these approvals that are answered in the database, with their answers."""
+        by_id = {asked.approval.id: asked for asked in waiting}
+        try:
+            rows = await load_decided(self._store, tuple(by_id))
+        except Exception as error:  # noqa: BLE001 boundary: without an answer the approval expires as denied
+            logger.warning("Answers cannot be looked for: %s", error)
+            return []
+        return [(by_id[row.id], answered(by_id[row.id].approval, row)) for row in rows]
+
+    def _settle(self, asked: PendingApproval, answer: ApprovalAnswer) -> None:
+        if asked.answer is not None:
+            return
+        asked.answer = answer
+        try:
+            if asked.announced:
+                self._publish("approval_resolved", self._resolved(asked.approval, answer))
+        except Exception:  # boundary: the waiting caller gets the answer even if it cannot be published
+            logger.exception("The end of a question could not be told.")
+        asked.done.set()
+
+    def _closing(
+        self, approval: Approval, decision: Decided, *, by: str | None = None, reason: str | None = None
+    ) -> Closing:
+        try:
+            shown = self._redact(approval.given, approval.arguments)
+        except orjson.JSONDecodeError:  # a damaged row is closed like any other
+            shown = b"null"
+        return Closing(approval.id, decision, self._clock(), shown, by, reason)
+
+
+def _asker(principal: Principal) -> tuple[str | None, ...]:
+    return (principal.kind, principal.name, principal.session)
+
+
+def _edited(arguments: JsonObject | None, asked: PendingApproval | None) -> bytes | None:
+    if arguments is None:
+        return None
+    try:
+        encoded = canonical(arguments)
+    except TypeError as error:
+        raise InvalidRequest("tool.arguments_invalid", f"The arguments are not JSON: {error}.") from error
+    if asked is not None and asked.check is not None:
+        asked.check(arguments, encoded)
+    return encoded
+
+
+def _bounded(reason: str | None) -> str | None:
+    return reason.strip()[:_LONGEST_REASON] or None if reason else None

@@ -1,0 +1,188 @@
+"""Builds approvals: their rows, the binding of answers, and the rules that answers write.
+
+Pure. Must never omit anything from the binding of an answer.
+"""
+
+import json
+import secrets
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+
+from toolcrib.gate.policy import coding_tools
+from toolcrib.gate.policy.patterns import literally
+from toolcrib.gate.policy.wording import describe
+from toolcrib.gate.policy.zones import is_inside
+from toolcrib.model.approvals import Approval, ApprovalAnswer, ApprovalRequest, Decided, Remembering, Scope, Verb
+from toolcrib.model.errors import Conflict, InvalidRequest
+from toolcrib.model.json import JsonObject
+from toolcrib.model.policy import Binding, Condition, Rule, RuleEffect, RuleOrigin, Where
+from toolcrib.model.principals import Mode
+
+_WIDENING: tuple[Mode, ...] = ("plan", "default", "acceptEdits", "bypassPermissions")
+"""Modes, narrowest first. `dontAsk` is not included: it never requests approvals."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalReply:
+    """A person's reply to an approval."""
+
+    verb: Verb
+    scope: Scope
+    by: str
+    reason: str | None
+    edited: bytes | None
+    prefix: str | None = None
+
+
+_NOTHING = Remembering()
+
+
+def opened(
+    question: ApprovalRequest, seconds: float, remembering: Remembering = _NOTHING, at: datetime | None = None
+) -> Approval:
+    """Return a new pending approval."""
+    now = at or datetime.now(UTC)
+    return Approval(
+        id=secrets.token_hex(8),
+        status="pending",
+        door=question.door,
+        principal=question.principal,
+        ref=question.ref,
+        definition_hash=question.definition_hash,
+        arguments=question.arguments,
+        why=question.why,
+        created_at=now,
+        expires_at=now + timedelta(seconds=seconds),
+        call=question.call,
+        remembering=remembering,
+    )
+
+
+def bind(approval: Approval, nonce: str) -> str:
+    """Return the hash of everything an answer is bound to: the call, the principal with its session, and a nonce."""
+    bound = [*approval.ref, approval.definition_hash, approval.principal.to_json(), approval.id, nonce]
+    return sha256(json.dumps(bound, sort_keys=True).encode() + b"\n" + approval.arguments).hexdigest()
+
+
+def ended(approval: Approval, decision: Decided, reason: str) -> ApprovalAnswer:
+    """Return the answer for an approval that ended without one."""
+    return ApprovalAnswer(approval.id, decision, approval.arguments, reason=reason)
+
+
+def answered(approval: Approval, row: Approval) -> ApprovalAnswer:
+    """Return the answer stored in a row. An undecided row counts as a denial."""
+    if row.status == "pending":
+        return ended(approval, "expired", "Nobody approved this call.")
+    given = approval.arguments if row.edited is None else row.edited
+    return ApprovalAnswer(row.id, row.status, given, row.edited is not None, row.decided_by, row.reason)
+
+
+def decided(id: str, decision: str = "closed", by: str | None = None) -> Conflict:
+    """Return the error for an approval that was already decided, and by whom."""
+    who = f" by {by}" if by else ""
+    return Conflict("approval.decided", f"The question {id} was {decision}{who} already.")
+
+
+def remembered(approval: Approval, reply: ApprovalReply, now: datetime) -> Rule:
+    """Return the rule that an answer for longer than one call writes.
+
+    It is bound to the current definition of the tool, to the principal of the call and to the displayed conditions. An
+    allow rule counts only in modes at least as wide as that of the call. Raises `InvalidRequest` (`approval.scope`,
+    `approval.prefix`).
+    """
+    principal = approval.principal
+    for_session = reply.scope == "session"
+    if for_session and principal.session is None:
+        raise InvalidRequest("approval.scope", f"The question {approval.id} comes from no session.")
+    offered = approval.remembering
+    if offered.refusal is not None:
+        raise InvalidRequest("approval.scope", offered.refusal, "Answer `once`.")
+    if reply.edited is not None and offered.conditions:
+        message = "The rule was proposed for other arguments, so an answer with edited ones cannot be remembered."
+        raise InvalidRequest("approval.scope", message, "Answer `once`.")
+    effect: RuleEffect = "allow" if reply.verb == "approve" else "deny"
+    return Rule(
+        id=f"answer-{approval.id}",
+        effect=effect,
+        pattern=literally(approval.ref),
+        origin=RuleOrigin("session" if for_session else "remembered"),
+        reason=reply.reason,
+        created_by=reply.by,
+        created_at=now,
+        conditions=_conditions(offered, reply.prefix if effect == "allow" else None),
+        where=_where(approval) if effect == "allow" else Where(),
+        definition_hash=approval.definition_hash,
+        session=principal.session if for_session else None,
+        principal=Binding.of(principal),
+    )
+
+
+def _conditions(offered: Remembering, prefix: str | None) -> tuple[Condition, ...]:
+    if prefix is None:
+        return offered.conditions
+    chosen = next((each.condition for each in offered.prefixes if each.text == prefix), None)
+    if chosen is None:
+        choices = ", ".join(repr(each.text) for each in offered.prefixes) or "none"
+        raise InvalidRequest("approval.prefix", f"{prefix!r} was not proposed.", f"Proposed prefixes: {choices}.")
+    return tuple(chosen if each.pointer == chosen.pointer else each for each in offered.conditions)
+
+
+def _where(approval: Approval) -> Where:
+    """Return the modes at least as wide as the call's and, for the coding agent's tools, the project."""
+    mode, cwd = approval.principal.mode, approval.principal.cwd
+    modes = _WIDENING[_WIDENING.index(mode) :] if mode in _WIDENING else (mode,)
+    in_project = approval.ref.server == coding_tools.SERVER and cwd is not None and is_inside(cwd, cwd)
+    return Where(modes=modes, projects=(cwd,) if cwd is not None and in_project else ())
+
+
+def remember_as(approval: Approval) -> JsonObject:
+    """Return the rules that answers to a pending approval would write, by scope and decision, in public JSON."""
+    shapes: JsonObject = {}
+    scopes: tuple[Scope, ...] = ("session", "always") if approval.principal.session is not None else ("always",)
+    verbs: tuple[Verb, ...] = ("approve", "deny")
+    for scope in scopes if approval.remembering.refusal is None else ():
+        shapes[scope] = {verb: _proposed(approval, scope, verb) for verb in verbs}
+        prefixes = [
+            {"prefix": each.text, "sentence": _sentence(approval, scope, "approve", each.text)}
+            for each in approval.remembering.prefixes
+        ]
+        shapes[scope]["approve"]["prefixes"] = prefixes
+    return shapes
+
+
+def _proposed(approval: Approval, scope: Scope, verb: Verb) -> JsonObject:
+    rule = remembered(approval, ApprovalReply(verb, scope, "", None, None), approval.created_at)
+    members = rule.to_json()
+    for unknown in ("id", "createdBy", "createdAt"):
+        members.pop(unknown, None)
+    return {"rule": members, "sentence": describe(rule)}
+
+
+def _sentence(approval: Approval, scope: Scope, verb: Verb, prefix: str) -> str:
+    return describe(remembered(approval, ApprovalReply(verb, scope, "", None, None, prefix), approval.created_at))
+
+
+def required(approval: Approval) -> JsonObject:
+    """Return the event for a requested approval."""
+    data: JsonObject = {
+        "approvalId": approval.id,
+        "toolCallId": approval.call,
+        "server": approval.ref.server,
+        "tool": approval.ref.tool,
+        "arguments": approval.given,
+        "reason": approval.why,
+        "expiresAt": approval.expires_at.isoformat(timespec="milliseconds"),
+    }
+    return data | _session_of(approval)
+
+
+def resolved(approval: Approval, answer: ApprovalAnswer, edited: JsonObject | None = None) -> JsonObject:
+    """Return the event for a resolved approval. `edited` are the arguments that run instead of the requested ones."""
+    data: JsonObject = {"approvalId": approval.id, "decision": answer.decision}
+    optional: JsonObject = {"by": answer.by, "reason": answer.reason, "arguments": edited}
+    return data | {key: value for key, value in optional.items() if value is not None} | _session_of(approval)
+
+
+def _session_of(approval: Approval) -> JsonObject:
+    return {} if approval.principal.session is None else {"sessionId": approval.principal.session}

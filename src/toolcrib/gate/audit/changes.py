@@ -1,0 +1,78 @@
+"""Records changes of permissions in the same chain as calls: the principal, the change and the interface.
+
+Like a call, a change writes an intent before and an outcome after it is made. Its `server` is `toolcrib`, its `tool`
+the kind of change, such as `rules.add` or `tokens.revoke`, and its `arguments` describe the change.
+
+Interfaces call `make` with the principal. Parts that change permissions (`model.changes.ChangeRecorder`) call `record`
+and `noticed`, which use the actor of the current task. Must never make a change that could not be recorded.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from toolcrib.gate.audit.actor import current_actor
+from toolcrib.gate.audit.change_body import change
+from toolcrib.gate.audit.records import Audit
+from toolcrib.model.errors import Unavailable
+from toolcrib.model.json import JsonObject
+from toolcrib.model.principals import Principal
+
+_OWNER = Principal("owner", "owner", "api")
+"""The actor outside of requests: the program that embeds the crib, which runs as the owner."""
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Changes:
+    """Records the changes of one crib. `rules` returns the current version of the rules."""
+
+    def __init__(self, audit: Audit, rules: Callable[[], str]) -> None:
+        self._audit = audit
+        self._rules = rules
+
+    async def make(
+        self, kind: str, changed: JsonObject, work: Callable[[], Awaitable[T]], *, by: Principal, door: str
+    ) -> T:
+        """Make a change. Its intent is durable before `work` starts, its outcome before the result is returned.
+
+        Raises what `work` raises, and `Unavailable` (`audit.unavailable`) if it could not be recorded.
+        """
+        body = change(kind, changed, by, door, self._audit.redactor)
+        try:
+            await self._audit.record({"phase": "intent", **body, "rulesVersion": self._rules()})
+        except Unavailable as error:
+            raise Unavailable("audit.unavailable", f"Nothing was changed. {error.message}") from error
+        try:
+            result = await work()
+        except BaseException:  # boundary: a failed change records its outcome first
+            self._tell({"phase": "outcome", **body, "rulesVersion": self._rules(), "isError": True})
+            raise
+        try:
+            await self._audit.record({"phase": "outcome", **body, "rulesVersion": self._rules(), "isError": False})
+        except Unavailable as error:
+            message = f"The change was made, but how it ended could not be recorded. {error.message}"
+            raise Unavailable("audit.unavailable", message) from error
+        return result
+
+    async def record(self, kind: str, changed: JsonObject, work: Callable[[], Awaitable[T]], /) -> T:
+        """Make a change on behalf of the current actor. Raises like `make`."""
+        actor = current_actor()
+        by, door = (_OWNER, "library") if actor is None else actor
+        return await self.make(kind, changed, work, by=by, door=door)
+
+    def noticed(self, kind: str, changed: JsonObject, /, *, by: Principal = _OWNER) -> None:
+        """Record a change that was made elsewhere, without waiting."""
+        body = change(kind, changed, by, "library", self._audit.redactor)
+        self._tell({"phase": "outcome", **body, "rulesVersion": self._rules(), "isError": False})
+
+    def _tell(self, body: JsonObject) -> None:
+        self._audit.record(body).add_done_callback(_log_failure)
+
+
+def _log_failure(recorded: "asyncio.Future[int]") -> None:
+    if not recorded.cancelled() and (error := recorded.exception()) is not None:
+        logger.error("A change could not be recorded: %s", error)

@@ -1,0 +1,414 @@
+"""Records of calls: writes and queries them.
+
+A call writes two records with the same `call`: its intent before it starts and its outcome before it is answered. A
+refused call writes an outcome only. Members common to both are encoded once. Must never contain a secret that `redact`
+can detect, nor let a value that is not JSON keep a call from being recorded.
+"""
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Literal, NamedTuple, Self, TypeAlias
+
+import anyio
+import anyio.to_thread
+import orjson
+
+from toolcrib.gate.audit.anchors import Anchor
+from toolcrib.gate.audit.chain import Chain, Entry, Left, columns_of, stored, unbroken
+from toolcrib.gate.audit.chain_signature import ChainSignature
+from toolcrib.gate.audit.head import ChainHead, HeadContent, HeadFile, read_head
+from toolcrib.gate.audit.redact import CUT, Redactor
+from toolcrib.gate.audit.segments import Segments
+from toolcrib.gate.audit.signing import HeadKey
+from toolcrib.gate.audit.unfinished import unfinished
+from toolcrib.gate.audit.verify import ChainFinding, Verification, Witness, verify
+from toolcrib.model.errors import Conflict, NotFound, Unavailable
+from toolcrib.model.json import JsonObject, dumps, loads, storable
+from toolcrib.model.policy import Decision
+from toolcrib.model.principals import Principal
+from toolcrib.model.tools import Tool, ToolRef
+from toolcrib.store.audit import Filters, find, hashes
+from toolcrib.store.audit_runs import AuditRun, end_run, load_run, save_run
+from toolcrib.store.engine import Store
+
+logger = logging.getLogger(__name__)
+
+_NO_JOURNAL = (
+    "The journal of the killed run before was removed or replaced: records after {} may be missing that were durable."
+)
+Phase = Literal["intent", "outcome"]
+_LONGEST_NAME = 256
+_MOST_FORMS = 4096
+_THOUSANDTHS = [f".{number:03d}+00:00" for number in range(1000)]
+
+
+_Of: TypeAlias = tuple[str, Principal, ToolRef, Tool | None, Decision, str | None]
+
+
+class _Form(NamedTuple):
+    """The shared members of records with the same tool, principal, decision and interface.
+
+    Members before and after those of the arguments, and the columns apart from `at` and `phase`.
+    """
+
+    of: _Of
+    before: bytes
+    after: bytes
+    columns: tuple[str | None, ...]
+
+    @classmethod
+    def make(cls, *of: *_Of) -> Self:
+        """Encode a form. Values that are not JSON are replaced, and a long unknown name is truncated."""
+        door, principal, ref, tool, decision, rules_version = of
+        before, first = _encoded({
+            "door": door,
+            "principal": principal.to_json(),
+            "server": ref.server if tool else _bounded(ref.server),
+            "tool": ref.tool if tool else _bounded(ref.tool),
+            "definitionHash": tool.definition_hash if tool else None,
+        })  # fmt: skip
+        decided: JsonObject = {"decision": decision.verdict, "rules": decision.rules}
+        if rules_version is not None:
+            decided["rulesVersion"] = rules_version
+        after, second = _encoded(decided)
+        return cls(of, before, after, stored(columns_of(first | second))[2:])
+
+
+class Audit:
+    """One chain of records: `async with Audit(store, head_file) as audit`."""
+
+    def __init__(self, store: Store, head_file: Path, redactor: Redactor | None = None, *, crib: str = "") -> None:
+        """Sealed segments are in the folder `audit` beside the head file. `redactor` masks secrets in arguments.
+
+        `crib` distinguishes cribs on one database.
+        """
+        self.redactor = redactor or Redactor()
+        self.run = secrets.token_hex(6)
+        """The prefix of the call ids of this run."""
+        self._crib = crib
+        self._waiting_journal: str | None = None
+        self._store = store
+        self._path = head_file
+        self.segments = Segments(store, self.record, head_file.with_name("audit"))
+        self.seal = ChainSignature(head_file.with_name("audit.signature"))
+        self._file: HeadFile
+        self._chain: Chain
+        self._forms: dict[int, _Form] = {}
+
+    async def __aenter__(self) -> Self:
+        self._file = HeadFile(self._path)
+        try:
+            self._chain = await self._resumed(read_head(self._path))
+        except BaseException:
+            self._file.close()
+            raise
+        return self
+
+    async def _resumed(self, known: HeadContent | None) -> Chain:
+        """Return the chain from the database and its journal, after comparing it with the head file."""
+        head = known.head if known is not None else None
+        chain = Chain(self._file, head or ChainHead())
+        killed = await load_run(self._store, self._crib)
+        rows = await self._store.read(lambda connection: connection.execute(chain.tail()).all())
+        newest = ChainHead(*rows[-1]) if rows else ChainHead()
+        left = await self._left_in_journal(chain.head)
+        goes_on = bool(left) and left[0].prev == newest
+        chain.resume([*rows, *(record.head for record in left)] if goes_on else rows)
+        chain.head = newest
+        for record in left:
+            await self._store.append(chain, record.entry)
+        chain.committed()
+        await self._begin_run(chain, killed)
+        joins = known is None and self._store.shared  # a new crib joins a database in use
+        if rows and head is None and not joins:
+            state = "missing" if known is None else "unreadable"
+            self._file.note(f"This file was {state} at record {chain.head.number}: a tail cut off before is not found.")
+        return chain
+
+    async def _begin_run(self, chain: Chain, killed: AuditRun | None) -> None:
+        """Record the outcomes that a killed run left open, then store the start of this run."""
+        # The name is reused until a run ends cleanly, so that there is never a choice of two names.
+        journal = killed.journal if killed is not None and killed.journal is not None else secrets.token_hex(16)
+        if killed is not None:
+            if killed.journal is not None and self._store.has_journal and self._store.journal_found() != journal:
+                self._file.note(_NO_JOURNAL.format(chain.head.number))
+            for body in await unfinished(self._store, killed, chain.head.number):
+                await self._append(chain, body)
+        try:
+            used = self._store.journal(chain, journal)
+            # A run that cannot read journals keeps that of a killed run for one that can.
+            waits = killed is not None and killed.journal is not None and not self._store.has_journal
+            self._waiting_journal = journal if waits else None
+            run = AuditRun(self.run, journal if used or waits else None, chain.head.number)
+            await save_run(self._store, self._crib, run)
+        except Unavailable as error:  # calls that cannot be recorded raise their own error
+            self._store.journal(None)
+            logger.warning("The audit works without its journal: %s", error)
+
+    async def _end_run(self) -> None:
+        try:
+            if self._waiting_journal is not None:
+                run = AuditRun(self.run, self._waiting_journal, self._chain.head.number)
+                await save_run(self._store, self._crib, run)
+            elif self._store.journal(None) or not self._store.has_journal:
+                await end_run(self._store, self._crib)
+                self._store.forget_journal()
+        except Unavailable as error:
+            logger.warning("The end of this run could not be noted: %s", error)
+
+    async def _left_in_journal(self, known: ChainHead) -> list[Left]:
+        """Return the records that were durable but not yet in the database when an earlier process ended.
+
+        They follow a record of the database, or the last one known to the head file.
+        """
+        base = await self._base()
+        found = [record for record in unbroken(self._store.journalled()) if record.head.number > base.number]
+        if not found:
+            return []
+        first, last = found[0].prev, found[-1].head
+        there = await self._store.read(lambda connection: hashes(connection, first.number, last.number))
+        if first.number and there.get(first.number) != first.hash and first not in (known, base):
+            logger.error("The journal of another database was found and is not used: it begins at %d.", first.number)
+            return []
+        return [record for record in found if there.get(record.head.number) != record.head.hash]
+
+    async def _base(self) -> ChainHead:
+        """Return the last sealed record. Journal entries up to it are old."""
+        try:
+            return await self.segments.base()
+        except Conflict as error:
+            logger.error("The list of sealed records cannot be used: %s", error)  # noqa: TRY400 verify reports more
+            return ChainHead()
+
+    async def __aexit__(self, *_: object) -> None:
+        with anyio.CancelScope(shield=True):
+            await self._end_run()
+        self._file.close()
+
+    def record(self, body: JsonObject) -> "asyncio.Future[int]":
+        """Record any JSON with at least `phase`. The future resolves to its number once it is durable."""
+        return self._append(self._chain, body)
+
+    def _append(self, chain: Chain, body: JsonObject) -> "asyncio.Future[int]":
+        members, body = _encoded({"at": _now(), **body})
+        return self._store.append(chain, (members, stored(columns_of(body))))
+
+    def call(
+        self,
+        call: str,
+        door: str,
+        principal: Principal,
+        ref: ToolRef,
+        tool: Tool | None,
+        arguments: JsonObject,
+        canonical: bytes,
+        decision: Decision,
+        *,
+        rules: str | None = None,
+        approval: str | None = None,
+    ) -> "CallRecord":
+        """Return the records of one call. `tool` is None if there is no tool of that name.
+
+        `rules` is the version of the rules that decided it.
+        """
+        form = self._form(door, principal, ref, tool, decision, rules)
+        digest = sha256(canonical).hexdigest().encode()
+        members = b'"call":%b,%b,"argumentsDigest":"%b","arguments":%b,%b' % (
+            dumps(call), form.before, digest, self.redactor.shown(arguments, canonical), form.after,
+        )  # fmt: skip
+        if approval is not None:
+            members += b"," + _encoded({"approvalId": approval})[0]
+        return CallRecord(self._store, self._chain, members, form.columns)
+
+    def _form(self, *of: *_Of) -> "_Form":
+        """Return the shared members of such calls, cached while the same decision object is passed."""
+        decision = of[4]
+        kept = self._forms.get(id(decision))
+        if kept is None or kept.of != of:
+            kept = _Form.make(*of)
+            if of[3] is not None:  # unknown names are not cached: they are unbounded and may be long
+                if len(self._forms) >= _MOST_FORMS:
+                    self._forms.clear()
+                self._forms[id(decision)] = kept
+        return kept
+
+    async def find(self, filters: Filters) -> list[JsonObject]:
+        """Return the matching records, newest first."""
+        rows = await self._store.read(lambda connection: find(connection, filters))
+        return [_public(*row) for row in rows]
+
+    async def get(self, number: int) -> JsonObject:
+        """Return one record. Raises `NotFound` (`audit.unknown`)."""
+        for record in await self.find(Filters(after=number + 1, limit=1)):
+            if record["id"] == number:
+                return record
+        raise NotFound("audit.unknown", f"There is no record {number}.")
+
+    async def verify(self, anchors: Sequence[Anchor] = ()) -> Verification:
+        """Verify every record, including sealed ones, every link, both ends, the signature and these anchors.
+
+        Raises `Unavailable` if the database cannot be read, or if pending records cannot be written to it now.
+        """
+        await self._store.caught_up()
+        signed, found = await self.seal.witnesses()
+        async with self.segments.steady():
+            sealed = await self.segments.check()
+            outside = [*signed, *map(_witness, anchors)]
+            found += await self._in_segments(outside, sealed.base)
+            checked = await verify(self._store, self._path, self._chain.durable, sealed, outside)
+        found += self.seal.wrongly_signed(anchors)
+        return replace(
+            checked, findings=(*checked.findings, *found), signed=self.seal.key is not None, anchors=len(anchors)
+        )
+
+    async def _in_segments(self, witnesses: Sequence[Witness], base: ChainHead) -> list[ChainFinding]:
+        """Compare witnesses with sealed records. Erased ones cannot be compared."""
+        older = [each for each in witnesses if 0 < each.head.number <= base.number and each.head != base]
+        try:
+            hashes = await self.segments.hashes({each.head.number for each in older})
+        except Conflict:  # the check of the segments reports the details
+            return []
+        return [
+            ChainFinding(each.kind, f"{each.says} record {each.head.number}, which is not the one in the chain.")
+            for each in older
+            if hashes.get(each.head.number, each.head.hash) != each.head.hash
+        ]
+
+    async def anchor(self, crib: str) -> Anchor:
+        """Return the current end of the chain, signed if there is a key."""
+        await self._store.caught_up()
+        await self.seal.looked_for.wait()
+        head = self._chain.durable
+        return Anchor.now(crib, head, head.number, self.seal.key)
+
+    async def sign_with(self, key: HeadKey | None) -> None:
+        """Sign every head from now on, after checking what was signed before. `key` is None if there is none."""
+        try:
+            if key is not None:
+                for sentence in await self.seal.left_wrong(key, self._chain.durable, self._hash_of):
+                    self._file.note(sentence)
+                self._file.sign_with(self.seal.opened(key), self._chain.durable)
+                await anyio.to_thread.run_sync(key.mark_used)
+        finally:
+            self.seal.looked_for.set()
+
+    async def remember_head(self) -> None:
+        """Store the newest record in the keyring, if there is a key."""
+        if self.seal.key is not None:
+            await anyio.to_thread.run_sync(self.seal.key.remember, self._chain.durable)
+
+    async def _hash_of(self, number: int) -> str | None:
+        """Return the hash of a record, from the database or a segment, or None."""
+        there = await self._store.read(lambda connection: hashes(connection, number, number))
+        return there.get(number) or (await self.segments.hashes({number})).get(number)
+
+
+class CallRecord:
+    """The records of one call."""
+
+    __slots__ = ("_chain", "_columns", "_members", "_store")
+
+    def __init__(self, store: Store, chain: Chain, members: bytes, columns: tuple[str | None, ...]) -> None:
+        self._store = store
+        self._chain = chain
+        self._members = members
+        self._columns = columns
+
+    async def intent(self) -> int:
+        """Record that the call is about to be made. Returns the number of the record once it is durable.
+
+        Raises `Unavailable` (`audit.unavailable`) if it could not be recorded: then the call must not be made.
+        """
+        entry = self._entry("intent")
+        number = self._store.append_now(self._chain, entry)
+        if number is not None:
+            return number
+        try:
+            return await self._store.append(self._chain, entry)
+        except Unavailable as error:
+            raise Unavailable("audit.unavailable", f"The call was not made. {error.message}") from error
+        except asyncio.CancelledError:
+            self.abandoned(0.0)
+            raise
+
+    async def outcome(self, *, is_error: bool, duration_ms: float) -> int:
+        """Record how the call ended. Returns the number of the record once it is durable."""
+        entry = self._entry("outcome", {"isError": is_error, "durationMs": duration_ms})
+        number = self._store.append_now(self._chain, entry)
+        if number is not None:
+            return number
+        try:
+            return await self._store.append(self._chain, entry)
+        except Unavailable as error:
+            message = f"The call was made, but how it ended could not be recorded. {error.message}"
+            raise Unavailable("audit.unavailable", message) from error
+
+    async def refused(self, code: str) -> int:
+        """Record that the call was not made, with the error code, since not every refusal comes from a rule."""
+        entry = self._entry("outcome", {"isError": True, "refused": code, "durationMs": 0.0})
+        try:
+            return await self._store.append(self._chain, entry)
+        except Unavailable as error:
+            raise Unavailable("audit.unavailable", f"The call was not made. {error.message}") from error
+
+    def abandoned(self, duration_ms: float) -> None:
+        """Record a cancelled or failed call without waiting, since there may be no time left."""
+        entry = self._entry("outcome", {"isError": True, "abandoned": True, "durationMs": duration_ms})
+        self._store.append(self._chain, entry).add_done_callback(_log_failure)
+
+    def _entry(self, phase: Phase, ending: JsonObject | None = None) -> Entry:
+        at = _now()
+        members = b'"at":"%b","phase":"%b",%b' % (at.encode(), phase.encode(), self._members)
+        if ending is not None:
+            members += b"," + dumps(ending)[1:-1]
+        return members, (at, phase, *self._columns)
+
+
+def _witness(anchor: Anchor) -> Witness:
+    return Witness(anchor.head, "anchor", f"The anchor of {anchor.at} names")
+
+
+def _log_failure(ended: "asyncio.Future[int]") -> None:
+    if not ended.cancelled() and (error := ended.exception()) is not None:
+        logger.error("The end of an abandoned call could not be recorded: %s", error)
+
+
+def _now() -> str:
+    """Return the current time in the format of `moment`, at a quarter of the cost."""
+    seconds, thousandths = divmod(time.time_ns() // 1_000_000, 1000)
+    return _second(seconds) + _THOUSANDTHS[thousandths]
+
+
+@lru_cache(maxsize=1)
+def _second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()[:19]
+
+
+def _bounded(name: str) -> str:
+    """Truncate a name from outside, which may have any length."""
+    return name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + CUT
+
+
+def _encoded(body: JsonObject) -> tuple[bytes, JsonObject]:
+    """Return the members of an object as JSON, and the object. Values that are not JSON are replaced."""
+    try:
+        return dumps(body)[1:-1], body
+    except TypeError:
+        body = storable(body)
+        return dumps(body)[1:-1], body
+
+
+def _public(number: int, digest: str, body: bytes) -> JsonObject:
+    """Return the public JSON of a record. A damaged one has only its number and hash."""
+    try:
+        return {**loads(body), "hash": digest}
+    except (orjson.JSONDecodeError, TypeError):
+        return {"id": number, "hash": digest, "damaged": True}

@@ -1,0 +1,241 @@
+"""Retention: moves old records from the database into sealed segments, and records every erasure.
+
+A segment is a compressed file of lines as `export` writes them. `segments.jsonl` beside the files lists each with its
+range, the hashes before and at its end, and the SHA-256 of the file. The chain itself records every sealing and
+erasure, so a segment can neither disappear unnoticed nor wrongly pass for erased. A process may be killed at any step:
+the file is complete before the chain records it, the chain records it before the list does, and records are deleted
+last.
+
+Records in the database start where the last segment ends (`base`). The newest ones always stay. Must never delete a
+record that is not in a complete, verified and listed file.
+"""
+
+import gzip
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TypeAlias
+
+import anyio
+import anyio.to_thread
+import orjson
+from sqlalchemy import Connection, delete, func, select
+
+from toolcrib.gate.audit.chain import span
+from toolcrib.gate.audit.change_body import change
+from toolcrib.gate.audit.export import export, follow
+from toolcrib.gate.audit.head import ChainHead
+from toolcrib.gate.audit.segment_files import (
+    AT_ONCE,
+    ERASING,
+    Segment,
+    add_to_list,
+    check,
+    lines,
+    number_of,
+    private,
+    read_list,
+    sealed_lines,
+    settle,
+)
+from toolcrib.model.errors import Conflict
+from toolcrib.model.json import JsonObject
+from toolcrib.model.principals import Principal
+from toolcrib.store.audit import moment
+from toolcrib.store.engine import Store
+from toolcrib.store.schema import audit
+
+LIST = "segments.jsonl"
+MOST_RECORDS = 100_000
+"""Maximum records of one segment."""
+KEPT = 100
+"""Records that stay in the database regardless of age, to find and resume the end of the chain."""
+FIRST_LOOK = 60.0
+"""Seconds after start until the first run, so that short-lived commands skip it."""
+LOOK_EVERY = 24 * 3600.0
+
+_BEGINNING = ChainHead()
+
+logger = logging.getLogger(__name__)
+
+Record: TypeAlias = Callable[[JsonObject], Awaitable[int]]
+"""Adds a record to the chain. Completes when it is durable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """The result of checking the segments: where the database continues, the number of records, and findings.
+
+    `erased` are the segments listed as erased. `told` has the first record of each segment whose erasure a record in a
+    segment describes.
+    """
+
+    base: ChainHead = _BEGINNING
+    records: int = 0
+    findings: tuple[str, ...] = ()
+    erased: tuple[Segment, ...] = ()
+    told: frozenset[int] = frozenset()
+
+
+class Segments:
+    """The sealed segments of one chain, in their own folder."""
+
+    def __init__(self, store: Store, record: Record, folder: Path) -> None:
+        self._store = store
+        self._record = record
+        self._folder = folder
+        self._lock = anyio.Lock()
+
+    async def list(self) -> tuple[Segment, ...]:
+        """Return all segments in order, including erased ones. Raises `Conflict` (`audit.broken`) if there are gaps."""
+        return await anyio.to_thread.run_sync(read_list, self._folder / LIST)
+
+    async def base(self) -> ChainHead:
+        """Return the record after which the database continues."""
+        segments = await self.list()
+        return ChainHead(segments[-1].last, segments[-1].hash) if segments else ChainHead()
+
+    def steady(self) -> AbstractAsyncContextManager[None]:
+        """Return a lock. Nothing is sealed or erased while it is held."""
+        return self._lock
+
+    async def follow(self, days: int, *, by: Principal) -> None:
+        """Seal records older than `days` once a day, until cancelled."""
+        await anyio.sleep(FIRST_LOOK)
+        while True:
+            try:
+                for segment in await self.seal(datetime.now(UTC) - timedelta(days=days), by=by, door="library"):
+                    logger.info("Sealed records %d to %d in %s.", segment.first, segment.last, segment.file)
+            except Exception:  # boundary: unsealed records stay in the database, and the next run may succeed
+                logger.exception("Old records cannot be sealed.")
+            await anyio.sleep(LOOK_EVERY)
+
+    async def export(self, after: int = 0, upto: int | None = None) -> AsyncIterator[bytes]:
+        """Yield the lines of the whole chain in order, from segments and database, without erased ones.
+
+        Records may be sealed meanwhile, so records missing from the database are looked up in the segments again.
+        """
+        while upto is None or after < upto:
+            page = [line async for line in export(self._store, after=after, upto=upto, most=AT_ONCE)]
+            segments = [each for each in await self.list() if each.last > after]
+            if segments and (not page or number_of(page[0]) > after + 1):
+                if segments[0].erased_at is None:
+                    async for line in sealed_lines(self._folder / segments[0].file, after, upto):
+                        yield line
+                after = segments[0].last
+                continue
+            for line in page:
+                yield line
+            if len(page) < AT_ONCE:
+                return
+            after = number_of(page[-1])
+
+    async def seal(
+        self, before: datetime, *, by: Principal, door: str = "library", keep: int = KEPT
+    ) -> tuple[Segment, ...]:
+        """Move records from before this time into segments, except the newest, and return the new segments.
+
+        Raises `Conflict` (`audit.broken`) at damaged records, which stay in the database.
+        """
+        sealed: list[Segment] = []
+        await self._store.caught_up()
+        async with self._lock:
+            await anyio.to_thread.run_sync(lambda: self._folder.mkdir(mode=0o700, exist_ok=True))
+            base = await self.base()
+            await self._delete(base)  # left over by a killed process
+            last = await self._store.read(lambda connection: _last_before(connection, before, keep))
+            while base.number < last:
+                segment = await self._write(base, min(last, base.number + MOST_RECORDS))
+                await self._tell("audit.seal", segment, by, door)
+                await anyio.to_thread.run_sync(add_to_list, self._folder / LIST, segment)
+                base = ChainHead(segment.last, segment.hash)
+                await self._delete(base)
+                sealed.append(segment)
+        return tuple(sealed)
+
+    async def erase(self, before: datetime, *, by: Principal, door: str = "library") -> tuple[Segment, ...]:
+        """Remove the files of segments sealed before this time, and return them. Their lines in the list stay."""
+        erased: list[Segment] = []
+        async with self._lock:
+            for segment in await self.list():
+                if segment.erased_at is not None or segment.sealed_at >= moment(before):
+                    continue
+                gone = replace(segment, erased_at=moment(datetime.now(UTC)))
+                await self._tell(ERASING, gone, by, door)
+                await anyio.to_thread.run_sync(add_to_list, self._folder / LIST, gone)
+                await anyio.to_thread.run_sync(lambda file=gone.file: (self._folder / file).unlink(missing_ok=True))
+                erased.append(gone)
+        return tuple(erased)
+
+    async def hashes(self, numbers: Collection[int]) -> dict[int, str]:
+        """Return the hashes of these records from segments. Those in erased segments are missing."""
+        found: dict[int, str] = {}
+        for segment in await self.list():
+            wanted = {number for number in numbers if segment.first <= number <= segment.last}
+            if not wanted or segment.erased_at is not None:
+                continue
+            async for line in sealed_lines(self._folder / segment.file, min(wanted) - 1, max(wanted)):
+                if number_of(line) in wanted:
+                    found[number_of(line)] = str(orjson.loads(line).get("hash"))
+        return found
+
+    async def check(self) -> Sealed:
+        """Verify every segment that is not erased."""
+        try:
+            segments = await self.list()
+        except Conflict as error:
+            return Sealed(findings=(error.message,))
+        kept = [each for each in segments if each.erased_at is None]
+        found = [await anyio.to_thread.run_sync(check, self._folder, each) for each in kept]
+        return Sealed(
+            ChainHead(segments[-1].last, segments[-1].hash) if segments else ChainHead(),
+            sum(each.last - each.first + 1 for each in kept),
+            tuple(wrong for wrong, _ in found if wrong is not None),
+            tuple(each for each in segments if each.erased_at is not None),
+            frozenset(first for _, told in found for first in told),
+        )
+
+    async def _tell(self, kind: str, segment: Segment, by: Principal, door: str) -> None:
+        """Record in the chain what was done with a segment."""
+        await self._record({"phase": "outcome", **change(kind, segment.to_json(), by, door), "isError": False})
+
+    async def _delete(self, base: ChainHead) -> None:
+        """Delete the records up to `base` in batches, so that calls are not blocked."""
+        if not base.number:
+            return
+        first = await self._store.read(lambda connection: connection.scalar(select(func.min(audit.c.id))))
+        for last in range((first or base.number) + AT_ONCE - 1, base.number + AT_ONCE, AT_ONCE):
+            await self._store.write(delete(audit).where(audit.c.id <= min(last, base.number)))
+
+    async def _write(self, base: ChainHead, last: int) -> Segment:
+        """Write one segment and verify the written file."""
+        name = f"{base.number + 1:012d}-{last:012d}.jsonl.gz"
+        beside = self._folder / f".{name}.tmp"
+        try:
+            with await anyio.to_thread.run_sync(private, beside) as raw, gzip.GzipFile("", "wb", 6, raw, 0) as file:
+                waiting: list[bytes] = []
+                async for line in export(self._store, after=base.number, upto=last):
+                    waiting.append(line)
+                    if len(waiting) == AT_ONCE:
+                        await anyio.to_thread.run_sync(file.writelines, waiting)
+                        waiting = []
+                await anyio.to_thread.run_sync(file.writelines, waiting)
+            end = await anyio.to_thread.run_sync(lambda: follow(lines(beside), base))
+            if end.number != last:
+                raise Conflict("audit.broken", f"{span(end.number + 1, last)} missing.")
+            sum256 = await anyio.to_thread.run_sync(settle, beside, self._folder / name)
+        except BaseException:
+            with suppress(OSError):
+                beside.unlink(missing_ok=True)
+            raise
+        return Segment(base.number + 1, last, base.hash, end.hash, name, sum256, moment(datetime.now(UTC)))
+
+
+def _last_before(connection: Connection, before: datetime, keep: int) -> int:
+    """Return the last record to move: all records up to it are older, and `keep` come after it."""
+    first_kept = connection.scalar(select(func.min(audit.c.id)).where(audit.c.at >= moment(before)))
+    newest = connection.scalar(select(func.max(audit.c.id))) or 0
+    return min(first_kept - 1 if first_kept is not None else newest, newest - max(keep, 1))

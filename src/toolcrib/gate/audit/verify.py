@@ -1,0 +1,212 @@
+"""Detects tampering: edited, moved, missing or cut-off records, and columns that no longer match.
+
+Every record is hashed again and must follow its predecessor. The record named by `audit.head`, the last one this crib
+has written, and those named by signatures and anchors must exist. A database that cannot be read is unavailable, not
+tampered with. Sealed records are read from their files; the database continues where they end. Records may be added
+meanwhile. Must never trust a record's own statement of its identity.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Literal
+
+import orjson
+from sqlalchemy import Connection, exc
+
+from toolcrib.gate.audit.chain import COLUMNS, columns_of, span, stored
+from toolcrib.gate.audit.head import ChainHead, HeadContent, read_head
+from toolcrib.gate.audit.segment_files import erasing_of
+from toolcrib.gate.audit.segments import Sealed
+from toolcrib.model.errors import Unavailable
+from toolcrib.model.json import Json, JsonObject, is_object, loads
+from toolcrib.store.audit import page
+from toolcrib.store.engine import Store
+
+_PAGE = 1000
+_MOST_FINDINGS = 100
+
+Kind = Literal[
+    "edited", "moved", "unlinked", "missing", "columns", "cut", "head", "unreadable", "segment", "signature", "anchor"
+]
+UNSIGNED = (
+    "The end of the chain is not signed, since no system keyring is available: whoever can write the home can replace "
+    "the whole chain. Keep anchors elsewhere: `toolcrib audit anchor --to …`."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ChainFinding:
+    """One problem, and the record it was found at."""
+
+    kind: Kind
+    message: str
+    record: int | None = None
+
+    def to_json(self) -> JsonObject:
+        """Return the public JSON, without an absent record."""
+        shape: JsonObject = {"code": "audit.broken", "kind": self.kind, "message": self.message}
+        return shape if self.record is None else {**shape, "record": self.record}
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The number of checked records, and the first hundred findings."""
+
+    records: int
+    findings: tuple[ChainFinding, ...]
+    signed: bool = False
+    anchors: int = 0
+    """The number of checked anchors."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the chain is intact."""
+        return not self.findings
+
+    def to_json(self) -> JsonObject:
+        """Return the public JSON."""
+        shape: JsonObject = {
+            "ok": self.ok,
+            "records": self.records,
+            "findings": [finding.to_json() for finding in self.findings],
+            "signed": self.signed,
+            "anchors": self.anchors,
+        }
+        return shape if self.signed else {**shape, "note": UNSIGNED}
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """A position in the chain named outside of the database. `says` starts the message of a finding."""
+
+    head: ChainHead
+    kind: Kind
+    says: str
+
+
+async def verify(
+    store: Store, head_file: Path, durable: ChainHead, sealed: Sealed, witnesses: Sequence[Witness] = ()
+) -> Verification:
+    """Verify the chain in `store`. `durable` is the last record this process has written or found.
+
+    Raises `Unavailable` if the database cannot be read.
+    """
+    content = read_head(head_file)
+    check = _Check([head for head in (durable, content.head if content else None) if head], sealed.base)
+    check.watch(witnesses)
+    for finding in sealed.findings:
+        check.found("segment", finding)
+    try:
+        while await store.read(check.next_page):
+            pass
+    except Unavailable as error:
+        if not _is_of_a_row(error):
+            raise
+        check.found("unreadable", f"The records after {check.last.number} cannot be read. {error.message}")
+    check.end()
+    for segment in sealed.erased:
+        if segment.first not in check.erasings | sealed.told:
+            check.found("segment", f"{segment.file} is said to be erased, but no record tells of it.")
+    _judge_head(check, content, head_file.name)
+    return Verification(sealed.records + check.records, tuple(check.findings))
+
+
+def _judge_head(check: "_Check", content: HeadContent | None, name: str) -> None:
+    if content is None:
+        if check.records:
+            check.found("head", f"{name} is missing, so a cut tail cannot be found.")
+        return
+    if content.head is None:
+        check.found("head", f"{name} cannot be understood.")
+    for note in content.notes:
+        check.found("head", note)
+
+
+class _Check:
+    """The state of the verification so far."""
+
+    def __init__(self, expected: Sequence[ChainHead], base: ChainHead) -> None:
+        self.last = base
+        self.records = 0
+        self.findings: list[ChainFinding] = []
+        self.erasings: set[int] = set()
+        self._base = base
+        self._expected = {head for head in expected if head.number >= max(base.number, 1) and head != base}
+        self._witnesses: dict[ChainHead, list[Witness]] = {}
+
+    def watch(self, witnesses: Sequence[Witness]) -> None:
+        """Expect the records that these witnesses name. Sealed records are compared elsewhere."""
+        for each in witnesses:
+            if each.head.number >= max(self._base.number, 1) and each.head != self._base:
+                self._witnesses.setdefault(each.head, []).append(each)
+
+    def found(self, kind: Kind, message: str, record: int | None = None) -> None:
+        """Add a finding, up to the limit."""
+        if len(self.findings) < _MOST_FINDINGS:
+            self.findings.append(ChainFinding(kind, message, record))
+
+    def next_page(self, connection: Connection) -> bool:
+        """Read and verify more records. Returns False at the end."""
+        rows = page(connection, self.last.number, _PAGE)
+        for number, digest, *columns, body in rows:
+            self._record(number, digest, columns, body)
+        return len(rows) == _PAGE
+
+    def _record(self, number: int, digest: Any, columns: Sequence[Any], body: Any) -> None:
+        raw = body if isinstance(body, bytes) else b""
+        record = _parsed(raw)
+        gap = number != self.last.number + 1
+        if gap:
+            self.found("missing", f"{span(self.last.number + 1, number - 1)} missing.", number)
+        prev = record.get("prev")
+        if not isinstance(prev, str) or sha256(prev.encode() + raw).hexdigest() != digest:
+            self.found("edited", f"Record {number} was edited: its content does not have its hash.", number)
+        elif record.get("id") != number:
+            self.found("moved", f"Record {number} was moved: it was written as {record.get('id')}.", number)
+        elif prev != self.last.hash and not gap:
+            self.found("unlinked", f"Record {number} does not follow {number - 1}: one of them was replaced.", number)
+        self._compare(number, record, columns)
+        if (first := erasing_of(record)) is not None:
+            self.erasings.add(first)
+        self.records += 1
+        self.last = ChainHead(number, digest)
+        self._expected.discard(self.last)
+        self._witnesses.pop(self.last, None)
+
+    def _compare(self, number: int, record: JsonObject, columns: Sequence[Any]) -> None:
+        pairs = zip(COLUMNS, columns, stored(columns_of(record)), strict=True)
+        changed = [name for name, column, written in pairs if column != written]
+        if changed and record:
+            self.found("columns", f"Columns of record {number} differ from its content: {', '.join(changed)}.", number)
+
+    def end(self) -> None:
+        """Report expected records that were not found."""
+        for head in sorted(self._expected):
+            if head.number > self.last.number:
+                lost = span(self.last.number + 1, head.number)
+                self.found("cut", f"{lost} gone, although written before.", head.number)
+            else:
+                self.found("head", f"Record {head.number} is not the one that was written.", head.number)
+        for head, witnesses in sorted(self._witnesses.items()):
+            is_gone = head.number > self.last.number
+            how = "gone" if is_gone else "not the one in the chain"
+            for each in witnesses:
+                self.found(each.kind, f"{each.says} record {head.number}, which is {how}.", head.number)
+
+
+def _is_of_a_row(error: Unavailable) -> bool:
+    """Return whether one row is not valid text: SQLite's own errors have a code, decoding errors have none."""
+    cause = error.__cause__
+    cause = cause.orig if isinstance(cause, exc.DBAPIError) else cause
+    return isinstance(cause, sqlite3.OperationalError) and not hasattr(cause, "sqlite_errorcode")
+
+
+def _parsed(body: bytes) -> JsonObject:
+    try:
+        record: Json = loads(body)
+    except orjson.JSONDecodeError:
+        return {}
+    return record if is_object(record) else {}

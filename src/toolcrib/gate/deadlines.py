@@ -1,0 +1,108 @@
+"""Deadlines of calls. A single timer watches all of them, since one timer per call costs more than deciding on it.
+
+Must never cancel a task for any reason other than its deadline or `end_all`.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+
+class Deadline:
+    """A time limit for a block: `with deadlines.start(seconds)`. The block raises `TimeoutError` when it expires."""
+
+    __slots__ = ("_cancelled_before", "_deadlines", "_error", "_is_over", "_left", "_pauses", "_task", "ends_at")
+
+    def __init__(self, deadlines: "Deadlines", task: "asyncio.Task[object] | None", ends_at: float) -> None:
+        assert task is not None
+        self.ends_at = ends_at
+        self._deadlines = deadlines
+        self._task = task
+        self._cancelled_before = task.cancelling()
+        self._is_over = False
+        self._error: Exception | None = None
+        self._pauses = 0
+        self._left = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._deadlines.forget(self)
+        if self._is_over and self._task.uncancel() <= self._cancelled_before and kind is asyncio.CancelledError:
+            raise self._error or TimeoutError() from error
+
+    def end(self, failure: Exception | None = None) -> None:
+        """Cancel the block's task because the time is up, or with `failure` as the error."""
+        self._is_over = True
+        self._error = failure
+        self._task.cancel()
+
+    def pause(self) -> None:
+        """Stop the countdown. Pauses nest: each one needs a `go_on`."""
+        if not self._pauses:
+            self._left = self.ends_at - self._deadlines.now()
+            self.ends_at = math.inf
+        self._pauses += 1
+
+    def go_on(self) -> None:
+        """End one pause."""
+        self._pauses -= 1
+        if not self._pauses:
+            self.ends_at = self._deadlines.now() + self._left
+            self._deadlines.ring_by(self.ends_at)
+
+
+class Deadlines:
+    """All running deadlines."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._running: set[Deadline] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._rings_at = math.inf
+
+    def start(self, seconds: float) -> Deadline:
+        """Start a deadline for the current task."""
+        loop = self._loop
+        if loop is None:
+            loop = self._loop = asyncio.get_running_loop()
+        deadline = Deadline(self, asyncio.current_task(loop), loop.time() + seconds)
+        self._running.add(deadline)
+        if deadline.ends_at < self._rings_at:
+            self.ring_by(deadline.ends_at)
+        return deadline
+
+    def now(self) -> float:
+        """Return the event loop's time."""
+        return self._loop.time() if self._loop is not None else 0.0
+
+    def forget(self, deadline: Deadline) -> None:
+        """Drop the deadline of a block that has ended."""
+        self._running.discard(deadline)
+
+    def end_all(self, failure: Callable[[], Exception]) -> None:
+        """End every block now, each with its own error from `failure`."""
+        running, self._running = self._running, set()
+        for deadline in running:
+            deadline.end(failure())
+
+    def ring_by(self, moment: float) -> None:
+        """Make sure the timer fires at this moment at the latest."""
+        if moment < self._rings_at and self._loop is not None:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._rings_at = moment
+            self._timer = self._loop.call_at(moment, self._ring)
+
+    def _ring(self) -> None:
+        self._timer, self._rings_at = None, math.inf
+        now = self.now()
+        for deadline in [deadline for deadline in self._running if deadline.ends_at <= now]:
+            self._running.discard(deadline)
+            deadline.end()
+        self.ring_by(min((deadline.ends_at for deadline in self._running), default=math.inf))

@@ -1,0 +1,255 @@
+"""Adds upstream servers to the catalog, after comparing every definition with its pin.
+
+Servers may change what they offer at any time. Changes are judged here one after the other, and only accepted
+definitions enter the catalog. Accepting or rejecting a held definition judges its servers again.
+
+Must never let a definition into the catalog that could not be judged: the server then has no tools.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+import anyio
+
+from toolcrib.base.cooperative import Pacer, unhurried
+from toolcrib.gate.catalog.catalog import Catalog
+from toolcrib.gate.catalog.naming import NameRow
+from toolcrib.gate.catalog.snapshot import SnapshotPart
+from toolcrib.gate.pins.lint import Looks, lint_text, looks_of, telling_names
+from toolcrib.gate.pins.pinned_content import pinned_introduction, see_content
+from toolcrib.gate.pins.pinned_source import LintNotes, PinnedSource, counting, notes, reviewing
+from toolcrib.gate.pins.pins import HeldChange, Pins
+from toolcrib.model.errors import NotFound, ToolcribError
+from toolcrib.model.json import JsonObject
+from toolcrib.model.pins import PinKind
+from toolcrib.model.principals import Principal
+from toolcrib.model.problems import Problem
+from toolcrib.model.sources import ContentSource, Introduction
+from toolcrib.model.tools import Tool, ToolRef
+
+logger = logging.getLogger(__name__)
+
+Place = Path | None
+
+REST_SHARE = 1.0
+"""Length of the pause after a change, as a share of the time the change took."""
+LONGEST_REST = 0.1
+SHOWN_TOGETHER = 400
+"""Number of new tools that are published before others are judged."""
+UNJUDGED = -1
+"""The judgement number of a server that could not be judged, so that it is judged again."""
+
+
+class IntakeSource(ContentSource, Protocol):
+    """An upstream server in one directory. `offer` is a new object whenever the server's offering changed."""
+
+    @property
+    def identity(self) -> str:
+        """Stays the same as long as the program or address does, regardless of the server's name."""
+        ...
+
+    @property
+    def offer(self) -> object:
+        """What the server offers, as far as known."""
+        ...
+
+    @property
+    def introduction(self) -> Introduction | None:
+        """How the server introduced itself, as far as known."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """A judged server, and the inputs of the judgement."""
+
+    offer: object
+    judgement: int
+    part: SnapshotPart
+    told: LintNotes | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Others:
+    """The tools that a server's own could be confused with."""
+
+    names: Mapping[str, frozenset[str]]
+    looks: Looks
+
+
+class Intake:
+    """Adds servers to the catalog of one crib. `keep_names` returns once the given names are durable."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        pins: Pins,
+        upstreams: Callable[[Place], Sequence[IntakeSource]],
+        keep_names: Callable[[Sequence[NameRow]], Awaitable[None]],
+    ) -> None:
+        self._catalog = catalog
+        self._pins = pins
+        self._upstreams = upstreams
+        self._keep_names = keep_names
+        self._one_at_a_time = anyio.Lock()
+        self._taken: dict[int, _Taken] = {}
+        self._judgement = 0
+        self._shown: dict[Place, dict[str, object]] = {}
+        self._changed: set[Place] = set()
+        self._stale = anyio.Event()
+
+    async def follow(self) -> None:
+        """Process the changes reported to `changed`, until cancelled.
+
+        The first change is processed at once. During a series of changes, most of the time is left to other tasks.
+        """
+        while True:
+            await self._stale.wait()
+            self._stale = anyio.Event()
+            places, self._changed = self._changed, set()
+            started = anyio.current_time()
+            for place in places:
+                await self.take(place)
+            await anyio.sleep(min(LONGEST_REST, REST_SHARE * (anyio.current_time() - started)))
+
+    def changed(self, place: Place) -> None:
+        """Schedule a directory for processing after a change."""
+        self._changed.add(place)
+        self._stale.set()
+
+    async def take(self, place: Place) -> None:
+        """Judge the servers of a directory and update the catalog, in batches if there are many."""
+        async with self._one_at_a_time:
+            upstreams = self._upstreams(place)
+            unjudged = [each for each in upstreams if not self._is_judged(each)]
+            known = self._catalog.at(_name(place)).tools if unjudged else ()
+            others = _Others(telling_names(known), looks_of(known))
+            new = 0
+            for each in unjudged:
+                if new >= SHOWN_TOGETHER:
+                    await self._show(place, upstreams)
+                    new = 0
+                new += await self._judge(each, others)
+            await self._show(place, upstreams)
+            current = {id(each) for each in upstreams}
+            if len(self._taken) > 4 * len(current) + 100:  # sources come and go, and an `id` may be reused
+                self._taken = {number: taken for number, taken in self._taken.items() if number in current}
+
+    def is_taken(self, place: Place, upstream: IntakeSource) -> bool:
+        """Return whether the current offering of a server is in the catalog."""
+        return self._shown.get(place, {}).get(upstream.name) is upstream.offer
+
+    def _is_judged(self, upstream: IntakeSource) -> bool:
+        taken = self._taken.get(id(upstream))
+        return taken is not None and taken.offer is upstream.offer and taken.judgement == self._judgement
+
+    async def _judge(self, upstream: IntakeSource, others: "_Others") -> int:
+        """Judge what a server offers. Returns the number of its accepted tools."""
+        offer, judgement, told = upstream.offer, self._judgement, None
+        before = self._taken.get(id(upstream))
+        try:
+            offered, identity = upstream.tools(), upstream.identity
+            seen = await self._pins.see(identity, offered, reviewing(offered, others.names, others.looks))
+            content = await see_content(self._pins, identity, upstream, upstream.introduction)
+            told = LintNotes(
+                upstream.name, seen, others.names, before.told if before is not None else None, others.looks
+            )
+            count = counting(seen, partial(self._pins.is_accepted, identity), told)
+            tools = await unhurried(map(_encoded, count))
+            held = (each.tool.ref.tool for each in seen if not each.usable)
+            source = PinnedSource(upstream, tools, notes(seen), held, content)
+        except Exception as error:  # boundary: a server that cannot be judged has no tools, and others are unaffected
+            logger.warning("The tools of %s cannot be judged.", upstream.name, exc_info=error)
+            source, judgement = PinnedSource(upstream, (), (_unjudged(upstream, error),)), UNJUDGED
+        part = SnapshotPart.of(source)
+        self._taken[id(upstream)] = _Taken(offer, judgement, part, told)
+        return len(part.tools)
+
+    async def _show(self, place: Place, upstreams: Sequence[IntakeSource]) -> None:
+        """Publish everything judged so far to the catalog, under stored names."""
+        pace = Pacer()
+        known = [(each.name, taken) for each in upstreams if (taken := self._taken.get(id(each))) is not None]
+        parts = [taken.part for _, taken in known]
+        for rows in self._catalog.reserve(parts):
+            await self._keep_names(rows)
+            await pace.pause()
+        self._catalog.set_upstreams(_name(place), parts)
+        self._shown[place] = {name: taken.offer for name, taken in known if taken.judgement == self._judgement}
+
+    def introduction(self, upstream: IntakeSource) -> Introduction | None:
+        """Return how a server introduced itself, with the accepted texts."""
+        said = upstream.introduction
+        return pinned_introduction(self._pins, upstream.identity, said) if said is not None else None
+
+    def changes(self, place: Place) -> list[JsonObject]:
+        """Return the held definitions in a directory, each with its subject, differences and hash."""
+        return [
+            {"ref": _ref_of(upstream.name, held), "server": upstream.name, **held.to_json(), "problems": found}
+            for upstream in self._upstreams(place)
+            for held in self._pins.held(upstream.identity)
+            for found in [[problem.to_json() for problem in self._findings(place, upstream, held)]]
+        ]
+
+    def is_held(self, place: Place, ref: ToolRef) -> bool:
+        """Return whether a tool is held back."""
+        source = self._catalog.at(_name(place)).sources.get(ref.server)
+        return isinstance(source, PinnedSource) and source.holds(ref.tool)
+
+    def _findings(self, place: Place, upstream: IntakeSource, held: HeldChange) -> tuple[Problem, ...]:
+        """Return the lint findings in a held definition."""
+        if held.kind != "tool":
+            return lint_text(held.held.definition)
+        known = self._catalog.at(_name(place)).tools
+        offered = upstream.tools()
+        tool = next((each for each in offered if each.ref.tool == held.pin.tool), None)
+        if tool is None:
+            return lint_text(held.held.definition)
+        return reviewing(offered, telling_names(known), looks_of(known))(tool, held.change)
+
+    async def accept(self, place: Place, ref: ToolRef, hash: str, by: Principal, kind: PinKind = "tool") -> None:
+        """Accept a definition that a person has reviewed."""
+        await self._pins.accept(self._find(place, ref).identity, ref.tool, hash, by=by, kind=kind)
+        await self._again(place)
+
+    async def reject(self, place: Place, ref: ToolRef, hash: str, by: Principal, kind: PinKind = "tool") -> None:
+        """Reject a definition that a person has reviewed."""
+        await self._pins.reject(self._find(place, ref).identity, ref.tool, hash, by=by, kind=kind)
+        await self._again(place)
+
+    def _find(self, place: Place, ref: ToolRef) -> IntakeSource:
+        server = self._catalog.at(_name(place)).server(ref.server)
+        for upstream in self._upstreams(place):
+            if upstream.name == server:
+                return upstream
+        raise NotFound("server.unknown", f'Server "{ref.server}" not found.')
+
+    async def _again(self, place: Place) -> None:
+        self._judgement += 1
+        for each in {None, place}:
+            await self.take(each)
+
+
+def _encoded(tool: Tool) -> Tool:
+    """Encode a tool in advance, so that the first listing does not wait for it."""
+    _ = tool.encoded
+    return tool
+
+
+def _ref_of(server: str, held: HeldChange) -> str:
+    """Return the name of a change: for instructions, that of the server itself."""
+    return server if held.kind == "instructions" else str(ToolRef(server, held.pin.tool))
+
+
+def _name(place: Place) -> str | None:
+    return str(place) if place is not None else None
+
+
+def _unjudged(upstream: IntakeSource, error: Exception) -> Problem:
+    message = f"The tools of server {upstream.name!r} are left out: they could not be compared with what was pinned."
+    if isinstance(error, ToolcribError):
+        return Problem(error.code, message, error.hint)
+    return Problem("internal", message, "The log says why.")

@@ -1,0 +1,174 @@
+"""An upstream server reduced to its accepted definitions. Held tools are absent, and hints need acceptance.
+
+The catalog contains these instead of the servers themselves. Must never offer a definition that `pins` did not see.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from toolcrib.gate.pins.definition_changes import DefinitionChange
+from toolcrib.gate.pins.lint import NO_LOOKS, Looks, clashes, lint, lint_addition
+from toolcrib.gate.pins.pinned_content import PinnedContent
+from toolcrib.gate.pins.pins import Review, Sighting
+from toolcrib.model.errors import Denied, NotFound
+from toolcrib.model.json import Json, JsonObject, is_object
+from toolcrib.model.pins import PinKind
+from toolcrib.model.problems import Problem
+from toolcrib.model.server_names import NO_NAMES
+from toolcrib.model.sources import CallContext, ContentMethod, ContentSource, NamedSource, RunCall
+from toolcrib.model.text import visible
+from toolcrib.model.tools import ContentItem, ServerKind, Tool, ToolRef
+
+IsAccepted = Callable[[Tool], bool]
+
+
+class PinnedSource:
+    """One server with its accepted tools."""
+
+    kind: ServerKind = "upstream"
+
+    def __init__(
+        self,
+        source: ContentSource,
+        tools: Iterable[Tool],
+        problems: Iterable[Problem],
+        held: Iterable[str] = (),
+        content: PinnedContent | None = None,
+    ) -> None:
+        """`tools` is the result of `counting`, `held` the names of the held tools.
+
+        `problems`, such as the result of `notes`, are added to those of the server.
+        """
+        self.name = source.name
+        self.server_names = source.server_names if isinstance(source, NamedSource) else NO_NAMES
+        self._source = source
+        self._tools = {tool.ref.tool: tool for tool in tools}
+        self._content = content if content is not None else PinnedContent()
+        self._notes = (*problems, *self._content.problems)
+        self._held = frozenset(held) - self._tools.keys()
+
+    def tools(self) -> Sequence[Tool]:
+        """Return the tools with accepted definitions."""
+        return tuple(self._tools.values())
+
+    def problems(self) -> Sequence[Problem]:
+        """Return the server's problems, and notes on what is held back."""
+        return (*self._source.problems(), *self._notes)
+
+    def prepare(self, tool: str, arguments: JsonObject, canonical: bytes) -> RunCall:
+        """Bind the arguments. Raises `Denied` for a held tool, `NotFound` for an unknown one."""
+        if tool in self._held:
+            raise held_back(ToolRef(self.name, tool))
+        if tool not in self._tools:
+            raise NotFound("tool.unknown", f"Server `{self.name}` has no tool `{tool}`.")
+        return self._source.prepare(tool, arguments, canonical)
+
+    def holds(self, tool: str) -> bool:
+        """Return whether a tool is held back."""
+        return tool in self._held
+
+    def prompts(self) -> Sequence[ContentItem]:
+        """Return the prompts with accepted texts."""
+        return self._content.prompts
+
+    def resources(self) -> Sequence[ContentItem]:
+        """Return the resources with accepted texts."""
+        return self._content.resources
+
+    def templates(self) -> Sequence[ContentItem]:
+        """Return the resource templates with accepted texts."""
+        return self._content.templates
+
+    async def request(self, method: ContentMethod, params: JsonObject, context: CallContext) -> JsonObject:
+        """Send a content request to the server. Raises `Denied` for content that is held back."""
+        for kind, name in _named(method, params):
+            if (kind, name) in self._content.withheld:
+                raise held_back(ToolRef(self.name, name))
+        return await self._source.request(method, params, context)
+
+
+def held_back(ref: ToolRef) -> Denied:
+    """Return the error for a tool or other item that is held back."""
+    message = f"{visible(str(ref))} is held back (tool.changed): its definition is not accepted yet."
+    hint = f"Look at it with `toolcrib tools changes`, then run `toolcrib tools accept {visible(str(ref))}`."
+    return Denied("tool.changed", message, hint)
+
+
+def _named(method: ContentMethod, params: JsonObject) -> Iterator[tuple[PinKind, str]]:
+    """Yield the items that a request refers to."""
+    ref: Json = params.get("ref") if method == "completion/complete" else params
+    if not is_object(ref):
+        return
+    name, uri = ref.get("name"), ref.get("uri")
+    if isinstance(name, str) and method in ("prompts/get", "completion/complete"):
+        yield "prompt", name
+    if isinstance(uri, str):
+        yield "resource", uri
+        yield "template", uri
+
+
+class LintNotes:
+    """The lint findings shown with a server's tools. Cached while a tool and the tools around it are unchanged.
+
+    `others` is the result of `telling_names` and `looks` that of `looks_of` for the tools of other servers. `before`
+    has the notes of the previous look at the server.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        seen: Iterable[Sighting[Tool]],
+        others: Mapping[str, frozenset[str]],
+        before: "LintNotes | None" = None,
+        looks: Looks = NO_LOOKS,
+    ) -> None:
+        refs = [each.tool.ref for each in seen]
+        own, alone = {ref.tool for ref in refs}, frozenset((server,))
+        self._others = {name: having for name, having in others.items() if name not in own and having != alone}
+        self._alike = clashes(refs, looks)
+        same = before is not None and (before._others, before._alike) == (self._others, self._alike)
+        self._before = before._found if before is not None and same else {}
+        self._found: dict[str, tuple[Tool, bool, Tool]] = {}
+
+    def of(self, tool: Tool, *, reads: bool) -> Tool:
+        """Return the tool with its findings, marked read-only if `reads` is set."""
+        known = self._before.get(tool.ref.tool)
+        if known is None or known[0] is not tool or known[1] is not reads:
+            known = (tool, reads, _judged(tool, lint(tool, self._others, self._alike), reads))
+        self._found[tool.ref.tool] = known
+        return known[2]
+
+
+def reviewing(tools: Iterable[Tool], others: Mapping[str, frozenset[str]], looks: Looks) -> Review[Tool]:
+    """Return a review function for a server's tools among those of others."""
+    alike = clashes((tool.ref for tool in tools), looks)
+
+    def review(tool: Tool, change: DefinitionChange) -> tuple[Problem, ...]:
+        if change.kind == "widening":
+            return lint_addition(tool.ref, change.added(), others)
+        return lint(tool, others, alike)
+
+    return review
+
+
+def counting(seen: Iterable[Sighting[Tool]], is_accepted: IsAccepted, told: LintNotes) -> Iterator[Tool]:
+    """Yield the accepted tools. A `readOnlyHint` is honoured only if a person accepted the definition."""
+    for tool in (each.tool for each in seen if each.usable):
+        says = (tool.annotations or {}).get("readOnlyHint") is True
+        yield told.of(tool, reads=says and is_accepted(tool))
+
+
+def notes(seen: Iterable[Sighting[Tool]]) -> list[Problem]:
+    """Return notes on what is held back."""
+    return [_note(each) for each in seen if not each.usable]
+
+
+def _judged(tool: Tool, found: tuple[Problem, ...], reads: bool) -> Tool:
+    if not found and not reads:
+        return tool
+    marks = replace(tool.marks, read_only=True) if reads else tool.marks
+    return replace(tool, problems=(*tool.problems, *found), marks=marks)
+
+
+def _note(seen: Sighting[Tool]) -> Problem:
+    return Problem("tool.changed", seen.note or f"{seen.tool.ref} is held back.", "Run `toolcrib tools changes`.")

@@ -1,0 +1,325 @@
+"""The permissions in force: rules from all places, limits, bundles and projects, as versioned state.
+
+Rules come from the managed file of the machine, from `toolcrib.toml` in the home, and from the database, where the
+interfaces add and remove them and answers are remembered. Files are read again when they change; see `rule_files` for
+unreadable ones. Every change that affects decisions assigns the rules a new version, so no earlier decision is reused.
+
+Must never let a read failure end in fewer restrictions than were in force.
+"""
+
+import logging
+import secrets
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from toolcrib.gate.policy.bundles import Bundles, Projects
+from toolcrib.gate.policy.decide import Creator, Grants
+from toolcrib.gate.policy.fields import FaultyRequest
+from toolcrib.gate.policy.limits import Limits, read_limits_file
+from toolcrib.gate.policy.patterns import Names, understood
+from toolcrib.gate.policy.rule_files import RuleFile, RuleFileState, placed
+from toolcrib.gate.policy.rule_parser import MEMBERS, Read, read_rule, read_rules_file
+from toolcrib.gate.policy.rules import RuleBook, Rules
+from toolcrib.model.errors import Conflict, NotFound
+from toolcrib.model.json import Json, JsonObject
+from toolcrib.model.policy import AgentGrants, Binding, Rule, RuleOrigin, Where
+from toolcrib.model.principals import Principal
+from toolcrib.model.problems import Problem
+from toolcrib.model.tokens import Token
+from toolcrib.model.tools import ToolRef
+from toolcrib.store.engine import Store
+from toolcrib.store.rules import delete_rule, load_rules, replace_rule, save_rule
+
+logger = logging.getLogger(__name__)
+
+LOOK_SECONDS = 2.0
+"""Seconds between two checks of the files in `follow`."""
+_DATABASE = "database"
+_LEVELS = "levels"
+"""The place of rules derived from the levels of apps."""
+_MANAGED: Mapping[str, str] = {
+    "darwin": "/Library/Application Support/Toolcrib/managed.toml",
+    "win32": "C:/ProgramData/Toolcrib/managed.toml",
+}
+_NOTHING_GIVEN = Grants(permissions=())
+
+
+def managed_file() -> Path:
+    """Return the file for rules of the machine's administrator. No setting or variable can change its location."""
+    return Path(_MANAGED.get(sys.platform, "/etc/toolcrib/managed.toml"))
+
+
+class Permissions:
+    """Everything that decisions depend on besides the tools themselves. Call `load`, then `follow`.
+
+    `last_rules` is a folder for the last readable version of each file. `creator_now` returns the current state of a
+    session's creator, or None if it was revoked. `names` must return the same object until names change. `on_change` is
+    called when listings may have changed, and `on_file` with the previous and current state of a file, also across
+    runs.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        managed: Path,
+        settings_file: Path,
+        last_rules: Path,
+        names: Callable[[], Names],
+        of_agent: Callable[[str], AgentGrants | None],
+        trusted: Callable[[str], bool] = lambda _: False,
+        creator_now: Callable[[Principal], Principal | None] = lambda creator: creator,
+        on_change: Callable[[], None] = lambda: None,
+        on_file: Callable[[RuleFile, RuleFileState, RuleFileState], None] = lambda _file, _before, _now: None,
+    ) -> None:
+        self._store = store
+        self._files = (
+            RuleFile("managed", managed, last_rules / "managed.toml"),
+            RuleFile("user", settings_file, last_rules / "toolcrib.toml"),
+        )
+        self._names = names
+        self._known = Names()
+        self._unclear = False
+        self._of_agent = of_agent
+        self._creator_now = creator_now
+        self._on_change = on_change
+        self._on_file = on_file
+        self._book = RuleBook()
+        self._lock = anyio.Lock()
+        self.limits = Limits()
+        self.bundles = Bundles(store, names, self.changed)
+        self.projects = Projects(store, self.bundles, trusted, self.changed)
+
+    async def load(self) -> None:
+        """Load the database and the files."""
+        await self._load_kept()
+        await self.look()
+
+    async def follow(self) -> None:
+        """Poll the files, and a shared database, for changes until cancelled."""
+        told = False
+        while True:
+            await anyio.sleep(LOOK_SECONDS)
+            try:
+                await self.look()
+                if self._store.shared:
+                    await self._load_kept()
+                told = False
+            except Exception:  # boundary: the rules in force stay, and the next attempt may succeed
+                if not told:
+                    logger.exception("Changes of rules cannot be looked for.")
+                told = True
+
+    async def look(self) -> None:
+        """Read the files again if they changed or had problems."""
+        self._known = self._names()
+        for file in self._files:
+            content = await anyio.to_thread.run_sync(file.look)
+            if content != file.said.content or file.said.problems:
+                self._take(file, await anyio.to_thread.run_sync(file.read, content, self._known))
+
+    def changed(self) -> None:
+        """Invalidate all decisions after a change that grants depend on, such as an agent."""
+        self._book.renew()
+        self._on_change()
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """The problems in the files."""
+        self._read_again()
+        return tuple(problem for file in self._files for problem in file.said.problems)
+
+    def rules(self) -> Rules:
+        """Return the rules in force. A file's rule with an unknown name applies as soon as the name exists."""
+        if self._unclear:
+            self._read_again()
+        return self._book()
+
+    def _read_again(self) -> None:
+        """Parse rules with problems again if the names have changed."""
+        if not self._unclear or self._names() is self._known:
+            return
+        self._known = self._names()
+        for file in self._files:
+            if file.said.problems and file.said.content is not None:
+                self._take(file, file.read(file.said.content, self._known))
+
+    def grants(self, principal: Principal) -> Grants:
+        """Return the grants of a principal. An agent that does not exist has none."""
+        known = self._names()
+        of_projects = _patterns(self.projects.tools(principal.cwd), known)
+        creator = self._creator(principal.creator)
+        if principal.agent is None:
+            return Grants(None, of_projects, creator)
+        agent = self._of_agent(principal.agent)
+        if agent is None:
+            return _NOTHING_GIVEN
+        own = None if agent.permissions is None else _patterns(agent.permissions, known)
+        return Grants(own, (*_patterns(agent.bundles, known), *of_projects), creator)
+
+    def _creator(self, creator: Principal | None) -> Creator | None:
+        """Return the current rights of a creator. A revoked one has none."""
+        if creator is None:
+            return None
+        now = self._creator_now(creator)
+        return Creator(now, self.grants(now)) if now is not None else Creator(creator, _NOTHING_GIVEN, is_revoked=True)
+
+    def named(self, text: str) -> ToolRef | None:
+        """Return the tool with this bare name or model-facing name, or None."""
+        return self._names().tools.get(text)
+
+    def has_agent(self, agent: str) -> bool:
+        """Return whether there is an agent with this id."""
+        return self._of_agent(agent) is not None
+
+    def list(self) -> tuple[Rule, ...]:
+        """Return all rules, those of the files first, including expired ones."""
+        self._read_again()
+        places = self._book.places
+        return tuple(rule for place in ("managed", "user", _DATABASE, _LEVELS) for rule in places.get(place, ()))
+
+    def get(self, id: str) -> Rule:
+        """Return one rule. Raises `NotFound` (`rule.unknown`)."""
+        found = next((rule for rule in self.list() if rule.id == id), None)
+        if found is None:
+            raise NotFound("rule.unknown", f"There is no rule {id!r}.")
+        return found
+
+    async def add(self, raw: Json, *, by: str) -> Rule:
+        """Parse and add a rule. Raises `FaultyRequest` (`rule.invalid`) with every fault."""
+        rule = await self.draft(raw, by=by)
+        await self.remember(rule)
+        return rule
+
+    async def draft(self, raw: Json, *, by: str, id: str | None = None) -> Rule:
+        """Parse and check a rule without adding it. Raises like `add`."""
+        id, now = id or secrets.token_hex(4), datetime.now(UTC)
+        origin, now = (
+            RuleOrigin("user"),
+            now.replace(microsecond=now.microsecond // 1000 * 1000),
+        )  # the store's precision
+        return await _checked(read_rule(raw, self._names(), id=id, origin=origin, created_by=by, created_at=now))
+
+    async def candidates(self, text: str, file: str) -> tuple[Rule, ...]:
+        """Return the rules of a file that could replace `toolcrib.toml`. Raises like `add`."""
+        read = partial(read_rules_file, text, file, "user", self._names())
+        found = await anyio.to_thread.run_sync(read)
+        problems = found.problems if not found.whole else (*found.problems, *read_limits_file(text, file).problems)
+        wrong = [f"{problem.file}, line {problem.line}: {problem.message}" for problem in problems]
+        if wrong:
+            raise FaultyRequest.of("rule.invalid", "file", " ".join(wrong))
+        return tuple(await anyio.to_thread.run_sync(lambda: [placed(rule) for rule in found.rules]))
+
+    async def change(self, id: str, raw: JsonObject) -> Rule:
+        """Change the given members of a rule. None removes a member. Raises like `add` and `remove`."""
+        rule = self._removable(id)
+        members = {key: value for key, value in rule.to_json().items() if key in MEMBERS} | raw
+        given = {key: value for key, value in members.items() if value is not None}
+        made = read_rule(
+            given,
+            self._names(),
+            id=id,
+            origin=rule.origin,
+            created_by=rule.created_by,
+            created_at=rule.created_at,
+        )
+        changed = await _checked(made)
+        async with self._lock:
+            if not await replace_rule(self._store, changed):
+                raise NotFound("rule.unknown", f"There is no rule {id!r}.")
+            self._keep(changed if each.id == id else each for each in self._kept)
+        return changed
+
+    async def remember(self, rule: Rule) -> None:
+        """Store a rule that was made elsewhere, such as a remembered answer."""
+        async with self._lock:
+            await save_rule(self._store, rule)
+            self._keep((*self._kept, rule))
+
+    async def remove(self, id: str) -> Rule:
+        """Remove a rule. Raises `rule.unknown`, and `rule.in_file` for a rule in a file."""
+        rule = self._removable(id)
+        async with self._lock:
+            await delete_rule(self._store, id)
+            self._keep(each for each in self._kept if each.id != id)
+        return rule
+
+    async def remove_bundle(self, id: str) -> None:
+        """Remove a bundle, also from projects. Raises like `Bundles.remove`."""
+        await self.bundles.remove(id)
+        await self.projects.without_bundle(id)
+
+    def let_apps_read(self, tokens: Iterable[Token]) -> None:
+        """Let apps whose level is `ask` run read-only tools without approvals."""
+        self._set(_LEVELS, tuple(_reading_rule(token) for token in tokens if token.level == "ask"))
+
+    def _removable(self, id: str) -> Rule:
+        rule = self.get(id)
+        if rule in self._book.places.get(_LEVELS, ()):
+            hint = "Connect the app again with another `--level`, or revoke its token."
+            raise Conflict("rule.of_level", f"Rule {id} is the level of an app.", hint)
+        if rule.origin.file is not None:
+            place = f"{rule.origin.file}, line {rule.origin.line}" if rule.origin.line else rule.origin.file
+            raise Conflict("rule.in_file", f"Rule {id} stands in {place}.", f"Change it there: {place}.")
+        return rule
+
+    @property
+    def _kept(self) -> tuple[Rule, ...]:
+        return self._book.places.get(_DATABASE, ())
+
+    async def _load_kept(self) -> None:
+        async with self._lock:
+            self._keep(await load_rules(self._store))
+        await self.bundles.load()
+        await self.projects.load()
+
+    def _keep(self, rules: Iterable[Rule]) -> None:
+        self._set(_DATABASE, tuple(rules))
+
+    def _take(self, file: RuleFile, said: RuleFileState) -> None:
+        for problem in said.problems:
+            if problem not in file.said.problems:
+                hint = f" {problem.hint}" if problem.hint else ""
+                logger.warning("%s:%s: %s%s", problem.file, problem.line or 1, problem.message, hint)
+        before = file.said if file.said.content is not None else file.before
+        file.said = said
+        self._unclear = any(each.said.problems for each in self._files)
+        self.limits.set([limit for each in self._files for limit in each.said.limits])
+        self._set(file.kind, said.rules)
+        self._on_file(file, before, said)
+
+    def _set(self, place: str, rules: tuple[Rule, ...]) -> None:
+        before = self._book()
+        self._book.set(place, rules)
+        if self._book() is not before:
+            self._on_change()
+
+
+def _reading_rule(token: Token) -> Rule:
+    return Rule(
+        id=f"level-{token.name}",
+        effect="allow",
+        pattern="*",
+        origin=RuleOrigin("default"),
+        reason=f"The level of {token.name} runs read-only tools without asking.",
+        created_at=token.created_at,
+        where=Where(read_only=True),
+        principal=Binding("token", token.source, token.agent, token.name),
+    )
+
+
+async def _checked(read: Read) -> Rule:
+    if read.rule is None:
+        raise FaultyRequest("rule.invalid", read.faults)
+    return await anyio.to_thread.run_sync(placed, read.rule)
+
+
+def _patterns(texts: Iterable[str], known: Names) -> tuple[str, ...]:
+    """Return the patterns of these texts, without unknown ones."""
+    return tuple(pattern for text in texts if (pattern := understood(text, known)) is not None)

@@ -1,0 +1,164 @@
+"""The two files with rules and limits: their current content or, if unreadable, a safe substitute.
+
+An unreadable file keeps its last readable content in force, also across restarts: that text is stored in a folder of
+the home. If the owner's file was never readable, its denials are unknown, so nothing may be used until it is repaired.
+For an unreadable managed file every call needs an approval in addition.
+
+Must never let a read failure end in fewer restrictions than were in force.
+"""
+
+import logging
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from toolcrib.base.files.reading import FileText, Unreadable, read_text, replace_private
+from toolcrib.gate.policy.limits import Limit, read_limits_file
+from toolcrib.gate.policy.patterns import Names
+from toolcrib.gate.policy.rule_parser import CREATORS, FileKind, read_rules_file, stand_in
+from toolcrib.model.policy import Rule, RuleOrigin
+from toolcrib.model.problems import Problem
+
+logger = logging.getLogger(__name__)
+
+_UNTIL: Mapping[FileKind, str] = {
+    "managed": "Until then a person is asked before every call.",
+    "user": "It could never be read, so nothing may be used until then.",
+}
+_MENDED = "Mend it; what it says counts a moment later, without a restart."
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """The content of a file, and its modification time."""
+
+    text: FileText | Unreadable | None
+    written_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFileState:
+    """The parsed state of a file. If it is not `whole`, `last` is its last readable state, if any."""
+
+    content: Content | None = None
+    rules: tuple[Rule, ...] = ()
+    limits: tuple[Limit, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    whole: bool = True
+    last: "RuleFileState | None" = None
+
+
+class RuleFile:
+    """One of the files. `kept` stores its last readable text, and `said` is the state in force."""
+
+    def __init__(self, kind: FileKind, path: Path, kept: Path) -> None:
+        self.kind: FileKind = kind
+        self.path = path
+        self._kept = kept
+        self.said = RuleFileState()
+        self.before = RuleFileState()
+        """Its last state before this run, if known."""
+
+    @property
+    def creator(self) -> str:
+        """The author of the file."""
+        return CREATORS[self.kind]
+
+    def look(self) -> Content:
+        """Read the file. The modification time is read first, so that a concurrent change is noticed next time."""
+        return _content(self.path)
+
+    def read(self, content: Content, known: Names) -> RuleFileState:
+        """Parse the file's content, and store it if it is readable as a whole."""
+        text = content.text
+        if self.said.content is None and (last := self._last(known)) is not None:
+            self.before = last
+        if text is None:
+            self._forget()
+            return RuleFileState(content)
+        if isinstance(text, Unreadable):
+            return self._instead(content, (text.problem,), known)
+        if not text.text and (last := self._last(known)) is not None and (last.rules or last.limits):
+            return self._instead(content, (_emptied(self.path),), known)
+        said = read_file(content, text, self.path, self.kind, known)
+        if said is None:
+            problems = read_rules_file(text.text, str(self.path), self.kind, known).problems
+            return self._instead(content, problems, known)
+        if self.said.content != content:
+            self._keep(text.text)
+        return said
+
+    def _instead(self, content: Content, problems: tuple[Problem, ...], known: Names) -> RuleFileState:
+        """Return the substitute for a file that cannot be read as a whole."""
+        last = self._last(known)
+        until = _UNTIL[self.kind] if last is None else "What it last said stays in force."
+        told = tuple(replace(each, hint=f"{until} {_MENDED}") for each in problems)
+        rules = last.rules if last is not None else _never_read(self.kind, told[0])
+        limits = last.limits if last is not None else ()
+        return RuleFileState(content, (*rules, *stand_in(self.kind, told[0])), limits, told, whole=False, last=last)
+
+    def _last(self, known: Names) -> RuleFileState | None:
+        """Return the last readable state of the file, from this run or an earlier one, parsed with current names."""
+        said = self.said
+        is_first_look = said.content is None
+        last = said if said.whole else said.last
+        content = _content(self._kept) if is_first_look else last.content if last is not None else None
+        if content is not None and isinstance(content.text, FileText):
+            return read_file(content, content.text, self.path, self.kind, known)
+        return None if is_first_look else last  # no file at the last check, or never a readable one
+
+    def _keep(self, text: str) -> None:
+        content = text.encode()
+        try:
+            if not self._kept.exists() or self._kept.read_bytes() != content:
+                replace_private(self._kept, content)
+        except OSError as error:
+            logger.warning("%s cannot be kept for the case that it breaks: %s.", self.path, error.strerror or error)
+
+    def _forget(self) -> None:
+        """Drop the stored text after the owner removed the file."""
+        with suppress(OSError):
+            self._kept.unlink(missing_ok=True)
+
+
+def read_file(content: Content, text: FileText, path: Path, kind: FileKind, known: Names) -> RuleFileState | None:
+    """Parse a file. Returns None if it is unreadable as a whole; a single faulty rule is only a problem."""
+    read = read_rules_file(text.text, str(path), kind, known, written_at=content.written_at)
+    if not read.whole:
+        return None
+    limits = read_limits_file(text.text, str(path))
+    rules = tuple(placed(rule) for rule in read.rules)
+    return RuleFileState(content, rules, limits.limits, (*read.problems, *limits.problems))
+
+
+def _emptied(path: Path) -> Problem:
+    """Return the problem for a file with rules that is empty now, as after an interrupted write."""
+    return Problem("config.empty", f"{path.name}: the file was emptied", file=str(path))
+
+
+def placed(rule: Rule) -> Rule:
+    """Return the rule with the real paths of its projects, for comparison with principals."""
+    if not rule.where.projects:
+        return rule
+    real = tuple(os.path.realpath(path) for path in rule.where.projects)
+    return replace(rule, where=replace(rule.where, projects=real))
+
+
+def _content(path: Path) -> Content:
+    try:
+        written_at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    except (OSError, ValueError):
+        written_at = None
+    return Content(read_text(path), written_at)
+
+
+def _never_read(kind: FileKind, found: Problem) -> tuple[Rule, ...]:
+    """Return the substitute rules for an owner's file that was never readable."""
+    if kind == "managed":
+        return ()
+    place = f"{found.file}, line {found.line}" if found.line else f"{found.file}"
+    reason = f"{place} cannot be read and never could be, so nothing may be used until it is mended."
+    return (Rule("user-unreadable", "deny", "*", RuleOrigin(kind, found.file, found.line), reason),)

@@ -1,0 +1,306 @@
+"""The rules in force: one immutable, versioned value, indexed by the tools that rules name.
+
+Rules are ranked in order of decision: deny, `ask` of the managed file, remembered answers, ask, allow. Neither the
+specificity of a pattern nor the order of writing matters, except for which of several equal rules is named as the
+reason. Expired rules appear only in `expired`, for explanations.
+
+The rules that apply to a principal, and those of them that apply to a tool, are computed once and cached in the value.
+A rule applies under every name of a server's definition: an allow rule only under trusted names, all others also under
+names that a file merely claims.
+
+Must never let a rule apply beyond its scope: one bound to a definition or a session applies there and nowhere else.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from operator import itemgetter
+from typing import NamedTuple
+
+from toolcrib.gate.policy.conditions import NOWHERE, ConditionContext, holds
+from toolcrib.gate.policy.patterns import PatternIndex
+from toolcrib.gate.policy.zones import is_inside
+from toolcrib.model.json import JsonObject, digest
+from toolcrib.model.policy import DecisionStep, Rule, StepName
+from toolcrib.model.principals import Principal
+from toolcrib.model.server_names import NO_NAMES, OtherName, ServerNames
+from toolcrib.model.tools import Tool, ToolRef
+
+_ANY_MARKS = (None, None, None)
+_REMEMBERED = frozenset({"session", "remembered"})
+_STEPS: tuple[StepName, ...] = ("deny", "deny", "managed", "remembered", "ask", "allow")
+_MOST_TOOLS = 2_000
+"""Maximum number of tools whose applicable rules are cached per principal."""
+_MOST_ASKERS = 256
+"""Maximum number of principals whose applicable rules are cached."""
+
+
+class Ranked(NamedTuple):
+    """A rule at its rank in the order of decision, with its decision step.
+
+    `for_some`: it does not apply to every principal. `of_some`: nor to every tool it names. `hides`: it removes the
+    tool from listings, as a deny rule without conditions on arguments does.
+    """
+
+    rank: int
+    rule: Rule
+    for_some: bool
+    of_some: bool
+    hides: bool
+    step: DecisionStep
+
+
+class ApplicableRules:
+    """The rules that apply to one principal, in order of decision."""
+
+    __slots__ = ("_index", "_kept", "_ranked")
+
+    def __init__(self, ranked: Sequence[Ranked], index: PatternIndex) -> None:
+        self._ranked = ranked
+        self._index = index
+        self._kept: dict[ToolRef, tuple[Tool, tuple[Ranked, ...]]] = {}
+
+    def on(self, tool: Tool) -> tuple[Ranked, ...]:
+        """Return the rules that apply to a tool as defined and marked now, apart from conditions on arguments."""
+        kept = self._kept.get(tool.ref)
+        if kept is None or kept[0] is not tool:
+            named = _naming(self._ranked, self._index, tool.ref, tool.names)
+            found = tuple([each for each in named if not each.of_some or _wrong_tool(each.rule, tool) is None])
+            if len(self._kept) >= _MOST_TOOLS:
+                self._kept.clear()
+            kept = self._kept[tool.ref] = (tool, found)
+        return kept[1]
+
+    def hides(self, tool: Tool) -> bool:
+        """Return whether the first rule on a tool that holds without arguments removes it from listings."""
+        for each in _naming(self._ranked, self._index, tool.ref, tool.names):
+            if not each.rule.conditions and (not each.of_some or _wrong_tool(each.rule, tool) is None):
+                return each.hides
+        return False
+
+
+def rank(rule: Rule) -> int:
+    """Return the rank of a rule in the order of decision. Lower ranks come first."""
+    kind = rule.origin.kind
+    if rule.effect == "deny":
+        return 1 if rule.conditions else 0
+    if rule.effect == "ask":
+        return 2 if kind == "managed" else 4
+    return 3 if kind in _REMEMBERED else 5
+
+
+@dataclass(frozen=True)
+class Rules:
+    """All rules in force, with a version so that decisions can be cached until they change."""
+
+    version: int = 0
+    rules: tuple[Rule, ...] = ()
+    expired: tuple[Rule, ...] = ()
+    _standings: dict[tuple[str | None, ...], ApplicableRules] = field(
+        default_factory=dict[tuple[str | None, ...], ApplicableRules], init=False, repr=False, compare=False
+    )
+
+    @classmethod
+    def at(cls, now: datetime, version: int, rules: Iterable[Rule]) -> "Rules":
+        """Split rules by their expiry at `now`."""
+        in_force: list[Rule] = []
+        expired: list[Rule] = []
+        for rule in rules:
+            (expired if rule.expires_at is not None and rule.expires_at <= now else in_force).append(rule)
+        return cls(version, tuple(in_force), tuple(expired))
+
+    @cached_property
+    def ranked(self) -> tuple[Ranked, ...]:
+        """All rules in order of decision."""
+        return tuple(sorted(map(_ranked, self.rules), key=itemgetter(0)))
+
+    @cached_property
+    def _index(self) -> PatternIndex:
+        return PatternIndex(each.rule.pattern for each in self.ranked)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Identifies a set of rules, also across restarts, which reset the version."""
+        return digest([rule.to_json() for rule in self.rules])[:16]
+
+    @cached_property
+    def next_expiry(self) -> datetime | None:
+        """When the first of these rules expires. From then on this value must not be used."""
+        return min((rule.expires_at for rule in self.rules if rule.expires_at is not None), default=None)
+
+    @cached_property
+    def _for_all(self) -> ApplicableRules | None:
+        """The rules of every principal, or None if one of them is limited to some."""
+        return None if any(each.for_some for each in self.ranked) else ApplicableRules(self.ranked, self._index)
+
+    def arrange(self) -> None:
+        """Sort and parse all patterns now instead of during the first call."""
+        _ = self._index, self._for_all, self.fingerprint
+
+    def naming(self, ref: ToolRef, names: ServerNames = NO_NAMES) -> tuple[Ranked, ...]:
+        """Return the rules whose patterns match this tool, in order of decision, for any principal."""
+        return tuple(_naming(self.ranked, self._index, ref, names))
+
+    def standing(self, asker: Principal) -> ApplicableRules:
+        """Return the rules that apply to this principal."""
+        for_all = self._for_all
+        if for_all is not None:
+            return for_all
+        shape = (asker.kind, asker.name, asker.source, asker.agent, asker.mode, asker.session, asker.cwd)
+        found = self._standings.get(shape)
+        if found is None:
+            ranked = self.ranked
+            count = {
+                number
+                for number, each in enumerate(ranked)
+                if not each.for_some or _wrong_asker(each.rule, asker) is None
+            }
+            if len(self._standings) >= _MOST_ASKERS:
+                self._standings.clear()
+            found = self._standings[shape] = ApplicableRules(ranked, self._index.only(count))
+        return found
+
+    def numbered(self, version: int) -> "Rules":
+        """Return the same rules under another version, with their caches."""
+        again = copy(self)
+        object.__setattr__(again, "version", version)
+        return again
+
+    def without(self, ids: Iterable[str]) -> "Rules":
+        """Return these rules without some."""
+        gone = frozenset(ids)
+        return Rules(self.version, tuple(rule for rule in self.rules if rule.id not in gone), self.expired)
+
+    def having(self, *more: Rule) -> "Rules":
+        """Return these rules and more."""
+        return Rules(self.version, (*self.rules, *more), self.expired)
+
+
+def _naming(ranked: Sequence[Ranked], index: PatternIndex, ref: ToolRef, names: ServerNames) -> list[Ranked]:
+    """Return the rules that name a tool, in order. A match by another name of its server adds that to the reason."""
+    direct = index.find(ref)
+    if not names.trusted and not names.claimed:
+        return [ranked[number] for number in direct]
+    found = {number: ranked[number] for number in direct}
+    for other in names.trusted:
+        for number in index.find(ToolRef(other.name, ref.tool)):
+            found.setdefault(number, _through(ranked[number], other))
+    for other in names.claimed:
+        for number in index.find(ToolRef(other.name, ref.tool)):
+            if ranked[number].rule.effect != "allow":
+                found.setdefault(number, _through(ranked[number], other))
+    return [found[number] for number in sorted(found)]
+
+
+def _through(ranked: Ranked, other: OtherName) -> Ranked:
+    reason = f"{ranked.step.reason} It matches through the name {other.name} in {other.file}."
+    return ranked._replace(step=replace(ranked.step, reason=reason))
+
+
+def _ranked(rule: Rule) -> Ranked:
+    at = rank(rule)
+    reason = rule.reason or f"Rule {rule.effect} {rule.pattern} names the tool."
+    if rule.principal is not None:
+        reason = f"{reason} It was remembered for {rule.principal.describe()}."
+    step = DecisionStep(_STEPS[at], True, rule.effect, reason, rule.id, rule.origin)
+    where = rule.where
+    for_some = rule.session is not None or rule.principal is not None or rule.origin.kind == "session"
+    for_some = for_some or bool(where.sources or where.agents or where.modes or where.projects)
+    marks = (where.read_only, where.destructive, where.open_world)
+    of_some = rule.definition_hash is not None or marks != _ANY_MARKS
+    return Ranked(at, rule, for_some, of_some, at == 0, step)
+
+
+def obstacle(rule: Rule, tool: Tool, principal: Principal) -> str | None:
+    """Return why a rule does not apply to this tool and principal, regardless of arguments, or None."""
+    return _wrong_tool(rule, tool) or _wrong_asker(rule, principal)
+
+
+def _wrong_tool(rule: Rule, tool: Tool) -> str | None:
+    if rule.definition_hash is not None and rule.definition_hash != tool.definition_hash:
+        return "It was made for another definition of the tool."
+    where = rule.where
+    marks = tool.marks
+    for wanted, mark, word in (
+        (where.read_only, marks.read_only, "read-only"),
+        (where.destructive, marks.destructive, "destructive"),
+        (where.open_world, marks.open_world, "open-world"),
+    ):
+        if wanted is not None and wanted is not mark:
+            return f"The tool is {'not ' if wanted else ''}{word}."
+    return None
+
+
+def _wrong_asker(rule: Rule, principal: Principal) -> str | None:
+    if (rule.session is not None or rule.origin.kind == "session") and rule.session != (principal.session or ""):
+        return "It belongs to another session."
+    if rule.principal is not None and not rule.principal.includes(principal):
+        return f"It was remembered for {rule.principal.describe()}."
+    where = rule.where
+    if where.sources and principal.source not in where.sources:
+        return f"It is not for source {principal.source}."
+    if where.agents and principal.agent not in where.agents:
+        return f"It is not for agent {principal.agent}." if principal.agent else "It is for other askers only."
+    if where.modes and principal.mode not in where.modes:
+        return f"It is not for mode {principal.mode}."
+    cwd = principal.cwd
+    if where.projects and (cwd is None or not any(is_inside(cwd, project) for project in where.projects)):
+        return "The asker works in no project of it."
+    return None
+
+
+def unmet(rule: Rule, arguments: JsonObject, around: ConditionContext = NOWHERE) -> str | None:
+    """Return which condition on the arguments keeps a rule from applying, or None if all hold.
+
+    An undetermined condition counts against the caller: it holds for a rule that restricts, and not for one that
+    allows.
+    """
+    for condition in rule.conditions:
+        held = holds(condition, arguments, around)
+        if held is None and rule.effect == "allow":
+            return f"Whether `{condition.pointer}` fits cannot be told for certain."
+        if held is False:
+            return f"The argument `{condition.pointer}` does not fit."
+    return None
+
+
+class RuleBook:
+    """The rules of all places (files, database, sessions), and the value in force.
+
+    A place is replaced as a whole. Calling the book returns the value, the same object until something changes.
+    """
+
+    def __init__(self, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self._clock = clock
+        self._places: dict[str, tuple[Rule, ...]] = {}
+        self._current = Rules()
+        self._ends: datetime | None = None
+
+    def __call__(self) -> Rules:
+        """Return the rules in force."""
+        if self._ends is not None and self._clock() >= self._ends:
+            self.renew()
+        return self._current
+
+    @property
+    def places(self) -> Mapping[str, tuple[Rule, ...]]:
+        """All rules by place, including expired ones."""
+        return self._places
+
+    def set(self, place: str, rules: Sequence[Rule]) -> None:
+        """Replace the rules of a place."""
+        if self._places.get(place, ()) != tuple(rules):
+            self._places[place] = tuple(rules)
+            self.renew()
+
+    def renew(self) -> None:
+        """Assign a new version, because something that decisions depend on has changed."""
+        everything = (rule for rules in self._places.values() for rule in rules)
+        before = self._current
+        rules = Rules.at(self._clock(), before.version + 1, everything)
+        same = (rules.rules, rules.expired) == (before.rules, before.expired)
+        self._current = before.numbered(rules.version) if same else rules
+        self._ends = self._current.next_expiry
+        self._current.arrange()

@@ -1,0 +1,140 @@
+"""Findings about rules that are wider than a person would expect, each with a narrower proposal.
+
+Earlier versions remembered an answer as a rule for the whole tool and every principal. Such rules stay in force and are
+reported here, as are conditions that compare a path as text, since the same file has many spellings. Pure.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from toolcrib.gate.approvals.remembering import propose
+from toolcrib.gate.approvals.requests import ApprovalReply, remembered
+from toolcrib.gate.policy import coding_tools
+from toolcrib.gate.policy.paths import is_path_name, looks_like_path
+from toolcrib.gate.policy.patterns import names
+from toolcrib.gate.policy.regular import NotRegular, regular
+from toolcrib.gate.policy.wording import describe
+from toolcrib.model.approvals import Approval, ApprovalRequest
+from toolcrib.model.json import JsonObject
+from toolcrib.model.policy import Binding, Condition, Rule
+from toolcrib.model.tools import ToolRef
+
+REMEMBERED_ID = "answer-"
+"""The prefix of the id of a remembered answer. The id of the approval follows."""
+_AS_TEXT = frozenset({"glob", "regex", "equals"})
+_BOUND_TOOLS = tuple(
+    ToolRef(coding_tools.SERVER, tool) for tool in ("Bash", "Write", "Edit", "NotebookEdit", "Read", "WebFetch")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFinding:
+    """A problem with one rule, the fix, and a better rule if there is one."""
+
+    rule: Rule
+    code: str
+    message: str
+    fix: str
+    proposal: Rule | None = None
+
+    def to_json(self) -> JsonObject:
+        """Return the public JSON, without an absent proposal."""
+        shape: JsonObject = {"rule": self.rule.id, "code": self.code, "message": self.message, "fix": self.fix}
+        return shape if self.proposal is None else {**shape, "proposal": self.proposal.to_json()}
+
+
+def check_rules(rules: Iterable[Rule], approvals: Mapping[str, Approval]) -> list[RuleFinding]:
+    """Return the findings about these rules. `approvals` maps ids to the approvals that remembered rules came from."""
+    return [finding for rule in rules for finding in _of_rule(rule, approvals)]
+
+
+def _of_rule(rule: Rule, approvals: Mapping[str, Approval]) -> Iterator[RuleFinding]:
+    if rule.origin.kind in ("remembered", "session"):
+        yield from _too_wide(rule, approvals.get(rule.id.removeprefix(REMEMBERED_ID)))
+    for condition in rule.conditions:
+        if _is_path_as_text(rule, condition):
+            yield _path_as_text(rule, condition)
+        if condition.test == "regex" and not _is_usable(condition):
+            message = f"Rule {rule.id} ({_short(rule)}) has an expression that cannot be used: {condition.value}."
+            fix = _change(rule, None, "a regular expression without back-references and look-around")
+            yield RuleFinding(rule, "rule.expression", f"{message} It counts against the caller.", fix)
+
+
+def _too_wide(rule: Rule, approval: Approval | None) -> Iterator[RuleFinding]:
+    reasons: list[str] = []
+    if rule.principal is None and (rule.session is None or rule.effect == "allow"):
+        reasons.append(f"{'allows' if rule.effect == 'allow' else 'denies'} {rule.pattern} for {_whom(rule)}")
+    if rule.effect == "allow" and not rule.conditions and any(names(rule.pattern, ref) for ref in _BOUND_TOOLS):
+        reasons.append("holds for every command, path or address")
+    if reasons:
+        proposal = _narrower(rule, approval) if approval is not None else None
+        message = f"Rule {rule.id} was remembered from one answer and {' and '.join(reasons)}."
+        yield RuleFinding(rule, "rule.too_wide", message, _change(rule, proposal), proposal)
+
+
+def _whom(rule: Rule) -> str:
+    if rule.session is not None:
+        return f"session {rule.session} in every mode"
+    if rule.where.agents:
+        return f"agent {' or '.join(rule.where.agents)} from every source and in every mode"
+    return "every agent, app, source and mode"
+
+
+def _narrower(rule: Rule, approval: Approval) -> Rule:
+    """Return the rule that the same answer would write today. Masked arguments cannot be repeated."""
+    asked = ApprovalRequest(
+        approval.ref, approval.definition_hash, approval.arguments, approval.principal, approval.door, approval.why
+    )
+    offered = replace(approval, remembering=replace(propose(asked), refusal=None))
+    decision = "approve" if rule.effect == "allow" else "deny"
+    scope = "session" if rule.session is not None else "always"
+    made = remembered(offered, ApprovalReply(decision, scope, rule.created_by, rule.reason, None), approval.created_at)
+    bound = Binding.of(approval.principal)
+    return replace(rule, conditions=made.conditions, where=made.where, principal=bound)
+
+
+def _is_path_as_text(rule: Rule, condition: Condition) -> bool:
+    if condition.test not in _AS_TEXT or not isinstance(condition.value, str):
+        return False
+    if condition.test == "equals" and rule.effect == "allow":
+        return False  # exactly one text is allowed, regardless of how many spellings the file has
+    return looks_like_path(condition.value) or (
+        condition.test == "glob" and "/" in condition.value and is_path_name(condition.pointer.rpartition("/")[2])
+    )
+
+
+def _path_as_text(rule: Rule, condition: Condition) -> RuleFinding:
+    proposal = None
+    if condition.test != "regex" and condition.value.startswith(("/", "~/")):
+        better = Condition(condition.pointer, "path", condition.value)
+        proposal = replace(rule, conditions=tuple(better if each == condition else each for each in rule.conditions))
+    message = (
+        f"Rule {rule.id} ({_short(rule)}) compares the path `{condition.pointer}` as text: `//etc/passwd`, "
+        "`/var/../etc/passwd` and links are spelled differently and mean the same file."
+    )
+    return RuleFinding(rule, "rule.path_as_text", message, _change(rule, proposal), proposal)
+
+
+def _is_usable(condition: Condition) -> bool:
+    try:
+        regular(str(condition.value))
+    except NotRegular:
+        return False
+    return True
+
+
+def _short(rule: Rule) -> str:
+    return f"{rule.effect} {rule.pattern}"
+
+
+def _change(rule: Rule, proposal: Rule | None, better: str = "the test `path`") -> str:
+    """Return the fix for a rule. Without a proposal, it suggests writing a rule with `better`."""
+    if rule.origin.file is not None:
+        place = f"{rule.origin.file}:{rule.origin.line}" if rule.origin.line else rule.origin.file
+        instead = f" Use the test `path` there: {describe(proposal)}" if proposal is not None else f" Use {better}."
+        return f"Change it in {place}.{instead}"
+    if proposal is None and rule.origin.kind in ("remembered", "session"):
+        return f"Run `toolcrib rules remove {rule.id}`; the next call asks again and proposes a narrower rule."
+    if proposal is None:
+        return f"Add a rule with {better} instead, then run `toolcrib rules remove {rule.id}`."
+    return f"Run `toolcrib rules narrow {rule.id}` to make it: {describe(proposal)}"

@@ -1,0 +1,68 @@
+"""Audit records for an edited rules or settings file: one each for changed rules, limits and settings."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+
+from toolcrib.base.files.reading import FileText
+from toolcrib.base.settings import SETTINGS
+from toolcrib.gate.policy.rule_files import RuleFile, RuleFileState
+from toolcrib.model import toml
+from toolcrib.model.json import Json, JsonObject, is_object
+from toolcrib.servers.masking import mask_definition
+
+_ELSEWHERE = frozenset({"rules", "limits"})
+"""Tables that have their own records."""
+
+
+def changes_of(file: RuleFile, before: RuleFileState, now: RuleFileState) -> Iterator[tuple[str, JsonObject]]:
+    """Yield the kind and content of each record."""
+    where: JsonObject = {"file": str(file.path)}
+    old, new = {rule.id for rule in before.rules}, {rule.id for rule in now.rules}
+    if old != new:
+        added: list[Json] = [rule.to_json() for rule in now.rules if rule.id not in old]
+        removed: list[Json] = [rule.to_json() for rule in before.rules if rule.id not in new]
+        yield "rules.file", {**where, "added": added, "removed": removed}
+    if before.limits != now.limits:
+        limits: JsonObject = {name: [asdict(each) for each in said.limits] for name, said in _sides(before, now)}
+        yield "limits.file", {**where, **limits}
+    settings = _settings(before, now)
+    if settings:
+        yield "settings.file", {**where, **settings}
+
+
+def _sides(before: RuleFileState, now: RuleFileState) -> tuple[tuple[str, RuleFileState], tuple[str, RuleFileState]]:
+    return ("before", before), ("after", now)
+
+
+def _settings(before: RuleFileState, now: RuleFileState) -> JsonObject:
+    """Return the changed settings, masked; empty if there are none or a version of the file is invalid."""
+    old, new = _document(before), _document(now)
+    if old is None or new is None:
+        return {}
+    names = sorted(name for name in {*old, *new} - _ELSEWHERE if old.get(name) != new.get(name))
+    if not names:
+        return {}
+    return {
+        side: {name: _shown(name, document[name]) for name in names if name in document}
+        for side, document in (("before", old), ("after", new))
+    }
+
+
+def _document(said: RuleFileState) -> JsonObject | None:
+    text = said.content.text if said.content is not None else None
+    if text is None:
+        return {}
+    if not isinstance(text, FileText):
+        return None
+    try:
+        return toml.loads(text.text)
+    except ValueError:
+        return None
+
+
+def _shown(name: str, value: Json) -> Json:
+    """Return a value without its secrets. Settings mask their own, tables are masked like server definitions."""
+    setting = next((each for each in SETTINGS if each.name == name), None)
+    if setting is not None:
+        return setting.show(value)
+    return mask_definition(value) if is_object(value) else value

@@ -1,0 +1,33 @@
+"""Status of the connection to one upstream server, for lists, the API and troubleshooting."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from toolcrib.model.protocol import Era
+
+LinkState = Literal["not_checked", "connecting", "connected", "needs_auth", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamStatus:
+    """State of a connection, with a message and, if needed, the next step.
+
+    `is_known`: the server's tools have been listed, possibly in an earlier run; `tools` is their number. `latency_ms`
+    is the duration of the last ping or list. `last_error` is kept after recovery. `retry_at` is the time of the next
+    attempt (Unix seconds), if one is planned.
+    """
+
+    state: LinkState = "not_checked"
+    sentence: str = ""
+    action: str | None = None
+    is_known: bool = False
+    tools: int = 0
+    latency_ms: float | None = None
+    last_error: str | None = None
+    exited_with: int | None = None
+    stderr: tuple[str, ...] = ()
+    era: Era | None = None
+    version: str | None = None
+    server_title: str | None = None
+    pid: int | None = None
+    retry_at: float | None = None

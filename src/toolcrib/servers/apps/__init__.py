@@ -1,0 +1,1 @@
+"""The apps that can connect to this crib, their files, and the entries written into them."""

@@ -1,0 +1,272 @@
+"""Where each app keeps its files: a table of apps, scopes and systems.
+
+The order of the table is the priority within one scope. Paths are built from a given home, environment and working
+directory. Must never read the environment of this process or open a file.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from toolcrib.model.servers import Scope
+from toolcrib.servers.readers.read import ConfigFile
+
+MAX_DEPTH = 64
+MAX_MATCHES = 200
+
+ALL = ("linux", "darwin", "win32")
+_UNIX = ("linux", "darwin")
+
+
+class PlaceRow(NamedTuple):
+    """One file of one app: its format, scope, path and systems.
+
+    In paths, `~` is the user's home and words in braces are directories that a variable can move; see `_roots`. Paths
+    of project files are relative to each directory of the project.
+    """
+
+    format: str
+    scope: Scope
+    path: str
+    systems: tuple[str, ...] = ALL
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The input for building paths. `directories` are the project's, nearest first; `project` is its real root."""
+
+    home: Path
+    crib: Path
+    environment: Mapping[str, str]
+    directories: tuple[Path, ...] = ()
+    project: Path | None = None
+    platform: str = "linux"
+
+
+_STORAGE = "{app}/Code/User/globalStorage"
+
+TABLE: tuple[PlaceRow, ...] = (
+    PlaceRow("toolcrib", "user", "{crib}/mcp.json"),
+    PlaceRow("toolcrib", "project", ".toolcrib/mcp.json"),
+    PlaceRow("claude-state", "user", "{claude-state}/.claude.json"),
+    PlaceRow("claude-code", "project", ".mcp.json"),
+    PlaceRow("claude-code", "managed", "/etc/claude-code/managed-mcp.json", ("linux",)),
+    PlaceRow("claude-code", "managed", "/Library/Application Support/ClaudeCode/managed-mcp.json", ("darwin",)),
+    PlaceRow("claude-code", "managed", "{program-files}/ClaudeCode/managed-mcp.json", ("win32",)),
+    PlaceRow("claude-settings", "managed", "/etc/claude-code/managed-settings.json", ("linux",)),
+    PlaceRow(
+        "claude-settings", "managed", "/Library/Application Support/ClaudeCode/managed-settings.json", ("darwin",)
+    ),
+    PlaceRow("claude-settings", "managed", "{program-files}/ClaudeCode/managed-settings.json", ("win32",)),
+    PlaceRow("claude-settings", "user", "{claude}/settings.json"),
+    PlaceRow("claude-settings", "project", ".claude/settings.json"),
+    PlaceRow("claude-settings", "project", ".claude/settings.local.json"),
+    PlaceRow("claude-plugin", "user", "{claude}/plugins/cache/*/*/*/.claude-plugin/plugin.json"),
+    PlaceRow("claude-plugin-mcp", "user", "{claude}/plugins/cache/*/*/*/.mcp.json"),
+    PlaceRow("claude-desktop", "user", "{app}/Claude/claude_desktop_config.json"),
+    PlaceRow("cursor", "user", "~/.cursor/mcp.json"),
+    PlaceRow("cursor", "project", ".cursor/mcp.json"),
+    PlaceRow("vscode", "user", "{app}/Code/User/mcp.json"),
+    PlaceRow("vscode", "user", "{app}/Code/User/profiles/*/mcp.json"),
+    PlaceRow("vscode", "user", "{app}/Code - Insiders/User/mcp.json"),
+    PlaceRow("vscode-settings", "user", "{app}/Code/User/settings.json"),
+    PlaceRow("vscode", "project", ".vscode/mcp.json"),
+    PlaceRow("vscode-settings", "project", ".vscode/settings.json"),
+    PlaceRow("devcontainer", "project", ".devcontainer/devcontainer.json"),
+    PlaceRow("devcontainer", "project", ".devcontainer.json"),
+    PlaceRow("visual-studio", "user", "~/.mcp.json", ("win32",)),
+    PlaceRow("visual-studio", "project", ".vs/mcp.json"),
+    PlaceRow("copilot-cli", "user", "{copilot}/mcp-config.json"),
+    PlaceRow("copilot-cli", "project", ".github/mcp.json"),
+    PlaceRow("windsurf", "user", "~/.codeium/windsurf/mcp_config.json"),
+    PlaceRow("windsurf", "user", "~/.codeium/mcp_config.json"),
+    PlaceRow("windsurf", "project", ".windsurf/mcp_config.json"),
+    PlaceRow("zed", "user", "{config}/zed/settings.json", _UNIX),
+    PlaceRow("zed", "user", "{app}/Zed/settings.json", ("win32",)),
+    PlaceRow("zed", "project", ".zed/settings.json"),
+    PlaceRow("codex", "user", "{codex}/config.toml"),
+    PlaceRow("codex", "project", ".codex/config.toml"),
+    PlaceRow("codex", "managed", "/etc/codex/managed_config.toml", _UNIX),
+    PlaceRow("codex", "managed", "/etc/codex/config.toml", _UNIX),
+    PlaceRow("codex", "managed", "{program-data}/OpenAI/Codex/config.toml", ("win32",)),
+    PlaceRow("gemini", "user", "~/.gemini/settings.json"),
+    PlaceRow("gemini", "project", ".gemini/settings.json"),
+    PlaceRow("gemini", "managed", "/etc/gemini-cli/settings.json", ("linux",)),
+    PlaceRow("gemini", "managed", "/Library/Application Support/GeminiCli/settings.json", ("darwin",)),
+    PlaceRow("gemini", "managed", "{program-data}/gemini-cli/settings.json", ("win32",)),
+    PlaceRow("gemini-extension", "user", "~/.gemini/extensions/*/gemini-extension.json"),
+    PlaceRow("qwen", "user", "~/.qwen/settings.json"),
+    PlaceRow("qwen", "project", ".qwen/settings.json"),
+    PlaceRow("qwen-extension", "user", "~/.qwen/extensions/*/qwen-extension.json"),
+    PlaceRow("opencode", "user", "{opencode}/opencode.json"),
+    PlaceRow("opencode", "user", "{opencode}/opencode.jsonc"),
+    PlaceRow("opencode", "user", "{opencode-file}"),
+    PlaceRow("opencode", "project", "opencode.json"),
+    PlaceRow("opencode", "project", "opencode.jsonc"),
+    PlaceRow("opencode", "project", ".opencode/opencode.json"),
+    PlaceRow("opencode", "project", ".opencode/opencode.jsonc"),
+    PlaceRow("opencode", "managed", "/etc/opencode/opencode.json", _UNIX),
+    PlaceRow("kilo", "user", "{config}/kilo/kilo.json"),
+    PlaceRow("kilo", "user", "{config}/kilo/kilo.jsonc"),
+    PlaceRow("kilo", "project", "kilo.json"),
+    PlaceRow("kilo", "project", "kilo.jsonc"),
+    PlaceRow("kilo", "project", ".kilo/kilo.json"),
+    PlaceRow("kilo", "project", ".kilo/kilo.jsonc"),
+    PlaceRow("kilo-legacy", "project", ".kilocode/mcp.json"),
+    PlaceRow("kilo-legacy", "user", f"{_STORAGE}/kilocode.kilo-code/settings/mcp_settings.json"),
+    PlaceRow("kilo-legacy", "user", "~/.kilocode/cli/global/settings/mcp_settings.json"),
+    PlaceRow("cline", "user", "{cline}/data/settings/cline_mcp_settings.json"),
+    PlaceRow("cline", "user", f"{_STORAGE}/saoudrizwan.claude-dev/settings/cline_mcp_settings.json"),
+    PlaceRow("roo", "user", f"{_STORAGE}/rooveterinaryinc.roo-cline/settings/mcp_settings.json"),
+    PlaceRow("roo", "project", ".roo/mcp.json"),
+    PlaceRow("continue", "user", "~/.continue/config.yaml"),
+    PlaceRow("continue", "user", "~/.continue/mcpServers/*.yaml"),
+    PlaceRow("continue", "project", ".continue/mcpServers/*.yaml"),
+    PlaceRow("continue-json", "project", ".continue/mcpServers/*.json"),
+    PlaceRow("goose", "user", "{goose}/config.yaml", _UNIX),
+    PlaceRow("goose", "user", "{app}/Block/goose/config/config.yaml", ("win32",)),
+    PlaceRow("junie", "user", "~/.junie/mcp/mcp.json"),
+    PlaceRow("junie", "project", ".junie/mcp/mcp.json"),
+    PlaceRow("amp", "user", "{config}/amp/settings.json"),
+    PlaceRow("amp", "project", ".amp/settings.json"),
+    PlaceRow("amp", "project", ".amp/settings.jsonc"),
+    PlaceRow("kiro", "user", "~/.kiro/settings/mcp.json"),
+    PlaceRow("kiro", "project", ".kiro/settings/mcp.json"),
+    PlaceRow("kiro-agent", "user", "~/.kiro/agents/*.json"),
+    PlaceRow("lm-studio", "user", "~/.lmstudio/mcp.json"),
+    PlaceRow("warp", "user", "~/.warp/.mcp.json"),
+    PlaceRow("warp", "project", ".warp/.mcp.json"),
+    PlaceRow("warp", "project", ".agents/.mcp.json"),
+    PlaceRow("crush", "user", "{config}/crush/crush.json"),
+    PlaceRow("crush", "user", "{data}/crush/crush.json"),
+    PlaceRow("crush", "project", "crush.json"),
+    PlaceRow("crush", "project", ".crush.json"),
+    PlaceRow("crush", "project", ".crush/crush.json"),
+    PlaceRow("crush", "managed", "/etc/crush/crush.json", _UNIX),
+    PlaceRow("crush-script", "user", "{config}/crush/crushrc"),
+    PlaceRow("crush-script", "project", "crushrc"),
+    PlaceRow("crush-script", "project", ".crushrc"),
+    PlaceRow("oh-my-pi", "user", "~/.omp/agent/mcp.json"),
+    PlaceRow("oh-my-pi", "user", "~/.omp/agent/.mcp.json"),
+    PlaceRow("oh-my-pi", "user", "~/.omp/profiles/*/agent/mcp.json"),
+    PlaceRow("oh-my-pi", "project", ".omp/mcp.json"),
+    PlaceRow("oh-my-pi", "project", ".omp/.mcp.json"),
+    PlaceRow("claude-dir", "user", "{claude}/mcp.json"),
+    PlaceRow("claude-dir", "project", ".claude/mcp.json"),
+    PlaceRow("claude-dir", "project", ".claude/.mcp.json"),
+    PlaceRow("factory", "user", "~/.factory/mcp.json"),
+    PlaceRow("factory", "project", ".factory/mcp.json"),
+    PlaceRow("trae", "user", "{app}/Trae/User/mcp.json"),
+    PlaceRow("trae", "project", ".trae/mcp.json"),
+    PlaceRow("antigravity", "user", "~/.gemini/antigravity/mcp_config.json"),
+    PlaceRow("antigravity", "user", "~/.gemini/config/mcp_config.json"),
+    PlaceRow("antigravity", "project", ".agents/mcp_config.json"),
+    PlaceRow("antigravity", "project", ".agent/mcp_config.json"),
+    PlaceRow("amazon-q", "user", "~/.aws/amazonq/mcp.json"),
+    PlaceRow("amazon-q-agent", "user", "~/.aws/amazonq/cli-agents/*.json"),
+    PlaceRow("amazon-q", "project", ".amazonq/mcp.json"),
+    PlaceRow("amazon-q-agent", "project", ".amazonq/cli-agents/*.json"),
+    PlaceRow("auggie", "user", "~/.augment/settings.json"),
+    PlaceRow("auggie", "project", ".augment/settings.json"),
+    PlaceRow("auggie", "project", ".augment/settings.local.json"),
+    PlaceRow("mcp-json", "project", "mcp.json"),
+    PlaceRow("fastmcp", "project", "fastmcp.json"),
+    PlaceRow("registry", "project", "server.json"),
+    PlaceRow("mcpb", "project", "manifest.json"),
+)
+
+
+def project_directories(cwd: Path) -> tuple[tuple[Path, ...], Path]:
+    """Return the directories from `cwd` up to the repository's root, nearest first, and the project's real path.
+
+    Outside a repository, that is `cwd` alone, since parent directories may belong to others.
+    """
+    start = cwd.absolute()
+    walked: list[Path] = []
+    for directory in (start, *start.parents)[:MAX_DEPTH]:
+        walked.append(directory)
+        if os.path.lexists(directory / ".git"):
+            return tuple(walked), directory.resolve()
+    return (start,), start.resolve()
+
+
+def all_places(around: Machine) -> tuple[ConfigFile, ...]:
+    """Return every file that may contain servers, existing or not, in the order of the table.
+
+    A user-level file never counts as a project's, even if the home is a repository.
+    """
+    roots = _roots(around)
+    found: list[ConfigFile] = []
+    for rank, row in enumerate(TABLE):
+        if row.scope == "project" or around.platform not in row.systems:
+            continue
+        path = _fill(row.path, roots)
+        if path is not None:
+            found += [ConfigFile(row.format, row.scope, file, rank) for file in _matches(path)]
+    taken = {place.file for place in found}
+    found += [place for place in _project_places(around) if place.file not in taken]
+    return tuple(found)
+
+
+def _project_places(around: Machine) -> Iterator[ConfigFile]:
+    for directory in around.directories:
+        for rank, row in enumerate(TABLE):
+            if row.scope == "project" and around.platform in row.systems:
+                for file in _matches(directory / row.path):
+                    yield ConfigFile(row.format, row.scope, file, rank, directory, around.project)
+
+
+def _roots(around: Machine) -> Mapping[str, Path | None]:
+    """Return the values of words in braces. A variable counts only if it is an absolute path."""
+    home, variables = around.home, around.environment
+
+    def moved(name: str, default: Path | None) -> Path | None:
+        value = variables.get(name, "")
+        return Path(value) if value and Path(value).is_absolute() else default
+
+    config = moved("XDG_CONFIG_HOME", home / ".config")
+    app = {
+        "darwin": home / "Library" / "Application Support",
+        "win32": moved("APPDATA", home / "AppData" / "Roaming"),
+    }.get(around.platform, config)
+    goose = moved("GOOSE_PATH_ROOT", None)
+    return {
+        "~": home,
+        "{crib}": around.crib,
+        "{config}": config,
+        "{app}": app,
+        "{data}": moved("XDG_DATA_HOME", home / ".local" / "share"),
+        "{claude}": moved("CLAUDE_CONFIG_DIR", home / ".claude"),
+        "{claude-state}": moved("CLAUDE_CONFIG_DIR", home),
+        "{codex}": moved("CODEX_HOME", home / ".codex"),
+        "{copilot}": moved("COPILOT_HOME", home / ".copilot"),
+        "{cline}": moved("CLINE_DIR", home / ".cline"),
+        "{goose}": goose / "config" if goose else (config / "goose" if config else None),
+        "{opencode}": moved("OPENCODE_CONFIG_DIR", config / "opencode" if config else None),
+        "{opencode-file}": moved("OPENCODE_CONFIG", None),
+        "{program-files}": moved("ProgramFiles", Path("C:/Program Files")),
+        "{program-data}": moved("ProgramData", Path("C:/ProgramData")),
+    }
+
+
+def _fill(path: str, roots: Mapping[str, Path | None]) -> Path | None:
+    first, _, rest = path.partition("/")
+    if not first:
+        return Path(path)
+    root = roots[first]
+    return root / rest if root is not None and rest else root
+
+
+def _matches(path: Path) -> Sequence[Path]:
+    """Return the files that match a pattern; a plain path matches itself."""
+    parts = path.parts
+    wild = next((index for index, part in enumerate(parts) if "*" in part), None)
+    if wild is None:
+        return (path,)
+    base = Path(*parts[:wild])
+    try:
+        return sorted(base.glob(str(Path(*parts[wild:]))))[:MAX_MATCHES]
+    except OSError:
+        return ()

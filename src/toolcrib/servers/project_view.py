@@ -1,0 +1,189 @@
+"""The servers visible from one directory, and the files they were read from.
+
+A view is reused only while its files are unchanged, so it is never outdated. A file that becomes unreadable keeps its
+last valid content, next to the problem. Everything here blocks on files: `Servers` runs it in a thread, one call at a
+time.
+"""
+
+import os
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from toolcrib.base.files.reading import read_bytes
+from toolcrib.base.home import Home
+from toolcrib.model.errors import CODES, ConfigError
+from toolcrib.model.problems import Problem
+from toolcrib.model.servers import Discovery, ServerEntry
+from toolcrib.servers.discover import merge, surroundings
+from toolcrib.servers.last_good import LastGood
+from toolcrib.servers.places import Machine, all_places
+from toolcrib.servers.readers.read import ConfigFile, FileReading, ReadEntry
+from toolcrib.servers.trust import TrustBook, change_trust, load_trust
+
+KEPT = 16
+"""Number of cached views; the least recently used is evicted first. The view without a project always stays."""
+
+Fingerprint = tuple[int, int, int, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectView:
+    """Everything found from the directory `cwd`; None for the view without a project."""
+
+    cwd: Path | None
+    around: Machine
+    places: tuple[ConfigFile, ...]
+    prints: Mapping[Path, Fingerprint]
+    readings: tuple[FileReading, ...]
+    book: TrustBook
+    discovery: Discovery
+
+    def written(self, server: ServerEntry) -> tuple[ReadEntry, ...]:
+        """Return the entries of one server, the one in force first."""
+        wanted = (server.source, *(source for source in server.sources if source != server.source))
+        names = {server.name, *server.same_as}
+        entries = [
+            entry
+            for reading in self.readings
+            for entry in reading.entries
+            if entry.name in names and entry.source in wanted
+        ]
+        return tuple(sorted(entries, key=lambda entry: (wanted.index(entry.source), entry.name != server.name)))
+
+    def version(self, file: Path) -> str | None:
+        """Return the version of a file that was read; None if it did not exist."""
+        return next((reading.digest for reading in self.readings if reading.place.file == file), None)
+
+
+class ProjectViews:
+    """The views of one crib's user, built on demand."""
+
+    def __init__(self, home: Home, environment: Mapping[str, str], user_home: Path) -> None:
+        self._home = home
+        self._environment = environment
+        self._user_home = user_home
+        self._memory = LastGood()
+        self._kept: OrderedDict[Path | None, ProjectView] = OrderedDict()
+        self._dropped: list[Path] = []
+
+    def kept(self) -> tuple[Path | None, ...]:
+        """Return the directories whose view is cached."""
+        return tuple(self._kept)
+
+    def dropped(self) -> tuple[Path, ...]:
+        """Return the directories whose view was evicted since the last call."""
+        dropped, self._dropped = self._dropped, []
+        return tuple(path for path in dropped if path not in self._kept)
+
+    def last(self, cwd: Path | None) -> ProjectView | None:
+        """Return the latest cached view without checking its files."""
+        return self._kept.get(_real(cwd))
+
+    def of(self, cwd: Path | None) -> ProjectView:
+        """Return the current view."""
+        cwd = _real(cwd)
+        around = self._around(cwd)
+        places = all_places(around)
+        # Taken before reading, so a concurrent change is noticed next time.
+        prints = {path: fingerprint(path) for path in (*(place.file for place in places), self._home.trust_file)}
+        kept = self._kept.get(cwd)
+        if kept is None or kept.places != places or kept.prints != prints:
+            kept = self._read(cwd, around, places, prints)
+        self._kept[cwd] = kept
+        self._kept.move_to_end(cwd)
+        while len(self._kept) > KEPT:
+            oldest = next(path for path in self._kept if path is not None)
+            self._dropped.append(oldest)
+            del self._kept[oldest]
+        return kept
+
+    def check_not_emptied(self, file: Path) -> None:
+        """Raise `config.empty` for a file that was emptied, since a change would lose its last content."""
+        readings = (each for view in self._kept.values() for each in view.readings if each.place.file == file)
+        if any(each.broken and each.entries for each in readings) and not _has_content(file):
+            message = f"{file} was emptied; what it last said still counts here, and would be lost by a change."
+            raise ConfigError("config.empty", message, "Write it anew, or remove it.")
+
+    def _around(self, cwd: Path | None) -> Machine:
+        around = surroundings(self._environment, cwd or self._user_home, home=self._user_home, crib=self._home.root)
+        return around if cwd is not None else replace(around, directories=(), project=None)
+
+    def _read(
+        self,
+        cwd: Path | None,
+        around: Machine,
+        places: tuple[ConfigFile, ...],
+        prints: Mapping[Path, Fingerprint],
+    ) -> ProjectView:
+        found = [self._memory.read(place, around.directories, around.platform) for place in places]
+        readings = tuple(reading for reading in found if reading is not None)
+        book, unreadable = self._trust(readings)
+        merged = merge(readings, self._environment, partial(book.covers, environment=self._environment))
+        discovery = replace(
+            merged,
+            servers=tuple(_revealing(server, book) for server in merged.servers),
+            project=str(around.project) if around.project is not None else None,
+            problems=(*unreadable, *merged.problems),
+            agreed=book.agreed(),
+        )
+        return ProjectView(cwd, around, places, prints, readings, book, _hinted(discovery))
+
+    def _trust(self, readings: tuple[FileReading, ...]) -> tuple[TrustBook, tuple[Problem, ...]]:
+        """Return the trust records; those of an earlier version are renewed for the definitions read."""
+        specs = [entry.spec for reading in readings for entry in reading.entries if entry.spec is not None]
+        files = [str(reading.place.file) for reading in readings if not reading.broken and not reading.emptied]
+        try:
+            book = load_trust(self._home.trust_file)
+            if book.renewed(specs, files) != book:
+                book = change_trust(self._home.trust_file, lambda stored: stored.renewed(specs, files))
+            return book, ()
+        except ConfigError as error:
+            problem = Problem(error.code, error.message, error.hint, str(self._home.trust_file))
+            return TrustBook(), (problem,)
+
+
+def _has_content(file: Path) -> bool:
+    content = read_bytes(file)
+    return not isinstance(content, bytes) or bool(content.strip())
+
+
+def _real(cwd: Path | None) -> Path | None:
+    """Resolve links, so that trust is bound to one path per directory."""
+    return Path(os.path.realpath(cwd)) if cwd is not None else None
+
+
+def _revealing(server: ServerEntry, book: TrustBook) -> ServerEntry:
+    """Return the server with the user's consent to grave exposures of a project's definition, if any."""
+    spec = server.spec
+    if spec is None or spec.source.project is None or not book.may_reveal(spec):
+        return server
+    return replace(server, spec=replace(spec, may_reveal=True))
+
+
+def _hinted(discovery: Discovery) -> Discovery:
+    """Return the same with a hint on every problem that has one in the table of codes."""
+
+    def with_hints(problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
+        return tuple(replace(problem, hint=problem.hint or CODES[problem.code].hint) for problem in problems)
+
+    def each(servers: tuple[ServerEntry, ...]) -> tuple[ServerEntry, ...]:
+        return tuple(replace(server, problems=with_hints(server.problems)) for server in servers)
+
+    return replace(
+        discovery,
+        servers=each(discovery.servers),
+        hidden=each(discovery.hidden),
+        problems=with_hints(discovery.problems),
+    )
+
+
+def fingerprint(path: Path) -> Fingerprint:
+    """Return the status of a file; None if it cannot be seen."""
+    try:
+        status = os.stat(path)  # noqa: PTH116 about a hundred files per view: a Path would cost more than the call
+    except (OSError, ValueError):
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino, status.st_mode

@@ -1,0 +1,244 @@
+"""Resolves a definition into what a server is started with, and reports beforehand what is missing.
+
+`missing` and `origins` only test whether variables exist; listings use them. `resolve` fills in values, reads
+referenced files and runs `!command`. It is only for connecting to a trusted definition. A project's definition that
+takes more than the user consented to is refused, even if only a moved link causes it.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from toolcrib.base.files.reading import read_bytes
+from toolcrib.model.errors import Unavailable
+from toolcrib.model.problems import Problem
+from toolcrib.model.servers import ResolvedServer, ServerSpec
+from toolcrib.servers.definition_paths import DefinitionPaths
+from toolcrib.servers.exposure import reveals_gravely
+from toolcrib.servers.masking import mask_command, mask_text, mask_url, mask_value
+from toolcrib.servers.secret_commands import SecretCommands, start_directory
+from toolcrib.servers.variables import (
+    LOOKED_UP,
+    SYNTAXES,
+    Field,
+    VariableReference,
+    fill,
+    references,
+    spec_references,
+    texts,
+)
+
+MAX_INCLUDED = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ValueOrigin:
+    """The origin of one value for display: the key, the masked value, and a description."""
+
+    key: str
+    shown: str
+    origin: str
+
+
+def missing(spec: ServerSpec, environment: Mapping[str, str]) -> tuple[Problem, ...]:
+    """Return a problem for each reference that cannot be resolved. Values are not read."""
+    found: dict[tuple[str, str], Problem] = {}
+    for key, reference in spec_references(spec):
+        problem = _unresolved(spec, key, reference, environment)
+        if problem is not None:
+            found.setdefault((key, reference.text), problem)
+    return tuple(found.values())
+
+
+def origins(spec: ServerSpec, environment: Mapping[str, str]) -> tuple[ValueOrigin, ...]:
+    """Return each value of a definition with its origin; values of variables are not shown."""
+    return tuple(_origins(spec, environment))
+
+
+async def resolve(
+    spec: ServerSpec, environment: Mapping[str, str], commands: SecretCommands, workspace: Path | None = None
+) -> ResolvedServer:
+    """Resolve a trusted definition. `workspace` is the base of relative paths for definitions outside projects."""
+    if not spec.may_reveal and reveals_gravely(spec, environment):
+        return ResolvedServer(problems=(_not_agreed(spec),))
+    filler = _Filler(spec, environment, commands, workspace)
+    env = await filler.map("env", spec.env)
+    headers = await filler.map("headers", spec.headers)
+    headers |= {header: filler.text("headers", text, "claude") for header, text in spec.header_env.items()}
+    passed = {name: environment[name] for name in spec.env_pass if name in environment}
+    included = filler.env_file()
+    return ResolvedServer(
+        command=filler.optional("command", spec.command),
+        args=tuple(filler.text("args", argument) for argument in spec.args),
+        env={**passed, **included, **env},
+        cwd=filler.cwd(),
+        url=filler.optional("url", spec.url),
+        headers=headers,
+        problems=(*missing(spec, environment), *filler.problems),
+    )
+
+
+def _not_agreed(spec: ServerSpec) -> Problem:
+    message = f'Server "{spec.name}" takes credentials or files that nobody agreed to hand to it'
+    hint = f"Look at it, then run `toolcrib mcp trust {spec.alias or spec.name}`."
+    return Problem("server.reveals_secrets", message, hint, spec.source.file, spec.source.line)
+
+
+def _unresolved(
+    spec: ServerSpec, key: str, reference: VariableReference, environment: Mapping[str, str]
+) -> Problem | None:
+    match reference.kind:
+        case "variable":
+            if reference.name in environment or reference.default is not None:
+                return None
+            reason, hint = (
+                f"the variable {reference.name} is not set",
+                f"Set {reference.name} and start Toolcrib again.",
+            )
+        case "secret" if reference.name.startswith("secrets."):
+            name = reference.name.removeprefix("secrets.")
+            if name in environment:
+                return None
+            reason, hint = f"the secret {name} is not set", f"Set the variable {name} and start Toolcrib again."
+        case "place" | "file":
+            return None
+        case _:
+            reason = f"{reference.text} can only be answered by the tool this file belongs to"
+            hint = "Add the server to Toolcrib with a variable or a value in its place."
+    message = f'Server "{spec.name}": {reason}, which {key} needs'
+    return Problem("server.variable_missing", message, hint, spec.source.file, spec.source.line)
+
+
+def _origins(spec: ServerSpec, environment: Mapping[str, str]) -> Iterator[ValueOrigin]:
+    allowed = SYNTAXES[spec.variables].fields
+    command = iter(mask_command([spec.command, *spec.args] if spec.command is not None else spec.args))
+    for kind, key, text in texts(spec):
+        # Words of the command come in order: whether one is a secret depends on the one before.
+        shown = next(command) if kind in ("command", "args") else _shown(kind, key, text)
+        found = references(text, spec.variables) if kind in allowed else ()
+        yield ValueOrigin(key, shown, _origin(spec, kind, text, found, environment))
+    for header, text in spec.header_env.items():
+        yield ValueOrigin(f"headers.{header}", text, _variables(references(text, "claude"), environment))
+    for name in spec.env_pass:
+        yield ValueOrigin(
+            f"env.{name}", f"${{{name}}}", _variables((VariableReference("variable", name, name),), environment)
+        )
+
+
+def _shown(kind: Field, key: str, text: str) -> str:
+    if kind == "url":
+        return mask_url(text)
+    return mask_value(key.partition(".")[2], text) if kind in ("env", "headers") else mask_text(text)
+
+
+def _origin(
+    spec: ServerSpec, kind: Field, text: str, found: tuple[VariableReference, ...], environment: Mapping[str, str]
+) -> str:
+    if kind in ("env", "headers") and spec.variables in LOOKED_UP:
+        if text.startswith("!"):
+            return "output of a command, run at connect"
+        if text in environment:
+            return f"variable {text}"
+    where = f"{spec.source.file}:{spec.source.line}" if spec.source.line else spec.source.file
+    return _variables(found, environment) if found else f"written in {where}"
+
+
+def _variables(found: tuple[VariableReference, ...], environment: Mapping[str, str]) -> str:
+    words: list[str] = []
+    for reference in found:
+        if reference.kind != "variable":
+            words.append(f"{reference.kind} {reference.name}")
+        elif reference.name in environment:
+            words.append(f"variable {reference.name}")
+        else:
+            words.append(f"variable {reference.name}, {'its default' if reference.default is not None else 'not set'}")
+    return "; ".join(words)
+
+
+class _Filler:
+    """Fills in the values of one definition."""
+
+    def __init__(
+        self, spec: ServerSpec, environment: Mapping[str, str], commands: SecretCommands, workspace: Path | None
+    ) -> None:
+        self.problems: list[Problem] = []
+        self._spec = spec
+        self._environment = environment
+        self._commands = commands
+        self._located = DefinitionPaths(spec, environment, workspace)
+
+    def text(self, kind: Field, text: str, syntax: str | None = None) -> str:
+        used = syntax or self._spec.variables
+        allowed = syntax is not None or kind in SYNTAXES[used].fields
+        return fill(text, used, self._lookup) if allowed else text
+
+    def optional(self, kind: Field, text: str | None) -> str | None:
+        return self.text(kind, text) if text is not None else None
+
+    async def map(self, kind: Field, values: Mapping[str, str]) -> dict[str, str]:
+        filled: dict[str, str] = {}
+        for name, value in values.items():
+            if self._spec.variables not in LOOKED_UP:
+                filled[name] = self.text(kind, value)
+            elif value.startswith("!"):
+                output = await self._command(f"{kind}.{name}", value[1:])
+                filled |= {name: output} if output is not None else {}
+            else:
+                filled[name] = self._environment.get(value) or self.text(kind, value)
+        return filled
+
+    def cwd(self) -> str:
+        """Return the directory to start in: never the crib's own working directory, which may be a repository."""
+        base = self._located.base
+        outside = start_directory(self._environment)
+        written = self.optional("cwd", self._spec.cwd)
+        if written is None:
+            return str(base if base is not None and self._spec.source.project is not None else outside)
+        path = Path(self._environment.get("HOME", "~") + written[1:]) if written.startswith("~/") else Path(written)
+        return str((base or outside) / path)
+
+    def env_file(self) -> dict[str, str]:
+        """Return the variables of an `envFile`: lines of NAME=value."""
+        path = self._located.env_file()
+        if path is None:
+            return {}
+        content = self._include("envFile", path)
+        variables: dict[str, str] = {}
+        for line in (content or "").splitlines():
+            name, equals, value = line.strip().removeprefix("export ").partition("=")
+            if equals and name and not name.startswith("#"):
+                variables[name.strip()] = value.strip().strip("\"'")
+        return variables
+
+    async def _command(self, key: str, command: str) -> str | None:
+        try:
+            return await self._commands.output(command)
+        except Unavailable as failure:
+            self._problem("server.secret_missing", f"{key}: {failure.message}")
+            return None
+
+    def _lookup(self, reference: VariableReference) -> str | None:
+        match reference.kind:
+            case "variable":
+                return self._environment.get(reference.name)
+            case "secret":
+                return self._environment.get(reference.name.removeprefix("secrets."))
+            case "place":
+                return self._located.place(reference.name)
+            case "file":
+                content = self._include(reference.text, self._located.included(reference))
+                return content.strip() if content is not None else None
+            case _:
+                return None
+
+    def _include(self, key: str, path: Path) -> str | None:
+        content = read_bytes(Path(os.path.realpath(path)))
+        if not isinstance(content, bytes) or len(content) > MAX_INCLUDED:
+            self._problem("server.secret_missing", f"{key}: the file {path} cannot be read")
+            return None
+        return content.decode("utf-8", "replace")
+
+    def _problem(self, code: str, message: str) -> None:
+        source = self._spec.source
+        self.problems.append(Problem(code, f'Server "{self._spec.name}": {message}', None, source.file, source.line))

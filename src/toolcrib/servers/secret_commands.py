@@ -1,0 +1,105 @@
+"""Runs programs that print a value: `!command` in our own files and in those of oh-my-pi.
+
+Used only to connect to trusted definitions. The command is split like in a shell but runs without one, in the user's
+home directory, with only the base names of the environment, and for at most ten seconds. Its output is cached.
+"""
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import anyio
+import anyio.abc
+
+from toolcrib.base.processes.start import BASE_NAMES
+from toolcrib.model.errors import Unavailable
+
+TIMEOUT = 10.0
+MAX_OUTPUT = 64 * 1024
+
+
+def start_directory(environment: Mapping[str, str]) -> Path:
+    """Return the directory for programs outside projects: the user's home directory.
+
+    In the crib's own working directory, a repository could put its files before those of the program: `python -m`
+    imports from there, and `npx` looks there first.
+    """
+    home = environment.get("HOME") or environment.get("USERPROFILE")
+    path = Path(home) if home else Path(os.sep)
+    return path if path.is_absolute() and path.is_dir() else Path(os.sep)
+
+
+class SecretCommands:
+    """Runs each command once and caches its output; a failure is not cached."""
+
+    def __init__(self, environment: Mapping[str, str], timeout: float = TIMEOUT) -> None:
+        self._environment = {name: environment[name] for name in BASE_NAMES if name in environment}
+        self._directory = start_directory(environment)
+        self._timeout = timeout
+        self._known: dict[str, str] = {}
+        self._locks: dict[str, anyio.Lock] = {}
+
+    async def output(self, command: str) -> str:
+        """Return the trimmed output of a command. Raises `secret.command_failed`, never with the output."""
+        async with self._locks.setdefault(command, anyio.Lock()):
+            if command not in self._known:
+                self._known[command] = await self._run(command)
+            return self._known[command]
+
+    async def _run(self, command: str) -> str:
+        try:
+            words = shlex.split(command)
+        except ValueError as error:
+            raise _failed(f"the command cannot be split into words: {error}") from None
+        if not words:
+            raise _failed("the command is empty")
+        try:
+            process = await anyio.open_process(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=self._environment,
+                cwd=self._directory,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            raise _failed(f"{words[0]} cannot be started: {getattr(error, 'strerror', None) or error}") from None
+        try:
+            with anyio.fail_after(self._timeout):
+                return await self._collect(process, words[0])
+        except TimeoutError:
+            raise _failed(f"{words[0]} did not answer within {self._timeout:g} seconds") from None
+        finally:
+            with anyio.CancelScope(shield=True):
+                await _end(process)
+
+    async def _collect(self, process: anyio.abc.Process, name: str) -> str:
+        output = b""
+        assert process.stdout is not None
+        async for chunk in process.stdout:
+            output += chunk
+            if len(output) > MAX_OUTPUT:
+                raise _failed(f"{name} printed more than {MAX_OUTPUT // 1024} KB")
+        code = await process.wait()
+        if code != 0:
+            raise _failed(f"{name} ended with exit code {code}")
+        return output.decode("utf-8", "replace").strip()
+
+
+async def _end(process: anyio.abc.Process) -> None:
+    """Kill the command and its children."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if hasattr(os, "killpg"):
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
+    await process.aclose()
+
+
+def _failed(reason: str) -> Unavailable:
+    return Unavailable("secret.command_failed", f"A secret could not be had: {reason}.")

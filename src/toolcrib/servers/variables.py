@@ -1,0 +1,196 @@
+"""Variables in definitions: each app's own syntax, as data.
+
+`references` finds the references in a text, `fill` inserts values, `rewrite` converts to another app's syntax. Values
+come from given functions; unresolved references stay literal.
+
+Must never read the environment, a file or a keyring.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from toolcrib.model.servers import ServerSpec
+
+Kind = Literal["variable", "file", "input", "secret", "place", "command"]
+Field = Literal["command", "args", "env", "cwd", "url", "headers"]
+
+ALL_FIELDS: frozenset[Field] = frozenset({"command", "args", "env", "cwd", "url", "headers"})
+_ENV_AND_HEADERS: frozenset[Field] = frozenset({"env", "headers"})
+_URL_AND_HEADERS: frozenset[Field] = frozenset({"url", "headers"})
+
+_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
+_BRACES = rf"\$\{{(?P<var_b>{_NAME})\}}"
+_BRACES_DEFAULT = rf"\$\{{(?P<var>{_NAME})(?::-(?P<default>[^}}]*))?\}}"
+_PLAIN = rf"\$(?P<var_p>{_NAME})"
+_ENV_COLON = r"\$\{env:(?P<var_e>[^}]+)\}"
+_PLACES = r"\$\{(?P<place>workspaceFolder(?:Basename)?|workspaceRoot|userHome|pathSeparator|/|cwd)\}"
+_PLUGIN = (
+    r"\$\{(?P<place_r>CLAUDE_PLUGIN_ROOT|OMP_PLUGIN_ROOT|extensionPath|workspacePath|__dirname"
+    r"|HOME|DESKTOP|DOCUMENTS|DOWNLOADS|pathSeparator|/)\}"
+)
+_USER_CONFIG = r"\$\{(?P<input_u>user_config\.[^}]+)\}"
+
+
+@dataclass(frozen=True, slots=True)
+class Syntax:
+    """How one app writes references, in which fields, and how to write a plain variable (None: unsupported)."""
+
+    pattern: re.Pattern[str] | None
+    fields: frozenset[Field] = ALL_FIELDS
+    write: str | None = None
+    write_default: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class VariableReference:
+    """One reference in a text: the name and the default."""
+
+    kind: Kind
+    name: str
+    text: str
+    default: str | None = None
+
+    @property
+    def shown(self) -> str:
+        """The text for display; its default may be a secret and is left out."""
+        return f"${{{self.name}:-…}}" if self.default else self.text
+
+
+def _syntax(
+    *patterns: str,
+    fields: frozenset[Field] = ALL_FIELDS,
+    write: str | None = None,
+    default: str | None = None,
+) -> Syntax:
+    return Syntax(re.compile("|".join(patterns)), fields, write, default)
+
+
+_WRITE_BRACES, _WRITE_DEFAULT = "${{{name}}}", "${{{name}:-{default}}}"
+
+SYNTAXES: Mapping[str, Syntax] = {
+    "none": Syntax(None),
+    "toolcrib": _syntax(_BRACES_DEFAULT, _ENV_COLON, write=_WRITE_BRACES, default=_WRITE_DEFAULT),
+    "pasted": _syntax(_BRACES_DEFAULT, _ENV_COLON, _PLACES, r"\$\{input:(?P<input>[^}]+)\}"),
+    "claude": _syntax(_BRACES_DEFAULT, write=_WRITE_BRACES, default=_WRITE_DEFAULT),
+    "claude-plugin": _syntax(_PLUGIN, _USER_CONFIG, _BRACES_DEFAULT),
+    "oh-my-pi": _syntax(_BRACES_DEFAULT, write=_WRITE_BRACES, default=_WRITE_DEFAULT),
+    "braces": _syntax(_BRACES, write=_WRITE_BRACES),
+    "vscode": _syntax(
+        _ENV_COLON,
+        _PLACES,
+        r"\$\{input:(?P<input>[^}]+)\}",
+        r"\$\{command:(?P<command>[^}]+)\}",
+        write="${{env:{name}}}",
+    ),
+    "env-colon": _syntax(_ENV_COLON, write="${{env:{name}}}"),
+    "env-colon-env": _syntax(_ENV_COLON, fields=frozenset({"env"}), write="${{env:{name}}}"),
+    "copilot": _syntax(_BRACES_DEFAULT, _PLAIN, fields=_ENV_AND_HEADERS, write=_WRITE_BRACES, default=_WRITE_DEFAULT),
+    "factory": _syntax(_BRACES, fields=_ENV_AND_HEADERS, write=_WRITE_BRACES),
+    "dollar": _syntax(_BRACES_DEFAULT, _PLAIN, write=_WRITE_BRACES, default=_WRITE_DEFAULT),
+    "dollar-plain": _syntax(_BRACES, _PLAIN, write=_WRITE_BRACES),
+    "goose": _syntax(_BRACES, _PLAIN, fields=_URL_AND_HEADERS, write=_WRITE_BRACES),
+    "crush": _syntax(r"\$\((?P<command>[^)]*)\)", _BRACES_DEFAULT, _PLAIN, write=_WRITE_BRACES, default=_WRITE_DEFAULT),
+    "opencode": _syntax(r"\{env:(?P<var_o>[^}]+)\}", r"\{file:(?P<file>[^}]+)\}", write="{{env:{name}}}"),
+    "continue": _syntax(r"\$\{\{\s*(?P<secret>(?:secrets|inputs)\.[^}\s]+)\s*\}\}"),
+    "warp": _syntax(rf"\{{\{{(?P<var_w>{_NAME})\}}\}}", write="{{{{{name}}}}}"),
+    "gemini-extension": _syntax(_PLUGIN, _BRACES_DEFAULT, _PLAIN),
+    "mcpb": _syntax(_PLUGIN, _USER_CONFIG),
+}
+"""Every interpolation syntax by name; `Dialect.variables` refers to these."""
+
+LOOKED_UP = frozenset({"toolcrib", "oh-my-pi"})
+"""Syntaxes whose header and env values may be `!command` or the bare name of a variable."""
+
+Lookup = Callable[[VariableReference], str | None]
+
+
+def references(text: str, syntax: str) -> tuple[VariableReference, ...]:
+    """Return the references in a text, in order."""
+    pattern = SYNTAXES[syntax].pattern
+    return tuple(_reference(match) for match in pattern.finditer(text)) if pattern is not None else ()
+
+
+def fill(text: str, syntax: str, lookup: Lookup) -> str:
+    """Replace every reference that `lookup` resolves or that has a default; others stay."""
+    pattern = SYNTAXES[syntax].pattern
+    if pattern is None:
+        return text
+
+    def value(match: re.Match[str]) -> str:
+        reference = _reference(match)
+        found = lookup(reference)
+        return next(each for each in (found, reference.default, reference.text) if each is not None)
+
+    return pattern.sub(value, text)
+
+
+def rewrite(text: str, old: str, new: str) -> tuple[str, tuple[VariableReference, ...]]:
+    """Convert a text to another app's syntax; return it with the references that have no equivalent."""
+    target = SYNTAXES[new]
+    lost: list[VariableReference] = []
+
+    def written(match: re.Match[str]) -> str:
+        reference = _reference(match)
+        form = target.write_default if reference.default is not None else target.write
+        if reference.kind != "variable" or form is None:
+            lost.append(reference)
+            return reference.text
+        return form.format(name=reference.name, default=reference.default)
+
+    pattern = SYNTAXES[old].pattern
+    return (pattern.sub(written, text) if pattern is not None else text), tuple(lost)
+
+
+def texts(spec: ServerSpec) -> Iterator[tuple[Field, str, str]]:
+    """Yield every text of a definition that may contain references: its field, the display key, the text."""
+    if spec.command is not None:
+        yield "command", "command", spec.command
+    for index, argument in enumerate(spec.args):
+        yield "args", f"args[{index}]", argument
+    for name, value in spec.env.items():
+        yield "env", f"env.{name}", value
+    if spec.cwd is not None:
+        yield "cwd", "cwd", spec.cwd
+    if spec.url is not None:
+        yield "url", "url", spec.url
+    for name, value in spec.headers.items():
+        yield "headers", f"headers.{name}", value
+
+
+def spec_references(spec: ServerSpec) -> Iterator[tuple[str, VariableReference]]:
+    """Yield every reference of a definition with its key."""
+    allowed = SYNTAXES[spec.variables].fields
+    for field, key, text in texts(spec):
+        if field in allowed:
+            for reference in references(text, spec.variables):
+                yield key, reference
+    for header, text in spec.header_env.items():
+        for reference in references(text, "claude"):
+            yield f"headers.{header}", reference
+    for name in spec.env_pass:
+        yield f"env.{name}", VariableReference("variable", name, name)
+
+
+def env_file_references(spec: ServerSpec) -> Iterator[tuple[str, VariableReference]]:
+    """Yield every reference in the path of the definition's `envFile`."""
+    yield from (("envFile", reference) for reference in references(spec.env_file or "", spec.variables))
+
+
+_KINDS: Mapping[str, Kind] = {
+    "var": "variable",
+    "place": "place",
+    "file": "file",
+    "input": "input",
+    "secret": "secret",
+    "command": "command",
+}
+"""The kind of each pattern group; a suffix after an underscore only keeps group names unique."""
+
+
+def _reference(match: re.Match[str]) -> VariableReference:
+    group = match.lastgroup or ""
+    default = match["default"] if group in ("var", "default") else None
+    group = "var" if group == "default" else group
+    return VariableReference(_KINDS[group.partition("_")[0]], match[group].strip(), match[0], default)

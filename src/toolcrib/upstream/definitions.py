@@ -1,0 +1,295 @@
+"""Validation of the tools a server lists: invalid parts are replaced or dropped, with a problem for each.
+
+Clients reject a whole list because of one `inputSchema` that is not an object schema, so such a schema is replaced.
+Everything else passes unchanged. References to other documents are never resolved; only their names are compared.
+
+Pure, with bounded work for any input. Must never raise for anything a server sends.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from toolcrib.model.json import Json, JsonObject, dumps, is_array, is_object
+from toolcrib.model.problems import Problem
+from toolcrib.model.protocol import encode_header
+from toolcrib.model.server_names import ServerNames
+from toolcrib.model.text import visible
+from toolcrib.model.tools import Marks, Tool
+
+DESCRIPTION_LIMIT: Final = 64 * 1024
+TITLE_LIMIT: Final = 1024
+SCHEMA_LIMIT: Final = 1024 * 1024
+DEPTH_LIMIT: Final = 200
+NAME_LENGTH: Final = 128
+"""The maximum that the protocol recommends. Longer names still work here."""
+LONGEST_NAME: Final = 1024
+
+HEADER_KEY: Final = "x-mcp-header"
+HEADER_PREFIX: Final = "Mcp-Param-"
+
+_OWN_MEMBERS = frozenset({"name", "title", "description", "inputSchema", "outputSchema", "annotations"})
+_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_REFERENCES = ("$ref", "$dynamicRef")
+_SUBSCHEMAS = frozenset(
+    {
+        *("items", "contains", "unevaluatedItems", "additionalProperties", "propertyNames", "unevaluatedProperties"),
+        *("not", "if", "then", "else", "contentSchema"),
+    }
+)
+_SUBSCHEMA_LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+_SUBSCHEMA_MAPS = frozenset({"patternProperties", "dependentSchemas", "$defs", "definitions"})
+
+_Path = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamTool:
+    """A validated tool of a server: its parts as they are passed on, and the problems found.
+
+    `headers` maps arguments to the headers in which a modern HTTP server expects them repeated.
+    """
+
+    name: str
+    description: str
+    input_schema: JsonObject
+    title: str | None = None
+    output_schema: JsonObject | None = None
+    annotations: JsonObject | None = None
+    extra: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    headers: tuple[tuple[_Path, str], ...] = ()
+    problems: tuple[Problem, ...] = ()
+    made: dict[tuple[str, float | None, ServerNames], Tool] = field(
+        default_factory=dict[tuple[str, float | None, ServerNames], Tool], repr=False, compare=False
+    )
+    """Cache of the tools built from this definition, by server name, timeout and the server's other names."""
+
+    @property
+    def marks(self) -> Marks:
+        """The server's hints that call for more care. `readOnlyHint` is ignored because it would call for less."""
+        hints = self.annotations or {}
+        return Marks(destructive=hints.get("destructiveHint") is True, open_world=hints.get("openWorldHint") is True)
+
+
+def judge(raw: JsonObject, *, strict_headers: bool) -> UpstreamTool | Problem:
+    """Return the validated tool, or a problem if it cannot be offered at all.
+
+    `strict_headers` applies to the modern era, which forbids tools with invalid header annotations.
+    """
+    name: Json = raw.get("name")
+    assert isinstance(name, str)  # guaranteed by the reader of the list
+    if len(name) > LONGEST_NAME:
+        return _problem(name, f"has a name of {len(name)} characters and is left out")
+    judgement = _Judgement(name, _Sizes.of(raw))
+    schema = judgement.input_schema(raw.get("inputSchema"))
+    found = _annotated(schema) if judgement.sizes.may_have_headers else ()
+    if isinstance(found, str):
+        if strict_headers:
+            return _problem(name, f"is left out, as the protocol demands: {found}")
+        found = ()
+    definition = UpstreamTool(
+        name=name,
+        description=judgement.description(raw.get("description")),
+        input_schema=schema,
+        title=judgement.title(raw.get("title")),
+        output_schema=judgement.output_schema(raw.get("outputSchema")),
+        annotations=judgement.annotations(raw.get("annotations")),
+        extra=judgement.rest(raw),
+        headers=found,
+        problems=tuple(judgement.problems),
+    )
+    return definition
+
+
+class _Sizes(NamedTuple):
+    """Cheap checks on a tool's serialized text, which spare nearly every tool a full traversal."""
+
+    are_modest: bool = False
+    """Whether no part can be too large or nested too deep."""
+    may_refer: bool = True
+    may_have_headers: bool = True
+
+    @classmethod
+    def of(cls, raw: JsonObject) -> "_Sizes":
+        """Scan the serialized text. A key found in it may also be a value; a key not found is certainly absent."""
+        try:
+            text = dumps(raw)
+        except TypeError:  # nested too deep to serialize
+            return cls()
+        return cls(
+            are_modest=len(text) <= SCHEMA_LIMIT and text.count(b"{") + text.count(b"[") <= DEPTH_LIMIT,
+            may_refer=any(b'"%s"' % key.encode() in text for key in _REFERENCES),
+            may_have_headers=b'"%s"' % HEADER_KEY.encode() in text,
+        )
+
+
+class _Judgement:
+    """Collects the problems of one tool during validation."""
+
+    def __init__(self, name: str, sizes: _Sizes) -> None:
+        self.problems: list[Problem] = []
+        self.sizes = sizes
+        self._name = name
+        if len(name) > NAME_LENGTH:
+            self._note(f"has a name of {len(name)} characters, more than the {NAME_LENGTH} that clients have to take")
+
+    def description(self, said: Json) -> str:
+        if said is None:
+            return ""
+        if not isinstance(said, str):
+            self._note("has a description that is no text")
+            return ""
+        if len(said) <= DESCRIPTION_LIMIT // 4 or len(encoded := said.encode()) <= DESCRIPTION_LIMIT:
+            return said
+        self._note(f"has a description of {len(encoded)} bytes, which is cut to {DESCRIPTION_LIMIT}")
+        return encoded[:DESCRIPTION_LIMIT].decode("utf-8", "ignore") + "…"
+
+    def title(self, said: Json) -> str | None:
+        if said is None or (isinstance(said, str) and len(said) <= TITLE_LIMIT):
+            return said
+        if not isinstance(said, str):
+            self._note("has a title that is no text")
+            return None
+        self._note(f"has a title of {len(said)} characters, which is cut to {TITLE_LIMIT}")
+        return said[:TITLE_LIMIT] + "…"
+
+    def annotations(self, said: Json) -> JsonObject | None:
+        if said is None or (is_object(said) and self._fits("annotations", said)):
+            return said
+        if not is_object(said):
+            self._note("has `annotations` that are no object")
+        return None
+
+    def rest(self, raw: JsonObject) -> dict[str, Json]:
+        kept = {key: value for key, value in raw.items() if key not in _OWN_MEMBERS and self._fits(key, value)}
+        for key, fits in (("_meta", is_object), ("icons", is_array), ("execution", is_object)):
+            if key in kept and not fits(kept[key]):
+                del kept[key]
+                self._note(f"has `{key}` of the wrong kind")
+        return kept
+
+    def input_schema(self, said: Json) -> JsonObject:
+        schema = self._bounded("inputSchema", said)
+        if schema is None:
+            if said is None:
+                self._note("has no inputSchema, so it is taken to want no arguments")
+            return {"type": "object", "properties": {}}
+        kind: Json = schema.get("type")
+        if kind != "object":
+            self._note("has an inputSchema that is not of the type `object`, which arguments always are")
+            schema = {**schema, "type": "object"}
+        return schema if is_object(schema.get("properties")) else {**schema, "properties": {}}
+
+    def output_schema(self, said: Json) -> JsonObject | None:
+        return self._bounded("outputSchema", said)
+
+    def _bounded(self, member: str, said: Json) -> JsonObject | None:
+        """Return the schema if it can be handled, else None."""
+        if said is None:
+            return None
+        if not is_object(said):
+            self._note(f"has an {member} that is no object")
+            return None
+        if not self._fits(member, said):
+            return None
+        foreign = _foreign_reference(said) if self.sizes.may_refer else None
+        if foreign is not None:
+            self._note(f"has an {member} that refers to {visible(foreign[:200])}, which is not fetched")
+        return said
+
+    def _fits(self, member: str, said: Json) -> bool:
+        """Return whether a member is small enough to be stored, compared and passed on."""
+        if self.sizes.are_modest:
+            return True
+        shown = visible(member[:NAME_LENGTH])
+        if _depth(said) > DEPTH_LIMIT:
+            self._note(f"has `{shown}` nested deeper than {DEPTH_LIMIT} levels, which is left out")
+            return False
+        size = len(dumps(said))
+        if size > SCHEMA_LIMIT:
+            self._note(f"has `{shown}` of {size} bytes, more than {SCHEMA_LIMIT}, which is left out")
+            return False
+        return True
+
+    def _note(self, what: str) -> None:
+        self.problems.append(_problem(self._name, what))
+
+
+def _problem(name: str, what: str) -> Problem:
+    return Problem("tool.upstream", f"Tool {visible(name[:NAME_LENGTH])!r} {what}.")
+
+
+def _depth(value: Json) -> int:
+    """Return the nesting depth of a value. Stops counting just beyond the limit."""
+    level: list[JsonObject | Sequence[Json]] = [value] if is_object(value) or is_array(value) else []
+    depth = 0
+    while level and depth <= DEPTH_LIMIT:
+        below: list[Json] = []
+        for each in level:
+            below.extend(each.values() if is_object(each) else each)
+        level, depth = [each for each in below if is_object(each) or is_array(each)], depth + 1
+    return depth
+
+
+def _foreign_reference(schema: JsonObject) -> str | None:
+    """Return the first reference to another document."""
+    for _, node in _positions(schema):
+        for key in _REFERENCES:
+            target: Json = node.get(key)
+            if isinstance(target, str) and target and not target.startswith("#"):
+                return target
+    return None
+
+
+def _positions(root: Json) -> Iterator[tuple[_Path | None, JsonObject]]:
+    """Yield every subschema, with its path while that leads only through `properties`, else None."""
+    stack: list[tuple[_Path | None, Json]] = [((), root)]
+    while stack:
+        path, node = stack.pop()
+        if not is_object(node):
+            continue
+        yield path, node
+        for key, value in node.items():
+            if key == "properties" and is_object(value):
+                stack.extend(((*path, name) if path is not None else None, below) for name, below in value.items())
+            elif key in _SUBSCHEMAS:
+                stack.append((None, value))
+            elif key in _SUBSCHEMA_LISTS and is_array(value):
+                stack.extend((None, below) for below in value)
+            elif key in _SUBSCHEMA_MAPS and is_object(value):
+                stack.extend((None, below) for below in value.values())
+
+
+def _annotated(schema: JsonObject) -> tuple[tuple[_Path, str], ...] | str:
+    """Return the arguments to repeat in headers, or a description of what is invalid."""
+    found: dict[str, tuple[_Path, str]] = {}
+    for path, node in _positions(schema):
+        if HEADER_KEY not in node:
+            continue
+        if not path:
+            return f"`{HEADER_KEY}` stands where no argument is"
+        token: Json = node[HEADER_KEY]
+        where = visible(".".join(path)[:NAME_LENGTH])
+        if not isinstance(token, str) or not _TOKEN.fullmatch(token):
+            return f"`{HEADER_KEY}` of {where!r} is no name of a header"
+        if node.get("type") not in ("string", "integer", "boolean"):
+            return f"`{HEADER_KEY}` of {where!r} is on an argument that is neither string, integer nor boolean"
+        if token.lower() in found:
+            return f"`{HEADER_KEY}` {token!r} is given twice"
+        found[token.lower()] = path, token
+    return tuple(found.values())
+
+
+def mcp_param_headers(headers: tuple[tuple[_Path, str], ...], arguments: JsonObject) -> dict[str, str]:
+    """Return the headers that repeat arguments. Missing arguments are skipped."""
+    given: dict[str, str] = {}
+    for path, token in headers:
+        value: Json = arguments
+        for key in path:
+            value = value.get(key) if is_object(value) else None
+        if isinstance(value, bool):
+            given[HEADER_PREFIX + token] = "true" if value else "false"
+        elif isinstance(value, str | int | float):
+            given[HEADER_PREFIX + token] = encode_header(str(value))
+    return given

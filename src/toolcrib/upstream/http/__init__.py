@@ -1,0 +1,1 @@
+"""HTTP transports to upstreams: Streamable HTTP in both eras, and the older HTTP+SSE transport."""

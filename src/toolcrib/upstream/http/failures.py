@@ -1,0 +1,105 @@
+"""Errors of HTTP servers: one sentence, and a code that the upstream can act on.
+
+Must never show a server's text that was not truncated and cleaned.
+"""
+
+import email.utils
+import time
+from typing import Final
+
+from toolcrib.base.processes.process import ServerFailed
+from toolcrib.model.errors import ToolcribError
+from toolcrib.model.json import Json, JsonObject, is_object
+from toolcrib.model.json_values import as_object, as_text
+from toolcrib.model.sources import ProtocolError
+from toolcrib.upstream import jsonrpc
+from toolcrib.upstream.http.client import Unreachable
+from toolcrib.upstream.http.http_connection import Broken
+from toolcrib.upstream.http.responses import RequestRefused
+from toolcrib.upstream.oauth.failures import required, shown
+
+LONGEST_WAIT: Final = 300.0
+"""Maximum `Retry-After` that is honoured, in seconds."""
+
+_JSON_START = (b"{", b"[")
+
+
+class HttpRefused(ServerFailed):
+    """A rejection by HTTP status. `retry_after` is the delay in seconds that the server requests."""
+
+    def __init__(self, name: str, refused: RequestRefused) -> None:
+        super().__init__("server.http_status", f'Server "{name}" {_in_words(refused)}.', None, ())
+        self.http_status = refused.status
+        self.retry_after = retry_after(refused)
+
+
+def failure(name: str, code: str, reason: str) -> ServerFailed:
+    """Return a failure of a server. `reason` completes the sentence that begins with its name."""
+    return ServerFailed(code, f'Server "{name}" {reason}.', None, ())
+
+
+def told(
+    name: str, error: RequestRefused | Broken | Unreachable, problem: ToolcribError | None
+) -> ToolcribError | ProtocolError:
+    """Return the exception for the caller. `problem` is the sign-in's explanation of a rejection."""
+    if isinstance(error, Broken):
+        return failure(name, error.code, error.reason)
+    if isinstance(error, Unreachable):
+        return failure(name, "server.unreachable", f"cannot be reached: {error}")
+    if error.status == 401 or (error.status == 403 and problem is not None):
+        # Each raised exception needs its own traceback.
+        again = problem or required(name)
+        return type(again)(again.code, again.message, again.hint)
+    said = error_in(error)
+    return jsonrpc.error_of(said) if said is not None else HttpRefused(name, error)
+
+
+def error_in(refused: RequestRefused) -> JsonObject | None:
+    """Return the JSON-RPC error in the body of a rejection, or None."""
+    if not refused.body.lstrip().startswith(_JSON_START):
+        return None
+    try:
+        message = jsonrpc.read_line(refused.body)[0]
+    except ValueError:
+        return None
+    error: Json = message.get("error")
+    return error if is_object(error) and "code" in error and "message" in error else None
+
+
+def _in_words(refused: RequestRefused) -> str:
+    status = refused.status
+    if 300 <= status < 400:
+        location = shown(refused.head.get(b"location") or "nowhere")
+        return f"leads on to {location} (HTTP {status}), which is not followed: write that address in its definition"
+    if 200 <= status < 300:
+        return f"answered HTTP {status} with {shown(refused.head.get(b'content-type') or 'nothing')}, not with events"
+    said = _said(refused)
+    return f"answered with HTTP {status}" + (f": {said}" if said else "")
+
+
+def _said(refused: RequestRefused) -> str:
+    """Return the short text of a rejection that helps a user. HTML pages have none."""
+    kind = (refused.head.get(b"content-type") or "").lower()
+    text = refused.body[:2000].decode("utf-8", "replace").strip()
+    if "json" in kind:
+        try:
+            document = as_object(jsonrpc.read_line(refused.body)[0]) or {}
+        except ValueError:
+            return ""
+        words = (as_text(document.get(key)) for key in ("error_description", "message", "detail", "error", "title"))
+        return shown(next((word for word in words if word), ""))
+    return shown(text) if kind.startswith("text/plain") else ""
+
+
+def retry_after(refused: RequestRefused) -> float | None:
+    """Return the bounded delay in seconds that a server requests, or None."""
+    value = refused.head.get(b"retry-after")
+    if value is None:
+        return None
+    if value.isdecimal():
+        return min(float(value[:10]), LONGEST_WAIT)
+    try:
+        at = email.utils.parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    return min(max(at.timestamp() - time.time(), 0.0), LONGEST_WAIT)

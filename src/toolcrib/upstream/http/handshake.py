@@ -1,0 +1,151 @@
+"""The handshake with an HTTP server: negotiates era and transport, and exchanges capabilities and identity.
+
+`server/discover` is sent first, and once more if the server rejects the version but names a known one. If the response
+is no modern introduction, `initialize` follows. A server that rejects that by HTTP status is tried as one of the first
+specification, where a GET opens a stream. The remembered era shortens this and is verified by using it.
+
+Must never mistake a server that requires a sign-in, or is unreachable, for one of another era, nor contact a server
+again before its `Retry-After` has passed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import anyio
+
+from toolcrib.base.network.urls import CheckedUrl
+from toolcrib.base.processes.process import ServerFailed
+from toolcrib.model.errors import ToolcribError, Unavailable
+from toolcrib.model.json import JsonObject
+from toolcrib.model.protocol import META, MODERN_VERSION, Era
+from toolcrib.model.sources import ProtocolError
+from toolcrib.upstream.handshake import (
+    PROBE_WAIT,
+    ClientIntroduction,
+    ServerIntroduction,
+    modern_greeting,
+    version_named_by,
+)
+from toolcrib.upstream.http.client import HttpClient
+from toolcrib.upstream.http.failures import HttpRefused
+from toolcrib.upstream.http.session import SessionConnection
+from toolcrib.upstream.http.sse import SseConnection
+from toolcrib.upstream.http.streamable import LegacyHttpConnection, ModernHttpConnection
+from toolcrib.upstream.http.web_connection import WebConnection
+from toolcrib.upstream.oauth.token_refresh import Bearer
+
+WebTransport = Literal["http", "sse"]
+Greeted = tuple[WebConnection, ServerIntroduction]
+
+_SAYS_NOTHING_OF_ERAS: Final = frozenset({"server.unreachable", "server.stuck", "server.timeout"})
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """The address of an HTTP server, and the client for it."""
+
+    name: str
+    client: HttpClient
+    url: CheckedUrl
+    headers: Mapping[str, str]
+    bearer: Bearer | None
+
+
+class HttpHandshake:
+    """The handshake variants for one server, and why earlier ones failed."""
+
+    def __init__(self, address: Address, hello: ClientIntroduction) -> None:
+        self._address = address
+        self._hello = hello
+        self._refusal: ServerFailed | ProtocolError | str = "it did not answer in time"
+
+    async def exchange(self, transport: WebTransport, era: Era | None) -> Greeted:
+        """Initialize the server in the first way it supports. Raises if there is none."""
+        if transport == "sse":
+            greeted = await self._over_stream()
+        elif era == "legacy":
+            greeted = await self._legacy() or await self._modern() or await self._over_stream_if_refused()
+        else:
+            greeted = await self._modern() or await self._legacy() or await self._over_stream_if_refused()
+        if greeted is None:
+            raise self._failure()
+        return greeted
+
+    async def _modern(self) -> Greeted | None:
+        at = self._address
+        conversation = ModernHttpConnection(at.name, "modern", at.client, at.url, at.headers, at.bearer)
+        earlier = self._refusal
+        with anyio.move_on_after(PROBE_WAIT):
+            try:
+                said = await self._discovered(conversation)
+            except (ServerFailed, ProtocolError) as refusal:
+                self._note(refusal)
+                if isinstance(earlier, HttpRefused):
+                    self._refusal = earlier  # a rejection of `initialize` is more informative
+                return None
+            greeting = modern_greeting(said)
+            if greeting is not None:
+                return conversation, greeting
+            self._refusal = f"it offers {said.get('supportedVersions')}"
+        return None
+
+    async def _discovered(self, conversation: ModernHttpConnection) -> JsonObject:
+        """Send `server/discover`, once more if the rejection names our own version as supported."""
+        params: JsonObject = {META: self._hello.envelope()}
+        try:
+            return await conversation.call("server/discover", params)
+        except ProtocolError as refusal:
+            if version_named_by(refusal, {MODERN_VERSION}) is None:
+                raise
+        return await conversation.call("server/discover", params)
+
+    async def _legacy(self) -> Greeted | None:
+        at = self._address
+        return await self._shaken(LegacyHttpConnection(at.name, at.client, at.url, at.headers, at.bearer))
+
+    async def _over_stream(self) -> Greeted | None:
+        at = self._address
+        return await self._shaken(SseConnection(at.name, at.client, at.url, at.headers, at.bearer))
+
+    async def _over_stream_if_refused(self) -> Greeted | None:
+        refusal = self._refusal
+        if not isinstance(refusal, HttpRefused) or not 400 <= refusal.http_status < 500:
+            return None
+        with anyio.move_on_after(PROBE_WAIT):
+            greeted = await self._over_stream()
+            if greeted is not None:
+                return greeted
+        self._refusal = refusal
+        return None
+
+    async def _shaken(self, conversation: SessionConnection) -> Greeted | None:
+        greeting = None
+        try:
+            greeting = await conversation.initialize(self._hello)
+            if greeting is not None:
+                return conversation, greeting
+            self._refusal = "it wants a version of the protocol that is not known here"
+        except (ServerFailed, ProtocolError) as refusal:
+            self._note(refusal)
+        finally:
+            if greeting is None:
+                with anyio.CancelScope(shield=True):
+                    await conversation.close()
+        return None
+
+    def _note(self, refusal: ServerFailed | ProtocolError) -> None:
+        if isinstance(refusal, ServerFailed) and refusal.code in _SAYS_NOTHING_OF_ERAS:
+            raise refusal
+        if isinstance(refusal, HttpRefused) and refusal.retry_after:
+            raise refusal
+        self._refusal = refusal
+
+    def _failure(self) -> ToolcribError:
+        refusal = self._refusal
+        if isinstance(refusal, ServerFailed):
+            return refusal
+        if isinstance(refusal, ProtocolError):
+            refusal = f"it answered with error {refusal.code}, {refusal.message}"
+        message = f'Server "{self._address.name}" does not speak a known version of MCP: {refusal}.'
+        return Unavailable("server.protocol", message, "Check that the address is that of an MCP server.")

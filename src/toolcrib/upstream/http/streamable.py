@@ -1,0 +1,209 @@
+"""Streamable HTTP in both eras: each message is a POST, answered with JSON or an event stream.
+
+Modern: requests are independent, and closing the connection of a request cancels it. Legacy: there is a session, which
+the server may lose, and a standing stream for the server's own messages; broken streams are resumed if the server
+numbers its events.
+
+Must never repeat a tool call that may have reached the server.
+"""
+
+import asyncio
+import logging
+import random
+import re
+import time
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
+
+import anyio
+
+from toolcrib.base.processes.process import ServerFailed
+from toolcrib.model.errors import ToolcribError
+from toolcrib.model.json import Json, JsonObject
+from toolcrib.model.protocol import MODERN_VERSION, NAMED_BY, encode_header
+from toolcrib.upstream import jsonrpc
+from toolcrib.upstream.handshake import ClientIntroduction, ServerIntroduction
+from toolcrib.upstream.http.client import Unreachable
+from toolcrib.upstream.http.failures import error_in, failure, retry_after
+from toolcrib.upstream.http.http_connection import Broken
+from toolcrib.upstream.http.requests import header_lines
+from toolcrib.upstream.http.responses import HttpCall, RequestRefused, StreamEnded
+from toolcrib.upstream.http.session import SessionConnection
+from toolcrib.upstream.http.web_connection import MAY_REPEAT, WebConnection
+from toolcrib.upstream.jsonrpc import RequestId
+from toolcrib.upstream.retries import LONGEST_WISH
+
+logger = logging.getLogger(__name__)
+
+CLOSE_SECONDS: Final = 2.0
+"""Seconds a server may take to accept the end of its session."""
+
+_MODERN = f"mcp-protocol-version: {MODERN_VERSION}\r\n".encode()
+_SESSION = re.compile(r"[\x21-\x7e]{1,1024}")
+_SHORTEST_PAUSE = 0.5
+_USUAL_PAUSE = 1.0
+_LONGEST_PAUSE = 60.0
+_RESUMED_IN_VAIN = 5
+_PASSING = frozenset({401, 403, 408, 425, 429})
+
+
+@lru_cache(maxsize=128)
+def _modern_lines(method: str) -> bytes:
+    return b"%bmcp-method: %b\r\n" % (_MODERN, encode_header(method).encode())
+
+
+class ModernHttpConnection(WebConnection):
+    """A connection of the modern era, which has no sessions."""
+
+    async def _converse(
+        self, call: HttpCall, method: str, params: JsonObject, headers: Mapping[str, str] | None
+    ) -> JsonObject:
+        lines = _modern_lines(method)
+        named: Json = params.get(NAMED_BY[method]) if method in NAMED_BY else None
+        if isinstance(named, str):
+            lines = b"%bmcp-name: %b\r\n" % (lines, encode_header(named).encode())
+        if headers:
+            lines += header_lines(headers)
+        assert call.id is not None
+        body = jsonrpc.request(call.id, method, params)
+        return await self._requests.post(call, lines, body, may_repeat=method in MAY_REPEAT)
+
+    def _abandoned(self, request_id: RequestId, method: str) -> None:
+        """Do nothing: closing the connection cancelled the request."""
+
+    def _respond(self, message: bytes) -> None:
+        """Drop the message: this era has no messages without a reply."""
+
+
+class LegacyHttpConnection(SessionConnection):
+    """A connection of the legacy era, with a session."""
+
+    _session: str | None = None
+
+    async def initialize(self, hello: ClientIntroduction) -> ServerIntroduction | None:
+        """Initialize, then open the standing stream."""
+        greeting = await super().initialize(hello)
+        if greeting is not None:
+            self._start(self._listen())
+        return greeting
+
+    async def close(self) -> None:
+        """End the session, and notify the server if that does not take long."""
+        is_over = self._failure is not None
+        await super().close()
+        if self._session is None or is_over:
+            return
+        with anyio.move_on_after(CLOSE_SECONDS):
+            try:
+                await self._requests.delete(self._lines)
+            except (RequestRefused, Broken, Unreachable, ToolcribError):
+                logger.debug("Server %s did not hear that its session is over.", self.name)
+
+    async def _converse(
+        self, call: HttpCall, method: str, params: JsonObject, headers: Mapping[str, str] | None
+    ) -> JsonObject:
+        lines = self._lines + header_lines(headers) if headers else self._lines
+        assert call.id is not None
+        body = jsonrpc.request(call.id, method, params)
+        try:
+            result = await self._requests.post(call, lines, body, may_repeat=method in MAY_REPEAT)
+        except RequestRefused as refused:
+            if self._has_lost_session(refused):
+                raise self._lost() from None
+            raise
+        except Broken:
+            if not call.last_event_id:
+                raise
+            result = await self._resumed(call)
+        if method == "initialize":
+            self._session = _session_of(call)
+        return result
+
+    async def _resumed(self, call: HttpCall) -> JsonObject:
+        """Resume a broken stream after the last received event, until several attempts in a row bring nothing."""
+        in_vain = 0
+        while True:
+            heard = call.last_event_id
+            await asyncio.sleep(pause_before_retry(call.retry, in_vain))
+            try:
+                return await self._requests.stream(call, self._stream_lines(call))
+            except RequestRefused as refused:
+                self._refusal(refused)
+                raise Broken("server.ended", "broke off its answer and does not take it up again") from None
+            except StreamEnded:
+                in_vain = 0
+            except (Broken, Unreachable):
+                in_vain = 0 if call.last_event_id != heard else in_vain + 1
+                if in_vain >= _RESUMED_IN_VAIN:
+                    raise
+
+    async def _listen(self) -> None:
+        """Keep the standing stream open while the session lives, if the server supports it."""
+        call = HttpCall()
+        in_vain = 0
+        while self._failure is None:
+            heard, since = call.last_event_id, time.monotonic()
+            left_alone = 0.0
+            try:
+                await self._requests.stream(call, self._stream_lines(call))
+            except RequestRefused as refused:
+                self._refusal(refused)
+                if refused.status < 500 and refused.status not in _PASSING:
+                    return  # the server does not support it
+                left_alone = retry_after(refused) or 0.0
+            except (Broken, Unreachable, ToolcribError):
+                logger.debug("The standing stream of server %s broke.", self.name)
+            # Back off if the stream keeps ending soon without an event.
+            has_stood = call.last_event_id != heard or time.monotonic() - since > _LONGEST_PAUSE
+            in_vain = 0 if has_stood else in_vain + 1
+            await asyncio.sleep(max(left_alone, pause_before_retry(call.retry, in_vain)))
+
+    def _stream_lines(self, call: HttpCall) -> bytes:
+        if not call.last_event_id:
+            return self._lines
+        return self._lines + header_lines({"last-event-id": call.last_event_id})
+
+    def _common_headers(self, version: str) -> dict[str, str]:
+        headers = super()._common_headers(version)
+        return headers if self._session is None else {**headers, "mcp-session-id": self._session}
+
+    def _refusal(self, refused: RequestRefused) -> None:
+        if self._has_lost_session(refused):
+            self._lost()
+
+    def _has_lost_session(self, refused: RequestRefused) -> bool:
+        if self._session is None or refused.status not in (400, 404):
+            return False
+        if refused.status == 404:
+            return True
+        # Many servers report it like this, with an error that has no code of its own.
+        said = error_in(refused)
+        return said is not None and "session" in str(said["message"]).lower()
+
+    def _lost(self) -> ServerFailed:
+        """End the connection after its session was lost, and return the failure for the current request.
+
+        The server did not act on that request. For other pending requests this is unknown.
+        """
+        why = failure(self.name, "server.session_lost", "does not know our session any more")
+        self._end(why, lambda: failure(self.name, "server.ended", "lost our session while it was working"))
+        return self._again(why)
+
+
+def _session_of(call: HttpCall) -> str | None:
+    session = call.head.get(b"mcp-session-id") if call.head is not None else None
+    if session is not None and not _SESSION.fullmatch(session):
+        raise Broken("server.reply_invalid", "gave a session id that cannot be used")
+    return session
+
+
+def pause_before_retry(asked: int | None, in_vain: int) -> float:
+    """Return the seconds before a stream is reopened.
+
+    At least the milliseconds the server `asked` for, up to `LONGEST_WISH`. Grows after failures, with jitter so that
+    many clients do not return at once.
+    """
+    wished = _USUAL_PAUSE if asked is None else min(asked / 1000, LONGEST_WISH)
+    grown = min(max(wished, _SHORTEST_PAUSE) * 2 ** min(in_vain, 10), _LONGEST_PAUSE)
+    return max(wished, grown) * random.uniform(1.0, 1.25)

@@ -1,0 +1,228 @@
+"""Upkeep of an open connection: lists the offer, follows its changes and checks that a silent server is alive.
+
+A modern server that sends no change notifications states with `ttlMs` how long a list is valid; after that the list is
+read again.
+
+Must never request lists more often than the configured minimum, whatever the server sends.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, TypeVar
+
+import anyio
+
+from toolcrib.model.errors import ToolcribError, Unavailable
+from toolcrib.model.json import Json, JsonObject, is_object
+from toolcrib.model.sources import ProtocolError
+from toolcrib.upstream.exchange import UpstreamRequests
+from toolcrib.upstream.offer import KINDS, PROMPTS, RESOURCES, TEMPLATES, TOOLS, Kind, Offer, read_offer
+from toolcrib.upstream.retries import Timing
+from toolcrib.upstream.subscriptions import SubscribedResources, keep_listening
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+LONGEST_LIFE: Final = 86_400.0
+"""Maximum seconds until an expiring list is read again."""
+
+CHANGES: Mapping[str, tuple[Kind, ...]] = {
+    "notifications/tools/list_changed": (TOOLS,),
+    "notifications/prompts/list_changed": (PROMPTS,),
+    "notifications/resources/list_changed": (RESOURCES, TEMPLATES),
+}
+_LISTED_BY: Mapping[str, Kind] = {kind.method: kind for kind in KINDS}
+
+
+async def within(name: str, awaited: Awaitable[T], seconds: float) -> T:
+    """Await with a timeout. Raises `server.timeout`."""
+    timeout = asyncio.timeout(seconds)
+    try:
+        async with timeout:
+            return await awaited
+    except TimeoutError:
+        if not timeout.expired():
+            raise
+        raise Unavailable("server.timeout", f'Server "{name}" did not answer within {seconds:g} seconds.') from None
+
+
+def life_of(page: JsonObject, timing: Timing) -> float | None:
+    """Return the seconds for which a page of a list is valid, within bounds; None without a `ttlMs`.
+
+    A `ttlMs` of 0 means not cacheable, but most servers send it by default. Such a list is read again at the ping
+    interval.
+    """
+    said: Json = page.get("ttlMs")
+    if not isinstance(said, int | float) or isinstance(said, bool) or said < 0:
+        return None
+    return max(min(said, LONGEST_LIFE * 1000) / 1000, timing.shortest_life) if said else timing.ping_after
+
+
+class Keepalive:
+    """Upkeep of one connection. `on_answer` receives the latency of each response in milliseconds."""
+
+    def __init__(
+        self,
+        exchange: UpstreamRequests,
+        subscribed: SubscribedResources,
+        timing: Timing,
+        on_answer: Callable[[float], None],
+    ) -> None:
+        self._exchange = exchange
+        self._subscribed = subscribed
+        self._timing = timing
+        self._on_answer = on_answer
+        self._stale: set[Kind] = set()
+        self._turned_stale = anyio.Event()
+        self._suspicion = anyio.Event()
+        self._lives: dict[Kind, float] = {}
+        self._read_at: dict[Kind, float] = {}
+        self._is_listening = False
+
+    def changed(self, method: str) -> bool:
+        """Return whether a notification announces changed lists, and schedule reading them again."""
+        kinds = CHANGES.get(method, ())
+        self._mark(kinds)
+        return bool(kinds)
+
+    def suspect(self) -> None:
+        """Trigger a liveness check."""
+        self._suspicion.set()
+
+    async def read(self, before: Offer | None, kinds: Sequence[Kind] = KINDS) -> Offer:
+        """Return what the server offers now. Raises `server.timeout`, or the reason the connection ended."""
+        started = time.perf_counter()
+        reading = read_offer(self._ask_list, self._exchange.greeting, before, kinds)
+        offer = await within(self._name, reading, self._timing.list)
+        self._on_answer((time.perf_counter() - started) * 1000)
+        return await offer.looked_at()
+
+    async def follow(
+        self, before: Callable[[], Offer | None], take: Callable[[Offer], None], said: Callable[[str], None]
+    ) -> None:
+        """Read lists again whenever they change or expire; afterwards call `said` with each matching notification."""
+        while True:
+            with anyio.move_on_after(self._until_expiry()):
+                await self._turned_stale.wait()
+            self._turned_stale = anyio.Event()
+            told, self._stale = self._stale, set()
+            expired = self._expired()
+            kinds = [kind for kind in KINDS if kind in told or kind in expired]
+            if not kinds:
+                continue
+            try:
+                known = before()
+                offer = await self.read(known, kinds)
+                take(offer)
+                news = {kind for kind in kinds if kind in told or not _is_same(kind, known, offer)}
+                for method in (method for method, changed in CHANGES.items() if not news.isdisjoint(changed)):
+                    said(method)
+            except ToolcribError as failure:
+                logger.info("The lists of server %s could not be read again: %s", self._name, failure)
+                self.suspect()
+            await anyio.sleep(self._timing.refresh)
+
+    async def _ask_list(self, method: str, params: JsonObject) -> JsonObject:
+        """Request a page of a list and record its lifetime. A list expires with its shortest-lived page."""
+        page = await self._exchange.ask(method, params)
+        kind = _LISTED_BY.get(method)
+        if kind is not None and self._exchange.greeting.era == "modern":
+            life = life_of(page, self._timing)
+            earlier = self._lives.pop(kind, None) if "cursor" in params else None
+            lives = [each for each in (life, earlier) if each is not None]
+            if lives:
+                self._lives[kind] = min(lives)
+            else:
+                self._lives.pop(kind, None)
+            self._read_at[kind] = time.monotonic()
+        return page
+
+    def _until_expiry(self) -> float | None:
+        """Return the seconds until the next list expires, or None if none does."""
+        ends = [self._read_at[kind] + life for kind, life in self._lives.items()]
+        return max(min(ends) - time.monotonic(), 0.0) if ends else None
+
+    def _expired(self) -> set[Kind]:
+        """Return the expired lists to read again, without those whose changes the server announces."""
+        now = time.monotonic()
+        ended = {kind for kind, life in self._lives.items() if self._read_at[kind] + life <= now}
+        self._read_at.update(dict.fromkeys(ended, now))  # even if reading fails: retried after another lifetime
+        return {kind for kind in ended if not self._is_told_of(kind)}
+
+    def _is_told_of(self, kind: Kind) -> bool:
+        offered: Json = self._exchange.greeting.capabilities.get(kind.capability)
+        return self._is_listening and is_object(offered) and bool(offered.get("listChanged"))
+
+    async def listen(self) -> None:
+        """Subscribe to a modern server's changes. A legacy server sends them unasked."""
+        if self._exchange.greeting.era == "modern":
+            hear, gap = self._exchange.on_event, lambda: self._mark(KINDS)
+            self._is_listening = True
+            await keep_listening(self._exchange, self._subscribed, self._timing, hear, gap)
+            self._is_listening = False  # the server does not support the request
+
+    async def watch(self, is_of_use: Callable[[], bool]) -> ToolcribError | None:
+        """Ping a server that has been silent for long.
+
+        Returns why it must be given up, or None once the connection is no longer needed.
+        """
+        while True:
+            with anyio.move_on_after(self._timing.ping_after):
+                await self._suspicion.wait()
+            if not is_of_use():
+                return None
+            is_suspect, self._suspicion = self._suspicion.is_set(), anyio.Event()
+            is_idle = self._exchange.silent_for >= self._timing.ping_after and not self._exchange.is_used
+            if is_suspect or is_idle:
+                try:
+                    await self.ping()
+                except ToolcribError as failure:
+                    return failure
+
+    async def ping(self) -> None:
+        """Ping the server. Raises `server.stuck` if it does not respond."""
+        started = time.perf_counter()
+        method = "server/discover" if self._exchange.greeting.era == "modern" else "ping"
+        with anyio.move_on_after(self._timing.ping_wait) as scope, contextlib.suppress(ProtocolError):
+            await self._exchange.ask(method)  # an error is a response too
+        if scope.cancelled_caught:
+            raise Unavailable("server.stuck", f'Server "{self._name}" does not answer any more.')
+        self._on_answer((time.perf_counter() - started) * 1000)
+
+    async def tell_wishes(self) -> None:
+        """Restore subscriptions and log level on a legacy server that was restarted."""
+        for uri in self._subscribed.uris:
+            await self._wish("resources/subscribe", {"uri": uri})
+        if self._subscribed.level is not None:
+            await self._wish("logging/setLevel", {"level": self._subscribed.level})
+
+    async def drop(self, uris: Sequence[str]) -> None:
+        """Unsubscribe from resources."""
+        with contextlib.suppress(ToolcribError):  # a server without a connection sends no updates anyway
+            for uri in uris:
+                await self._wish("resources/unsubscribe", {"uri": uri})
+
+    async def _wish(self, method: str, params: JsonObject) -> None:
+        """Send a subscription request to a legacy server. `subscriptions/listen` covers modern ones."""
+        if self._exchange.greeting.era == "legacy":
+            try:
+                await within(self._name, self._exchange.ask(method, params), self._timing.list)
+            except ProtocolError as error:
+                logger.info("Server %s refuses %s with %s: %s", self._name, method, params, error)
+
+    def _mark(self, kinds: Sequence[Kind]) -> None:
+        if kinds:
+            self._stale.update(kinds)
+            self._turned_stale.set()
+
+    @property
+    def _name(self) -> str:
+        return self._exchange.conversation.name
+
+
+def _is_same(kind: Kind, before: Offer | None, after: Offer) -> bool:
+    return before is not None and before.list_of(kind) == after.list_of(kind)

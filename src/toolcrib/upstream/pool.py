@@ -1,0 +1,359 @@
+"""All upstreams of a crib. Compares wanted with running servers and acts only on the difference.
+
+Each project, or None, declares which servers it wants; equal definitions share an upstream. A server whose offer is
+known from an earlier run shows it at once and connects on first use. Others connect at startup, a few at a time.
+
+Must never connect a server that no project wants: what may be started is decided elsewhere.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
+from typing import Self
+
+import anyio
+from anyio.abc import TaskGroup
+
+from toolcrib.model.errors import ToolcribError, Unavailable
+from toolcrib.model.json import JsonObject
+from toolcrib.model.servers import Discovery, ServerEntry, ServerSpec
+from toolcrib.model.sources import Client, Notice
+from toolcrib.model.upstreams import UpstreamStatus
+from toolcrib.upstream.handshake import ClientIntroduction
+from toolcrib.upstream.known_names import DefinitionNames
+from toolcrib.upstream.oauth.discovery import NO_DEMAND, Demand
+from toolcrib.upstream.offer import Offer
+from toolcrib.upstream.opener import Opener, OpenerDeps
+from toolcrib.upstream.plan import LinkKey, Place, key_of, merge_wanted, not_startable, plan, spec_of
+from toolcrib.upstream.protocol_log import LoggedMessage
+from toolcrib.upstream.session_connections import SessionUpstreams
+from toolcrib.upstream.source import UpstreamSource
+from toolcrib.upstream.start_limit import StartLimit
+from toolcrib.upstream.upstream import ClientSession, Upstream, UpstreamHooks
+
+logger = logging.getLogger(__name__)
+
+_NOTICES = frozenset(
+    {
+        "resources/updated",
+        "message",
+        "elicitation/complete",
+        "tools/list_changed",
+        "prompts/list_changed",
+        "resources/list_changed",
+    }
+)
+"""Notifications passed on to listeners. `list_changed` follows once the list has been read again."""
+
+_ALL_CAPABILITIES: JsonObject = {"roots": {}, "sampling": {}, "elicitation": {"form": {}, "url": {}}}
+"""The capabilities that any client of the crib may have, used to list a server that is not shared.
+
+A server may hide tools from clients that lack a capability. The crib lists such tools for every client, so that they
+are pinned and checked once. Whether a client can use one depends on the capabilities its own connection announces.
+"""
+
+_SAVED_AFTER = 0.1
+"""Seconds for which changed offers are collected, so that servers starting together are saved in one write."""
+
+
+@dataclass(frozen=True, slots=True)
+class OfferStore:
+    """Persistence of offers between runs: loads all of them by key, saves some of them."""
+
+    load: Callable[[], Awaitable[Mapping[str, bytes]]]
+    save: Callable[[Mapping[str, bytes]], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class _Held:
+    """A definition that has an upstream."""
+
+    link: Upstream
+    sessions: SessionUpstreams | None
+    entries: dict[str, ServerEntry]
+
+
+class Pool:
+    """The upstreams of one crib. Use as `async with Pool(…) as pool`; leaving the block closes all of them.
+
+    `on_sources` receives each project whose sources or offers changed, `on_status` each server whose status changed.
+    """
+
+    def __init__(
+        self,
+        deps: OpenerDeps,
+        shelf: OfferStore,
+        *,
+        on_sources: Callable[[Place], None] = lambda _: None,
+        on_status: Callable[[ServerEntry], None] = lambda _: None,
+        own_url: Callable[[], str | None] = lambda: None,
+        eager: bool = True,
+    ) -> None:
+        self._deps = deps
+        self._shelf = shelf
+        self._on_sources = on_sources
+        self._on_status = on_status
+        self._own_url = own_url
+        self._eager = eager
+        self._is_halted = False
+        self._starts = StartLimit()
+        self._stored: dict[str, bytes] = {}
+        self._unsaved: dict[str, bytes] = {}
+        self._wanted: dict[Place, dict[str, ServerEntry]] = {}
+        self._names = DefinitionNames()
+        self._held: dict[LinkKey, _Held] = {}
+        self._sources: dict[Place, tuple[UpstreamSource, ...]] = {}
+        self._listeners: set[Callable[[Notice], None]] = set()
+        self._changed: set[Place] = set()
+        self._tasks: TaskGroup = anyio.create_task_group()
+
+    async def __aenter__(self) -> Self:
+        try:
+            self._stored = dict(await self._shelf.load())
+        except ToolcribError as error:
+            logger.warning("What servers offered before cannot be read: %s", error)
+        await self._tasks.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        self._tasks.cancel_scope.cancel()
+        return await self._tasks.__aexit__(kind, error, trace)
+
+    def reconcile(self, place: Place, discovery: Discovery) -> None:
+        """Set the servers wanted in a project. Their own tasks start and stop them."""
+        self._wanted[place] = {entry.alias: entry for entry in discovery.startable()}
+        self._names.set(place, discovery)
+        self._settle()
+
+    def drop(self, place: Place) -> None:
+        """Forget a project."""
+        self._names.drop(place)
+        if self._wanted.pop(place, None) is not None:
+            self._settle()
+
+    def halt(self) -> None:
+        """Close every connection and cancel every attempt, but keep the known offers. `resume` reverts this."""
+        self._is_halted = True
+        for key, held in tuple(self._held.items()):
+            self._stop(held)
+            fresh = self._held[key] = self._hold(key, next(iter(held.entries.values())))
+            fresh.entries.update(held.entries)
+        self._make_sources()
+
+    def resume(self) -> None:
+        """Allow connections again, and connect as after startup."""
+        self._is_halted = False
+        for held in self._held.values():
+            if self._eager and held.link.offer is None:
+                held.link.start()
+
+    def sources(self, place: Place = None) -> tuple[UpstreamSource, ...]:
+        """Return the servers visible in a project as sources of the catalog, including those of no project."""
+        return self._sources.get(place, ())
+
+    def find(self, alias: str, place: Place = None) -> UpstreamSource | None:
+        """Return one server of a project, by its name there or by another name of its definition."""
+        sources = self.sources(place)
+        also = (source for source in sources if source.server_names.matching(alias) is not None)
+        return next((source for source in sources if source.name == alias), None) or next(also, None)
+
+    def listen(self, callback: Callable[[Notice], None]) -> Callable[[], None]:
+        """Subscribe to notifications of servers. Returns a function that unsubscribes."""
+        self._listeners.add(callback)
+        return partial(self._listeners.discard, callback)
+
+    def status(self, entry: ServerEntry) -> UpstreamStatus:
+        """Return the status of a server's upstream."""
+        held = self._held.get(key_of(entry)) if entry.spec is not None else None
+        return held.link.status if held is not None else UpstreamStatus()
+
+    def protocol_log(self, entry: ServerEntry) -> tuple[LoggedMessage, ...]:
+        """Return a server's recent protocol messages, newest first, including those of per-session connections."""
+        held = self._held.get(key_of(entry)) if entry.spec is not None else None
+        return held.link.protocol_log.said() if held is not None else ()
+
+    async def test(self, entry: ServerEntry) -> UpstreamStatus:
+        """Connect a server now, or ping and re-list a connected one."""
+        return await self._link(entry).check()
+
+    async def ensure(self, entry: ServerEntry) -> Offer:
+        """Return what a server offers, connecting it if that is unknown. Raises if it cannot be connected."""
+        return await self._link(entry).ensure()
+
+    async def reload(self, entry: ServerEntry | None = None) -> None:
+        """Restart a server; without one, retry only those that failed."""
+        if entry is not None:
+            link = self._link(entry)
+            link.restart()
+            await link.check()
+            return
+        for held in self._held.values():
+            if held.link.status.state in ("failed", "needs_auth"):
+                held.link.restart()
+
+    def demand(self, entry: ServerEntry) -> Demand:
+        """Return the authorization requirement from a server's last rejection, including per-session connections."""
+        demands = [self._link(entry).demand]
+        if (sessions := self._held[key_of(entry)].sessions) is not None:
+            demands += [link.demand for link in sessions.links()]
+        scopes = dict.fromkeys(scope for demand in demands for scope in demand.scopes)
+        challenges = [demand.challenge for demand in demands if demand.challenge != NO_DEMAND.challenge]
+        return Demand(tuple(scopes), challenges[-1] if challenges else NO_DEMAND.challenge)
+
+    async def signed_in(self, entry: ServerEntry) -> None:
+        """Reconnect a server after a sign-in or sign-out, including per-session connections."""
+        await self._link(entry).signed_in()
+        if (sessions := self._held[key_of(entry)].sessions) is not None:
+            for link in sessions.links():
+                await link.signed_in()
+
+    def end_session(self, session: str) -> None:
+        """Close the connections and drop the subscriptions of an MCP session."""
+        for held in self._held.values():
+            unwanted = held.link.subscribed.forget(session)
+            if unwanted:
+                self._tasks.start_soon(held.link.drop, unwanted)
+            if held.sessions is not None:
+                held.sessions.end(session)
+
+    def _link(self, entry: ServerEntry) -> Upstream:
+        if not entry.startable:
+            raise not_startable(entry)
+        held = self._held.get(key_of(entry))
+        if held is None:
+            raise Unavailable("server.ended", f'Server "{entry.name}" is not wanted in any place that is in use.')
+        return held.link
+
+    def _settle(self) -> None:
+        """Start and stop upstreams until they match what is wanted."""
+        todo = plan(self._wanted, self._held.keys())
+        for key in todo.stop:
+            self._stop(self._held.pop(key))
+        for key, entry in todo.start.items():
+            self._held[key] = self._hold(key, entry)
+        for held in self._held.values():
+            held.entries.clear()
+        for entry in merge_wanted(self._wanted):
+            held = self._held[key_of(entry)]
+            held.entries.setdefault(entry.alias, entry)
+        for held in self._held.values():
+            held.link.spec = spec_of(next(iter(held.entries.values())))
+        self._make_sources()
+
+    def _make_sources(self) -> None:
+        """Build a source for each server of each project, reusing unchanged ones."""
+        known = {_look(source): source for sources in self._sources.values() for source in sources}
+        before, self._sources = self._sources, {}
+        for place, entries in self._wanted.items():
+            found: list[UpstreamSource] = []
+            for alias, entry in entries.items():
+                held, spec = self._held[key_of(entry)], spec_of(entry)
+                made = UpstreamSource(held.link, alias, spec, held.sessions, self._names.of(place, entry))
+                found.append(known.setdefault(_look(made), made))
+            self._sources[place] = tuple(found)
+        for place in {*before, *self._sources}:
+            if before.get(place) != self._sources.get(place):
+                self._touch(place)
+
+    def _hold(self, key: LinkKey, entry: ServerEntry) -> _Held:
+        spec = spec_of(entry)
+        stored = self._stored.get(entry.digest)
+        offer = Offer.from_json(stored) if stored is not None else None
+        hooks = UpstreamHooks(
+            partial(self._status_changed, key), partial(self._offer_changed, key), partial(self._said, key, None)
+        )
+        is_shared = spec.share == "shared"
+        hello = None if is_shared else ClientIntroduction(self._deps.hello.client_info, _ALL_CAPABILITIES)
+        link = Upstream(self._deps, spec, self._opener(spec, hello), self._starts, hooks, offer=offer)
+        self._tasks.start_soon(link.run)
+        if self._eager and offer is None and not self._is_halted:
+            link.start()
+        sessions = None if is_shared else SessionUpstreams(partial(self._open_session, key, spec))
+        return _Held(link, sessions, {})
+
+    def _open_session(
+        self, key: LinkKey, spec: ServerSpec, client: Client, session: ClientSession, on_end: Callable[[], None]
+    ) -> Upstream:
+        """Open an upstream for one MCP session."""
+        ours = self._deps.hello
+        hello = ClientIntroduction(client.info or ours.client_info, client.capabilities)
+        hooks = UpstreamHooks(lambda: None, lambda _: None, partial(self._said, key, session.name))
+        protocol_log = self._held[key].link.protocol_log if key in self._held else None
+        link = Upstream(
+            self._deps, spec, self._opener(spec, hello), self._starts, hooks, session=session, protocol_log=protocol_log
+        )
+
+        async def run() -> None:
+            await link.run()
+            on_end()
+
+        self._tasks.start_soon(run)
+        return link
+
+    def _opener(self, spec: ServerSpec, hello: ClientIntroduction | None = None) -> Opener:
+        return Opener(self._deps, spec, self._own_url, hello)
+
+    @staticmethod
+    def _stop(held: _Held) -> None:
+        held.link.stop()
+        if held.sessions is not None:
+            held.sessions.stop()
+
+    def _status_changed(self, key: LinkKey) -> None:
+        held = self._held.get(key)
+        for entry in tuple(held.entries.values()) if held is not None else ():
+            self._on_status(entry)
+
+    def _offer_changed(self, key: LinkKey, offer: Offer) -> None:
+        held = self._held.get(key)
+        for alias in held.entries if held is not None else ():
+            for place, entries in self._wanted.items():
+                if alias in entries and key_of(entries[alias]) == key:
+                    self._touch(place)
+        body = offer.to_json()
+        if self._stored.get(key.digest) != body:
+            self._stored[key.digest] = body
+            self._unsaved[key.digest] = body
+            if len(self._unsaved) == 1:
+                self._tasks.start_soon(self._save)
+
+    async def _save(self) -> None:
+        """Save changed offers in batches, also when the pool is closed."""
+        try:
+            await anyio.sleep(_SAVED_AFTER)
+        finally:
+            with anyio.CancelScope(shield=True):
+                unsaved, self._unsaved = self._unsaved, {}
+                try:
+                    await self._shelf.save(unsaved)
+                except ToolcribError as error:
+                    logger.warning("What servers offer could not be kept for the next start: %s", error)
+
+    def _said(self, key: LinkKey, session: str | None, method: str, params: JsonObject) -> None:
+        kind, held = method.removeprefix("notifications/"), self._held.get(key)
+        if kind not in _NOTICES or held is None:
+            return
+        for alias in tuple(held.entries):
+            for callback in tuple(self._listeners):
+                callback(Notice(kind, alias, params, session))
+
+    def _touch(self, place: Place) -> None:
+        """Report a changed project, once per iteration of the event loop."""
+        if not self._changed:
+            asyncio.get_running_loop().call_soon(self._tell_changed)
+        self._changed.add(place)
+
+    def _tell_changed(self) -> None:
+        changed, self._changed = self._changed, set()
+        for place in changed:
+            self._on_sources(place)
+
+
+def _look(source: UpstreamSource) -> tuple[object, ...]:
+    """Return the key by which two sources are interchangeable."""
+    return id(source.link), source.name, source.server_names, source.spec.tools, source.spec.timeout_ms

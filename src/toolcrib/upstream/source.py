@@ -1,0 +1,191 @@
+"""An upstream as a source of the catalog: its tools, prompts and resources under its name in one project.
+
+Several sources may share one upstream, because a server can have another name, filter or timeout in another project.
+Arguments are not validated against the server's schema here; the server does that itself.
+
+Must never let a server failure leave a tool call as an exception: it becomes an error result. Cancellation propagates.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from toolcrib.base.processes.process import ServerFailed
+from toolcrib.model.errors import NotFound, ToolcribError, Unavailable
+from toolcrib.model.json import Json, JsonObject, dumps
+from toolcrib.model.problems import Problem
+from toolcrib.model.protocol import INVALID_PARAMS
+from toolcrib.model.server_names import NO_NAMES, ServerNames
+from toolcrib.model.servers import ServerSpec
+from toolcrib.model.sources import CallContext, ContentMethod, Introduction, ProtocolError, RunCall
+from toolcrib.model.tools import CallResult, ContentItem, ProtocolFault, ServerKind, Tool
+from toolcrib.model.upstreams import UpstreamStatus
+from toolcrib.servers.identity import identity
+from toolcrib.upstream.definitions import UpstreamTool, mcp_param_headers
+from toolcrib.upstream.offer import PROMPTS, RESOURCES, TEMPLATES, Offer, content_of, passes, tools_of
+from toolcrib.upstream.session_connections import SessionUpstreams
+from toolcrib.upstream.upstream import Upstream
+
+
+class _Shown:
+    """One offer as this source presents it."""
+
+    def __init__(self, offer: Offer, alias: str, spec: ServerSpec, names: ServerNames) -> None:
+        self.offer = offer
+        timeout = spec.timeout_ms / 1000 if spec.timeout_ms else None
+        self.tools, self.problems = tools_of(offer, alias, spec.tools, timeout, names)
+        definitions, _ = offer.judged
+        self.by_name: Mapping[str, UpstreamTool] = {
+            each.name: each for each in definitions if passes(spec.tools, each.name)
+        }
+        self.prompts = content_of(offer.prompts, PROMPTS, alias)
+        self.resources = content_of(offer.resources, RESOURCES, alias)
+        self.templates = content_of(offer.templates, TEMPLATES, alias)
+
+
+class UpstreamSource:
+    """One server in one project."""
+
+    kind: ServerKind = "upstream"
+
+    def __init__(
+        self,
+        link: Upstream,
+        alias: str,
+        spec: ServerSpec,
+        sessions: SessionUpstreams | None = None,
+        names: ServerNames = NO_NAMES,
+    ) -> None:
+        self.name = alias
+        self.identity = names.identity or identity(spec)
+        self.server_names = names if names.identity else ServerNames(self.identity)
+        self.spec = spec
+        self.link = link
+        self._sessions = sessions
+        self._last: _Shown | None = None
+
+    @property
+    def offer(self) -> Offer | None:
+        """What the server offers, if known."""
+        return self.link.offer
+
+    @property
+    def introduction(self) -> Introduction | None:
+        """The server's introduction, if known."""
+        offer = self.link.offer
+        return Introduction(offer.capabilities, offer.server_info, offer.instructions) if offer is not None else None
+
+    @property
+    def status(self) -> UpstreamStatus:
+        """The status of its upstream."""
+        return self.link.status
+
+    def tools(self) -> Sequence[Tool]:
+        """Return the tools that pass the owner's filter."""
+        shown = self._shown()
+        return shown.tools if shown is not None else ()
+
+    def problems(self) -> Sequence[Problem]:
+        """Return the problems of its offer."""
+        shown = self._shown()
+        return shown.problems if shown is not None else ()
+
+    def prompts(self) -> Sequence[ContentItem]:
+        """Return its prompts."""
+        shown = self._shown()
+        return shown.prompts if shown is not None else ()
+
+    def resources(self) -> Sequence[ContentItem]:
+        """Return its resources."""
+        shown = self._shown()
+        return shown.resources if shown is not None else ()
+
+    def templates(self) -> Sequence[ContentItem]:
+        """Return its resource templates."""
+        shown = self._shown()
+        return shown.templates if shown is not None else ()
+
+    def prepare(self, tool: str, arguments: JsonObject, canonical: bytes) -> RunCall:
+        """Bind the arguments of a call. The server validates them."""
+        shown = self._shown()
+        definition = shown.by_name.get(tool) if shown is not None else None
+        if definition is None:
+            raise NotFound("tool.unknown", f"Server `{self.name}` has no tool `{tool}`.")
+        headers = mcp_param_headers(definition.headers, arguments) if definition.headers else None
+        return partial(self._run, {"name": tool, "arguments": arguments}, headers)
+
+    async def request(self, method: ContentMethod, params: JsonObject, context: CallContext) -> JsonObject:
+        """Send a content request to the server."""
+        link = self._link(context)
+        match method:
+            case "resources/subscribe" | "resources/unsubscribe":
+                return await self._subscribe(link, method, params, context)
+            case "logging/setLevel":
+                return await self._set_level(link, params, context)
+            case _:
+                return _writable(self.name, await link.request(method, params, context))
+
+    async def _run(self, params: JsonObject, headers: Mapping[str, str] | None, context: CallContext) -> CallResult:
+        try:
+            wire = _writable(self.name, await self._link(context).request("tools/call", params, context, headers))
+        except ProtocolError as error:
+            text = f"MCP error: {error.message}"
+            fault = ProtocolFault(error.code, error.message, error.data)
+            return CallResult(({"type": "text", "text": text},), is_error=True, fault=fault)
+        except ServerFailed as error:
+            return CallResult.error(f"MCP error: {error.message}")
+        except ToolcribError as error:
+            return CallResult.error(f"MCP error: {error.message} {error.hint or ''}".rstrip())
+        return CallResult.of_wire(wire)
+
+    async def _subscribe(self, link: Upstream, method: str, params: JsonObject, context: CallContext) -> JsonObject:
+        """Subscribe or unsubscribe. Only the first and the last subscriber of a resource reach the server."""
+        uri: Json = params.get("uri")
+        if not isinstance(uri, str):
+            raise ProtocolError(INVALID_PARAMS, "`uri` is no text.")
+        exchange = await link.ready()
+        change = link.subscribed.add if method == "resources/subscribe" else link.subscribed.remove
+        if not change(uri, _who(context)) or exchange.greeting.era == "modern":
+            return {}
+        try:
+            return await exchange.request(method, params, context)
+        except ProtocolError:
+            link.subscribed.remove(uri, _who(context))
+            raise
+
+    async def _set_level(self, link: Upstream, params: JsonObject, context: CallContext) -> JsonObject:
+        """Set the log level. A shared server logs at the most verbose level; a modern one gets it with each request."""
+        exchange = await link.ready()
+        link.subscribed.set_level(_who(context), str(params.get("level")))
+        if exchange.greeting.era == "modern" or "logging" not in exchange.greeting.capabilities:
+            return {}
+        return await exchange.request("logging/setLevel", {**params, "level": link.subscribed.level}, context)
+
+    def _link(self, context: CallContext) -> Upstream:
+        client = context.client
+        if self._sessions is None or client is None or client.session is None:
+            return self.link
+        if client.answers_by_retry and self.offer is not None and self.offer.era == "modern":
+            return self.link  # each request carries its client and capabilities
+        return self._sessions.of(client)
+
+    def _shown(self) -> _Shown | None:
+        offer = self.link.offer
+        if offer is None:
+            return None
+        if self._last is None or self._last.offer is not offer:
+            self._last = _Shown(offer, self.name, self.spec, self.server_names)
+        return self._last
+
+
+def _writable(name: str, result: JsonObject) -> JsonObject:
+    """Return the result if it can be serialized: parsing accepts deeper nesting than serializing."""
+    try:
+        dumps(result)
+    except TypeError:
+        raise Unavailable("server.reply_invalid", f'Server "{name}" gave a reply that is nested too deep.') from None
+    return result
+
+
+def _who(context: CallContext) -> str:
+    client = context.client
+    return client.session if client is not None and client.session is not None else context.principal.name

@@ -1,0 +1,116 @@
+"""The status of an upstream as text: each state has a sentence and, where useful, one next step.
+
+Must never name a command that does not exist.
+"""
+
+import time
+
+from toolcrib.base.processes.process import ServerFailed
+from toolcrib.model.errors import ConfigError, ToolcribError
+from toolcrib.model.servers import ServerSpec
+from toolcrib.model.upstreams import LinkState, UpstreamStatus
+from toolcrib.upstream.offer import Offer
+from toolcrib.upstream.opener import OpenConnection
+
+
+class Report:
+    """The state of one upstream, as last reported."""
+
+    def __init__(self) -> None:
+        self.failure: ToolcribError | None = None
+        self._state: LinkState = "not_checked"
+        self._latency_ms: float | None = None
+        self._opened: OpenConnection | None = None
+        self._retry_at: float | None = None
+        self._retries = False
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether the latest attempt failed."""
+        return self._state in ("failed", "needs_auth")
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the connection is open."""
+        return self._state == "connected"
+
+    @property
+    def tries_again(self) -> bool:
+        """Whether the upstream retries on its own after the last failure."""
+        return self._retries
+
+    def connecting(self) -> None:
+        """Record the start of an attempt."""
+        self._state, self._retry_at = "connecting", None
+
+    def connected(self, opened: OpenConnection) -> None:
+        """Record an open connection."""
+        self._state, self._opened, self._retry_at = "connected", opened, None
+
+    def closed(self) -> None:
+        """Record that an unused connection was closed."""
+        self._state, self._opened = "not_checked", None
+
+    def failed(self, failure: ToolcribError, wait: float | None = None, *, retries: bool = False) -> None:
+        """Record a failed attempt or a broken connection. It may be retried after `wait`; with `retries` it will be."""
+        self.failure = failure
+        self._state = "needs_auth" if failure.code == "oauth.required" else "failed"
+        self._opened = None
+        self._retries = retries
+        self._retry_at = time.time() + wait if wait is not None else None
+
+    def answered(self, milliseconds: float) -> None:
+        """Record the latency of the last response."""
+        self._latency_ms = round(milliseconds, 3)
+
+    def status(self, spec: ServerSpec, offer: Offer | None) -> UpstreamStatus:
+        """Return the status as a value."""
+        failure, name = self.failure, spec.alias or spec.name
+        sentence, action = self._words(name, offer)
+        return UpstreamStatus(
+            state=self._state,
+            sentence=sentence,
+            action=action,
+            is_known=offer is not None,
+            tools=len(offer.judged[0]) if offer is not None else 0,
+            latency_ms=self._latency_ms,
+            last_error=_brief(failure) if failure is not None else None,
+            exited_with=failure.exited_with if isinstance(failure, ServerFailed) else None,
+            stderr=failure.stderr if isinstance(failure, ServerFailed) else (),
+            era=offer.era if offer is not None else None,
+            version=offer.version if offer is not None else None,
+            server_title=offer.title if offer is not None else None,
+            pid=self._opened.pid if self._opened is not None else None,
+            retry_at=self._retry_at,
+        )
+
+    def _words(self, name: str, offer: Offer | None) -> tuple[str, str]:
+        test = f"toolcrib mcp test {name}"
+        match self._state:
+            case "connecting":
+                return "It is being connected.", f"toolcrib mcp get {name}"
+            case "connected":
+                tools = len(offer.judged[0]) if offer is not None else 0
+                count = "1 tool" if tools == 1 else f"{tools} tools"
+                return f"It is connected and offers {count}.", f"toolcrib tools list --server {name}"
+            case "needs_auth":
+                return self._reason, f"toolcrib mcp auth {name}"
+            case "failed":
+                return self._reason, f"toolcrib mcp get {name}" if isinstance(self.failure, ConfigError) else test
+            case "not_checked" if offer is not None:
+                return "It is known from before and is connected when it is first used.", test
+            case _:
+                return "It was not connected yet.", test
+
+    @property
+    def _reason(self) -> str:
+        failure = self.failure
+        assert failure is not None
+        parts = (_brief(failure), failure.hint)
+        said = " ".join(part if part.endswith((".", "!", "?", "…")) else f"{part}." for part in parts if part)
+        return f"{said} It is tried again by itself." if self._retries else said
+
+
+def _brief(failure: ToolcribError) -> str:
+    """Return what happened, without the process's stderr, which is reported separately."""
+    return failure.brief if isinstance(failure, ServerFailed) else failure.message

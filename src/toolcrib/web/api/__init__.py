@@ -1,0 +1,1 @@
+"""REST API under `/api`, one module or package per resource."""

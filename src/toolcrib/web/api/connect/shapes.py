@@ -1,0 +1,77 @@
+"""The shapes of `/api/connect`."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from toolcrib.model.servers import ServerType
+from toolcrib.model.tokens import Level
+from toolcrib.web.api.servers.shapes import EditShape, TransferShape
+from toolcrib.web.api.shapes import Shape
+
+
+class ConnectionShape(Shape):
+    """One entry of this crib in an app's config file."""
+
+    name: str
+    type: ServerType
+    file: str
+    line: int | None
+    agent: str | None = Field(description="The agent it asks as.")
+    stale: list[str] = Field(description="What keeps it from reaching this crib.")
+
+
+class ClientShape(Shape):
+    """An app that can use this crib."""
+
+    client: str
+    title: str
+    state: Literal["connected", "stale", "not_connected", "not_installed"]
+    installed: bool
+    file: str = Field(description="Where the crib stands, or would be written.")
+    type: ServerType = Field(description="How it would be reached.")
+    connections: list[ConnectionShape]
+    others: int = Field(description="How many other servers stand in that file.")
+
+
+class ConnectRequest(Shape):
+    """A request to connect an app."""
+
+    agent: str | None = Field(None, description="As this agent only.", min_length=1, max_length=200)
+    scope: Literal["user", "project"] = "user"
+    stdio: bool = Field(False, description="Start a process, also where HTTP works.")
+    move: bool = Field(False, description="Take the tool's other servers over, so that they stand here alone.")
+    anyway: bool = Field(False, description="Also if the tool was not found on this machine.")
+    level: Level | None = Field(
+        None, description="`ask`: read-only tools run, all others ask. `app`: the app decides. Unset: undecided."
+    )
+    programs: list[str] | None = Field(
+        None, description="Programs on the caller's path; unset searches the path of the crib.", max_length=200
+    )
+    dry_run: bool = False
+
+
+class ConnectedShape(Shape):
+    """The result of connecting, or of a dry run."""
+
+    client: str
+    title: str
+    installed: bool
+    name: str
+    type: ServerType
+    agent: str | None
+    level: Level | None = Field(description="How far the app may go; null over stdio, or where nobody decided.")
+    reasons: list[str] = Field(description="What was wrong with the entry that stood there.")
+    change: EditShape
+    moved: TransferShape | None
+
+
+class DisconnectedShape(Shape):
+    """The result of disconnecting, or of a dry run."""
+
+    client: str
+    title: str
+    agent: str | None
+    change: EditShape | None
+    exact: bool = Field(description="Whether the file is byte for byte what it was before.")
+    revoked_token: str | None

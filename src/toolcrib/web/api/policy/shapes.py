@@ -1,0 +1,429 @@
+"""The shapes for permissions: rules, explanations, approvals, bundles, projects, tokens and definitions."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from toolcrib.gate.pins.definition_changes import ChangeKind, DifferenceKind
+from toolcrib.gate.policy.explain import ChangeKind as RepairKind
+from toolcrib.host.replay import Trial
+from toolcrib.model.approvals import ApprovalStatus, Scope, Verb
+from toolcrib.model.json import JsonObject
+from toolcrib.model.pins import PinKind
+from toolcrib.model.policy import ConditionTest, Effect, OriginKind, RuleEffect, StepName, Verdict
+from toolcrib.model.principals import Mode, PrincipalKind, Source
+from toolcrib.model.tokens import Level
+from toolcrib.web.api.shapes import ProblemShape, Shape
+
+MOST_RECORDS = 100_000
+_Patterns = Annotated[list[Annotated[str, Field(max_length=512)]], Field(max_length=1000)]
+_Name = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class RuleOriginShape(Shape):
+    """Where a rule is defined."""
+
+    kind: OriginKind
+    file: str = ""
+    line: int = 0
+
+
+class ConditionShape(Shape):
+    """A test of one argument."""
+
+    pointer: str = Field(description="A JSON pointer, such as `/repo`.")
+    test: ConditionTest
+    value: Any = Field(
+        description="Any JSON for `equals`, a text for `glob` and `regex`, `{min, max}` for `range`, a file or "
+        "directory for `path`, the first words for `command`, true or false for `present`."
+    )
+
+
+class WhereShape(Shape):
+    """The principals and tools that a rule applies to; absent fields match anything."""
+
+    read_only: bool = False
+    destructive: bool = False
+    open_world: bool = False
+    sources: Sequence[Source] = ()
+    agents: Sequence[str] = ()
+    projects: Sequence[str] = Field(default=(), description="Absolute paths of directories.")
+    modes: Sequence[Mode] = ()
+
+
+class BindingShape(Shape):
+    """The principal that a rule applies to. Absent fields match anything, but an absent agent matches only no agent."""
+
+    kind: PrincipalKind
+    source: Source
+    agent: str = ""
+    name: str = Field("", description="The name of a token.")
+
+
+class RuleChanges(Shape):
+    """The changes to a rule; `null` removes a field."""
+
+    effect: RuleEffect | None = None
+    pattern: str | None = Field(None, description="`server/tool` with `*` for any, or the name of a known tool.")
+    conditions: list[ConditionShape] | None = None
+    where: WhereShape | None = None
+    reason: str | None = None
+    expires_at: datetime | None = None
+    definition_hash: str | None = Field(None, description="Count only for the tool that is defined so.")
+    session: str | None = Field(None, description="Count only in this session.")
+    principal: BindingShape | None = Field(None, description="Count only for this principal.")
+
+    def written(self) -> JsonObject:
+        """Return the fields that were sent, for validation."""
+        return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+
+class RuleRequest(RuleChanges):
+    """A rule to add."""
+
+    effect: RuleEffect | None = Field(...)
+    pattern: str | None = Field(..., description="`server/tool` with `*` for any, or the name of a known tool.")
+
+
+class RuleShape(Shape):
+    """One rule."""
+
+    id: str
+    effect: RuleEffect
+    pattern: str
+    conditions: Sequence[ConditionShape] = ()
+    where: WhereShape = WhereShape()
+    origin: RuleOriginShape
+    reason: str = ""
+    created_by: str
+    created_at: str = ""
+    expires_at: str = ""
+    definition_hash: str = ""
+    session: str = ""
+    problems: Sequence[ProblemShape] = ()
+    principal: BindingShape | None = None
+
+
+class RuleFindingShape(Shape):
+    """A problem of a rule, with a narrower proposal if possible."""
+
+    rule: str
+    code: str
+    message: str
+    fix: str
+    proposal: RuleShape | None = None
+
+
+class StepShape(Shape):
+    """One step of a decision."""
+
+    step: StepName
+    matched: bool
+    effect: Effect
+    reason: str
+    rule: str = ""
+    origin: RuleOriginShape = RuleOriginShape(kind="default")
+
+
+class RepairShape(Shape):
+    """One possible change."""
+
+    kind: RepairKind
+    change: str
+    rule: str = ""
+
+
+class FlipShape(Shape):
+    """Changes that together flip a verdict, and the resulting verdict."""
+
+    changes: list[RepairShape]
+    verdict: Verdict
+
+
+class RecordedShape(Shape):
+    """The recorded decision of a call; `uncertain` if the record does not hold all arguments."""
+
+    audit_id: int
+    at: str
+    decision: str
+    rules: list[str]
+    uncertain: bool
+
+
+class ExplanationShape(Shape):
+    """Why a tool is visible, needs approval or is refused."""
+
+    verdict: Verdict
+    ref: str
+    principal: JsonObject
+    steps: list[StepShape]
+    decided_by: StepShape
+    flip: FlipShape | None = None
+    nearest: Sequence[str] = ()
+    recorded: RecordedShape | None = None
+
+
+class SimulateRequest(Shape):
+    """Rules to simulate: some added, some removed, and a replacement for `toolcrib.toml`."""
+
+    add: list[str | RuleRequest] = Field([], max_length=1000, description="Rules, also in short: `deny github/*`.")
+    remove: list[str] = Field([], max_length=1000, description="Ids of rules.")
+    file: str | None = Field(None, max_length=1_048_576, description="The text of a file with `[[rules]]`.")
+    since: datetime | None = None
+    until: datetime | None = None
+    limit: int = Field(10_000, ge=1, le=MOST_RECORDS, description="So many records are looked at, the newest first.")
+
+    @property
+    def trial(self) -> Trial:
+        """The request as a `Trial`."""
+        add = [each if isinstance(each, str) else each.written() for each in self.add]
+        return Trial(add, self.remove, self.file, self.since, self.until, self.limit)
+
+
+class SimulatedShape(Shape):
+    """A recorded call that would be decided differently."""
+
+    audit_id: int
+    at: str
+    ref: str
+    principal: JsonObject
+    recorded: str
+    before: Verdict
+    after: Verdict
+    decided_by: StepShape
+    uncertain: bool
+
+
+class SimulationShape(Shape):
+    """The result of a simulation; `skipped` calls are of tools that no longer exist."""
+
+    compared: int
+    skipped: int
+    differences: list[SimulatedShape]
+
+
+class RemarkShape(Shape):
+    """A remark on a value that a reviewer should know."""
+
+    pointer: str
+    message: str
+
+
+class ShownArgumentShape(Shape):
+    """One argument for display; the console collapses a long one."""
+
+    name: str
+    text: str
+    characters: int
+    collapsed: bool
+    digest: str
+
+
+class ShownShape(Shape):
+    """The full arguments for display, with hidden characters made visible."""
+
+    text: str
+    hidden: int
+    characters: int
+    remarks: list[RemarkShape]
+    arguments: list[ShownArgumentShape]
+
+
+class PrefixShape(Shape):
+    """A broader rule that can be chosen instead of the exact one, by the answer's `prefix`."""
+
+    prefix: str
+    sentence: str
+
+
+class ProposedShape(Shape):
+    """The rule that an answer creates, as data and as a sentence."""
+
+    rule: JsonObject
+    sentence: str
+    prefixes: Sequence[PrefixShape] = ()
+
+
+class RememberShape(Shape):
+    """The rules that answers of one scope create, by decision."""
+
+    approve: ProposedShape
+    deny: ProposedShape
+
+
+class RememberAsShape(Shape):
+    """The rules that answers beyond a single call create, by scope; empty if only `once` is possible."""
+
+    session: RememberShape | None = None
+    always: RememberShape | None = None
+
+
+class ApprovalShape(Shape):
+    """An approval for one call; `rule` is the rule that its answer created."""
+
+    id: str
+    kind: Literal["approval"]
+    status: ApprovalStatus
+    session_id: str = ""
+    door: str
+    principal: JsonObject
+    server: str
+    tool: str
+    arguments: Any
+    shown: ShownShape
+    definition_hash: str
+    why: str
+    created_at: str
+    expires_at: str
+    tool_call_id: str = ""
+    edited_arguments: Any = None
+    scope: Scope = "once"
+    decided_at: str = ""
+    decided_by: str = ""
+    reason: str = ""
+    rule: RuleShape | None = None
+    remember_as: RememberAsShape | None = None
+    once_only: str = Field("", description="Why the answer cannot be remembered.")
+
+
+class AnswerRequest(Shape):
+    """The answer to an approval. `arguments` replace those of the call."""
+
+    decision: Verb
+    scope: Scope = "once"
+    prefix: str | None = Field(None, max_length=5000, description="One of the prefixes that `rememberAs` proposes.")
+    reason: str | None = Field(None, max_length=2000, description="Told to the model where the answer is no.")
+    arguments: JsonObject | None = None
+
+
+class BundleFields(Shape):
+    """The fields of a bundle."""
+
+    name: _Name
+    tools: _Patterns
+    description: str = Field("", max_length=2000)
+    prompt: str = Field("", max_length=20_000, description="Added to the prompt of whoever has the bundle.")
+
+
+class BundleRequest(BundleFields):
+    """A bundle to create."""
+
+    id: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")
+
+
+class BundleShape(Shape):
+    """Tools that are granted together; a `preset` comes with Toolcrib and cannot be changed."""
+
+    id: str
+    name: str
+    description: str
+    tools: list[str]
+    prompt: str
+    preset: bool
+
+
+class RemovedShape(Shape):
+    """The id of a removed object."""
+
+    id: str
+
+
+class ProjectFields(Shape):
+    """The settings of a project."""
+
+    agent_id: _Name | None = None
+    bundles: list[_Name] = Field([], max_length=100)
+
+
+class ProjectRequest(ProjectFields):
+    """A project to configure."""
+
+    path: str = Field(min_length=1, max_length=4096)
+
+
+class ProjectShape(Shape):
+    """A project; `trusted` is whether the owner trusts the servers that its files define."""
+
+    path: str
+    trusted: bool
+    agent_id: str = ""
+    bundles: list[str]
+
+
+class TokenRequest(Shape):
+    """A token to create."""
+
+    name: str = Field(min_length=1, max_length=200)
+    agent: _Name | None = None
+    source: Source = "ide"
+    mode: Mode | None = Field(None, description="`acceptEdits` for source `ide`, else `default`, where absent.")
+    may_approve: bool = Field(default=False, description="Its answers to approvals count, `once`.")
+    may_remember: bool = Field(default=False, description="Its answers may hold for longer than one call.")
+
+
+class TokenShape(Shape):
+    """A named token, without its secret."""
+
+    name: str
+    source: Source
+    mode: Mode
+    may_approve: bool
+    may_remember: bool = False
+    created_at: str
+    agent: str = ""
+    level: Level | None = None
+    revoked_at: str = ""
+
+
+class NewToken(TokenShape):
+    """A new token; its secret cannot be retrieved again."""
+
+    secret: str
+
+
+class DifferenceShape(Shape):
+    """One difference between two definitions of a tool."""
+
+    kind: DifferenceKind
+    name: str
+    before: Any
+    after: Any
+
+
+class ChangeShape(Shape):
+    """A definition that is held back until the owner accepts it, identified by `hash`.
+
+    `what` is the kind of definition. For instructions, `ref` is the server itself.
+    """
+
+    ref: str
+    server: str
+    what: PinKind
+    tool: str
+    hash: str
+    since: str
+    rejected_by: str = ""
+    kind: ChangeKind
+    differences: list[DifferenceShape]
+    problems: list[ProblemShape]
+
+
+class JudgeRequest(Shape):
+    """The definition to accept or reject; without a hash, the held one or else the current one.
+
+    `what` is the kind of definition. For instructions, the path has `instructions` in place of a tool.
+    """
+
+    hash: str | None = Field(None, max_length=64)
+    what: PinKind = "tool"
+
+
+class JudgedShape(Shape):
+    """A definition and the decision on it."""
+
+    ref: str
+    what: PinKind = "tool"
+    hash: str
+    verdict: str

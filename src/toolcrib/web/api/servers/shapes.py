@@ -1,0 +1,284 @@
+"""The shapes of `/api/servers`."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from toolcrib.model.json import JsonObject
+from toolcrib.model.servers import Scope, ServerState, ServerType, Share
+from toolcrib.web.api.shapes import ProblemShape, Shape
+
+NAME_LIMIT = 500
+TEXT_LIMIT = 1_048_576
+
+
+class SourceShape(Shape):
+    """A place that defines a server."""
+
+    client: str
+    scope: Scope
+    file: str
+    line: int | None = None
+
+
+class ServerShape(Shape):
+    """One server with every place that defines it; secrets in `definition` are masked."""
+
+    name: str
+    alias: str = Field(description="The safe, unique name: used in paths, in `server/tool` and in exposed names.")
+    type: ServerType | None
+    state: ServerState
+    enabled: bool
+    trusted: bool
+    sources: list[SourceShape]
+    shadowed_by: str = ""
+    same_as: list[str]
+    problems: list[ProblemShape]
+    tools: int
+    sentence: str = Field("", description="What is so, in a sentence.")
+    action: str = Field("", description="The one command to run next.")
+    latency_ms: float = 0.0
+    last_error: str = ""
+    exit_code: int = Field(0, description="Of its process, when it last ended.")
+    stderr: list[str] = Field([], description="The last lines that its process wrote to standard error.")
+    protocol_version: str = ""
+    server_title: str = ""
+    pid: int = 0
+    retry_at: float = Field(0.0, description="When it is tried again, in seconds of the system's clock.")
+    definition: JsonObject
+
+
+class SignInError(Shape):
+    """Why a sign-in failed."""
+
+    code: str
+    message: str
+    hint: str | None
+
+
+class SignInShape(Shape):
+    """A sign-in: the URL to open and its state."""
+
+    state: Literal["waiting", "done", "failed"]
+    url: str
+    redirect_uri: str
+    error: SignInError | None = None
+
+
+class SignInRequest(Shape):
+    """A request to start a sign-in, to repeat it, or to complete it with the URL that the browser ended at."""
+
+    again: bool = False
+    answer: str | None = Field(None, max_length=TEXT_LIMIT)
+
+
+class ValueOriginShape(Shape):
+    """The origin of one value of a definition; the value is masked."""
+
+    key: str
+    value: str
+    origin: str
+
+
+class WarningShape(Shape):
+    """Something a definition can do that is not obvious from it."""
+
+    code: str
+    message: str
+    grave: bool
+
+
+class RevealedShape(Shape):
+    """One thing that a server takes from this machine; a grave one needs separate consent."""
+
+    kind: Literal["variable", "file", "command", "credential"]
+    name: str
+    field: str = Field(description="The key of the definition that takes it.")
+    grave: bool
+    inside: bool | None = Field(default=None, description="Of a project's file: whether it lies in the project.")
+
+
+class QuestionShape(Shape):
+    """What the user agrees to by trusting a server."""
+
+    name: str
+    type: ServerType
+    place: str
+    command_line: str | None
+    program: str | None
+    cwd: str | None
+    url: str | None
+    env: list[str] = Field(description="Names of the variables it gets.")
+    headers: list[str] = Field(description="Names of the headers it is sent.")
+    warnings: list[WarningShape]
+    digest: str
+    resolves: list[RevealedShape] = Field(description="Everything that is taken from this machine and handed over.")
+    needs_second_yes: bool = Field(description="Agreeing needs `allowSecrets`.")
+    auth: JsonObject | None = Field(description="How it signs in, without its secret.")
+
+
+class ServerDetails(ServerShape):
+    """One server in full."""
+
+    origins: list[ValueOriginShape]
+    question: QuestionShape | None
+
+
+class EditShape(Shape):
+    """A change to a file; secrets in `diff` are masked."""
+
+    file: str
+    changed: bool
+    diff: str
+    dry_run: bool
+
+
+class ChangedServer(ServerShape):
+    """A server after a change, and the change."""
+
+    change: EditShape
+
+
+class RemovedServer(Shape):
+    """A removed server, and the change."""
+
+    name: str
+    change: EditShape
+
+
+class ToolGlobs(Shape):
+    """Which of a server's tools are offered."""
+
+    allow: list[str] | None = None
+    deny: list[str] | None = None
+
+
+class AuthFields(Shape):
+    """How to sign in."""
+
+    type: Literal["oauth"] = "oauth"
+    credential_id: str | None = None
+    client_id: str | None = None
+    client_secret: str | None = None
+    scopes: list[str] | None = None
+
+
+class DefinitionShape(Shape):
+    """A definition in our file format; its consistency is validated like that of any other file."""
+
+    type: str | None = None
+    command: str | None = None
+    args: list[str] | None = None
+    env: dict[str, str] | None = None
+    env_file: str | None = None
+    cwd: str | None = Field(default=None, description="The directory the server is started in.")
+    url: str | None = None
+    headers: dict[str, str] | None = None
+    enabled: bool | None = None
+    timeout: int | None = Field(default=None, ge=0, le=2**53, description="Milliseconds.")
+    auth: AuthFields | None = None
+    tools: ToolGlobs | None = None
+    share: Share | None = None
+
+    def entry(self) -> JsonObject:
+        """Return the entry for the file: the given fields, in the order of the model."""
+        fields = set(DefinitionShape.model_fields)
+        return self.model_dump(by_alias=True, exclude_none=True, include=fields)
+
+
+class AddRequest(DefinitionShape):
+    """A new server."""
+
+    name: str = Field(max_length=NAME_LIMIT)
+    scope: Literal["user", "project"] = "user"
+
+
+class ImportRequest(Shape):
+    """Which servers of other apps to import, which trusts them; all if none is named."""
+
+    names: tuple[str, ...] = ()
+    dry_run: bool = False
+    digests: list[str] | None = Field(
+        default=None, description="The definitions that the person was shown; others are refused."
+    )
+
+
+class ExportRequest(Shape):
+    """Which of our servers to write into that app's file."""
+
+    names: tuple[str, ...] = ()
+    dry_run: bool = False
+    client: str
+    scope: Literal["user", "project"] = "user"
+
+
+class MovedShape(Shape):
+    """One server of an import or export; `reason` is why it was skipped."""
+
+    name: str
+    from_: JsonObject = Field(alias="from")
+    problems: list[ProblemShape]
+    reason: str = ""
+    question: QuestionShape | None = Field(
+        default=None, description="What taking over means to agree to, if it is not trusted yet."
+    )
+
+
+class TransferShape(Shape):
+    """What was taken, what was skipped and why."""
+
+    taken: list[MovedShape]
+    skipped: list[MovedShape]
+    change: EditShape | None
+
+
+class ExportShape(Shape):
+    """A file of an app, with values as written."""
+
+    client: str
+    text: str
+    servers: list[str]
+    problems: list[ProblemShape]
+
+
+class UndoRequest(Shape):
+    """The file whose last change to undo; if absent, the last change of any file."""
+
+    file: str | None = None
+
+
+class TextRequest(Shape):
+    """Pasted text."""
+
+    text: str = Field(max_length=TEXT_LIMIT)
+
+
+class ProposalShape(Shape):
+    """A recognized server; `definition` is in our own format."""
+
+    name: str
+    definition: JsonObject
+    question: QuestionShape
+    problems: list[ProblemShape]
+
+
+class RecognisedShape(Shape):
+    """The servers recognized in a text."""
+
+    servers: list[ProposalShape]
+    problems: list[ProblemShape]
+
+
+class TrustRequest(Shape):
+    """A project directory, or a file of the user. `digests` are those of the definitions that were shown."""
+
+    path: str = Field(max_length=4096)
+    digests: list[str] | None = None
+    allow_secrets: bool = Field(default=False, description="The second yes, to what is grave in `resolves`.")
+    dry_run: bool = Field(default=False, description="Only tell what would have to be agreed to.")
+
+
+class PathRequest(Shape):
+    """A project directory, or a file of the user."""
+
+    path: str = Field(max_length=4096)

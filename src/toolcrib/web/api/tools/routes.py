@@ -1,0 +1,114 @@
+"""`/api/tools`: the catalog as a principal sees it, and calls through the gate."""
+
+from typing import Annotated, Literal
+
+from fastapi import Depends, Query, Request, Response
+
+from toolcrib.gate.catalog.naming import Form
+from toolcrib.gate.catalog.search import search
+from toolcrib.gate.gate import Called
+from toolcrib.gate.pins.lint import ABOUT_OTHERS
+from toolcrib.host import Crib
+from toolcrib.model.errors import NotFound
+from toolcrib.model.json import JsonObject, dumps
+from toolcrib.model.principals import Principal
+from toolcrib.model.problems import Problem
+from toolcrib.model.tools import Tool, ToolRef
+from toolcrib.servers.server_status import ServerStatus
+from toolcrib.web.api.reading import StrictRoute, asker, cwd_of, door_of, while_connected
+from toolcrib.web.api.resource import Resource
+from toolcrib.web.api.shapes import CallAnswer, CallRequest, ProblemShape, ToolShape
+
+ToolForm = Literal["claude", "endpoint", "bridge"]
+
+
+def routes(crib: Crib) -> Resource:
+    """Return the routes of this crib."""
+    router = Resource("tools", StrictRoute)
+    who = Depends(asker(crib.principals))
+
+    @router.get("", response_model=list[ToolShape], response_model_exclude_unset=True)
+    async def list_tools(
+        principal: Annotated[Principal, who],
+        server: Annotated[str | None, Query(description="Only this server's.")] = None,
+        q: Annotated[str | None, Query(description="Only those with all these words, best first.")] = None,
+        form: Annotated[ToolForm, Query(description="Where the exposed names are for.")] = "endpoint",
+    ) -> Response:
+        """List the tools that the principal sees, sorted by ref, or best match first with `q`."""
+        principal = await crib.placed(principal)
+        if server is not None:
+            await crib.ready(principal, server)
+            server = crib.gate.server(principal, server)
+        tools = [tool for tool in crib.gate.listing(principal).tools if server in (None, tool.ref.server)]
+        found = tools if q is None else search(tools, q)
+        # Serialized directly, because validating thousands of tools takes longer than creating them.
+        shapes = [_shape(crib, principal, tool, form) for tool in found]
+        return Response(dumps(shapes), media_type="application/json")
+
+    @router.get("/problems", response_model=list[ProblemShape], response_model_exclude_unset=True)
+    async def list_tool_problems(principal: Annotated[Principal, who]) -> list[JsonObject]:
+        """List problems of whole servers, and of tools that could not be offered.
+
+        Principals other than the owner see only which of their servers are unavailable.
+        """
+        principal = await crib.placed(principal)
+        missing = await crib.links.missing(cwd_of(crib, principal))
+        if not principal.is_owner:
+            known = [each for each in missing if crib.gate.may_know(principal, each.entry.alias)]
+            return [_unavailable(each).to_json() for each in known]
+        unknown = [each.problem() for each in missing]
+        return [problem.to_json() for problem in (*crib.catalog.at(principal.cwd).problems, *unknown)]
+
+    @router.get("/{server}/{tool:path}", response_model=ToolShape, response_model_exclude_unset=True)
+    async def show_tool(principal: Annotated[Principal, who], server: str, tool: str) -> JsonObject:
+        """Return one tool that the principal sees."""
+        principal = await crib.placed(principal)
+        await crib.ready(principal, server, tool)
+        ref = ToolRef(server, tool)
+        try:
+            return _shape(crib, principal, crib.gate.find(principal, ref))
+        except NotFound as error:
+            raise await crib.gate.why_absent(principal, ref, error) from None
+
+    _add_call(router, crib)
+    return router
+
+
+def _add_call(router: Resource, crib: Crib) -> None:
+    who = Depends(asker(crib.principals))
+
+    @router.post("/{server}/{tool:path}/call", response_model=CallAnswer, response_model_exclude_unset=True)
+    async def call_tool(
+        request: Request, principal: Annotated[Principal, who], server: str, tool: str, body: CallRequest
+    ) -> JsonObject:
+        """Call a tool through the gate. The call ends when it is done, on timeout or when the client disconnects."""
+
+        async def call() -> Called:
+            asking = await crib.placed(principal)
+            await crib.ready(asking, server, tool)
+            return await crib.gate.call(asking, ToolRef(server, tool), body.arguments, door=door_of(request, asking))
+
+        called = await while_connected(request.receive, call)
+        answer = called.result.to_json()
+        shape = {key: answer[key] for key in ("isError", "content", "structuredContent") if key in answer}
+        return shape | {"durationMs": called.duration_ms, "auditId": called.audit_id}
+
+
+def _unavailable(standing: ServerStatus) -> Problem:
+    """Return a problem for an unavailable server that reveals nothing of its configuration or output."""
+    problem = standing.problem()
+    return Problem(problem.code, f'Server "{standing.entry.alias}" is not available.', "Ask the owner of this crib.")
+
+
+def _shape(crib: Crib, principal: Principal, tool: Tool, form: Form = "endpoint") -> JsonObject:
+    shape: JsonObject = {
+        "ref": str(tool.ref),
+        "server": tool.ref.server,
+        "name": tool.ref.tool,
+        "exposedName": crib.gate.name(form, tool.ref),
+        "description": tool.description,
+        "inputSchema": tool.input_schema,
+        "marks": tool.marks.to_json(),
+        "problems": [each.to_json() for each in tool.problems if principal.is_owner or each.code not in ABOUT_OTHERS],
+    }
+    return shape if tool.title is None else shape | {"title": tool.title}

@@ -1,0 +1,73 @@
+"""Static files: styles, scripts, icon. Loaded once, named by content hash, cached by browsers indefinitely.
+
+Must never load anything from another host: third-party files are vendored in `static`, and a test checks their hashes.
+"""
+
+import gzip
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from toolcrib.model.errors import NotFound
+
+PREFIX = "/static/"
+_FOLDER = Path(__file__).parent / "static"
+_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+_FOR_GOOD = "public, max-age=31536000, immutable"
+_IMPORT = re.compile(rb'from "\./([a-z-]+\.js)"')
+_SMALL = 400
+"""Size in bytes below which compression is not worth it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """One file. `path` contains the content hash, so a new version has a new URL."""
+
+    path: str
+    media_type: str
+    body: bytes
+    packed: bytes | None
+
+
+@cache
+def assets() -> Mapping[str, Asset]:
+    """Return all files by plain name."""
+    return {file.name: _read(file.name) for file in sorted(_FOLDER.iterdir()) if file.suffix in _TYPES}
+
+
+def url(name: str) -> str:
+    """Return the URL of a file."""
+    return assets()[name].path
+
+
+async def serve(request: Request) -> Response:
+    """Serve a file by its URL; 404 for the URL of another version."""
+    asset = _by_path().get(request.url.path)
+    if asset is None:
+        raise NotFound("route.unknown", f"{request.url.path} does not exist.")
+    headers = {"cache-control": _FOR_GOOD, "vary": "accept-encoding"}
+    if asset.packed is not None and "gzip" in request.headers.get("accept-encoding", ""):
+        return Response(asset.packed, media_type=asset.media_type, headers={**headers, "content-encoding": "gzip"})
+    return Response(asset.body, media_type=asset.media_type, headers=headers)
+
+
+@cache
+def _by_path() -> Mapping[str, Asset]:
+    return {asset.path: asset for asset in assets().values()}
+
+
+@cache
+def _read(name: str) -> Asset:
+    file = _FOLDER / name
+    body = file.read_bytes()
+    if file.suffix == ".js":  # imports use plain names; rewrite them to hashed URLs
+        body = _IMPORT.sub(lambda found: b'from "%b"' % _read(found[1].decode()).path.encode(), body)
+    digest = hashlib.sha256(body).hexdigest()[:10]
+    packed = gzip.compress(body, 9, mtime=0) if len(body) > _SMALL else None
+    return Asset(f"{PREFIX}{file.stem}.{digest}{file.suffix}", _TYPES[file.suffix], body, packed)

@@ -1,0 +1,120 @@
+"""Renders templates to HTML. The only way untrusted text reaches a page.
+
+All output is escaped, and characters that hide or reorder text are made visible, without any action by the template.
+Markdown goes through the `md` filter. An undefined variable is an error.
+
+Must never treat an untrusted string as markup.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any, cast
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from toolcrib.gate.approvals.display import show
+from toolcrib.model.json import Json
+from toolcrib.model.text import visible
+from toolcrib.web.console import assets, markdown
+
+_MARKUP_MAKERS = ("safe", "tojson", "urlize", "xmlattr")
+"""Jinja filters that mark text as safe; removed from the environment."""
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+
+
+def page(template: str, values: Mapping[str, Any]) -> str:
+    """Render a template."""
+    return _environment().get_template(template).render(values)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("toolcrib.web.console"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    filters: Mapping[str, Callable[..., object]] = {
+        "md": markdown.render, "ago": ago, "moment": moment, "pretty": pretty, "count": count, "seconds": seconds,
+        "exact": exact, "clock": clock, "judged": judged,
+    }  # fmt: skip
+    known = cast("dict[str, Any]", environment.filters)
+    for name in _MARKUP_MAKERS:
+        del known[name]
+    known.update(filters)
+    cast("dict[str, Any]", environment.globals)["asset"] = assets.url
+    return environment
+
+
+def _shown(value: object) -> object:
+    """Return the printed form of a value: empty for None, and text with hidden characters made visible."""
+    if value is None:
+        return ""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def exact(value: str | None) -> Markup:
+    """Return escaped but otherwise unchanged text for a field that is submitted again: saving must alter nothing."""
+    return escape(value or "")
+
+
+def moment(value: datetime | str | None) -> Markup | str:
+    """Return a `<time>` element, which the page's script converts to local time."""
+    if value is None:
+        return ""
+    at = (datetime.fromisoformat(value) if isinstance(value, str) else value).astimezone(UTC)
+    exact = at.isoformat(timespec="seconds")
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(exact, exact, at.strftime("%Y-%m-%d %H:%M"))
+
+
+def clock(value: str) -> str:
+    """Return the UTC time of day to the millisecond, for comparing entries."""
+    at = datetime.fromisoformat(value).astimezone(UTC)
+    return f"{at:%H:%M:%S}.{at.microsecond // 1000:03}"
+
+
+def ago(value: datetime | str | None) -> Markup | str:
+    """Return the elapsed time as a `<time>` element, which the page's script keeps current."""
+    if value is None:
+        return ""
+    at = (datetime.fromisoformat(value) if isinstance(value, str) else value).astimezone(UTC)
+    exact = at.isoformat(timespec="seconds")
+    words = since((datetime.now(UTC) - at).total_seconds())
+    return Markup('<time datetime="{}" title="{}" data-ago>{}</time>').format(exact, exact, words)
+
+
+def since(elapsed: float) -> str:
+    """Return elapsed seconds in the largest unit that fits."""
+    for length, unit in _UNITS:
+        if elapsed >= length:
+            return f"{int(elapsed // length)} {unit} ago"
+    return "now"
+
+
+def seconds(milliseconds: float | None) -> str:
+    """Return a duration for display."""
+    if milliseconds is None:
+        return ""
+    return f"{milliseconds:.0f} ms" if milliseconds < 1_000 else f"{milliseconds / 1_000:.1f} s"
+
+
+def pretty(value: Json) -> str:
+    """Return a value as indented JSON."""
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def judged(value: Json) -> str:
+    """Return arguments as approvals display them: hidden characters escaped, long runs of blanks counted."""
+    return show(value).text
+
+
+def count(number: int, one: str, many: str | None = None) -> str:
+    """Return a number with its noun: `1 tool`, `12 tools`."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"

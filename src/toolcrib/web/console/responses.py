@@ -1,0 +1,154 @@
+"""One handler, two representations: a screen returns a value, rendered as HTML for browsers and as JSON for programs.
+
+A browser gets the whole page, or only a fragment if it asks for one (htmx). A client that accepts JSON gets the value
+itself; the CLI and the tests use that.
+
+Must never put anything on a page that is not in the value.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+
+from toolcrib.host import Crib
+from toolcrib.model.errors import ToolcribError
+from toolcrib.model.json import Json, JsonObject
+from toolcrib.model.principals import Principal
+from toolcrib.model.version import __version__
+from toolcrib.web.console.render import page
+
+PRINCIPAL: Final = "toolcrib.principal"
+"""Key in the ASGI scope under which the guard stores the principal."""
+
+RAIL: Final = (
+    ("servers", "/", "Servers", "g s"),
+    ("tools", "/tools", "Tools", "g t"),
+    ("agents", "/agents", "Agents", "g a"),
+    ("sessions", "/sessions", "Sessions", "g c"),
+    ("access", "/access", "Access", "g w"),
+    ("activity", "/activity", "Activity", "g l"),
+    ("schedules", "/schedules", "Schedules", "g h"),
+)
+"""The entries of the navigation rail: key, address, label, shortcut."""
+FOOT: Final = (("connect", "/connect", "Connect", "g n"), ("settings", "/settings", "Settings", "g e"))
+
+Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class ScreenContent:
+    """The content of a screen: `template` is the whole page, `part` the fragment that is refreshed while it is open.
+
+    `value` is the JSON representation; `also` holds values that only the page needs, such as labels.
+    """
+
+    screen: str
+    title: str
+    template: str
+    value: Mapping[str, Json]
+    part: str | None = None
+    also: Mapping[str, Any] | None = None
+    status: int = 200
+
+
+class Console:
+    """State and helpers shared by all screens."""
+
+    def __init__(self, crib: Crib, address: str) -> None:
+        self.crib = crib
+        self.address = address
+
+    def principal(self, request: Request) -> Principal:
+        """Return the principal that the guard authenticated."""
+        return request.scope[PRINCIPAL]
+
+    @property
+    def place(self) -> Path | None:
+        """The working directory of the console; servers of its project are listed too."""
+        return self.crib.settings.default_cwd
+
+    async def asker(self, request: Request) -> Principal:
+        """Return the principal, with the console's directory as its cwd."""
+        principal = self.principal(request)
+        if principal.cwd is None and self.place is not None:
+            principal = replace(principal, cwd=str(self.place))
+        return await self.crib.placed(principal)
+
+    def caught(self, each: Route) -> Route:
+        """Wrap a route so that browsers get errors as a page."""
+        handler: Handler = each.endpoint
+
+        async def handle(request: Request) -> Response:
+            try:
+                return await handler(request)
+            except ToolcribError as error:
+                if _wants_json(request):
+                    raise
+                if request.headers.get("hx-request") == "true":
+                    return self.failed(error)
+                shown = ScreenContent("", "Error", "refused.html", told(error), status=error.status)
+                return await self.respond(request, shown)
+
+        return Route(each.path, handle, methods=list(each.methods or ("GET",)))
+
+    async def respond(self, request: Request, shown: ScreenContent) -> Response:
+        """Return the content in the representation that the client accepts."""
+        if _wants_json(request):
+            return JSONResponse(dict(shown.value), shown.status)
+        values = {**shown.value, **(shown.also or {}), "request_path": request.url.path, "query": request.query_params}
+        if shown.part is not None and request.headers.get("hx-request") == "true":
+            return HTMLResponse(page(shown.part, values), shown.status)
+        frame = await self._frame(shown)
+        return HTMLResponse(page(shown.template, {**values, "frame": frame}), shown.status)
+
+    async def _frame(self, shown: ScreenContent) -> JsonObject:
+        return {
+            "screen": shown.screen,
+            "title": shown.title,
+            "nav": RAIL,
+            "foot": FOOT,
+            "version": __version__,
+            "waiting": await self.waiting(),
+            "last_event": self.crib.feed.last,
+            "notice": self.crib.notice,
+            "stopped": self.stopped,
+        }
+
+    @property
+    def stopped(self) -> JsonObject | None:
+        """When, by whom and why everything was stopped; None if it is not."""
+        state = self.crib.kill_switch.state
+        return state.to_json() if state is not None else None
+
+    async def waiting(self) -> int:
+        """Return the number of pending approvals and questions."""
+        pending = await self.crib.approvals.find(status="pending")
+        return len(pending) + len(self.crib.sessions.questions())
+
+    def failed(self, error: ToolcribError) -> Response:
+        """Return an error as a fragment, displayed in place of the result."""
+        return HTMLResponse(page("parts/failure.html", told(error)), error.status)
+
+
+def told(error: ToolcribError) -> JsonObject:
+    """Return an error as a JSON value."""
+    return {"code": error.code, "message": error.message, "hint": error.hint}
+
+
+def route(path: str, handler: Handler, method: str = "GET") -> Route:
+    """Return a route of the console."""
+    return Route(path, handler, methods=[method])
+
+
+def _wants_json(request: Request) -> bool:
+    return "application/json" in request.headers.get("accept", "")
+
+
+def back(to: str) -> Response:
+    """Redirect to another address (303)."""
+    return Response(status_code=303, headers={"location": to})

@@ -1,0 +1,1 @@
+"""The screens for access: check, rules, grants and tokens."""

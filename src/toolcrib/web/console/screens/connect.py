@@ -1,0 +1,121 @@
+"""Connect: every app that can use this crib. Changes are previewed first and can be undone."""
+
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
+
+from starlette.datastructures import FormData
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from toolcrib.model.json import JsonObject
+from toolcrib.servers.apps.connections import AppConnectRequest
+from toolcrib.servers.apps.deep_links import LINKED
+from toolcrib.web.console.responses import Console, ScreenContent, route
+
+Work: TypeAlias = Callable[[], Awaitable[JsonObject]]
+STATES: Final = {
+    "connected": ("Connected", "good"),
+    "stale": ("Out of date", "warn"),
+    "not_connected": ("Not connected", "soft"),
+    "not_installed": ("Not installed", "soft"),
+}
+"""Per state: label and tone."""
+_ORDER: Final = tuple(STATES)
+
+
+def routes(console: Console) -> list[Route]:
+    """Return the routes of the apps."""
+    screen = ConnectScreen(console)
+    return [
+        route("/connect", screen.show),
+        route("/connect/{client}", screen.connect, "POST"),
+        route("/connect/{client}/link", screen.link, "POST"),
+        route("/connect/{client}/undo", screen.undo, "POST"),
+    ]
+
+
+class ConnectScreen:
+    """Connects apps to this crib."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._clients = console.crib.clients
+
+    async def show(self, request: Request) -> Response:
+        """List all apps, connected ones first."""
+        return await self._console.respond(request, await self._shown())
+
+    async def connect(self, request: Request) -> Response:
+        """Preview the change, or write it."""
+        form = await request.form()
+        asked = self._asked(request, form)
+        move, is_sure = form.get("move") is not None, form.get("do") == "save"
+
+        async def work() -> JsonObject:
+            return (await self._clients.connect(asked, move=move, dry_run=not is_sure)).to_json()
+
+        done = await self._made("clients.connect", asked, request, work) if is_sure else await work()
+        return await self._console.respond(request, await self._shown(done, move=move, level=asked.level))
+
+    async def link(self, request: Request) -> Response:
+        """Preview what an install link would add, or create the link."""
+        form = await request.form()
+        asked = self._asked(request, form)
+        is_sure = form.get("do") == "save"
+
+        async def work() -> JsonObject:
+            return (await self._clients.link(asked, dry_run=not is_sure)).to_json()
+
+        made = await self._made("clients.link", asked, request, work) if is_sure else await work()
+        return await self._console.respond(request, await self._shown(linked=made, level=asked.level))
+
+    async def undo(self, request: Request) -> Response:
+        """Restore the app's file and revoke its token."""
+        form = await request.form()
+        asked = self._asked(request, form)
+
+        async def work() -> JsonObject:
+            return (await self._clients.undo(asked)).to_json()
+
+        done = await self._made("clients.disconnect", asked, request, work)
+        return await self._console.respond(request, await self._shown(done | {"undone": True}))
+
+    def _asked(self, request: Request, form: FormData) -> AppConnectRequest:
+        agent, level = str(form.get("agent") or "") or None, form.get("level")
+        cwd = self._console.crib.settings.default_cwd
+        return AppConnectRequest(request.path_params["client"], cwd, agent, level="app" if level == "app" else "ask")
+
+    async def _made(self, kind: str, asked: AppConnectRequest, request: Request, work: Work) -> JsonObject:
+        told: JsonObject = {"client": asked.client, "agent": asked.agent}
+        person = self._console.principal(request)
+        return await self._console.crib.changes.make(kind, told, work, by=person, door="console")
+
+    async def _shown(
+        self,
+        done: JsonObject | None = None,
+        *,
+        move: bool = False,
+        linked: JsonObject | None = None,
+        level: str | None = None,
+    ) -> ScreenContent:
+        crib = self._console.crib
+        states = [state.to_json() for state in await self._clients.list(crib.settings.default_cwd)]
+        rows = [state | _in_words(state) for state in states]
+        value: JsonObject = {
+            "clients": sorted(rows, key=lambda row: _ORDER.index(row["state"])),
+            "done": {"undone": False, "reasons": [], "moved": None, **done} if done is not None else None,
+            "move": move,
+            "level": level,
+            "linked": linked,
+            "agents": [{"id": agent.id, "name": agent.name} for agent in await crib.zoo.list()],
+            "address": f"http://{self._console.address}/mcp",
+        }
+        return ScreenContent("connect", "Connect", "connect.html", value, "parts/connect_body.html")
+
+
+def _in_words(state: JsonObject) -> JsonObject:
+    """Return an app's state as label and tone, whether it is installed, and whether it supports install links."""
+    word, tone = STATES[state["state"]]
+    is_there = bool(state["installed"] or state["connections"])
+    return {"word": word, "tone": tone, "isThere": is_there, "hasLinks": state["client"] in LINKED}

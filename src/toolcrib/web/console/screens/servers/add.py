@@ -1,0 +1,107 @@
+"""Add a server: paste anything, review the recognised definition and the change, save, and test."""
+
+from pathlib import Path
+from typing import Literal
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from toolcrib.model.errors import ToolcribError
+from toolcrib.model.json import JsonObject
+from toolcrib.servers.edits import Edit
+from toolcrib.servers.transfer import Proposal
+from toolcrib.web.console.responses import Console, ScreenContent, route, told
+from toolcrib.web.console.screens.servers.server import ServerScreen, entry_of
+
+EXAMPLES = (
+    "https://mcp.example.com/mcp",
+    "npx -y @modelcontextprotocol/server-filesystem .",
+    "claude mcp add files -- uvx files-server",
+    '{"mcpServers": {"files": {"command": "uvx", "args": ["files-server"]}}}',
+)
+
+
+def routes(console: Console) -> list[Route]:
+    """Return the routes; must precede those of a server, which could be named `new`."""
+    screen = AddScreen(console)
+    return [
+        route("/servers/new", screen.show),
+        route("/servers/new", screen.recognise, "POST"),
+        route("/servers/new/save", screen.save, "POST"),
+    ]
+
+
+class AddScreen:
+    """Adds a server."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._servers = console.crib.servers
+        self._page = ServerScreen(console)
+
+    async def show(self, request: Request) -> Response:
+        """Show the input box."""
+        return await self._respond(request, request.query_params.get("text", ""), [], [])
+
+    async def recognise(self, request: Request) -> Response:
+        """Return the servers recognised in the pasted text, each with the change that adds it."""
+        form = await request.form()
+        text = str(form.get("text", ""))
+        found, problems = await self._servers.recognise(text)
+        proposals = [await self._proposed(proposal) for proposal in found]
+        return await self._respond(request, text, proposals, [problem.to_json() for problem in problems])
+
+    async def save(self, request: Request) -> Response:
+        """Preview the change with another name or file, or save it and test the server."""
+        form = await request.form()
+        text, name = str(form.get("definition", "")), str(form.get("name", "")).strip()
+        scope: Literal["user", "project"] = "project" if form.get("scope") == "project" else "user"
+        saves = form.get("do") == "save"
+        try:
+            done = await self._add(name, entry_of(text), scope, dry_run=not saves)
+        except ToolcribError as error:
+            return await self._respond(request, "", [_card(name, text, scope) | {"failure": told(error)}], [])
+        if not saves:
+            return await self._respond(request, "", [_card(name, text, scope) | {"change": done.to_json()}], [])
+        alias = (await self._servers.find(name, self._console.place, file=done.file)).alias
+        untried: JsonObject = {}
+        try:
+            await self._console.crib.links.test(alias, self._console.place)
+        except ToolcribError as error:
+            untried = {"untried": error.message}
+        return await self._page.page(request, alias, "tools", change=done.to_json() | untried)
+
+    async def _add(self, name: str, entry: JsonObject, scope: Literal["user", "project"], *, dry_run: bool) -> Edit:
+        return await self._servers.add(name, entry, scope=scope, cwd=self._console.place, dry_run=dry_run)
+
+    async def _proposed(self, proposal: Proposal) -> JsonObject:
+        text = orjson.dumps(proposal.entry, option=orjson.OPT_INDENT_2).decode()
+        shape = proposal.to_json()
+        card = _card(proposal.name, text, "user") | {"question": shape["question"], "problems": shape["problems"]}
+        try:
+            done = await self._add(proposal.name, proposal.entry, "user", dry_run=True)
+        except ToolcribError as error:
+            return card | {"failure": told(error)}
+        return card | {"change": done.to_json()}
+
+    async def _respond(
+        self, request: Request, text: str, proposals: list[JsonObject], problems: list[JsonObject]
+    ) -> Response:
+        place: Path | None = self._console.place
+        value: JsonObject = {
+            "text": text,
+            "proposals": proposals,
+            "problems": problems,
+            "project": str(place) if place is not None else None,
+        }
+        shown = ScreenContent("servers", "Add a server", "server_new.html", value, also={"examples": EXAMPLES})
+        return await self._console.respond(request, shown)
+
+
+def _card(name: str, text: str, scope: str) -> JsonObject:
+    return {
+        "name": name, "definition": text, "scope": scope,
+        "question": None, "problems": [], "change": None, "failure": None,
+    }  # fmt: skip

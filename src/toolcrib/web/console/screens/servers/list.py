@@ -1,0 +1,178 @@
+"""The landing page: all servers, those that need attention first."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from toolcrib.model.errors import ToolcribError
+from toolcrib.model.json import JsonObject
+from toolcrib.model.servers import ServerState
+from toolcrib.servers.server_status import ServerStatus, own_crib
+from toolcrib.web.console.responses import Console, ScreenContent, route, told
+
+WORDS: Final[dict[ServerState, tuple[str, str]]] = {
+    "connected": ("Connected", "good"),
+    "connecting": ("Connecting…", "soft"),
+    "not_checked": ("Not checked", "soft"),
+    "disabled": ("Disabled", "soft"),
+    "shadowed": ("Shadowed", "soft"),
+    "invalid": ("Invalid", "alarm"),
+    "untrusted": ("Not trusted", "warn"),
+    "needs_auth": ("Needs sign-in", "warn"),
+    "failed": ("Failed", "alarm"),
+}
+"""Per state: label and tone."""
+NEEDS_YOU: Final = frozenset({"invalid", "untrusted", "needs_auth", "failed"})
+OFF: Final = frozenset({"disabled", "shadowed"})
+GROUPS: Final = (
+    ("you", "Needs attention"),
+    ("working", "Connected"),
+    ("unchecked", "Not checked"),
+    ("off", "Inactive"),
+)
+_BUTTONS: Final = {
+    "needs_auth": ("Sign in", "/servers/{}/auth"),
+    "failed": ("Retry", "/rows/{}/test"),
+    "not_checked": ("Check", "/rows/{}/test"),
+    "disabled": ("Enable", "/rows/{}/enable"),
+}
+"""The action that is safe without a review; the other states link to the server's page."""
+_LINKS: Final = {"invalid": "Fix setup", "untrusted": "Review", "shadowed": "Compare"}
+_TABS: Final = {"invalid": "setup", "untrusted": "setup", "shadowed": "setup", "failed": "log"}
+"""The tab that a state links to."""
+
+
+def routes(console: Console) -> list[Route]:
+    """Return the routes of the landing page."""
+    screen = ServersScreen(console)
+    return [
+        route("/", screen.show),
+        route("/servers/check", screen.check_all, "POST"),
+        route("/rows/{alias}/{action}", screen.act, "POST"),
+    ]
+
+
+class ServersScreen:
+    """Lists all servers."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._links = console.crib.links
+
+    async def show(self, request: Request) -> Response:
+        """Show the list."""
+        return await self._console.respond(request, await self._shown())
+
+    async def check_all(self, request: Request) -> Response:
+        """Trust the definitions that were displayed, then connect all servers; rows update meanwhile."""
+        form = await request.form()
+        shown = {str(digest) for digest in form.getlist("digest")}
+        for standing in await self._links.list(self._console.place):
+            entry = standing.entry
+            if standing.state == "untrusted" and entry.digest in shown:
+                await trust(self._console, request, entry.alias, entry.digest)
+        await self._links.check_all(self._console.place)
+        return await self._console.respond(request, await self._shown())
+
+    async def act(self, request: Request) -> Response:
+        """Run the action of a row and return the updated list."""
+        alias, action = request.path_params["alias"], request.path_params["action"]
+        place = self._console.place
+        failure: JsonObject | None = None
+        try:
+            if action == "test":
+                await self._links.test(alias, place)
+            elif action == "enable":
+                await self._console.crib.servers.switch(alias, enabled=True, cwd=place)
+        except ToolcribError as error:
+            failure = told(error)
+        return await self._console.respond(request, await self._shown(failure))
+
+    async def _shown(self, failure: JsonObject | None = None) -> ScreenContent:
+        found = await self._console.crib.servers.list(self._console.place)
+        standings = [self._links.standing(entry) for entry in found.servers]
+        rows = [row(standing) for standing in standings]
+        groups = [{"title": title, "rows": [each for each in rows if each["group"] == key]} for key, title in GROUPS]
+        files = {source.file for standing in standings for source in standing.entry.sources}
+        value: JsonObject = {
+            "groups": [group for group in groups if group["rows"]],
+            "total": len(rows),
+            "files": len(files),
+            "unchecked": sum(each["group"] == "unchecked" for each in rows),
+            "startable": await self._startable(standings),
+            "problems": [problem.to_json() for problem in found.problems],
+            "failure": failure,
+        }
+        return ScreenContent("servers", "Servers", "servers.html", value, "parts/server_rows.html")
+
+    async def _startable(self, standings: Iterable[ServerStatus]) -> list[JsonObject]:
+        """Return the servers that one click may trust and start: from user files and without grave warnings."""
+        waiting = [
+            standing.entry
+            for standing in standings
+            if standing.state == "untrusted" and standing.entry.source.project is None
+        ]
+        questions = {
+            details.server.digest: details.question
+            for file in sorted({entry.source.file for entry in waiting})
+            for details in await self._console.crib.servers.at(Path(file))
+        }
+        found: list[JsonObject] = []
+        for entry in waiting:
+            question = questions.get(entry.digest)
+            if question is not None and not any(danger.grave for danger in question.dangers):
+                starts = question.command_line or question.url
+                found.append({"alias": entry.alias, "name": entry.name, "digest": entry.digest, "starts": starts})
+        return found
+
+
+async def trust(console: Console, request: Request, alias: str, digest: str, *, secrets: bool = False) -> None:
+    """Trust a definition as displayed, and record it; `secrets` accepts its grave warnings."""
+    servers = console.crib.servers
+    await console.crib.changes.make(
+        "servers.trust",
+        {"name": alias, "digest": digest, "allowSecrets": secrets},
+        lambda: servers.trust(alias, console.place, shown=digest, secrets=secrets),
+        by=console.principal(request),
+        door="console",
+    )
+
+
+def row(standing: ServerStatus) -> JsonObject:
+    """Return a server as a table row.
+
+    `post` is the address of its action, `stays` whether that returns the list, `link` the label of what needs a review.
+    """
+    state, entry = standing.state, standing.entry
+    word, tone = WORDS[state]
+    button = _BUTTONS.get(state) if own_crib(entry) is None else None
+    alias = quote(entry.alias, safe="")
+    return {
+        "alias": entry.alias,
+        "name": entry.name,
+        "href": f"/servers/{alias}/{_TABS.get(state, 'tools')}",
+        "state": state,
+        "word": word,
+        "tone": tone,
+        "sentence": standing.sentence,
+        "place": f"{entry.source.client}, …/{'/'.join(Path(entry.source.file).parts[-2:])}",
+        "places": [f"{source.client}: {source.file}" for source in entry.sources or (entry.source,)],
+        "button": button[0] if button else None,
+        "post": button[1].format(alias) if button else None,
+        "stays": state != "needs_auth",
+        "link": _LINKS.get(state),
+        "group": _group(state),
+    }
+
+
+def _group(state: ServerState) -> str:
+    if state in NEEDS_YOU:
+        return "you"
+    if state in OFF:
+        return "off"
+    return "unchecked" if state == "not_checked" else "working"

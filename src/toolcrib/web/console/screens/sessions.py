@@ -1,0 +1,229 @@
+"""Sessions: the list, and one live conversation with its pending approvals and questions inline."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from toolcrib.agents.sessions.conversation_view import ConversationView, Item
+from toolcrib.agents.sessions.manager import NewSession
+from toolcrib.model.approvals import Approval
+from toolcrib.model.errors import ToolcribError
+from toolcrib.model.json import Json, JsonObject
+from toolcrib.model.principals import MODES, Mode
+from toolcrib.model.sessions import Session
+from toolcrib.model.tools import ToolRef
+from toolcrib.store.sessions import SessionFilter
+from toolcrib.web.console.approval_card import card
+from toolcrib.web.console.render import page
+from toolcrib.web.console.responses import Console, ScreenContent, back, route
+
+STATES: Final = {
+    "starting": ("Starting…", "soft"),
+    "running": ("Running", "good"),
+    "waiting": ("Waiting for you", "warn"),
+    "idle": ("Idle", "soft"),
+    "interrupted": ("Interrupted", "warn"),
+    "failed": ("Failed", "alarm"),
+    "closed": ("Closed", "soft"),
+}
+"""Per state: label and tone."""
+ENDINGS: Final = {
+    "approved": "Approved",
+    "denied": "Denied",
+    "expired": "Expired without an answer",
+    "withdrawn": "Withdrawn",
+}
+MODE_WORDS: Final = {
+    "default": "ask before each call",
+    "acceptEdits": "run tools, edit files in the project",
+    "plan": "read only",
+    "dontAsk": "deny calls that need approval",
+    "bypassPermissions": "run everything without asking",
+}
+_OPTIONAL: Final[JsonObject] = dict.fromkeys(("agentId", "model", "title", "reason"))
+_OF_ITEMS: Final[JsonObject] = dict.fromkeys(
+    ("parentToolCallId", "server", "tool", "toolName", "arguments", "approval", "result", "answers", "hint", "costUsd")
+)
+"""Optional members that templates read."""
+_SHOWN: Final = 200
+"""Sessions on the first page."""
+
+
+def routes(console: Console) -> list[Route]:
+    """Return the routes of sessions."""
+    screen = SessionsScreen(console)
+    return [
+        route("/sessions", screen.show),
+        route("/sessions", screen.create, "POST"),
+        route("/sessions/{id}", screen.conversation),
+        route("/sessions/{id}/items", screen.items),
+        route("/sessions/{id}/head", screen.head),
+        route("/sessions/{id}/messages", screen.send, "POST"),
+        route("/sessions/{id}/interrupt", screen.interrupt, "POST"),
+        route("/sessions/{id}/change", screen.change, "POST"),
+        route("/sessions/{id}/fork", screen.fork, "POST"),
+        route("/sessions/{id}/delete", screen.delete, "POST"),
+    ]
+
+
+class SessionsScreen:
+    """Lists sessions and shows conversations."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._sessions = console.crib.sessions
+
+    async def show(self, request: Request) -> Response:
+        """List sessions, most recently used first."""
+        found = await self._sessions.list(SessionFilter(limit=_SHOWN))
+        crib = self._console.crib
+        value: JsonObject = {
+            "sessions": [_row(session) for session in found],
+            "agents": [{"id": agent.id, "name": agent.name} for agent in await crib.zoo.list()],
+            "cwd": str(crib.settings.default_cwd or ""),
+        }
+        shown = ScreenContent(
+            "sessions", "Sessions", "sessions.html", value, "parts/session_rows.html", {"modes": MODE_WORDS}
+        )
+        return await self._console.respond(request, shown)
+
+    async def create(self, request: Request) -> Response:
+        """Create a session, send the first message if given, and open it."""
+        form = await request.form()
+        given = {key: str(form.get(key, "")).strip() or None for key in ("agent", "cwd", "mode", "model")}
+        mode = _mode(given["mode"])
+        try:
+            session = await self._sessions.create(
+                NewSession("web", given["cwd"], given["agent"], mode, given["model"], runner=None)
+            )
+            if text := str(form.get("content", "")).strip():
+                await self._sessions.send(session.id, text)
+        except ToolcribError as error:
+            return self._console.failed(error)
+        return back(f"/sessions/{session.id}")
+
+    async def conversation(self, request: Request) -> Response:
+        """Show the whole conversation of a session."""
+        session = await self._found(request)
+        fold = await self._folded(session.id)
+        open_approvals = await self._open_approvals(session.id)
+        value: JsonObject = {
+            "session": _row(session),
+            "items": [self._item(item, open_approvals) for item in fold.items],
+            "last": fold.last,
+            "servers": fold.status.get("servers", []),
+        }
+        title = session.title or "Session"
+        shown = ScreenContent("sessions", title, "session.html", value, also={"modes": MODE_WORDS})
+        return await self._console.respond(request, shown)
+
+    async def items(self, request: Request) -> Response:
+        """Return the items that are new or changed since `after`."""
+        session = await self._found(request)
+        after = int(request.query_params.get("after", "0"))
+        fold = await self._folded(session.id)
+        open_approvals = await self._open_approvals(session.id)
+        items = [self._item(item, open_approvals) for item in fold.since(after)]
+        return HTMLResponse(page("parts/items.html", {"items": items}), headers={"x-last": str(fold.last)})
+
+    async def head(self, request: Request) -> Response:
+        """Return the session's state, cost and actions."""
+        session = await self._found(request)
+        fold = await self._folded(session.id)
+        values = {"session": _row(session), "servers": fold.status.get("servers", []), "modes": MODE_WORDS}
+        return HTMLResponse(page("parts/session_head.html", values))
+
+    async def send(self, request: Request) -> Response:
+        """Send a message."""
+        session = await self._found(request)
+        form = await request.form()
+        try:
+            await self._sessions.send(session.id, str(form.get("content", "")))
+        except ToolcribError as error:
+            return self._console.failed(error)
+        return self._after(request, session.id)
+
+    async def interrupt(self, request: Request) -> Response:
+        """Interrupt the running turn."""
+        session = await self._found(request)
+        await self._sessions.interrupt(session.id)
+        return self._after(request, session.id)
+
+    async def change(self, request: Request) -> Response:
+        """Change the mode, model or title."""
+        session = await self._found(request)
+        form = await request.form()
+        title = str(form.get("title", "")).strip() or None
+        model = str(form.get("model", "")).strip() or None
+        try:
+            mode = _mode(str(form.get("mode", "")) or None)
+            await self._sessions.change(session.id, mode=mode, model=model, title=title)
+        except ToolcribError as error:
+            return self._console.failed(error)
+        return self._after(request, session.id)
+
+    async def fork(self, request: Request) -> Response:
+        """Fork the session and open the copy."""
+        session = await self._found(request)
+        return back(f"/sessions/{(await self._sessions.fork(session.id)).id}")
+
+    async def delete(self, request: Request) -> Response:
+        """Delete the session."""
+        session = await self._found(request)
+        await self._sessions.delete(session.id)
+        return back("/sessions")
+
+    def _after(self, request: Request, id: str) -> Response:
+        """Return 204 for htmx, whose page updates by events; else redirect to the session."""
+        if request.headers.get("hx-request") == "true":
+            return Response(status_code=204)
+        return back(f"/sessions/{id}")
+
+    async def _found(self, request: Request) -> Session:
+        return await self._sessions.get(request.path_params["id"])
+
+    async def _folded(self, id: str) -> ConversationView:
+        fold = ConversationView()
+        async for event in self._sessions.transcript(id):
+            fold.take((event,))
+        return fold
+
+    async def _open_approvals(self, id: str) -> dict[str, Approval]:
+        found = await self._console.crib.approvals.find(status="pending", session=id)
+        return {approval.id: approval for approval in found}
+
+    def _card(self, approval: Approval, *, destructive: bool) -> JsonObject:
+        return card(self._console.crib.approvals, approval, destructive=destructive)
+
+    def _item(self, item: Item, open_approvals: Mapping[str, Approval]) -> JsonObject:
+        shape = _OF_ITEMS | item.to_json()
+        if item.kind != "call":
+            return shape
+        ref = ToolRef(str(shape.get("server") or ""), str(shape.get("tool") or shape.get("toolName") or ""))
+        tool = self._console.crib.catalog.snapshot.tools.get(ref)
+        approval: JsonObject = shape.get("approval") or {}
+        decision: Json = approval.get("decision")
+        destructive = tool is not None and tool.marks.destructive
+        pending = open_approvals.get(str(approval.get("approvalId"))) if decision is None else None
+        return shape | {
+            "isDestructive": destructive,
+            "isOpen": pending is not None,
+            "card": card(self._console.crib.approvals, pending, destructive=destructive)
+            if pending is not None
+            else None,
+            "ending": ENDINGS.get(str(decision)) if decision else None,
+            "approval": {"by": None, "reason": None, "decision": None, **approval} if approval else None,
+        }
+
+
+def _row(session: Session) -> JsonObject:
+    word, tone = STATES[session.state]
+    busy = session.state in ("starting", "running", "waiting")
+    return _OPTIONAL | session.to_json() | {"word": word, "tone": tone, "busy": busy}
+
+
+def _mode(text: str | None) -> Mode | None:
+    return next((mode for mode in MODES if mode == text), None)

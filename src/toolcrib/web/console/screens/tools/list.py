@@ -1,0 +1,191 @@
+"""Tools: search and filter all tools, and review changed definitions."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final, Literal
+from urllib.parse import quote, urlencode
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from toolcrib.gate.catalog.search import search
+from toolcrib.model.errors import InvalidRequest
+from toolcrib.model.json import JsonObject
+from toolcrib.model.pins import PIN_KINDS, PinKind
+from toolcrib.model.principals import Principal
+from toolcrib.model.tools import Tool, ToolRef
+from toolcrib.web.console.responses import Console, ScreenContent, back, route
+
+ToolKind = Literal["reads", "writes", "destroys"]
+KINDS: Final[dict[str, tuple[str, str]]] = {
+    "reads": ("reads", "good"),
+    "writes": ("writes", "warn"),
+    "destroys": ("destroys", "alarm"),
+}
+"""Per effect of a tool: label and tone."""
+DIFFERENCES: Final = {
+    "description": "Description changed",
+    "title": "Title changed",
+    "instructions": "Server instructions changed",
+    "annotation": "Hint changed",
+    "argument_added": "Argument added",
+    "argument_removed": "Argument removed",
+    "argument_required": "Argument is now required",
+    "argument_optional": "Argument is now optional",
+    "argument_description": "Argument description changed",
+    "argument_widened": "Argument accepts more values",
+    "argument_narrowed": "Argument accepts fewer values",
+    "argument_changed": "Argument changed",
+    "arguments": "Argument schema changed",
+    "output": "Output schema changed",
+    "other": "Other change",
+}
+_SHOWN: Final = 200
+"""Tools per page; searching finds the others."""
+
+
+def routes(console: Console) -> list[Route]:
+    """Return the routes of the list and of definition reviews."""
+    screen = ToolsScreen(console)
+    return [
+        route("/tools", screen.show),
+        route("/tools/{server}/{tool:path}/accept", screen.accept, "POST"),
+        route("/tools/{server}/{tool:path}/reject", screen.reject, "POST"),
+    ]
+
+
+class ToolsScreen:
+    """Lists all tools."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    async def show(self, request: Request) -> Response:
+        """List the tools that match the query."""
+        asker = await self._console.asker(request)
+        asked = {key: request.query_params.get(key, "").strip() for key in ("words", "kind", "server")}
+        everything = self._console.crib.gate.listing(asker).tools
+        changes = held(self._console, asker)
+        found = search(everything, asked["words"]) if asked["words"] else list(everything)
+        of_server = [tool for tool in found if asked["server"] in ("", tool.ref.server)]
+        fitting = [tool for tool in of_server if asked["kind"] in ("", kind_of(tool))]
+        place = self._console.place
+        value: JsonObject = {
+            **asked,
+            "total": len(everything),
+            "found": 0 if asked["kind"] == "changed" else len(fitting),
+            "tools": [tool_row(tool) for tool in ([] if asked["kind"] == "changed" else fitting[:_SHOWN])],
+            "changes": changes if asked["kind"] in ("", "changed") else [],
+            "kinds": _kind_facets(of_server, asked, len(changes)),
+            "servers": _server_facets(found, asked),
+            "missing": [problem.to_json() for problem in await self._console.crib.links.unknown(place)],
+        }
+        return await self._console.respond(
+            request, ScreenContent("tools", "Tools", "tools.html", value, "parts/tool_rows.html")
+        )
+
+    async def accept(self, request: Request) -> Response:
+        """Accept the definition that was reviewed."""
+        return await self._judge(request, "tools.accept")
+
+    async def reject(self, request: Request) -> Response:
+        """Reject the definition that was reviewed."""
+        return await self._judge(request, "tools.reject")
+
+    async def _judge(self, request: Request, kind: Literal["tools.accept", "tools.reject"]) -> Response:
+        form = await request.form()
+        asker, ref, hash = await self._console.asker(request), ref_of(request), str(form.get("hash", ""))
+        named = form.get("what", "tool")
+        what: PinKind | None = next((each for each in PIN_KINDS if each == named), None)
+        if not hash or what is None:
+            raise InvalidRequest("request.malformed", "`hash` and `what` are required.")
+        if what == "instructions":
+            ref = ToolRef(ref.server, "")
+        intake, place = self._console.crib.intake, place_of(asker)
+        decide = intake.accept if kind == "tools.accept" else intake.reject
+        judged: JsonObject = {"ref": str(ref) if ref.tool else ref.server, "hash": hash}
+        await self._console.crib.changes.make(
+            kind,
+            judged if what == "tool" else judged | {"what": what},
+            lambda: decide(place, ref, hash, self._console.principal(request), what),
+            by=self._console.principal(request),
+            door="console",
+        )
+        accepted_tool = kind == "tools.accept" and what == "tool"
+        return back(tool_address(ref) if accepted_tool else "/tools?kind=changed")
+
+
+def ref_of(request: Request) -> ToolRef:
+    """Return the tool named by the URL."""
+    return ToolRef(request.path_params["server"], request.path_params["tool"])
+
+
+def tool_address(ref: ToolRef) -> str:
+    """Return the URL of a tool."""
+    return f"/tools/{quote(ref.server, safe='')}/{quote(ref.tool, safe='')}"
+
+
+def kind_of(tool: Tool) -> ToolKind:
+    """Return what a tool does by its effective hints; the graver one if they contradict."""
+    if tool.marks.destructive:
+        return "destroys"
+    return "reads" if tool.marks.read_only else "writes"
+
+
+def tool_row(tool: Tool) -> JsonObject:
+    """Return a tool as a table row."""
+    kind = kind_of(tool)
+    first = next(iter(tool.description.strip().splitlines()), "")
+    return {
+        "ref": str(tool.ref),
+        "server": tool.ref.server,
+        "name": tool.ref.tool,
+        "title": tool.title,
+        "description": first,
+        "kind": kind,
+        "tone": KINDS[kind][1],
+        "href": tool_address(tool.ref),
+        "problems": len(tool.problems),
+    }
+
+
+def held(console: Console, asker: Principal) -> list[JsonObject]:
+    """Return the definitions that are pending or rejected, with their differences in words."""
+    return [change_shape(change) for change in console.crib.intake.changes(place_of(asker))]
+
+
+def change_shape(change: JsonObject) -> JsonObject:
+    """Return one changed definition."""
+    ref = ToolRef(str(change["server"]), str(change["tool"]) or str(change["what"]))
+    differences = [each | {"words": DIFFERENCES[str(each["kind"])]} for each in change["differences"]]
+    rejected = change.get("rejectedBy")
+    return change | {"differences": differences, "rejectedBy": rejected, "href": tool_address(ref)}
+
+
+def place_of(asker: Principal) -> Path | None:
+    """Return the principal's working directory."""
+    return Path(asker.cwd) if asker.cwd is not None else None
+
+
+def _kind_facets(tools: Sequence[Tool], asked: JsonObject, changed: int) -> list[JsonObject]:
+    counts = {kind: sum(kind_of(tool) == kind for tool in tools) for kind in KINDS}
+    return [
+        _facet(asked, "kind", kind, f"{kind} {number}")
+        for kind, number in [*counts.items(), ("changed", changed)]
+        if number or asked["kind"] == kind
+    ]
+
+
+def _server_facets(tools: Iterable[Tool], asked: JsonObject) -> list[JsonObject]:
+    counts: dict[str, int] = {}
+    for tool in tools:
+        counts[tool.ref.server] = counts.get(tool.ref.server, 0) + 1
+    return [_facet(asked, "server", server, f"{server} {number}") for server, number in sorted(counts.items())]
+
+
+def _facet(asked: JsonObject, name: str, value: str, words: str) -> JsonObject:
+    """Return a filter link; the link of an active filter removes it."""
+    chosen = asked[name] == value
+    query = {key: each for key, each in {**asked, name: "" if chosen else value}.items() if each}
+    return {"words": words, "href": "/tools" + (f"?{urlencode(query)}" if query else ""), "chosen": chosen}

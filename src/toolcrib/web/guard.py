@@ -1,0 +1,300 @@
+"""The request guard: checks every request before any route sees it, and refuses by default.
+
+The checks run in this order:
+
+- Host must name this crib, which defeats DNS rebinding.
+- Origin and fetch metadata must not be cross-site.
+- A credential is required: the token or, except on `/mcp`, the console's cookie. `/healthz` and `/login` are open.
+- The body must have an accepted encoding and size.
+
+A failure in the guard refuses the request. Admitted requests carry their principal in the scope as `PRINCIPAL`.
+
+Must never read a body or send a header that grants access to another site.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Iterable, Mapping
+from typing import Any
+
+import anyio
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from toolcrib.base.stop_switch import StopSwitch
+from toolcrib.gate.principals import OWNER_KEY, Credential, Principals
+from toolcrib.model.errors import (
+    Denied,
+    InvalidRequest,
+    NotFound,
+    ToolcribError,
+    Unauthenticated,
+    Unavailable,
+)
+from toolcrib.model.principals import Principal
+from toolcrib.web import problems
+from toolcrib.web.limits import CONNECTION, CREDENTIAL, ENDED, Throttle
+from toolcrib.web.login import Logins
+from toolcrib.web.problems import SAFE_HEADERS, Header
+from toolcrib.web.stopping import Stopping
+
+PRINCIPAL = "toolcrib.principal"
+"""Scope key of the authenticated principal."""
+OPEN_PATHS = frozenset({"/healthz", "/login"})
+
+PAGE_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "worker-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+PAGE_HEADERS: tuple[Header, ...] = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"same-origin"),  # with `no-referrer`, the console's forms would send `Origin: null`
+    (b"content-security-policy", PAGE_POLICY.encode()),
+)
+OK = 200
+_NOT_KEPT: tuple[Header, ...] = ((b"cache-control", b"no-store"),)
+FILES = "/static/"
+"""Static files have content-hashed names and set their own caching headers."""
+
+_ONCE = (
+    b"host", b"origin", b"sec-fetch-site", b"authorization", b"cookie", b"content-type", b"content-length",
+    b"content-encoding", b"transfer-encoding",
+)  # fmt: skip
+_NO_STATE: Mapping[str, object] = {}
+_SAFE_METHODS = frozenset({"GET", "HEAD"})
+
+logger = logging.getLogger(__name__)
+
+
+class RequestGuard:
+    """The outermost ASGI application: checks a request, then passes it to `mcp` or `routes`."""
+
+    def __init__(
+        self,
+        *,
+        mcp: ASGIApp,
+        routes: ASGIApp,
+        principals: Principals,
+        logins: Logins,
+        throttle: Throttle,
+        stop_switch: StopSwitch,
+        hosts: Iterable[str],
+        body_bytes: int,
+        stopping: Stopping | None = None,
+    ) -> None:
+        self._mcp = mcp
+        self._routes = routes
+        self._principals = principals
+        self._logins = logins
+        self._throttle = throttle
+        self._stop_switch = stop_switch
+        self._body_bytes = body_bytes
+        self._stopping = stopping
+        names = [host.lower().encode() for host in hosts]
+        self._hosts = frozenset(names)
+        self._origins = frozenset(b"http://" + name for name in names)
+        self._as_web = principals.owner("web")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request; every failure is answered."""
+        if scope["type"] != "http":
+            if scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": 1008})
+            return
+        reply = _Reply(scope, send)
+        try:
+            headers = dict(scope["headers"])
+            app = self._admit(scope, headers)
+            if b"transfer-encoding" in headers:
+                receive = _Counted(receive, reply, self._body_bytes).receive
+            if ENDED in scope:
+                await _until_ended(app(scope, receive, reply.send), scope[ENDED])
+            else:
+                await app(scope, receive, reply.send)
+        except ToolcribError as error:
+            _log(scope, error)
+            await reply.refuse(error)
+        except asyncio.CancelledError:
+            # A whole request is cancelled only at shutdown, after the grace period.
+            await reply.refuse(Unavailable("crib.closed", "The crib stopped before the answer was ready."))
+        except Exception as error:  # noqa: BLE001 boundary: any failure becomes a refusal, logged by `unexpected`
+            await reply.refuse(problems.unexpected(error))
+
+    def _admit(self, scope: Scope, headers: dict[bytes, bytes]) -> ASGIApp:
+        """Check the request, set its principal in the scope and return the application that handles it."""
+        path: str = scope["path"]
+        if len(headers) != len(scope["headers"]):
+            _refuse_repeated(scope["headers"])
+        self._check_origin(headers)
+        to_mcp = path == "/mcp" or path.startswith("/mcp/")
+        if path not in OPEN_PATHS:
+            scope[PRINCIPAL] = self._identify(scope, headers, to_mcp)
+        if self._stopping is not None and self._stopping.has_begun and not to_mcp and _is_new(scope):
+            self._stopping.check()
+        self._check_body(headers)
+        return self._mcp if to_mcp else self._routes
+
+    def _check_origin(self, headers: Mapping[bytes, bytes]) -> None:
+        host = headers.get(b"host")
+        if host is None or host.lower() not in self._hosts:
+            raise Denied("host.refused", "The Host header does not name this crib.")
+        origin = headers.get(b"origin")
+        if origin is not None and origin not in self._origins:
+            raise Denied("origin.refused", "The request comes from another web origin.")
+        if headers.get(b"sec-fetch-site", b"none") not in (b"none", b"same-origin"):
+            raise Denied("origin.refused", "Another site made the browser send this request.")
+
+    def _identify(self, scope: Scope, headers: Mapping[bytes, bytes], to_mcp: bool) -> Principal:
+        authorization = headers.get(b"authorization")
+        if authorization is not None:
+            scheme, _, token = authorization.partition(b" ")
+            known = self._principals.authenticate(token.strip(), "ide" if to_mcp else "api")
+            if scheme.lower() != b"bearer" or not isinstance(known, Credential):
+                raise self._wrong_token(scope)
+            _claim(scope, known.key)
+            if known.ended is not None:
+                scope[ENDED] = known.ended
+            scope[CREDENTIAL] = known.key
+            if not known.principal.is_owner:
+                self._stop_switch.check()  # named tokens and sessions are suspended while everything is stopped
+            if self._principals.may_reach(known.principal, scope["path"]) is not True:
+                raise NotFound("route.unknown", f"There is nothing at {scope['path']}.")
+            return known.principal
+        if not to_mcp and b"cookie" in headers:
+            ended = self._browser_session(headers[b"cookie"])
+            if ended is not None:
+                self._check_proof(scope["method"], headers)
+                _claim(scope, OWNER_KEY)
+                scope[ENDED] = ended
+                return self._as_web
+        raise Unauthenticated("auth.required", "This needs a token or, in a browser, a login.")
+
+    def _wrong_token(self, scope: Scope) -> ToolcribError:
+        client = scope.get("client")
+        if self._throttle.failed(client[0] if client else ""):
+            return Unavailable("auth.throttled", "Too many wrong tokens came from this address.")
+        return Unauthenticated("auth.invalid", "The token is not valid.")
+
+    def _browser_session(self, header: bytes) -> anyio.Event | None:
+        # Other programs on this host may set cookies of any form; only the console's cookie is checked.
+        for pair in header.decode("latin-1").split(";"):
+            name, _, value = pair.strip().partition("=")
+            if name == self._logins.cookie and (ended := self._logins.session(value)):
+                return ended
+        return None
+
+    def _check_proof(self, method: str, headers: Mapping[bytes, bytes]) -> None:
+        """Raise unless an unsafe request provably comes from the console: browsers attach cookies automatically."""
+        proven = b"origin" in headers or headers.get(b"sec-fetch-site") == b"same-origin"
+        if method not in _SAFE_METHODS and not proven:
+            raise Denied("origin.refused", "The browser did not say which page sent this request.")
+
+    def _check_body(self, headers: Mapping[bytes, bytes]) -> None:
+        if b"content-encoding" in headers and headers[b"content-encoding"].lower() != b"identity":
+            raise InvalidRequest("request.media_type", "A compressed body is not read.", "Send the body as it is.")
+        length = headers.get(b"content-length", b"0")
+        if not length.isdigit():
+            raise InvalidRequest("request.malformed", "Content-Length has to be a number.")
+        if len(length) > 18 or int(length) > self._body_bytes:
+            raise _too_large(self._body_bytes)
+
+
+def _is_new(scope: Scope) -> bool:
+    """Return whether a request starts new work. Reads, and answers to approvals and questions, do not."""
+    path: str = scope["path"]
+    is_answer = path.startswith("/api/approvals/") or (path.startswith("/api/sessions/") and "/questions/" in path)
+    return path == "/healthz" or not (scope["method"] in _SAFE_METHODS or is_answer)
+
+
+def _claim(scope: Scope, key: str) -> None:
+    """Count the connection of this request towards the principal's share."""
+    connection: Any = scope.get("state", _NO_STATE).get(CONNECTION)
+    if connection is not None and not connection.claim(key):
+        raise Unavailable("crib.busy", "This token has too many connections open.")
+
+
+async def _until_ended(work: Awaitable[None], ended: anyio.Event) -> None:
+    """Serve a request until its credential ends; revoking the credential aborts the request."""
+    serving = asyncio.ensure_future(work)
+    cut = asyncio.ensure_future(ended.wait())
+    try:
+        await asyncio.wait({serving, cut}, return_when=asyncio.FIRST_COMPLETED)
+        if not serving.done():
+            raise Unauthenticated("auth.invalid", "The credential of this request ended.")
+        serving.result()
+    finally:
+        cut.cancel()
+        serving.cancel()
+        await asyncio.wait({serving, cut})
+
+
+class _Reply:
+    """The response side of a request: adds the security headers and sends at most one response."""
+
+    __slots__ = ("_file", "_headers", "_over", "_page", "_send", "_started")
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        path: str = scope["path"]
+        for_programs = path.startswith(("/mcp", "/api/"))
+        self._headers = SAFE_HEADERS if for_programs else (*PAGE_HEADERS, *_NOT_KEPT)
+        self._file = path.startswith(FILES)
+        self._page = not for_programs and _wants_page(scope["headers"])
+        self._send = send
+        self._started = False
+        self._over = False
+
+    async def send(self, message: Message) -> None:
+        """Forward a message of the response, unless the guard has already answered."""
+        if self._over:
+            return
+        if "status" in message:  # a start message or a whole response
+            self._started = True
+            headers = PAGE_HEADERS if self._file and message["status"] == OK else self._headers
+            message = {**message, "headers": [*message.get("headers", ()), *headers]}
+        await self._send(message)
+
+    async def refuse(self, error: ToolcribError) -> None:
+        """Answer with this error if no response has started, and drop all later messages."""
+        if not self._started:
+            await problems.answer(self.send, error, as_page=self._page)
+        self._over = True
+
+
+class _Counted:
+    """Limits a body of unknown length. Beyond the limit the client gets an error and the reader a disconnect."""
+
+    def __init__(self, receive: Receive, reply: _Reply, limit: int) -> None:
+        self._receive = receive
+        self._reply = reply
+        self._limit = limit
+        self._seen = 0
+
+    async def receive(self) -> Message:
+        """Return the next message, or a disconnect once the limit is exceeded."""
+        message = await self._receive()
+        self._seen += len(message.get("body", b""))
+        if self._seen > self._limit:
+            await self._reply.refuse(_too_large(self._limit))
+            return {"type": "http.disconnect"}
+        return message
+
+
+def _too_large(limit: int) -> InvalidRequest:
+    return InvalidRequest("request.too_large", f"At most {limit} bytes are read.")
+
+
+def _refuse_repeated(headers: Iterable[Header]) -> None:
+    names = [name for name, _ in headers]
+    for name in _ONCE:
+        if names.count(name) > 1:
+            if name == b"host":
+                raise Denied("host.refused", "The Host header appears more than once.")
+            raise InvalidRequest("request.malformed", f"The header {name.decode()} appears more than once.")
+
+
+def _wants_page(headers: Iterable[Header]) -> bool:
+    return any(name == b"accept" and b"text/html" in value for name, value in headers)
+
+
+def _log(scope: Scope, error: ToolcribError) -> None:
+    level = logging.WARNING if error.code in ("host.refused", "origin.refused", "auth.invalid") else logging.INFO
+    logger.log(level, "refused %s %r: %s", scope["method"], scope["path"], error.message, extra={"code": error.code})

@@ -1,0 +1,59 @@
+"""Limits on the size and duration of requests, and the throttle on wrong credentials.
+
+`http` and `guard` enforce `WireLimits`. `Throttle` counts failures per address.
+"""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+ENDED = "toolcrib.ended"
+"""Scope key: an event that is set when the request's credential ends. Absent if the credential never ends."""
+CREDENTIAL = "toolcrib.credential"
+"""Scope key: the key of the request's credential, stable across restarts of the crib."""
+CONNECTION = "toolcrib.connection"
+"""State key in the scope: the connection of the request, which the guard claims for its principal."""
+
+
+@dataclass(frozen=True, slots=True)
+class WireLimits:
+    """The limits of one connection and one request. Times are in seconds, sizes in bytes."""
+
+    head_seconds: float = 10.0
+    """From the first byte, or the connection, to the end of the headers."""
+    request_seconds: float = 30.0
+    """From the first byte to the end of the body."""
+    stuck_seconds: float = 30.0
+    """How long a client may leave a response unread."""
+    idle_seconds: int = 75
+    """How long an idle connection stays open. Closing may be delayed until the next timer check."""
+    target_bytes: int = 8 * 1024
+    head_bytes: int = 64 * 1024
+    header_count: int = 100
+    drained_bytes: int = 64 * 1024 * 1024
+    """How much of a body is discarded after its request was answered, so that the client can read the response."""
+    connections: int = 2000
+
+
+class Throttle:
+    """Counts failures per address in a sliding window. Must never block a success."""
+
+    def __init__(
+        self, allowed: int = 20, window: float = 60.0, *, kept: int = 1024, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._allowed = allowed
+        self._window = window
+        self._kept = kept
+        self._clock = clock
+        self._failures: OrderedDict[str, list[float]] = OrderedDict()
+
+    def failed(self, address: str) -> bool:
+        """Record a failure. Return whether this address has exceeded its allowance."""
+        now = self._clock()
+        recent = [at for at in self._failures.pop(address, []) if at > now - self._window]
+        # One entry above the limit is enough. The newest are kept, so that a steady stream stays throttled.
+        self._failures[address] = [*recent, now][-self._allowed - 1 :]
+        while len(self._failures) > self._kept:
+            self._failures.popitem(last=False)
+        return len(self._failures[address]) > self._allowed

@@ -1,0 +1,527 @@
+"""The ASGI application of `/mcp`: routes requests by view, era and method, and answers most of them itself.
+
+Lists, calls and reads are answered without the SDK, in both eras, with one parse and one dump. The rest (handshake,
+discovery, subscriptions, the legacy event stream) goes to the SDK's server in `sdk`, which is loaded on first use. Both
+paths end at the gate. The guard has authenticated every request.
+"""
+
+import importlib
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from http import HTTPStatus
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from urllib.parse import parse_qs
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskGroup, TaskStatus
+from starlette.types import Message as AsgiMessage
+from starlette.types import Receive, Scope, Send
+
+from toolcrib.agents.zoo.zoo import Zoo
+from toolcrib.base.feed import Feed
+from toolcrib.gate.gate import Gate
+from toolcrib.model.errors import Denied, InvalidRequest, NotFound, Unavailable
+from toolcrib.model.events import Event
+from toolcrib.model.json import Json, JsonObject, dumps
+from toolcrib.model.principals import Principal
+from toolcrib.model.protocol import HEADER_MISMATCH, INTERNAL_ERROR, PARSE_ERROR, Era
+from toolcrib.model.sources import Notice
+from toolcrib.web import problems
+from toolcrib.web.fast_response import WHOLE
+from toolcrib.web.limits import CREDENTIAL, ENDED
+from toolcrib.web.mcp.client_requests import is_wanted
+from toolcrib.web.mcp.ended_sessions import EndedSessions
+from toolcrib.web.mcp.exchange import Lasting, ResponseWriter
+from toolcrib.web.mcp.jsonrpc import Message, RequestId, RpcError, check_modern, era_of, read_message
+from toolcrib.web.mcp.methods import InSession, Methods
+from toolcrib.web.mcp.pages import LISTED, Pages
+from toolcrib.web.mcp.parked_calls import ParkedCalls
+from toolcrib.web.mcp.request import McpRequest
+from toolcrib.web.mcp.sealed_state import StateSeal
+from toolcrib.web.mcp.sessions import McpSession, McpSessions, owner_of
+from toolcrib.web.mcp.subscriptions import Subscriptions
+from toolcrib.web.mcp.views import Everything, Introduce, McpView, OneServer, Searchable
+from toolcrib.web.stopping import Stopping
+
+if TYPE_CHECKING:
+    from toolcrib.web.mcp.sdk import SdkEndpoint
+
+logger = logging.getLogger(__name__)
+
+ANNOUNCE_EVERY = 0.5
+"""Seconds between two announcements of a changed list, which batches bursts of changes."""
+NOTICES_WAITING = 1_000
+"""Limit of queued server notifications. More are dropped, because they only prompt clients to refresh."""
+
+_JSON = b"application/json"
+_PATHS = frozenset({"/mcp", "/mcp/"})
+_SERVERS = "/mcp/servers/"
+_AGENTS = "/mcp/agents/"
+
+Notices = Callable[[Callable[[Notice], None]], Callable[[], None]]
+"""Subscribes a callback to every future notice. Returns a function that unsubscribes it."""
+Enter = Callable[[Principal], Awaitable[Principal]]
+"""Loads the servers of a principal's project. Returns the principal with the resolved path."""
+Ready = Callable[[Principal, str], Awaitable[None]]
+"""Connects a server if needed. Raises `Unavailable` on failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """One HTTP request to the endpoint, with its principal and view."""
+
+    scope: Scope
+    receive: Receive
+    send: Send
+    principal: Principal
+    mcp_view: McpView
+
+    @property
+    def session_id(self) -> str:
+        """The MCP session id of the request, or an empty string."""
+        value = next((value for name, value in self.scope["headers"] if name == b"mcp-session-id"), b"")
+        return value.decode("latin-1")
+
+    @property
+    def credential(self) -> str:
+        """The key of the request's credential."""
+        return self.scope.get(CREDENTIAL) or f"{self.principal.kind} {self.principal.name}"
+
+    @property
+    def owner(self) -> str:
+        """The owner of a session opened by this request."""
+        return owner_of(self.credential, self.principal, self.mcp_view)
+
+    @property
+    def bound_to(self) -> Json:
+        """The binding of a sealed session id."""
+        return ["mcp session", self.owner]
+
+
+class McpEndpoint:
+    """The ASGI application of `/mcp`. `async with` owns the SDK's sessions and their announcements."""
+
+    def __init__(
+        self,
+        gate: Gate,
+        feed: Feed,
+        *,
+        key: bytes | None = None,
+        zoo: Zoo | None = None,
+        introduce: Introduce | None = None,
+        enter: Enter | None = None,
+        ready: Ready | None = None,
+        notices: Notices | None = None,
+        ended: Callable[[str], None] = lambda _: None,
+        in_session: InSession | None = None,
+        ended_file: Path | None = None,
+        stopping: Stopping | None = None,
+    ) -> None:
+        """Create the endpoint.
+
+        `key` seals the state that clients carry; without one, that state does not outlive this object. `ended_file`
+        records the MCP sessions that clients ended. Once `stopping` has begun, requests are refused. `zoo` resolves
+        agents, `introduce` returns a server's introduction, `enter` loads the servers of a project, and `ready`
+        connects one of them. `notices` subscribes to server notifications, `ended` is called with the id of each ended
+        session, and `in_session` makes the calls of agents' sessions.
+        """
+        self._gate = gate
+        self._feed = feed
+        self._introduce: Introduce = introduce or (lambda principal, name: None)
+        self._enter = enter
+        self._ready = ready
+        self._notices = notices
+        self._ended = ended
+        self._zoo = zoo
+        self._everything = Everything(gate)
+        self._searchable = Searchable(gate)
+        self._as_agent = Everything(gate, self._instruct)
+        self._as_searching_agent = Searchable(gate, self._instruct)
+        self._pages = Pages(gate)
+        self._subscriptions = Subscriptions()
+        seal = StateSeal(key or secrets.token_bytes(32))
+        self._sessions = McpSessions(seal, EndedSessions(ended_file))
+        self._stopping = stopping
+        self._opening = anyio.Lock()
+        self._watched: set[str] = set()
+        self._parking = ParkedCalls(seal)
+        self._methods = Methods(gate, seal, self._parking, self._subscriptions, in_session)
+        self._running: dict[tuple[str, RequestId], ResponseWriter] = {}
+        self._lasting = Lasting()
+        self._sdk: SdkEndpoint | None = None
+        self._loading = anyio.Lock()
+        self._changed = anyio.Event()
+        self._said, self._heard = anyio.create_memory_object_stream[Notice](NOTICES_WAITING)
+        self._stack = AsyncExitStack()
+        self._tasks: TaskGroup
+
+    async def __aenter__(self) -> Self:
+        self._stack.callback(self._said.close)
+        self._stack.callback(self._heard.close)
+        self._tasks = await self._stack.enter_async_context(anyio.create_task_group())
+        self._stack.callback(self._tasks.cancel_scope.cancel)
+        self._stack.callback(self._feed.listen(self._notice))
+        if self._notices is not None:
+            self._stack.callback(self._notices(self._hear))
+            self._tasks.start_soon(self._pass_on)
+        self._stack.callback(self._parking.close)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one HTTP request that the guard has admitted."""
+        principal: Principal = scope["toolcrib.principal"]
+        asked = _read_query(scope["query_string"]) if scope["query_string"] else _NOTHING_ASKED
+        if asked.cwd is not None:
+            principal = await self._in_directory(principal, asked.cwd)
+        path: str = scope["path"]
+        mcp_view: McpView
+        if path in _PATHS:
+            mcp_view = self._searchable if asked.search else self._everything
+        elif path.startswith(_AGENTS):
+            principal = await self._agent(path, principal)
+            mcp_view = self._as_searching_agent if asked.search else self._as_agent
+        else:
+            mcp_view = await self._one_server(path, principal)
+        visit = Visit(scope, receive, send, principal, mcp_view)
+        if scope["method"] != "POST":
+            await self._stream_or_end(visit)
+            return
+        message: Message | None = None
+        era: Era = "modern"
+        try:
+            headers = _fold(scope["headers"])
+            era = era_of(headers.get(b"mcp-protocol-version", b"").decode("latin-1") or None)
+            kind = headers.get(b"content-type", b"")
+            if kind != _JSON and kind.split(b";")[0].strip().lower() != _JSON:
+                await problems.answer(send, InvalidRequest("request.media_type", "MCP messages are JSON."))
+                return
+            body = await _read_body(receive)
+            message = read_message(body)
+            if self._stopping is not None and self._stopping.has_begun and _begins_something(message):
+                await _refuse_stopping(send, message)
+                return
+            takes_whole = WHOLE in scope.get("extensions", ())
+            exchange = ResponseWriter(receive, send, headers, self._lasting, takes_whole=takes_whole)
+            if not await self._answer(visit, era, message, headers, exchange):
+                visit = replace(visit, receive=_replay(body, receive))
+                if era == "legacy" and message.method == "initialize" and not visit.session_id:
+                    await self._open_session(visit, message)
+                else:
+                    await self._hand_over(visit)
+        except RpcError as error:
+            request_id = message.id if message else None
+            logger.info("refused MCP request: %s", error.message, extra={"code": error.code})
+            await ResponseWriter(receive, send, {}, self._lasting).finish(error.body(request_id), error.status(era))
+
+    async def _one_server(self, path: str, principal: Principal) -> McpView:
+        """Return the view of one server. Raises `NotFound` for any other path, never falling back to a wider view."""
+        name = path.removeprefix(_SERVERS)
+        if name == path or not name or "/" in name:
+            raise NotFound("route.unknown", f"There is nothing at {path}.")
+        mcp_view = OneServer(self._gate, name, self._introduce)
+        if not mcp_view.exists_for(principal):
+            raise NotFound("server.unknown", f"There is no server {name!r}.")
+        if self._ready is not None and not mcp_view.is_met_by(principal):
+            # Connect a server that is not known yet, so that the client sees its tools instead of an empty list.
+            with suppress(Unavailable):
+                await self._ready(principal, name)
+        return mcp_view
+
+    async def _agent(self, path: str, principal: Principal) -> Principal:
+        """Return the principal acting as the agent in the path. A principal bound to an agent cannot act as another."""
+        agent = path.removeprefix(_AGENTS)
+        if self._zoo is None or not agent or "/" in agent or not (principal.is_owner or principal.agent == agent):
+            raise NotFound("route.unknown", f"There is nothing at {path}.")
+        if self._zoo.granted(agent) is None:
+            await self._zoo.list()  # another crib on the same database may have created it
+        if self._zoo.granted(agent) is None:
+            raise NotFound("agent.unknown", f"Agent with ID '{agent}' not found.")
+        return principal if principal.agent == agent else replace(principal, agent=agent)
+
+    async def _instruct(self, principal: Principal) -> str:
+        assert self._zoo is not None
+        assert principal.agent is not None
+        _, compiled = await self._zoo.compiled(principal.agent, principal.cwd)
+        return compiled.prompt
+
+    async def _in_directory(self, principal: Principal, cwd: str) -> Principal:
+        """Return the principal in the project given by `cwd`, which only the owner may set."""
+        if not principal.is_owner:
+            raise Denied("policy.denied", "Only the owner may name a working directory.")
+        if not PurePath(cwd).is_absolute() or "\0" in cwd:
+            raise InvalidRequest("request.malformed", "cwd has to be an absolute path.")
+        named = replace(principal, cwd=cwd)
+        return await self._enter(named) if self._enter is not None else named
+
+    async def _answer(
+        self, visit: Visit, era: Era, message: Message, headers: Mapping[bytes, bytes], exchange: ResponseWriter
+    ) -> bool:
+        """Answer the request if the endpoint supports its method. Return False to delegate it to the SDK."""
+        principal, mcp_view = visit.principal, visit.mcp_view
+        session: McpSession | None = None
+        if era == "legacy":
+            if not await self._is_open(visit):
+                return False  # the SDK opens sessions and refuses unknown ones
+            session = self._sessions.get(visit.session_id)
+            if message.id is None or not message.method:
+                return await self._take(session, message, visit.send)
+        listed = LISTED.get(message.method)
+        if message.id is None or not (listed or self._methods.answers(era, message.method)):
+            return False
+        if era == "modern":
+            check_modern(message, headers)
+        if listed:
+            page = self._pages.page(mcp_view, listed, principal, era, message.params.get("cursor"))
+            await exchange.finish(b'{"jsonrpc":"2.0","id":' + dumps(message.id) + b',"result":' + page + b"}")
+        else:
+            await self._work(McpRequest(principal, mcp_view, era, message, headers, exchange, session))
+        return True
+
+    async def _work(self, request: McpRequest) -> None:
+        """Answer one request that may take long, be cancelled, or be interrupted by questions."""
+        exchange, message = request.exchange, request.message
+        assert message.id is not None
+        session = request.session
+        if session is not None:
+            self._running[session.id, message.id] = exchange
+            session.calls += 1
+        outcome: JsonObject | RpcError | None = None
+        body, status = b"", 200
+        try:
+            with exchange:
+                outcome = await self._methods.answer(request)
+                body = dumps({"jsonrpc": "2.0", "id": message.id, "result": outcome})
+        except RpcError as failure:
+            outcome = failure
+        except Exception:  # boundary: a failure of one request must not affect the next
+            logger.exception("%s failed", message.method)
+            outcome = RpcError(INTERNAL_ERROR, "Internal error")
+        finally:
+            if session is not None:
+                self._running.pop((session.id, message.id), None)
+                session.calls -= 1
+        if isinstance(outcome, RpcError):
+            body, status = outcome.body(message.id), outcome.status(request.era)
+        if request.parked_as is not None:
+            self._parking.end(request, outcome or RpcError(INTERNAL_ERROR, "The call was ended."))
+        elif body:
+            await exchange.finish(body, status)
+        else:
+            await exchange.end()
+
+    async def _take(self, session: McpSession, message: Message, send: Send) -> bool:
+        """Handle a legacy client's response or cancellation. Return False to delegate it to the SDK."""
+        if not message.method:
+            session.take(message)
+        elif message.method == "notifications/cancelled":
+            request_id: Any = message.params.get("requestId")
+            exchange = self._running.get((session.id, request_id)) if isinstance(request_id, str | int) else None
+            if exchange is None:
+                return False
+            exchange.withdraw()
+        else:
+            return False
+        await send({"type": "http.response.start", "status": 202, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body", "body": b""})
+        return True
+
+    async def _hand_over(self, visit: Visit) -> None:
+        sdk = self._sdk or await self._load_sdk()
+        await sdk.handle(visit.scope, visit.receive, visit.send, visit.principal, visit.mcp_view, visit.owner)
+
+    async def _stream_or_end(self, visit: Visit) -> None:
+        """Open the event stream of a session, or end the session on `DELETE`."""
+        if self._stopping is not None:
+            self._stopping.check()
+        method = visit.scope["method"]
+        if visit.session_id and await self._is_open(visit):
+            session = self._sessions.get(visit.session_id)
+            if method == "DELETE":
+                self._sessions.end(session.id)
+            elif method == "GET" and session.is_restored:
+                session.is_restored = False
+                visit = replace(visit, send=self._renewing(session.id, visit.send))
+        await self._hand_over(visit)
+
+    async def _open_session(self, visit: Visit, message: Message) -> None:
+        """Answer `initialize` and register the session it opens."""
+        sdk = self._sdk or await self._load_sdk()
+        key = visit.credential
+        session = McpSession(self._sessions.new_id(message.params, visit.bound_to), message.params)
+        async with self._opening:
+            await self._make_room(sdk, key)
+            self._sessions.begin(session, key)
+        self._watch(key, visit.scope.get(ENDED))
+        try:
+            await sdk.open(
+                session.id, visit.scope, visit.receive, visit.send, visit.principal, visit.mcp_view, visit.owner
+            )
+        finally:
+            if not sdk.is_open(session.id):
+                self._sessions.forget(session.id)
+
+    async def _is_open(self, visit: Visit) -> bool:
+        """Return whether the request's session is open, restoring a session of an earlier run if needed."""
+        session_id = visit.session_id
+        if self._sdk is not None and self._sdk.touch(session_id, visit.owner):
+            self._sessions.touch(session_id)
+            return True
+        hello = self._sessions.hello_of(session_id, visit.bound_to) if session_id else None
+        if hello is None:
+            return False
+        sdk = self._sdk or await self._load_sdk()
+        async with self._opening:
+            if sdk.touch(session_id, visit.owner):
+                return True
+            await self._make_room(sdk, visit.credential)
+            is_open = await sdk.restore(session_id, hello, visit.scope, visit.principal, visit.mcp_view, visit.owner)
+            if is_open:
+                self._sessions.begin(McpSession(session_id, hello, is_restored=True), visit.credential)
+                self._watch(visit.credential, visit.scope.get(ENDED))
+        return is_open
+
+    async def _make_room(self, sdk: "SdkEndpoint", key: str) -> None:
+        """End an idle session if this principal has too many. Its client can restore it later."""
+        surplus = self._sessions.surplus(key, sdk.is_busy)
+        if surplus is not None:
+            await sdk.discard(surplus)
+            self._sessions.forget(surplus)
+
+    def _watch(self, key: str, ended: anyio.Event | None) -> None:
+        """End the sessions of a credential when the credential ends."""
+        if ended is not None and key not in self._watched:
+            self._watched.add(key)
+            self._tasks.start_soon(self._end_with, key, ended)
+
+    async def _end_with(self, key: str, ended: anyio.Event) -> None:
+        await ended.wait()
+        self._watched.discard(key)
+        for session_id in self._sessions.of(key):
+            if self._sdk is not None:
+                await self._sdk.discard(session_id)
+            self._sessions.forget(session_id)
+
+    def _session_ended(self, session_id: str) -> None:
+        self._sessions.forget(session_id)
+        self._ended(session_id)
+
+    def _renewing(self, session_id: str, send: Send) -> Send:
+        """Return a `send` that announces changed lists once the client's stream is open."""
+
+        async def renewing(event: AsgiMessage) -> None:
+            await send(event)
+            if event.get("status") == HTTPStatus.OK and self._sdk is not None:
+                self._tasks.start_soon(self._sdk.renew, session_id)
+
+        return renewing
+
+    async def _load_sdk(self) -> "SdkEndpoint":
+        async with self._loading:
+            if self._sdk is not None:
+                return self._sdk
+            # In a thread, because the import takes longer than many calls.
+            module = await anyio.to_thread.run_sync(importlib.import_module, "toolcrib.web.mcp.sdk")
+            sdk: SdkEndpoint = module.SdkEndpoint(self._gate, self._subscriptions, self._session_ended)
+            await self._tasks.start(self._run_sdk, sdk)
+            self._sdk = sdk
+            return sdk
+
+    async def _run_sdk(self, sdk: "SdkEndpoint", *, task_status: TaskStatus[None]) -> None:
+        async with sdk.running():
+            task_status.started()
+            while True:
+                await self._changed.wait()
+                self._changed = anyio.Event()
+                await sdk.announce()
+                await anyio.sleep(ANNOUNCE_EVERY)
+
+    def _notice(self, event: Event) -> None:
+        if event.kind == "catalog_changed":
+            self._changed.set()
+
+    def _hear(self, notice: Notice) -> None:
+        try:
+            self._said.send_nowait(notice)
+        except anyio.WouldBlock:
+            logger.warning("dropped %s of %s: too many wait to be passed on", notice.kind, notice.server)
+
+    async def _pass_on(self) -> None:
+        async for notice in self._heard:
+            if self._sdk is None:
+                continue
+            if notice.kind != "message" or is_wanted(notice.params, self._sessions.get(notice.session).log_level):
+                await self._sdk.pass_on(notice)
+
+
+class _Asked(NamedTuple):
+    cwd: str | None
+    search: bool
+
+
+_NOTHING_ASKED = _Asked(None, search=False)
+
+
+@lru_cache(maxsize=256)
+def _read_query(query: bytes) -> _Asked:
+    """Parse the query options of the endpoint."""
+    named = parse_qs(query.decode("latin-1"), keep_blank_values=True)
+    mode = named.get("tools")
+    if mode is not None and mode != ["search"]:
+        raise InvalidRequest("request.malformed", "tools may be `search`, once.")
+    cwd = named.get("cwd")
+    return _Asked(cwd[-1] if cwd else None, mode is not None)
+
+
+def _fold(raw: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """Return the headers by name. Raises for a repeated `Mcp-*` header: parsers disagree on which one counts."""
+    folded = dict(raw)
+    if len(folded) != len(raw):
+        names = [name for name, _ in raw]
+        for name in folded:
+            if name.startswith(b"mcp-") and names.count(name) > 1:
+                raise RpcError(HEADER_MISMATCH, f"The header {name.decode('latin-1')} appears more than once.")
+    return folded
+
+
+def _begins_something(message: Message) -> bool:
+    """Return whether a message starts new work: not a response, a cancellation or the next round of a parked call."""
+    return message.id is not None and bool(message.method) and "requestState" not in message.params
+
+
+async def _refuse_stopping(send: Send, message: Message) -> None:
+    """Answer with a JSON-RPC error that the request was not processed."""
+    text = "The crib is stopping and takes no new requests. Try again in a moment."
+    body = RpcError(INTERNAL_ERROR, text, {"code": "crib.stopping", "retryAfterMs": 1_000}).body(message.id)
+    headers = [(b"content-type", _JSON), (b"content-length", b"%d" % len(body)), (b"retry-after", b"1")]
+    await send({"type": "http.response.start", "status": HTTPStatus.SERVICE_UNAVAILABLE.value, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def _read_body(receive: Receive) -> bytes:
+    body, more = b"", True
+    while more:
+        part = await receive()
+        if part["type"] == "http.disconnect":  # a partial body must never be taken for a whole one
+            raise RpcError(PARSE_ERROR, "The request ended before its body did.")
+        body += part.get("body", b"")
+        more = part.get("more_body", False)
+    return body
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Return a `receive` that replays a body that was already read, then continues with the original."""
+    first: list[AsgiMessage] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replayed() -> AsgiMessage:
+        return first.pop() if first else await receive()
+
+    return replayed

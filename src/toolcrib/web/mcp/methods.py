@@ -1,0 +1,327 @@
+"""The methods that the endpoint answers itself in both eras: calls, reads, prompts, completion and a few small ones.
+
+Each takes a request and returns the wire format of its result. Upstream errors are forwarded if a client can act on
+them. Any other failure of a tool is a result that the model reads.
+
+Must never answer with more than the view shows, or bypass the gate.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from toolcrib.gate.gate import Gate
+from toolcrib.model.edited_arguments import with_edited
+from toolcrib.model.errors import NotFound, ToolcribError
+from toolcrib.model.json import Json, JsonObject, is_object
+from toolcrib.model.policy import Decision
+from toolcrib.model.principals import Principal
+from toolcrib.model.protocol import (
+    APPROVAL_KEY,
+    CARRIED,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    KEY,
+    META,
+    MISSING_CAPABILITY,
+    RESOURCE_NOT_FOUND,
+    SERVER_INFO_KEY,
+    URL_ELICITATION_REQUIRED,
+    Era,
+)
+from toolcrib.model.sources import ContentMethod, ProtocolError, ReportProgress
+from toolcrib.model.tools import CallResult, Tool, ToolRef
+from toolcrib.web.mcp.argument_headers import RepeatedArgument, check_repeated, repeated_arguments
+from toolcrib.web.mcp.client_requests import LEVELS
+from toolcrib.web.mcp.jsonrpc import RpcError
+from toolcrib.web.mcp.parked_calls import ParkedCalls, opened
+from toolcrib.web.mcp.request import McpRequest
+from toolcrib.web.mcp.sealed_state import StateSeal, TooMuchState
+from toolcrib.web.mcp.subscriptions import WATCHED_BY_ONE, Holder, Subscriptions
+
+logger = logging.getLogger(__name__)
+
+_CARRIED = CARRIED.encode()
+STATE_HOLDS = 3_600.0
+"""Seconds that a server's sealed state is valid here; the server may set a shorter time."""
+
+_ACTED_ON = frozenset({MISSING_CAPABILITY, URL_ELICITATION_REQUIRED})
+"""Upstream errors that a client handles itself instead of showing them to the model."""
+_SAID_OF_ABSENT = frozenset({"tool.changed", "server.disabled"})
+"""Reasons for a missing tool that are reported to the model, so that it can inform the user."""
+_MODERN_ONLY = ("resultType", "ttlMs", "cacheScope")
+_ANNOTATED_KEPT = 10_000
+
+
+InSession = Callable[[Principal, ToolRef, JsonObject, ReportProgress | None], Awaitable[CallResult]]
+"""Calls a tool within an agent's session, which knows the call from its runtime."""
+
+
+class Methods:
+    """Answers requests by method."""
+
+    def __init__(
+        self,
+        gate: Gate,
+        seal: StateSeal,
+        parking: ParkedCalls,
+        subscriptions: Subscriptions,
+        in_session: InSession | None,
+    ) -> None:
+        self._gate = gate
+        self._in_session = in_session
+        self._seal = seal
+        self._parking = parking
+        self._subscriptions = subscriptions
+        self._annotated: dict[ToolRef, tuple[Tool, tuple[RepeatedArgument, ...]]] = {}
+        both: dict[str, Callable[[McpRequest], Awaitable[JsonObject]]] = {
+            "tools/call": self._call_tool,
+            "resources/read": self._read_resource,
+            "prompts/get": self._get_prompt,
+            "completion/complete": self._complete,
+        }
+        legacy: dict[str, Callable[[McpRequest], Awaitable[JsonObject]]] = {
+            "logging/setLevel": self._set_level,
+            "resources/subscribe": self._subscribe,
+            "resources/unsubscribe": self._unsubscribe,
+        }
+        self._by_era: dict[Era, dict[str, Callable[[McpRequest], Awaitable[JsonObject]]]] = {
+            "modern": both,
+            "legacy": both | legacy,
+        }
+
+    def answers(self, era: Era, method: str) -> bool:
+        """Return whether the endpoint answers this method itself."""
+        return method in self._by_era[era]
+
+    def answer(self, request: McpRequest) -> Awaitable[JsonObject]:
+        """Return an awaitable for the result of a request. Raises `RpcError`, immediately or when awaited."""
+        if request.era == "modern" and "requestState" in request.message.params:
+            content = opened(self._seal, request) or {}
+            if "parked" in content:
+                return self._parking.resume(content["parked"], request)
+            request.state = content.get("upstream")
+        return self._by_era[request.era][request.message.method](request)
+
+    async def _call_tool(self, request: McpRequest) -> JsonObject:
+        """Call a tool. A refusal is a result that the model can read; an unknown tool is a protocol error."""
+        params = request.message.params
+        name, arguments = params.get("name"), params.get("arguments", {})
+        if not isinstance(name, str):
+            raise RpcError(INVALID_PARAMS, "params.name must be a string.")
+        if not is_object(arguments):
+            raise RpcError(INVALID_PARAMS, "params.arguments must be an object.")
+        target = request.mcp_view.target(request.principal, name, arguments)
+        if target is None:
+            raise RpcError(INVALID_PARAMS, f"Unknown tool: {name}")
+        if isinstance(target, CallResult):
+            return self._result(request, target)
+        ref, given = target
+        tool, decision = self._gate.seen(request.principal, ref)
+        if given is not arguments:
+            name = arguments["ref"]  # called through `call_tool`, which names it
+        elif tool is not None and request.era == "modern":
+            self._check_headers(request, tool, arguments)
+        return self._result(request, await self._through_gate(request, tool, decision, given, name))
+
+    async def _through_gate(
+        self, request: McpRequest, tool: Tool | None, decision: Decision, arguments: JsonObject, name: str
+    ) -> CallResult:
+        ref = decision.ref
+        if request.principal.kind == "session" and self._in_session is not None and tool is not None:
+            return await self._in_session(request.principal, ref, arguments, request.progress)
+        # A `Client` costs more than many Python tools, which do not use one. It is needed for upstream tools, and where
+        # the user behind the client may have to approve the call.
+        is_needed = decision.verdict == "ask" or decision.needs_arguments
+        is_needed = is_needed or (tool is not None and tool.kind == "upstream")
+        client = request.client(partial(self._parking.ask, request)) if is_needed else None
+        handle: Json = request.message.meta.get(APPROVAL_KEY)
+        if handle is not None and not isinstance(handle, str):
+            raise RpcError(INVALID_PARAMS, f"params._meta.{APPROVAL_KEY} must be a string.")
+        try:
+            called = await self._gate.call(
+                request.principal, ref, arguments, door="mcp", progress=request.progress, client=client, handle=handle
+            )
+        except ToolcribError as error:
+            # A hidden tool is unknown here even to the owner, whose client would only show the name to its model.
+            if isinstance(error, NotFound) or (tool is None and error.code not in _SAID_OF_ABSENT):
+                raise RpcError(INVALID_PARAMS, f"Unknown tool: {name}") from error
+            logger.info("refused %s: %s", ref, error.message, extra={"code": error.code})
+            return CallResult.error(f"{error.message} {error.hint or ''}".strip())
+        return called.result if called.edited is None else with_edited(called.result, called.edited)
+
+    def _check_headers(self, request: McpRequest, tool: Tool, arguments: JsonObject) -> None:
+        """Raise unless the headers repeat the arguments that the tool's schema marks."""
+        kept = self._annotated.get(tool.ref)
+        if kept is None or kept[0] is not tool:
+            if len(self._annotated) >= _ANNOTATED_KEPT:
+                self._annotated.clear()
+            kept = self._annotated[tool.ref] = (tool, repeated_arguments(tool.input_schema))
+        if kept[1] and _CARRIED not in request.headers:
+            check_repeated(kept[1], arguments, request.headers)
+
+    def _result(self, request: McpRequest, result: CallResult) -> JsonObject:
+        fault = result.fault
+        if result.is_error and request.lacks is not None:
+            raise request.lacks
+        if fault is not None and (request.mcp_view.is_one_server or fault.code in _ACTED_ON):
+            raise RpcError(fault.code, fault.message, fault.data)
+        return self._on_the_wire(request, result.to_json())
+
+    async def _read_resource(self, request: McpRequest) -> JsonObject:
+        uri = _text(request, "uri")
+        server = request.mcp_view.reader(request.principal, uri)
+        if server is None:
+            raise _no_resource(request.era, uri)
+        result = await self._ask_server(request, server, "resources/read", {})
+        if request.era == "modern" and result.get("resultType", "complete") == "complete":
+            # Read access is decided here for each principal, so the result must not be shared, whatever the server
+            # allows.
+            result = {"ttlMs": 0, **result, "cacheScope": "private"}
+        return self._on_the_wire(request, result)
+
+    async def _get_prompt(self, request: McpRequest) -> JsonObject:
+        name = _text(request, "name")
+        ref = request.mcp_view.prompt(request.principal, name)
+        if ref is None:
+            raise RpcError(INVALID_PARAMS, f"Unknown prompt: {name}")
+        return self._on_the_wire(
+            request, await self._ask_server(request, ref.server, "prompts/get", {"name": ref.tool})
+        )
+
+    async def _complete(self, request: McpRequest) -> JsonObject:
+        ref: Json = request.message.params.get("ref")
+        kind, name, uri = (ref.get("type"), ref.get("name"), ref.get("uri")) if is_object(ref) else (None, None, None)
+        if kind == "ref/prompt" and isinstance(name, str):
+            if (prompt := request.mcp_view.prompt(request.principal, name)) is not None:
+                changed = {"ref": {**ref, "name": prompt.tool}}
+                result = await self._ask_server(request, prompt.server, "completion/complete", changed)
+                return self._on_the_wire(request, result)
+        elif kind == "ref/resource" and isinstance(uri, str):
+            if (server := request.mcp_view.reader(request.principal, uri)) is not None:
+                result = await self._ask_server(request, server, "completion/complete", {})
+                return self._on_the_wire(request, result)
+        else:
+            raise RpcError(INVALID_PARAMS, "params.ref must name a prompt or a resource.")
+        raise RpcError(INVALID_PARAMS, f"Unknown reference: {name or uri}")
+
+    async def _set_level(self, request: McpRequest) -> JsonObject:
+        level = _text(request, "level")
+        if level not in LEVELS:
+            raise RpcError(INVALID_PARAMS, f"params.level must be one of {', '.join(LEVELS)}.")
+        if request.session is not None:
+            request.session.log_level = level
+        mcp_view = request.mcp_view
+        # With many servers, each call carries the level. A single server also needs it for messages between calls.
+        if mcp_view.is_one_server and "logging" in mcp_view.capabilities(request.principal):
+            server = mcp_view.reader(request.principal, "")
+            try:
+                await self._ask_server(request, server or "", "logging/setLevel", {})
+            except RpcError as error:
+                logger.info("%s did not take a log level: %s", server, error.message)
+        return {}
+
+    async def _subscribe(self, request: McpRequest) -> JsonObject:
+        uri = _text(request, "uri")
+        server = request.mcp_view.reader(request.principal, uri)
+        if server is None or request.session is None:
+            raise _no_resource(request.era, uri)
+        if self._subscriptions.count(Holder(request.session.id)) >= WATCHED_BY_ONE:
+            raise RpcError(INTERNAL_ERROR, f"A session may subscribe to {WATCHED_BY_ONE} resources.")
+        await self._ask_server(request, server, "resources/subscribe", {})
+        self._subscriptions.add(server, uri, Holder(request.session.id))
+        return {}
+
+    async def _unsubscribe(self, request: McpRequest) -> JsonObject:
+        uri = _text(request, "uri")
+        server = request.mcp_view.reader(request.principal, uri)
+        if server is None or request.session is None:
+            raise _no_resource(request.era, uri)
+        if self._subscriptions.drop(server, uri, Holder(request.session.id)):
+            await self._ask_server(request, server, "resources/unsubscribe", {})
+        return {}
+
+    async def _ask_server(
+        self, request: McpRequest, server: str, method: ContentMethod, changed: JsonObject
+    ) -> JsonObject:
+        """Return the server's result. Every failure is raised as `RpcError`."""
+        params = {key: value for key, value in request.message.params.items() if key not in _OURS} | changed
+        try:
+            return dict(
+                await self._gate.request(
+                    request.principal,
+                    server,
+                    method,
+                    params,
+                    door="mcp",
+                    client=request.client(partial(self._parking.ask, request)),
+                    progress=request.progress,
+                )
+            )
+        except ProtocolError as error:
+            if request.lacks is not None:
+                raise request.lacks from error
+            raise RpcError(_code(request.era, method, error), error.message, error.data) from error
+        except ToolcribError as error:
+            logger.info("refused %s of %s: %s", method, server, error.message, extra={"code": error.code})
+            if method in ("resources/read", "resources/subscribe") and isinstance(error, NotFound):
+                raise _no_resource(request.era, params["uri"]) from error
+            code = INVALID_PARAMS if isinstance(error, NotFound) else INTERNAL_ERROR
+            raise RpcError(code, f"MCP error: {error.message} {error.hint or ''}".strip()) from error
+
+    def _on_the_wire(self, request: McpRequest, result: JsonObject) -> JsonObject:
+        """Return the result in the format of the client's era."""
+        if request.era == "legacy":
+            return _legacy(result) if META in result or "resultType" in result else result
+        if result.setdefault("resultType", "complete") == "input_required":
+            self._seal_state(request, result)
+        info = request.mcp_view.server_info(request.principal)
+        meta: Json = result.get(META)
+        result[META] = {**meta, SERVER_INFO_KEY: info} if is_object(meta) else {SERVER_INFO_KEY: info}
+        return result
+
+    def _seal_state(self, request: McpRequest, result: JsonObject) -> None:
+        """Seal the state that a server wants back with the client's answers, bound to this request."""
+        state: Json = result.get("requestState")
+        if state is None:
+            return
+        try:
+            result["requestState"] = self._seal.close({"upstream": state}, request.bound_to, seconds=STATE_HOLDS)
+        except TooMuchState:
+            raise RpcError(INTERNAL_ERROR, "MCP error: The server wants a client to carry too much state.") from None
+
+
+_OURS = frozenset({META, "inputResponses", "requestState"})
+"""Params that are passed on as part of `Client`, not with the request."""
+
+
+def _text(request: McpRequest, name: str) -> str:
+    value: Json = request.message.params.get(name)
+    if not isinstance(value, str):
+        raise RpcError(INVALID_PARAMS, f"params.{name} must be a string.")
+    return value
+
+
+def _no_resource(era: Era, uri: str) -> RpcError:
+    code = RESOURCE_NOT_FOUND if era == "legacy" else INVALID_PARAMS
+    return RpcError(code, f"Resource not found: {uri}", {"uri": uri})
+
+
+def _code(era: Era, method: ContentMethod, error: ProtocolError) -> int:
+    """Return a server's error code in the client's era. The eras use different codes for a missing resource."""
+    if era == "modern" and error.code == RESOURCE_NOT_FOUND:
+        return INVALID_PARAMS
+    says_which = is_object(error.data) and "uri" in error.data
+    if era == "legacy" and method == "resources/read" and error.code == INVALID_PARAMS and says_which:
+        return RESOURCE_NOT_FOUND
+    return error.code
+
+
+def _legacy(result: JsonObject) -> JsonObject:
+    """Return the result without the members of the modern era."""
+    plain = {key: value for key, value in result.items() if key not in _MODERN_ONLY}
+    meta: Json = plain.get(META)
+    if is_object(meta):
+        kept = {key: value for key, value in meta.items() if not key.startswith(KEY)}
+        plain = {**plain, META: kept} if kept else {key: value for key, value in plain.items() if key != META}
+    return plain

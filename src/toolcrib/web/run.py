@@ -1,0 +1,146 @@
+"""Holds a home: opens a crib and serves it for the duration of a block.
+
+The order matters. The lock is acquired before the port is bound, so that a second holder can name the first one.
+`run.json` is written once requests are answered. On exit, calls in flight get their grace period, then the streams end,
+then the crib closes and releases the lock.
+
+Must never listen on anything but loopback.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+from toolcrib.base.home import (
+    HolderKind,
+    Home,
+    RunInfo,
+    clear_run,
+    kept_from_children,
+    restore_token,
+    sealing_key,
+    write_run,
+)
+from toolcrib.base.settings import Environment, Settings
+from toolcrib.host import Crib
+from toolcrib.model.errors import ConfigError, Unavailable
+from toolcrib.model.version import __version__
+from toolcrib.web.app import create_app
+from toolcrib.web.limits import WireLimits
+from toolcrib.web.listen import GRACE, address_of, bind, check_loopback, serving
+from toolcrib.web.login import Logins
+from toolcrib.web.mcp.endpoint import McpEndpoint
+from toolcrib.web.stopping import Stopping
+
+if sys.platform == "win32":
+
+    def raise_file_limit() -> None:
+        """Do nothing: Windows has no such limit."""
+else:
+    from toolcrib.web.accepting import raise_file_limit
+
+logger = logging.getLogger(__name__)
+
+_LOOK_AT_TOKEN = 1.0
+COMMAND_GRACE = 30
+"""Seconds that other commands' requests get to finish when the command that holds the home ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """A held home: its run info, crib and URLs. `login_url` works once."""
+
+    info: RunInfo
+    crib: Crib
+    login_url: str
+    mcp_url: str
+    stopping: Stopping
+
+
+@asynccontextmanager
+async def hold(
+    settings: Settings,
+    *,
+    kind: HolderKind,
+    port: int | None = None,
+    environment: Environment | None = None,
+    limits: WireLimits | None = None,
+) -> AsyncGenerator[Holding]:
+    """Open the crib of this home and listen.
+
+    Raises `bind.refused` for an address that is not loopback, `crib.running` if another process holds the home, and
+    `bind.occupied` if the port is in use. A stdio front falls back to any free port, because its address is never
+    typed.
+    """
+    check_loopback(settings.host)
+    async with AsyncExitStack() as stack:
+        # A command starts only what it needs; a long-running holder prepares everything.
+        stays = kind != "command"
+        if stays:
+            raise_file_limit()
+        crib = await stack.enter_async_context(Crib(settings, environment=environment, eager=stays, on_time=stays))
+        listener = _bind(settings, kind, port)
+        stack.callback(listener.close)
+        stack.enter_context(kept_from_children(listener.fileno()))
+        address = address_of(listener)
+        crib.port = listener.getsockname()[1]
+        stopping = Stopping(crib.gate, lambda: hurry())
+        mcp = await stack.enter_async_context(
+            McpEndpoint(
+                crib.gate,
+                crib.feed,
+                key=sealing_key(crib.home),
+                zoo=crib.zoo,
+                introduce=crib.introduction,
+                enter=crib.placed,
+                ready=crib.ready,
+                notices=crib.listen,
+                ended=crib.pool.end_session,
+                in_session=crib.session_tokens.call,
+                ended_file=crib.home.ended_sessions,
+                stopping=stopping,
+            )
+        )
+        logins = Logins(address)
+        app = create_app(crib, mcp, logins, address=address, stopping=stopping)
+        grace = COMMAND_GRACE if kind == "command" else GRACE
+        hurry = await stack.enter_async_context(serving(app, listener, limits, grace=grace))
+        # From here on the exit order is: calls in flight, run.json, event streams, MCP streams, requests, the crib.
+        stack.push_async_exit(mcp)
+        stack.callback(crib.feed.close)
+        info = RunInfo(os.getpid(), f"http://{address}", kind, __version__, crib.started_at.isoformat())
+        write_run(crib.home, info)
+        stack.callback(clear_run, crib.home)
+        stack.callback(asyncio.create_task(_keep_token(crib.home)).cancel)
+        if stays:
+            stack.push_async_callback(stopping.drain, settings.stop_grace)
+        yield Holding(info, crib, logins.link(), f"{info.url}/mcp", stopping)
+
+
+async def _keep_token(home: Home) -> None:
+    """Restore the owner's token file if it is removed: without it, the owner's commands cannot authenticate."""
+    is_told = False
+    while True:
+        await asyncio.sleep(_LOOK_AT_TOKEN)
+        try:
+            if restore_token(home):
+                logger.warning("%s was removed or damaged while the crib ran; it was restored.", home.token_file)
+            is_told = False
+        except (OSError, ConfigError) as error:
+            if not is_told:
+                logger.warning("%s cannot be restored: %s", home.token_file, error)
+            is_told = True
+
+
+def _bind(settings: Settings, kind: HolderKind, port: int | None) -> socket.socket:
+    try:
+        return bind(settings.host, settings.port if port is None else port)
+    except Unavailable:
+        if kind != "stdio":
+            raise
+        return bind(settings.host, 0)

@@ -1,0 +1,24 @@
+"""A recorder of changes for tests of parts that have no audit: it runs the work and keeps what it was told."""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from toolcrib.model.json import JsonObject
+
+T = TypeVar("T")
+
+
+class Unrecorded:
+    """Stands in for `audit.Changes`."""
+
+    def __init__(self) -> None:
+        self.changes: list[tuple[str, JsonObject]] = []
+
+    async def record(self, kind: str, changed: JsonObject, work: Callable[[], Awaitable[T]], /) -> T:
+        """Keep the change and make it."""
+        self.changes.append((kind, changed))
+        return await work()
+
+    def noticed(self, kind: str, changed: JsonObject, /) -> None:
+        """Keep the change."""
+        self.changes.append((kind, changed))

@@ -1,0 +1,40 @@
+"""Deadlines of tests on a busy machine: as many times longer as more work waits than there are processors.
+
+A deadline in a test ends what hangs, or says that something comes soon. Both are meant for a machine with nothing else
+to do. Only deadlines that tests set are stretched, never those of the program.
+"""
+
+import inspect
+import os
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+TESTS = str(Path(__file__).parent)
+SHORTEST = 1.0
+"""A shorter deadline is meant to pass."""
+MOST = 12.0
+
+_fail_after = anyio.fail_after
+
+
+def stretched(seconds: float) -> float:
+    """Return a time limit for this machine as busy as it is now."""
+    waiting = os.getloadavg()[0] / (os.cpu_count() or 1)
+    return seconds * min(MOST, max(1.0, 1.5 * waiting))
+
+
+def fail_after(delay: float | None, shield: bool = False) -> AbstractContextManager[Any]:
+    """Do what `anyio.fail_after` does, with the deadlines of tests stretched."""
+    frame = inspect.currentframe()
+    caller = str(frame.f_back.f_globals.get("__file__", "")) if frame is not None and frame.f_back is not None else ""
+    if delay is not None and delay >= SHORTEST and caller.startswith(TESTS):
+        delay = stretched(delay)
+    return _fail_after(delay, shield)
+
+
+def be_patient() -> None:
+    """Stretch all deadlines that tests set from now on."""
+    setattr(anyio, "fail_after", fail_after)  # noqa: B010 the type checker knows the original

@@ -1,0 +1,13 @@
+"""The commands of docs/operations.md, run in their order as a reader would, in an empty HOME."""
+
+from pathlib import Path
+
+from docs.pages import commands, follow, page, reader
+
+
+def test_every_command_of_the_page_works_in_its_order(tmp_path: Path) -> None:
+    person = reader(tmp_path)
+    lines = commands(page("operations"))
+    assert len(lines) >= 10
+    with person.serving():
+        follow(person, lines)

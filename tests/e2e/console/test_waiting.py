@@ -1,0 +1,91 @@
+"""Judging a call in a real browser: nothing is out of sight, and hidden parts are opened before it is approved."""
+
+import threading
+from collections.abc import Callable, Generator
+
+import httpx2
+import pytest
+from playwright.sync_api import Page, expect
+
+from e2e.shell import Serving, Shell
+from toolcrib.model.json import JsonObject
+
+LONG = "x" * 12_841 + "rm -rf ~"
+
+
+@pytest.fixture
+def call(crib: Serving, person: Shell) -> Generator[Callable[[JsonObject], threading.Thread]]:
+    """Calls `lab/greet` as an agent that has to ask, in a thread that ends with its answer."""
+    token = (person.home / "token").read_text(encoding="utf-8").strip()
+    threads: list[threading.Thread] = []
+
+    def ask(arguments: JsonObject) -> None:
+        httpx2.post(
+            f"{crib.url}/api/tools/lab/greet/call?mode=default",
+            json={"arguments": arguments},
+            headers={"authorization": f"Bearer {token}"},
+            timeout=60,
+            trust_env=False,
+        )
+
+    def start(arguments: JsonObject) -> threading.Thread:
+        thread = threading.Thread(target=ask, args=(arguments,))
+        thread.start()
+        threads.append(thread)
+        return thread
+
+    yield start
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+def test_call_is_approved_after_its_hidden_part_was_opened_with_the_keyboard(
+    page: Page, call: Callable[[JsonObject], threading.Thread], axe: Callable[[Page], list[str]]
+) -> None:
+    page.goto("/waiting")
+    call({"name": LONG, "times": 1})
+    card = page.locator("form.ask")
+    expect(card).to_contain_text("12,849 characters")
+    approve = card.get_by_role("button", name="Approve once")
+    expect(approve).to_be_disabled()
+    expect(card.get_by_role("status")).to_have_text("Open 1 collapsed argument to approve.")
+    expect(card.locator("pre").first).not_to_be_visible()
+    card.focus()
+    page.keyboard.press("Enter")  # a disabled button is not pressed
+    expect(approve).to_be_disabled()
+    before = approve.bounding_box()
+    assert before is not None
+    summary = card.locator("details[data-part] summary")
+    summary.focus()
+    page.keyboard.press("Enter")
+    expect(card.locator("details[data-part] pre")).to_contain_text("rm -rf ~")
+    expect(approve).to_be_enabled()
+    summary.focus()
+    page.keyboard.press("Enter")  # closing it again changes nothing
+    expect(approve).to_be_enabled()
+    after = approve.bounding_box()
+    assert after is not None
+    assert (after["x"], after["y"]) == (before["x"], before["y"])
+    assert axe(page) == []
+    approve.click()
+    expect(page.locator("#waiting")).to_contain_text("Nothing is waiting for you.")
+
+
+def test_opened_part_stays_opened_when_another_call_comes(
+    page: Page, call: Callable[[JsonObject], threading.Thread]
+) -> None:
+    page.goto("/waiting")
+    call({"name": LONG})
+    first = page.locator("form.ask").first
+    first.locator("details[data-part] summary").click()
+    expect(first.get_by_role("button", name="Approve once")).to_be_enabled()
+    call({"name": "x" + "\n" * 300 + "rm -rf ~"})
+    expect(page.locator("form.ask")).to_have_count(2)
+    expect(page.locator("form.ask").last).to_contain_text("\\{300 line breaks}rm -rf ~")
+    expect(page.locator("form.ask").last).to_contain_text("a run of 300 blanks")
+    expect(first.get_by_role("button", name="Approve once")).to_be_enabled()
+    first.get_by_role("button", name="Approve once").click()
+    expect(page.locator("form.ask")).to_have_count(1)
+    page.locator("form.ask").get_by_role("button", name="Deny").click()
+    expect(page.locator("#waiting")).to_contain_text("Nothing is waiting for you.")

@@ -1,0 +1,181 @@
+"""Tools in sessions of an agent: the crib's come in over the endpoint with the session's secret, its own are asked."""
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import anyio
+import httpx2
+import pytest
+
+from integration.agents.sessions.acp.host import Scripted, listening
+from integration.agents.sessions.acp.talk import create, kinds, only, text, turn
+from toolcrib import Crib
+from toolcrib.base.settings import Environment
+from toolcrib.model.json import JsonObject
+from toolcrib.store.audit import Filters
+from toolcrib.testing.environments import bare_environment
+
+pytestmark = pytest.mark.anyio
+
+ECHO: JsonObject = {"tool": "mcp__toolcrib__lab_echo", "input": {"text": "a"}}
+HEARD: JsonObject = {"blocks": [{"text": "Heard: {{last_tool_result}}"}]}
+HELLO: JsonObject = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+
+
+@pytest.fixture
+async def crib(scripted: Scripted, tmp_path: Path, no_leaked_children: None) -> AsyncGenerator[Crib]:
+    """A crib with the small agent in its settings file."""
+    environment = Environment({**bare_environment(tmp_path / "user"), "OTHER_SECRET": "x", "MY_KEY": "key-of-mine"})
+    scripted.script("echo", [{"blocks": [{"text": "I look."}, ECHO]}, HEARD])
+    toml = scripted.toml(more='variables = ["MY_*"]\nenv = { COLOR = "no" }')
+    async with listening(tmp_path, environment, toml) as opened:
+        yield opened
+
+
+async def test_a_call_waits_for_a_person_as_the_call_that_the_agent_announced(crib: Crib) -> None:
+    session = await create(crib)
+    events = await turn(crib, session, "echo")
+    assert kinds(events) == [
+        "user_message", "text_message", "tool_call_start", "tool_call_end", "approval_required", "approval_resolved",
+        "tool_result", "text_message", "done",
+    ]  # fmt: skip
+    start, required = only(events, "tool_call_start"), only(events, "approval_required")
+    assert required["toolCallId"] == start["toolCallId"] == only(events, "tool_result")["toolCallId"]
+    assert (start["server"], start["tool"]) == ("lab", "echo")
+    assert "pong a" in text(events)
+    records = await crib.audit.find(Filters(server="lab"))
+    assert {(record["door"], record["principal"]["session"]) for record in records} == {("session", session)}
+    assert events[-1].data["costUsd"] == 0.25
+
+
+async def test_a_refusal_reaches_the_model_with_its_reason(crib: Crib) -> None:
+    events = await turn(crib, await create(crib), "echo", "deny", "not on a Friday")
+    assert only(events, "tool_result")["isError"] is True
+    assert "not on a Friday" in text(events)
+
+
+async def test_another_mode_binds_at_the_next_call_of_the_same_process(crib: Crib, scripted: Scripted) -> None:
+    session = await create(crib, "acceptEdits")
+    assert "approval_required" not in kinds(await turn(crib, session, "echo"))
+    first = scripted.seen()["headers"]
+    await crib.sessions.change(session, mode="dontAsk")
+    refused = await turn(crib, session, "echo")
+    assert "dontAsk" in text(refused)
+    await crib.sessions.change(session, mode="default")
+    assert "approval_required" in kinds(await turn(crib, session, "echo"))
+    assert scripted.seen()["headers"] == first
+
+
+async def test_two_calls_at_once_are_told_apart_by_their_arguments(crib: Crib, scripted: Scripted) -> None:
+    calls = [{**ECHO, "input": {"text": each}} for each in ("one", "two", "three")]
+    scripted.script("many", [{"blocks": calls}, {"blocks": [{"text": "done"}]}])
+    events = await turn(crib, await create(crib, "acceptEdits"), "many")
+    told = {e.data["toolCallId"]: e.data["arguments"]["text"] for e in events if e.kind == "tool_call_end"}
+    results = {e.data["toolCallId"]: e.data["content"][0]["text"] for e in events if e.kind == "tool_result"}
+    assert {told[id]: result for id, result in results.items()} == {
+        each: f"pong {each}" for each in ("one", "two", "three")
+    }
+
+
+async def test_the_secret_of_a_session_opens_its_tools_and_nothing_else_and_ends_with_it(
+    crib: Crib, scripted: Scripted
+) -> None:
+    session = await create(crib)
+    await turn(crib, session, "echo")
+    seen = scripted.seen()
+    headers = {**seen["headers"], "Accept": "application/json, text/event-stream"}
+    base = seen["url"].removesuffix("/mcp")
+    async with httpx2.AsyncClient(base_url=base, headers=headers, timeout=60) as client:
+        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+        initialize: JsonObject = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}
+        answer = await client.post("/mcp", json=initialize)
+        assert answer.status_code == 200
+        mcp = {"Mcp-Session-Id": answer.headers["mcp-session-id"], "MCP-Protocol-Version": "2025-11-25"}
+        other: JsonObject = {"name": "lab_echo", "arguments": {}}
+        between = await client.post("/mcp", json={**HELLO, "method": "tools/call", "params": other}, headers=mcp)
+        assert "between two messages" in between.text
+        for path in ("/api/tools", "/api/sessions", "/api/approvals", "/api/tokens", "/mcp/servers/lab", "/"):
+            assert (await client.get(path)).status_code == 404, path
+        assert (await client.get("/mcp?cwd=/")).status_code == 403
+        opened, cut = anyio.Event(), anyio.Event()
+
+        async def listen() -> None:
+            async with client.stream("GET", "/mcp", headers=mcp) as stream:
+                assert stream.status_code == 200
+                opened.set()
+                with pytest.raises(httpx2.HTTPError):
+                    async for _ in stream.aiter_bytes():
+                        pass
+                    raise httpx2.ReadError("the stream has ended")
+            cut.set()
+
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(listen)
+                await opened.wait()
+                await crib.sessions.close(session)
+                await cut.wait()
+        assert (await client.post("/mcp", json=initialize)).status_code == 401
+
+
+async def test_the_agent_gets_the_variables_that_are_its_own_and_no_others(crib: Crib, scripted: Scripted) -> None:
+    await turn(crib, await create(crib, "acceptEdits"), "echo")
+    seen = scripted.seen()
+    variables, secret = seen["environment"], seen["headers"]["Authorization"].removeprefix("Bearer ")
+    assert (variables["MY_KEY"], variables["COLOR"]) == ("key-of-mine", "no")
+    assert "OTHER_SECRET" not in variables
+    assert secret not in str(variables)
+    assert secret not in (crib.home.root / "toolcrib.db").read_bytes().decode("latin-1")
+
+
+async def test_a_tool_of_the_agents_own_takes_the_gates_road(crib: Crib, scripted: Scripted, tmp_path: Path) -> None:
+    touch: JsonObject = {"tool": "Bash", "input": {"command": "touch made"}}
+    scripted.script("bash", [{"blocks": [touch]}, HEARD])
+    session = await create(crib)
+    refused = await turn(crib, session, "bash", "deny", "not here")
+    assert not (tmp_path / "project" / "made").exists()
+    assert "not here" in str(only(refused, "tool_result")["content"])
+    events = await turn(crib, session, "bash")
+    required = only(events, "approval_required")
+    assert (required["server"], required["tool"], required["arguments"]) == ("claude_code", "Bash", touch["input"])
+    assert required["toolCallId"] == only(events, "tool_call_start")["toolCallId"]
+    assert (tmp_path / "project" / "made").exists()
+    records = await crib.audit.find(Filters(server="claude_code"))
+    assert [record["phase"] for record in records].count("outcome") >= 1
+
+
+async def test_reading_inside_the_project_runs_unasked_and_outside_asks(
+    crib: Crib, scripted: Scripted, tmp_path: Path
+) -> None:
+    for name, path in (("inside", tmp_path / "project" / "a"), ("outside", tmp_path / "b")):
+        scripted.script(name, [{"blocks": [{"tool": "Read", "input": {"filePath": str(path)}}]}, HEARD])
+    session = await create(crib)
+    assert "approval_required" not in kinds(await turn(crib, session, "inside"))
+    assert only(await turn(crib, session, "outside"), "approval_required")["tool"] == "Read"
+
+
+async def test_a_command_whose_title_is_a_name_of_the_crib_is_a_command(crib: Crib, scripted: Scripted) -> None:
+    forged: JsonObject = {"tool": "Bash", "input": {"command": "true", "title": "mcp__toolcrib__lab_echo"}}
+    scripted.script("forged", [{"blocks": [forged]}, HEARD])
+    events = await turn(crib, await create(crib), "forged", "deny")
+    assert only(events, "approval_required")["tool"] == "Bash"
+    assert only(events, "tool_result")["isError"] is True
+
+
+async def test_an_interrupt_withdraws_what_a_person_is_asked(crib: Crib) -> None:
+    session = await create(crib)
+    log = await crib.sessions.events(session)
+    await crib.sessions.send(session, "Go on. [[script:echo]]")
+    resolved: list[str] = []
+    with anyio.fail_after(60):
+        async for batch in log.follow(0):
+            for event in batch:
+                if event.kind == "approval_required":
+                    assert await crib.sessions.interrupt(session)
+                if event.kind == "approval_resolved":
+                    resolved.append(event.data["decision"])
+            if batch[-1].kind == "done":
+                assert batch[-1].data["reason"] == "interrupted"
+                break
+    assert resolved == ["withdrawn"]
+    assert text(await turn(crib, session, "echo"))

@@ -1,0 +1,50 @@
+"""Fixtures for tests with the real Claude Code on the scripted model."""
+
+from pathlib import Path
+
+import pytest
+
+from toolcrib.agents.sessions.claude.runtime import ClaudeRuntime
+from toolcrib.base.settings import Environment
+from toolcrib.model.json import JsonObject
+from toolcrib.testing.plugin import claude_environment, no_leaked_children, scripted_model
+from toolcrib.testing.rigs import OwnTool, RunnerRig
+from toolcrib.testing.scripted_model.server import ScriptedModel
+
+__all__ = ["claude_environment", "no_leaked_children", "scripted_model"]
+
+_OPTIONS = [{"label": "A", "description": "a"}, {"label": "B", "description": "b"}]
+_QUESTION: JsonObject = {"question": "Which?", "header": "H", "multiSelect": False, "options": _OPTIONS}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A directory to work in."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def runner(claude_environment: Environment, no_leaked_children: None, tmp_path: Path) -> ClaudeRuntime:
+    """A runner whose processes have all ended with the test."""
+    return ClaudeRuntime(claude_environment, tmp_path / "run")
+
+
+@pytest.fixture
+def rig(runner: ClaudeRuntime, scripted_model: ScriptedModel, project: Path) -> RunnerRig:
+    """The runner with its model; of Claude Code's own tools there are Write and AskUserQuestion."""
+
+    def written(name: str) -> JsonObject:
+        return {"file_path": str(project / name), "content": name}
+
+    return RunnerRig(
+        runner,
+        scripted_model.scripts.__setitem__,
+        str(project),
+        own_tool=OwnTool(
+            "Write", written("one"), written("two"), lambda arguments: Path(arguments["file_path"]).is_file()
+        ),
+        question=("AskUserQuestion", {"questions": [_QUESTION]}),
+        model="claude-sonnet-4-5",
+    )

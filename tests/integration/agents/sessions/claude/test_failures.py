@@ -1,0 +1,75 @@
+"""What goes wrong between Claude Code and the API, each with a code, a sentence and a next step."""
+
+from pathlib import Path
+
+import pytest
+
+from long_tests import takes_long
+from toolcrib.agents.sessions.claude.runtime import ClaudeRuntime
+from toolcrib.base.settings import Environment
+from toolcrib.model.json import JsonObject
+from toolcrib.testing.desks import RecordingDesk
+from toolcrib.testing.rigs import RunnerRig, prompt, say
+
+pytestmark = [pytest.mark.anyio, takes_long]
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "message", "code"),
+    [
+        (401, "authentication_error", "invalid x-api-key", "runner.key"),
+        (400, "invalid_request_error", "Your credit balance is too low to access the Anthropic API.", "runner.credit"),
+        (429, "rate_limit_error", "This request would exceed your rate limit", "runner.rate"),
+        (529, "overloaded_error", "Overloaded", "runner.overloaded"),
+        (500, "api_error", "Internal server error", "runner.overloaded"),
+        (404, "not_found_error", "model: claude-nobody", "runner.model"),
+        (400, "invalid_request_error", "Something else is wrong.", "runner.failed"),
+    ],
+)
+async def test_a_refusal_of_the_api_is_told_apart(
+    rig: RunnerRig, status: int, error: str, message: str, code: str
+) -> None:
+    desk = RecordingDesk()
+    refusal: JsonObject = {"status": status, "error": error, "message": message}
+    rig.script("s", [refusal])
+    rig.script("next", [say("I am here.")])
+    async with rig.open(desk) as conversation:
+        end = await conversation.turn(prompt("s"))
+        assert (end.reason, end.is_alive) == ("failed", True)
+        assert end.failure is not None
+        assert end.failure.code == code
+        assert end.failure.hint
+        assert desk.of("text_message") == [], "the words for a failure are no answer of the model"
+        assert (await conversation.turn(prompt("next"))).reason == "completed"
+
+
+@pytest.mark.parametrize(
+    ("variables", "code"),
+    [({"ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}, "runner.unreachable"), ({"ANTHROPIC_API_KEY": ""}, "runner.login")],
+)
+async def test_no_api_and_no_sign_in_are_told_apart(
+    rig: RunnerRig,
+    claude_environment: Environment,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str],
+    code: str,
+) -> None:
+    environment = Environment({**claude_environment, **variables})
+    other = RunnerRig(ClaudeRuntime(environment, tmp_path / "other"), rig.script, rig.cwd, model=rig.model)
+    end = await other.answer(RecordingDesk(), say("never"))
+    assert end.failure is not None
+    assert (end.failure.code, end.failure.hint is not None) == (code, True)
+
+
+async def test_requests_that_are_made_again_are_told(
+    rig: RunnerRig, claude_environment: Environment, tmp_path: Path
+) -> None:
+    environment = Environment({**claude_environment, "CLAUDE_CODE_MAX_RETRIES": "1"})
+    other = RunnerRig(ClaudeRuntime(environment, tmp_path / "other"), rig.script, rig.cwd, model=rig.model)
+    desk = RecordingDesk()
+    end = await other.answer(desk, {"status": 529, "error": "overloaded_error", "message": "Overloaded"})
+    assert end.reason == "failed"
+    (told,) = desk.of("error")
+    assert told.data["code"] == "runner.overloaded"
+    assert told.data["message"].endswith("Trying again, 1 of 1.")

@@ -1,0 +1,285 @@
+"""What Claude Code does in a turn, as the desk hears of it."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import anyio
+import pytest
+
+from long_tests import takes_long
+from toolcrib.agents.sessions.runtime import Offered, Permit
+from toolcrib.model.json import JsonObject
+from toolcrib.model.tools import CallResult
+from toolcrib.testing.desks import DURATION_MS, RecordedEntry, RecordingDesk
+from toolcrib.testing.rigs import ECHO, HEARD, PIXEL, RunnerRig, do, prompt, say
+from toolcrib.testing.scripted_model.server import ScriptedModel
+
+pytestmark = [pytest.mark.anyio, takes_long]
+
+
+def kinds(desk: RecordingDesk) -> list[str]:
+    """What came to the desk, deltas of a kind counted once."""
+    whats = [entry.what for entry in desk.entries]
+    return [what for at, what in enumerate(whats) if not at or whats[at - 1] != what]
+
+
+def heard(scripted_model: ScriptedModel) -> JsonObject:
+    """The last result of a tool that the model was given."""
+    results = [
+        block
+        for message in scripted_model.bodies[-1]["messages"]
+        if isinstance(message["content"], list)
+        for block in message["content"]
+        if block["type"] == "tool_result"
+    ]
+    return results[-1]
+
+
+async def test_a_turn_is_told_in_the_promised_order(rig: RunnerRig, scripted_model: ScriptedModel) -> None:
+    desk = RecordingDesk()
+    calls = do({"thinking": "Hm."}, {"text": "I look."}, rig.use(ECHO, text="a"))
+    end = await rig.answer(desk, calls, say("Done."))
+    assert kinds(desk) == [
+        "thinking_delta", "text_delta", "text_message", "tool_call_start", "tool_call_delta", "tool_call_end", "call",
+        "call_done", "tool_result", "text_delta", "text_message",
+    ]  # fmt: skip
+    (start,), (told,), (result,) = desk.of("tool_call_start"), desk.of("tool_call_end"), desk.of("tool_result")
+    assert start.data == {
+        "toolCallId": start.tool_call, "toolName": "mcp__lab__echo", "server": "lab", "tool": "echo",
+    }  # fmt: skip
+    assert told.data["arguments"] == {"text": "a"}
+    assert result.data["durationMs"] == DURATION_MS
+    messages = [entry.data["messageId"] for entry in desk.of("thinking_delta", "text_message")]
+    assert len(set(messages)) == 3, "what is said in one message of the model is told apart"
+    assert (end.spent.input_tokens, end.spent.output_tokens) == (20, 10)
+    assert end.spent.cost_usd > 0
+    assert scripted_model.background == [], "Claude Code asks for nothing on its own account"
+
+
+async def test_a_sub_agent_goes_the_same_way_and_says_whose_it_is(rig: RunnerRig, project: Path) -> None:
+    command: JsonObject = {"tool": "Bash", "input": {"command": "echo from below", "description": "d"}}
+    task: JsonObject = {"description": "d", "prompt": prompt("sub"), "subagent_type": "general-purpose"}
+    rig.script("sub", [do({"text": "I am below."}, rig.use(ECHO, text="b"), command), say("Below is done.")])
+    desk = RecordingDesk(permits={tool: Permit(True, arguments) for tool, arguments in _permitted(task, command)})
+    end = await rig.answer(
+        desk, do({"tool": "Agent", "input": task}), say("Above is done."), own_tools=("Task", "Bash", "Write")
+    )
+    assert end.reason == "completed"
+    top, call, bash = desk.of("tool_call_start")
+    assert (top.data["toolName"], top.data["server"], top.data["tool"]) == ("Agent", "claude_code", "Task")
+    assert (top.parent, call.parent, bash.parent) == (None, top.tool_call, top.tool_call)
+    assert [(entry.data["text"], entry.parent) for entry in desk.of("text_message")] == [
+        ("I am below.", top.tool_call), ("Below is done.", top.tool_call), ("Above is done.", None),
+    ]  # fmt: skip
+    assert [entry.data["tool"] for entry in desk.of("permit")] == ["Task", "Bash"]
+    assert call.tool_call is not None
+    assert desk.order(call.tool_call) == ["tool_call_start", "tool_call_end", "call", "call_done", "tool_result"]
+    results = {entry.tool_call: entry for entry in desk.of("tool_result")}
+    assert results[bash.tool_call].data["content"] == [{"type": "text", "text": "from below"}]
+    assert results[bash.tool_call].parent == top.tool_call
+    assert end.spent.output_tokens == 20, "what a sub-agent uses counts"
+
+
+def _permitted(task: JsonObject, command: JsonObject) -> list[tuple[str, JsonObject]]:
+    return [("Task", task), ("Bash", command["input"])]
+
+
+async def test_a_tool_that_breaks_inside_is_an_error_without_its_words(
+    rig: RunnerRig, scripted_model: ScriptedModel
+) -> None:
+    async def breaks(offered: Offered, arguments: JsonObject) -> CallResult:
+        raise RuntimeError("the password is swordfish")
+
+    desk = RecordingDesk(breaks)
+    end = await rig.answer(desk, do(rig.use(ECHO, text="a")), HEARD)
+    assert end.reason == "completed"
+    (text,) = desk.texts()
+    assert "its log says why" in text
+    assert "swordfish" not in str(scripted_model.bodies)
+    (result,) = desk.of("tool_result")
+    assert result.data["isError"] is True
+    assert "swordfish" not in str(desk.entries)
+
+
+async def test_five_megabytes_are_told_whole_and_the_session_goes_on(rig: RunnerRig) -> None:
+    large = "0123456789 abcdef\n" * (5 * 1_048_576 // 18)
+
+    async def much(offered: Offered, arguments: JsonObject) -> CallResult:
+        return CallResult.text(large)
+
+    desk = RecordingDesk(much)
+    end = await rig.answer(desk, do(rig.use(ECHO, text="a")), say("Done."))
+    assert end.reason == "completed"
+    (result,) = desk.of("tool_result")
+    assert result.data["content"] == [{"type": "text", "text": large}]
+
+
+async def test_an_image_reaches_the_model_also_beside_structured_content(
+    rig: RunnerRig, scripted_model: ScriptedModel
+) -> None:
+    image: JsonObject = {"type": "image", "data": PIXEL, "mimeType": "image/png"}
+    sound: JsonObject = {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}
+    shape: JsonObject = {"type": "hologram", "size": 3}
+
+    async def parts(offered: Offered, arguments: JsonObject) -> CallResult:
+        return CallResult((image, sound, shape), structured_content={"n": 1}, has_structured=True)
+
+    desk = RecordingDesk(parts)
+    end = await rig.answer(desk, do(rig.use(ECHO, text="a")), say("Done."))
+    assert end.reason == "completed"
+    (result,) = desk.of("tool_result")
+    assert result.data["content"] == [image, sound, shape]
+    assert result.data["structuredContent"] == {"n": 1}
+    given = heard(scripted_model)["content"]
+    assert any(block["type"] == "image" for block in given)
+    assert "audio/wav" in str(given)
+    assert "hologram" in str(given)
+
+
+async def test_structured_content_reaches_the_model(rig: RunnerRig, scripted_model: ScriptedModel) -> None:
+    async def structured(offered: Offered, arguments: JsonObject) -> CallResult:
+        return CallResult(({"type": "text", "text": "in words"},), structured_content={"n": 41}, has_structured=True)
+
+    desk = RecordingDesk(structured)
+    await rig.answer(desk, do(rig.use(ECHO, text="a")), say("Done."))
+    assert "41" in str(heard(scripted_model)["content"])
+
+
+async def test_a_call_that_hangs_ends_with_the_interrupt_and_the_conversation_goes_on(rig: RunnerRig) -> None:
+    command: JsonObject = {"command": "sleep 600", "description": "d"}
+    rig.script("s", [do({"tool": "Bash", "input": command})])
+    rig.script("next", [say("I am here.")])
+    desk = RecordingDesk(permits={"Bash": Permit(True, command)})
+    async with rig.open(desk, own_tools=("Bash",)) as conversation, anyio.create_task_group() as tasks:
+
+        async def interrupt() -> None:
+            await desk.until("permit")
+            await conversation.interrupt()
+
+        tasks.start_soon(interrupt)
+        end = await conversation.turn(prompt("s"))
+        assert (end.reason, end.failure, end.is_alive) == ("interrupted", None, True)
+        (start,) = desk.of("tool_call_start")
+        assert start.tool_call is not None
+        assert set(desk.order(start.tool_call)[-2:]) == {"ended", "tool_result"}
+        assert len(desk.of("ended")) == len(desk.of("tool_result")) == 1
+        assert (await conversation.turn(prompt("next"))).reason == "completed"
+
+
+async def test_a_command_that_fails_is_on_record_as_failed_once(rig: RunnerRig) -> None:
+    command: JsonObject = {"command": "echo oh no; exit 3", "description": "d"}
+    desk = RecordingDesk(permits={"Bash": Permit(True, command)})
+    await rig.answer(desk, do({"tool": "Bash", "input": command}), say("Done."), own_tools=("Bash",))
+    assert [entry.data["isError"] for entry in desk.of("ended")] == [True]
+    (result,) = desk.of("tool_result")
+    assert result.data["isError"] is True
+    assert "oh no" in result.data["content"][0]["text"]
+    assert result.data["durationMs"] > 0
+
+
+class Undecided(RecordingDesk):
+    """A desk at which nobody says yes or no."""
+
+    async def permit(self, tool: str, arguments: JsonObject, tool_call: str) -> Permit:
+        await super().permit(tool, arguments, tool_call)
+        return await self._undecided("permit_cancelled", tool_call)
+
+    async def ask(self, questions: Sequence[JsonObject], tool_call: str) -> Mapping[str, str] | None:
+        await super().ask(questions, tool_call)
+        await self._undecided("ask_cancelled", tool_call)
+
+    async def _undecided(self, what: str, tool_call: str) -> Permit:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            self.entries.append(RecordedEntry(what, tool_call, {}))
+        raise AssertionError
+
+
+@pytest.mark.parametrize("what", ["permit", "ask"])
+async def test_what_waits_for_a_person_is_withdrawn_by_an_interrupt(rig: RunnerRig, what: str) -> None:
+    assert rig.own_tool is not None
+    assert rig.question is not None
+    tool, arguments = {"permit": ("Write", rig.own_tool.arguments), "ask": rig.question}[what]
+    rig.script("s", [do({"tool": tool, "input": arguments})])
+    desk = Undecided()
+    async with rig.open(desk) as conversation, anyio.create_task_group() as tasks:
+
+        async def interrupt() -> None:
+            await desk.until(what)
+            await conversation.interrupt()
+
+        tasks.start_soon(interrupt)
+        end = await conversation.turn(prompt("s"))
+        assert (end.reason, end.is_alive) == ("interrupted", True)
+        assert len(desk.of(f"{what}_cancelled")) == 1
+        assert len(desk.of("tool_result")) == 1
+
+
+async def test_an_interrupt_right_after_the_prompt_ends_the_turn(rig: RunnerRig) -> None:
+    rig.script("s", [say("word " * 1000, chunk=5, chunk_delay_ms=20)])
+    async with rig.open(RecordingDesk()) as conversation, anyio.create_task_group() as tasks:
+        tasks.start_soon(conversation.interrupt)
+        end = await conversation.turn(prompt("s"))
+        assert end.reason == "interrupted"
+
+
+async def test_what_breaks_off_is_closed_so_that_nothing_stays_open(rig: RunnerRig) -> None:
+    rig.script("s", [do({"text": "word " * 50}, rig.use(ECHO, text="x" * 2000)) | {"chunk": 20, "chunk_delay_ms": 20}])
+    desk = RecordingDesk()
+    async with rig.open(desk) as conversation, anyio.create_task_group() as tasks:
+
+        async def interrupt() -> None:
+            await desk.until("tool_call_delta")
+            await conversation.interrupt()
+
+        tasks.start_soon(interrupt)
+        assert (await conversation.turn(prompt("s"))).reason == "interrupted"
+    assert desk.of("call") == []
+    assert [len(desk.of(what)) for what in ("tool_call_start", "tool_call_end", "tool_result")] == [1, 1, 1]
+    assert desk.of("tool_result")[0].data["isError"] is True
+    assert {entry.data["messageId"] for entry in desk.of("text_delta")} == {
+        entry.data["messageId"] for entry in desk.of("text_message")
+    }
+
+
+async def test_in_plan_mode_what_is_permitted_runs_and_what_is_refused_does_not(rig: RunnerRig, project: Path) -> None:
+    own = rig.own_tool
+    assert own is not None
+    steps = [do({"tool": "Write", "input": own.arguments}, rig.use(ECHO, text="a")), say("Done.")]
+    refused = RecordingDesk()
+    await rig.answer(refused, *steps, mode="plan")
+    assert not own.has_run(own.arguments)
+    assert len(refused.of("call")) == 1
+    permitted = RecordingDesk(permits={"Write": Permit(True, own.others)})
+    await rig.answer(permitted, *steps, mode="plan")
+    assert own.has_run(own.others)
+    assert not own.has_run(own.arguments)
+
+
+async def test_leaving_plan_mode_is_asked_like_any_other_tool(rig: RunnerRig) -> None:
+    desk = RecordingDesk(permits={"ExitPlanMode": Permit(True, {})})
+    step = do({"tool": "ExitPlanMode", "input": {"plan": "First this, then that."}})
+    end = await rig.answer(desk, step, HEARD, mode="plan", own_tools=("ExitPlanMode",))
+    assert end.reason == "completed"
+    assert [entry.data["tool"] for entry in desk.of("permit")] == ["ExitPlanMode"]
+    assert "approved" in desk.texts()[0]
+
+
+async def test_a_question_that_nobody_answers_is_refused_with_a_reason(rig: RunnerRig) -> None:
+    assert rig.question is not None
+    tool, arguments = rig.question
+    desk = RecordingDesk(answers=None)
+    await rig.answer(desk, do({"tool": tool, "input": arguments}), HEARD)
+    assert "Nobody answers" in desk.texts()[0]
+
+
+async def test_a_refusal_is_told_in_the_words_of_the_desk(rig: RunnerRig) -> None:
+    own = rig.own_tool
+    assert own is not None
+    desk = RecordingDesk(permits={"Write": Permit(False, own.arguments, "Not on a Sunday.")})
+    await rig.answer(desk, do({"tool": "Write", "input": own.arguments}), HEARD)
+    (result,) = desk.of("tool_result")
+    assert result.data["content"] == [{"type": "text", "text": "Not on a Sunday."}]
+    assert desk.of("ended") == [], "what was not permitted has not run"
+    assert "Not on a Sunday." in desk.texts()[0]

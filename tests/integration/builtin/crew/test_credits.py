@@ -1,0 +1,111 @@
+"""Budgets hold sessions: a turn does not begin, a call is refused, and the session says so."""
+
+import pytest
+
+from integration.builtin.crew.crews import HEARD, Crew, agent, do, results, say, texts
+from toolcrib.model.errors import Denied, NotFound
+from toolcrib.model.principals import Principal
+from toolcrib.model.sessions import SessionEvent
+from toolcrib.store.audit import Filters
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def owner(crew: Crew) -> Principal:
+    """The owner in the console, who sees every tool."""
+    return crew.crib.owner("web")
+
+
+def ending(events: list[SessionEvent]) -> tuple[str | None, str]:
+    """The code of the error of a turn, if it had one, and how it was done."""
+    codes = [str(event.data["code"]) for event in events if event.kind == "error"]
+    return (codes[-1] if codes else None), str(events[-1].data["reason"])
+
+
+async def test_a_turn_is_charged_with_its_turns_and_calls(crew: Crew) -> None:
+    crew.script("two", do("crib_list_agents"), do("crib_list_projects"), say("Done."))
+    session = await crew.session("cook")
+    await crew.turn(session.id, "[[script:two]]")
+    found = await crew.ok("crib_check_credits", session.principal)
+    assert found["agentId"] == "cook"
+    assert found["spent"] == {"turns": 3, "calls": 2, "usd": 0.0}
+    assert found["exhausted"] == []
+    (entry,) = found["history"]
+    assert (entry["kind"], entry["sessionId"], entry["calls"]) == ("spent", session.id, 2)
+
+
+async def test_an_exhausted_budget_stops_the_session_with_a_clear_event(crew: Crew, owner: Principal) -> None:
+    await crew.ok("crib_credit_config", owner, agent="cook", turns=1)
+    session = await crew.session("cook")
+    assert ending(await crew.turn(session.id, "[[script:hello]]")) == (None, "completed")
+    events = await crew.turn(session.id, "[[script:hello]]")
+    assert ending(events) == ("credits.exhausted", "limit")
+    assert texts(events) == []
+    assert "crib_grant_credits" in next(event.data["hint"] for event in events if event.kind == "error")
+
+    granted = await crew.ok("crib_grant_credits", owner, agent="cook", turns=5, reason="more wind")
+    assert granted["left"] == {"turns": 5, "calls": None, "usd": None}
+    assert ending(await crew.turn(session.id, "[[script:hello]]")) == (None, "completed")
+
+
+async def test_a_call_beyond_the_budget_is_an_error_the_model_reads(crew: Crew, owner: Principal) -> None:
+    await crew.ok("crib_credit_config", owner, calls=1)
+    crew.script("two", do("crib_list_agents"), do("crib_list_projects"), HEARD)
+    events = await crew.turn((await crew.session("cook")).id, "[[script:two]]")
+    assert "captain" in results(events)[0]
+    assert "Agent 'cook' has used up its budget of calls of tools" in results(events)[1]
+    assert ending(events) == ("credits.exhausted", "limit")
+    records = await crew.crib.audit.find(Filters(tool="crib_list_projects"))
+    assert [record["refused"] for record in records] == ["limit.reached"], "what is refused is on record as well"
+    other = await crew.session("mate")
+    assert ending(await crew.turn(other.id, "[[script:hello]]")) == (None, "completed"), "each agent has its own"
+
+
+async def test_the_runtimes_own_tools_count_too(crew: Crew, owner: Principal) -> None:
+    await crew.ok("crib_credit_config", owner, agent="cook", calls=1)
+    bash = {"blocks": [{"tool": "Bash", "input": {"command": "ls"}}]}
+    crew.script("bash", bash, bash, say("Done."))
+    events = await crew.turn((await crew.session("cook")).id, "[[script:bash]]")
+    assert len(crew.runner.ran) == 1
+    assert "used up its budget" in results(events)[1]
+
+
+async def test_budgets_are_shown_set_and_lifted(crew: Crew, owner: Principal) -> None:
+    assert await crew.ok("crib_credit_config", owner) == {"budgets": {}}
+    await crew.ok("crib_credit_config", owner, usd=2.5)
+    found = await crew.ok("crib_credit_config", owner, agent="cook", turns=3, calls=9)
+    assert found["budgets"] == {
+        "*": {"turns": None, "calls": None, "usd": 2.5},
+        "cook": {"turns": 3, "calls": 9, "usd": None},
+    }
+    found = await crew.ok("crib_credit_config", owner, agent="cook", unlimited=["turns"])
+    assert found["budgets"]["cook"] == {"turns": None, "calls": 9, "usd": None}
+
+
+async def test_failures_say_what_to_do(crew: Crew, owner: Principal) -> None:
+    for tool, arguments, words in (
+        ("crib_check_credits", {}, "comes from no agent"),
+        ("crib_check_credits", {"agent": "nobody"}, "not found"),
+        ("crib_grant_credits", {"agent": "nobody", "turns": 1}, "not found"),
+        ("crib_grant_credits", {"agent": "cook"}, "Nothing was granted"),
+        ("crib_credit_config", {"agent": "nobody", "turns": 1}, "not found"),
+    ):
+        assert words in await crew.wrong(tool, owner, **arguments)
+
+
+async def test_granting_is_for_those_it_was_granted_to_and_never_for_oneself(crew: Crew) -> None:
+    cook = (await crew.session("cook")).principal
+    for tool in ("crib_grant_credits", "crib_credit_config"):
+        with pytest.raises(NotFound):
+            await crew.use(tool, cook, agent="mate")
+        with pytest.raises(Denied):
+            await crew.use(tool, crew.crib.owner("cli"), agent="mate")
+    granted = ["crew/crib_grant_credits", "crew/crib_credit_config"]
+    await crew.crib.zoo.create(agent("purser", permissions=granted), by="test")
+    purser = (await crew.session("purser")).principal
+    assert (await crew.ok("crib_grant_credits", purser, agent="mate", usd=1.5))["granted"]["usd"] == 1.5
+    said = await crew.wrong("crib_grant_credits", purser, agent="purser", usd=1.5)
+    assert "cannot grant credits to itself" in said
+    assert "Hint: Ask the owner" in said
+    assert "held to itself" in await crew.wrong("crib_credit_config", purser, turns=100)

@@ -1,0 +1,99 @@
+"""`doctor` with a crib at hand: servers that do not start and why, modules, rules, tokens, connected tools."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from integration.doctor.faulty_machines import Patient
+from long_tests import takes_long
+from toolcrib.base.home import owner_token
+from toolcrib.base.settings import Environment, Settings
+from toolcrib.doctor.crib_checks import ask
+from toolcrib.doctor.finding import Finding
+from toolcrib.servers.apps.connections import AppConnectRequest
+from toolcrib.web.api_client.api_client import ApiClient
+from toolcrib.web.run import Holding, hold
+
+pytestmark = pytest.mark.anyio
+
+SERVERS: dict[str, tuple[str, str]] = {
+    "package": ("npm error code E404\n'no-such-server' is not in this registry.", "its package is not in the registry"),
+    "engine": ("npm warn EBADENGINE Unsupported engine { required: 'node >=26' }", "another version of Node.js"),
+    "key": ("Error: API_KEY environment variable is required", "a value is missing"),
+}
+"""What a server says when it fails, and the reason that is given."""
+
+
+async def wrong(holding: Holding) -> list[Finding]:
+    """What a crib tells that is wrong."""
+    async with ApiClient(holding.info.url, owner_token(holding.crib.home), source="cli") as client:
+        return [each for each in await ask(client) if each.severity != "ok"]
+
+
+@takes_long
+async def test_a_sound_crib_has_nothing_wrong(tmp_path: Path) -> None:
+    patient = Patient.at(tmp_path)
+    settings = Settings(home=patient.home.root)
+    async with hold(settings, kind="command", port=0, environment=Environment(patient.variables)) as holding:
+        assert await wrong(holding) == []
+
+
+@takes_long
+async def test_everything_that_is_wrong_in_a_crib_is_told_with_its_reason(tmp_path: Path) -> None:
+    patient = Patient.at(tmp_path)
+    says = "import sys; sys.stderr.write({!r}); sys.exit(1)"
+    servers: dict[str, object] = {
+        name: {"type": "stdio", "command": sys.executable, "args": ["-c", says.format(said)]}
+        for name, (said, _) in SERVERS.items()
+    }
+    servers["gone"] = {"type": "stdio", "command": "no-such-server"}
+    patient.home.mcp_json.write_text(json.dumps({"mcpServers": servers}))
+    (patient.home.tools / "broken.py").write_text("import nothing_of_this_name\n")
+    patient.home.settings_file.write_text('[[rules]]\neffect = "perhaps"\npattern = "*"\n')
+    patient.write(".cursor/mcp.json", "{}")
+    patient.write(".gemini/settings.json", "{}")
+    settings = Settings(home=patient.home.root, port=4242)
+    async with hold(settings, kind="command", port=0, environment=Environment(patient.variables)) as holding:
+        crib = holding.crib
+        await crib.clients.connect(AppConnectRequest("cursor", level="ask"))
+        await crib.clients.connect(AppConnectRequest("gemini", level="ask"))
+        cursor = tmp_path / "user" / ".cursor" / "mcp.json"
+        cursor.write_text(cursor.read_text().replace("4242", "4300"))
+        patient.write(".gemini/settings.json", "{}")
+        found = await wrong(holding)
+    told = {(each.check, each.severity): each for each in found}
+    assert set(told) == {
+        ("servers", "error"),
+        ("tools", "error"),
+        ("rules", "error"),
+        ("tokens", "note"),
+        ("connections", "warning"),
+    }
+    failing = {each.message: each for each in found if each.check == "servers"}
+    for name, (_, reason) in SERVERS.items():
+        assert any(f'"{name}" does not start' in message and reason in message for message in failing), failing
+    assert any('"gone" does not start: its command is not there.' in message for message in failing), failing
+    assert all(each.fix for each in found)
+    assert "nothing_of_this_name" in told["tools", "error"].message
+    assert told["tokens", "note"].fix == "toolcrib tokens revoke connect-gemini"
+    assert told["connections", "warning"].fix == "toolcrib connect cursor"
+
+
+async def test_apps_for_which_nobody_chose_a_level_are_named(tmp_path: Path) -> None:
+    patient = Patient.at(tmp_path)
+    patient.write(".cursor/mcp.json", "{}")
+    patient.write(".gemini/settings.json", "{}")
+    settings = Settings(home=patient.home.root, port=4242)
+    async with hold(settings, kind="command", port=0, environment=Environment(patient.variables)) as holding:
+        await holding.crib.clients.connect(AppConnectRequest("cursor"))
+        await holding.crib.clients.connect(AppConnectRequest("gemini", stdio=True))
+        fixes = {each.check: each.fix for each in await wrong(holding) if "nobody decided that" in each.message}
+        ask_first = "toolcrib rules ask '*' --source ide --not-read-only"
+        assert fixes == {"tokens": "toolcrib connect cursor --level ask", "connections": ask_first}
+        await holding.crib.clients.connect(AppConnectRequest("cursor", level="app"))
+        async with ApiClient(holding.info.url, owner_token(holding.crib.home), source="cli") as client:
+            where = {"sources": ["ide"], "readOnly": False}
+            await client.permissions.add_rule({"effect": "ask", "pattern": "*", "where": where})
+        assert [each for each in await wrong(holding) if "nobody decided that" in each.message] == []

@@ -1,0 +1,313 @@
+"""What only a key outside of the home or an anchor elsewhere can show: that the whole chain was written anew."""
+
+import sqlite3
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import closing
+from pathlib import Path
+
+import anyio
+import orjson
+import pytest
+
+from e2e.shell import Shell
+from integration.gate.audit.calls import make_calls
+from integration.gate.audit.test_verify import recorded, rewrite_everything_after
+from integration.store.databases import ask, run
+from integration.web.crib import Running, running_crib
+from toolcrib.gate.audit.anchors import Anchor
+from toolcrib.gate.audit.records import Audit
+from toolcrib.gate.audit.verify import Verification
+from toolcrib.host.audit_key import open_key
+from toolcrib.model.errors import InvalidRequest, Unavailable
+from toolcrib.store.engine import open_store
+
+pytestmark = pytest.mark.anyio
+
+
+class FakeKeyring:
+    """A keyring in memory, which outlives cribs as that of a system does."""
+
+    def __init__(self) -> None:
+        self.kept: dict[tuple[str, str], str] = {}
+
+    def get_password(self, service_name: str, username: str) -> str | None:
+        return self.kept.get((service_name, username))
+
+    def set_password(self, service_name: str, username: str, password: str) -> None:
+        self.kept[service_name, username] = password
+
+    def delete_password(self, service_name: str, username: str) -> None:
+        del self.kept[service_name, username]
+
+
+@pytest.fixture
+def keyring(monkeypatch: pytest.MonkeyPatch) -> FakeKeyring:
+    fake = FakeKeyring()
+    monkeypatch.setitem(sys.modules, "keyring", fake)  # type: ignore[arg-type]
+    return fake
+
+
+@pytest.fixture
+async def running(tmp_path: Path) -> AsyncGenerator[Running]:
+    """A crib on a free port."""
+    async with running_crib(tmp_path / "home") as crib:
+        yield crib
+
+
+@pytest.fixture
+def head(tmp_path: Path) -> Path:
+    return tmp_path / "audit.head"
+
+
+async def signed(url: str, head: Path, calls: int = 0, anchors: list[Anchor] | None = None) -> Verification:
+    """Open a chain with the key of the keyring, make calls, and verify it."""
+    async with open_store(url) as store, Audit(store, head) as audit:
+        await audit.sign_with(await open_key(head.parent))
+        await make_calls(audit, calls)
+        await audit.remember_head()
+        return await audit.verify(anchors or [])
+
+
+def forge_head(url: str, head: Path) -> None:
+    """Write the head that fits the records as they are now, as whoever can write the home does."""
+    (number, digest) = ask(url, "SELECT id, hash FROM audit ORDER BY id DESC LIMIT 1")[0]
+    head.write_bytes(b"%020d %b\n" % (number, str(digest).encode()))
+
+
+async def test_a_forged_chain_with_a_fitting_head_is_found_by_its_signature(
+    sqlite_url: str, head: Path, keyring: FakeKeyring
+) -> None:
+    assert (await signed(sqlite_url, head, 5)).ok
+    assert (await signed(sqlite_url, head, 1)).ok
+    rewrite_everything_after(sqlite_url)
+    forge_head(sqlite_url, head)
+    for _ in range(2):
+        verification = await signed(sqlite_url, head, 1)
+        assert "signed" in verification.findings[0].message, "what was found stays on record"
+
+
+async def test_without_a_key_the_same_forgery_passes_and_verify_says_so(
+    sqlite_url: str, head: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "keyring", None)  # type: ignore[arg-type]
+    assert (await signed(sqlite_url, head, 5)).signed is False
+    rewrite_everything_after(sqlite_url)
+    forge_head(sqlite_url, head)
+    verification = await signed(sqlite_url, head)
+    assert verification.ok
+    assert "replace the whole chain" in verification.to_json()["note"]
+
+
+async def test_an_old_signature_does_not_pass_for_the_newest(sqlite_url: str, head: Path, keyring: FakeKeyring) -> None:
+    await signed(sqlite_url, head, 2)
+    signature = head.with_name("audit.signature")
+    old = {path: path.read_bytes() for path in (signature, head)}
+    await signed(sqlite_url, head, 3)
+    run(sqlite_url, "DELETE FROM audit WHERE id > 4")
+    for path, content in old.items():
+        path.write_bytes(content)
+    verification = await signed(sqlite_url, head)
+    assert [each.message.partition(" ")[2] for each in verification.findings if "signed" in each.message] == [
+        "Record 10 was signed and is gone; the chain ends at 4."
+    ]
+
+
+@pytest.mark.parametrize("content", [None, b"", b"0" * 151, b"\xff" * 151])
+async def test_a_signature_that_is_missing_or_wrong_is_found(
+    sqlite_url: str, head: Path, keyring: FakeKeyring, content: bytes | None
+) -> None:
+    await signed(sqlite_url, head, 2)
+    signature = head.with_name("audit.signature")
+    if content is None:
+        signature.unlink()
+    else:
+        signature.write_bytes(content)
+    assert "missing or not signed" in (await signed(sqlite_url, head)).findings[0].message
+
+
+async def test_a_keyring_that_fails_leaves_the_audit_unsigned_and_working(
+    sqlite_url: str, head: Path, keyring: FakeKeyring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> str:
+        raise RuntimeError("locked")
+
+    monkeypatch.setattr(FakeKeyring, "get_password", refuse)
+    verification = await signed(sqlite_url, head, 2)
+    assert (verification.ok, verification.signed) == (True, False)
+
+
+async def test_an_anchor_finds_a_chain_that_was_forged_or_cut(sqlite_url: str, head: Path) -> None:
+    await recorded(sqlite_url, head)
+    async with open_store(sqlite_url) as store, Audit(store, head) as audit:
+        anchor = await audit.anchor("home")
+        await make_calls(audit, 2)
+        checked = await audit.verify([anchor])
+        assert (checked.ok, checked.anchors) == (True, 1)
+    rewrite_everything_after(sqlite_url)
+    forge_head(sqlite_url, head)
+    async with open_store(sqlite_url) as store, Audit(store, head) as audit:
+        assert (await audit.verify()).ok
+        [finding] = (await audit.verify([anchor])).findings
+        assert (finding.kind, finding.record) == ("anchor", 10)
+    run(sqlite_url, "DELETE FROM audit WHERE id > 3")
+    forge_head(sqlite_url, head)
+    async with open_store(sqlite_url) as store, Audit(store, head) as audit:
+        assert "which is gone" in (await audit.verify([anchor])).findings[0].message
+
+
+async def test_an_anchor_with_another_keys_signature_is_found(
+    sqlite_url: str, head: Path, keyring: FakeKeyring
+) -> None:
+    async with open_store(sqlite_url) as store, Audit(store, head) as audit:
+        await audit.sign_with(await open_key(head.parent))
+        await make_calls(audit, 1)
+        anchor = await audit.anchor("home")
+        assert anchor.signature is not None
+        assert (await audit.verify([anchor])).ok
+        false = Anchor(anchor.crib, anchor.head, anchor.records, anchor.at, "0" * 64)
+        assert [finding.kind for finding in (await audit.verify([false])).findings] == ["anchor"]
+
+
+async def test_anchors_of_sealed_records_are_checked_in_their_files(tmp_path: Path) -> None:
+    async with running_crib(tmp_path / "home") as running:
+        crib = running.holding.crib
+        for _ in range(60):
+            await crib.call("bench/echo", {"text": "a"}, principal=crib.owner())
+        early = Anchor.of_json((await crib.anchoring.write(None)).to_json())
+        number = 5
+        digest = ask(f"sqlite:///{crib.home.database}", "SELECT hash FROM audit WHERE id = 5")[0][0]
+        within = Anchor(early.crib, early.head._replace(number=number, hash=str(digest)), number, early.at)
+        async with running.client() as client:
+            assert (await client.post("/api/audit/seal", json={"olderThanDays": 0})).json()[0]["first"] == 1
+        assert (await crib.audit.verify([within, early])).ok
+        other = Anchor(within.crib, within.head._replace(hash="0" * 64), number, within.at)
+        assert [finding.kind for finding in (await crib.audit.verify([other])).findings] == ["anchor"]
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A git repository with a commit, and hooks that must not run."""
+    place = tmp_path / "repository"
+    place.mkdir()
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", str(place)]
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "first"], check=True)
+    hook = place / ".git" / "hooks" / "reference-transaction"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/hooked\n")
+    hook.chmod(0o755)
+    return place
+
+
+async def test_anchors_go_to_a_file_and_to_tags_and_are_read_back(running: Running, repository: Path) -> None:
+    crib, tmp_path = running.holding.crib, repository.parent
+    file = tmp_path / "anchors.jsonl"
+    await crib.call("bench/echo", {"text": "a"}, principal=crib.owner())
+    for place in (str(file), f"git:{repository}"):
+        await crib.anchoring.write(place)
+        await crib.anchoring.write(place)
+        found = await crib.anchoring.read(place)
+        assert {anchor.head.number for anchor in found} == {2}
+        assert (await crib.audit.verify(found)).ok
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert not (tmp_path / "hooked").exists(), "no program of the repository runs"
+
+
+async def test_anchors_of_another_home_are_not_taken_for_ours(running: Running, tmp_path: Path) -> None:
+    file = tmp_path / "anchors.jsonl"
+    crib = running.holding.crib
+    await crib.anchoring.write(str(file))
+    line = orjson.loads(file.read_bytes())
+    file.write_bytes(orjson.dumps({**line, "crib": "another", "hash": "0" * 64, "number": 7}))
+    assert await crib.anchoring.read(str(file)) == []
+
+
+async def test_a_place_that_proves_nothing_is_refused(running: Running) -> None:
+    crib = running.holding.crib
+    for place in (str(crib.home.root / "anchors"), f"git:{crib.home.root}", "relative", "git:relative"):
+        with pytest.raises(InvalidRequest):
+            await crib.anchoring.write(place)
+
+
+def damage(database: Path) -> None:
+    """Overwrite everything behind the first page, which keeps the file a database that cannot be read."""
+    with closing(sqlite3.connect(database)) as stranger:
+        stranger.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (page,) = stranger.execute("PRAGMA page_size").fetchone()
+    size = database.stat().st_size
+    with database.open("r+b") as file:
+        file.seek(page)
+        file.write(b"\xa5" * (size - page))
+
+
+async def test_verify_says_unavailable_where_the_database_cannot_be_read(running: Running) -> None:
+    crib = running.holding.crib
+    for _ in range(3):
+        await crib.call("bench/echo", {"text": "a"}, principal=crib.owner())
+    async with running.client() as client:
+        assert (await client.get("/api/audit/verify")).json()["ok"] is True
+        damage(crib.home.database)
+        answer = await client.get("/api/audit/verify")
+    assert (answer.status_code, answer.json()["code"]) == (503, "database.damaged")
+
+
+def test_the_command_line_anchors_and_verifies(tmp_path: Path) -> None:
+    shell = Shell.at(tmp_path)
+    assert shell.run("tools", "call", "lab/greet", '{"name": "Ada"}').returncode == 0
+    printed = shell.json("audit", "anchor")
+    assert (printed["number"], printed["toolcribAnchor"]) == (2, 1)
+    outside = tmp_path / "elsewhere.jsonl"
+    assert shell.run("audit", "anchor", "--to", str(outside)).returncode == 0
+    checked = shell.json("audit", "verify", "--anchor", str(outside))
+    assert (checked["ok"], checked["anchors"]) == (True, 1)
+    shape = orjson.loads(outside.read_bytes())
+    outside.write_bytes(orjson.dumps({**shape, "hash": "0" * 64}))
+    broken = shell.run("audit", "verify", "--anchor", str(outside))
+    assert (broken.returncode, "The anchor of" in broken.stdout) == (1, True)
+
+
+def test_verify_of_a_damaged_database_exits_with_unavailable(tmp_path: Path) -> None:
+    shell = Shell.at(tmp_path)
+    assert shell.run("tools", "call", "lab/greet", '{"name": "Ada"}').returncode == 0
+    home = Path(next(row["value"] for row in shell.json("settings") if row["name"] == "home"))
+    for name in ("toolcrib.db-wal", "toolcrib.db-shm"):
+        (home / name).unlink(missing_ok=True)
+    (home / "toolcrib.db").write_bytes(b"damaged" * 1000)
+    done = shell.run("audit", "verify")
+    assert done.returncode == 5, (done.stdout, done.stderr)
+    assert "broken" not in done.stdout
+
+
+def test_verify_exits_with_unavailable_where_the_database_is_no_file(tmp_path: Path) -> None:
+    shell = Shell.at(tmp_path)
+    assert shell.run("tools", "call", "lab/greet", '{"name": "Ada"}').returncode == 0
+    home = Path(next(row["value"] for row in shell.json("settings") if row["name"] == "home"))
+    for name in ("toolcrib.db", "toolcrib.db-wal", "toolcrib.db-shm"):
+        (home / name).unlink(missing_ok=True)
+    (home / "toolcrib.db").mkdir()
+    done = shell.run("audit", "verify")
+    assert done.returncode == 5, (done.stdout, done.stderr)
+    assert "is not a plain file" in done.stderr
+
+
+async def test_a_verification_waits_until_it_is_known_whether_there_is_a_key(
+    sqlite_url: str, head: Path, keyring: FakeKeyring
+) -> None:
+    async with open_store(sqlite_url) as store, Audit(store, head) as audit:
+        audit.seal.look()
+        found: list[Verification] = []
+        async with anyio.create_task_group() as tasks:
+
+            async def verify() -> None:
+                found.append(await audit.verify())
+
+            tasks.start_soon(verify)
+            await audit.sign_with(await open_key(head.parent))
+        assert found[0].signed
+
+
+async def test_a_webhook_that_refuses_is_an_error(running: Running) -> None:
+    with pytest.raises(Unavailable):
+        await running.holding.crib.anchoring.write("http://127.0.0.1:9/anchors")

@@ -1,0 +1,34 @@
+"""A crib that is told for how many days records stay in its database moves older ones into sealed files by itself."""
+
+from pathlib import Path
+
+import pytest
+
+from lab import eventually
+from toolcrib.base.settings import Environment, Settings
+from toolcrib.gate.audit import segments
+from toolcrib.gate.audit.segments import KEPT
+from toolcrib.host import Crib
+from toolcrib.model.json import JsonObject
+from toolcrib.store.audit import Filters
+
+pytestmark = pytest.mark.anyio
+
+OLD: JsonObject = {"at": "2001-01-01T00:00:00.000+00:00", "phase": "intent"}
+
+
+async def test_records_older_than_is_set_are_sealed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segments, "FIRST_LOOK", 0.0)
+    environment = Environment({"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"})
+    folder = tmp_path / "home" / "audit"
+    async with Crib(Settings(home=tmp_path / "home"), environment=environment) as crib:
+        for _ in range(KEPT + 7):
+            await crib.audit.record(OLD)
+    assert not folder.exists(), "where nothing is set, everything stays"
+    async with Crib(Settings(home=tmp_path / "home", audit_keep_days=30), environment=environment) as crib:
+        await eventually(lambda: (folder / segments.LIST).exists())
+        [sealed] = await crib.audit.segments.list()
+        assert (sealed.first, sealed.last) == (1, 7)
+        [told] = await crib.audit.find(Filters(tool="audit.seal"))
+        assert (told["door"], told["principal"]["source"]) == ("library", "scheduler")
+        assert (await crib.audit.verify()).ok

@@ -1,0 +1,411 @@
+"""Every state-changing route leaves a change record or is on a list with the reason why it needs none."""
+
+import json
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from integration.gate.permissions.answering import Desk, open_desk, upstream
+from integration.web.console.visitor import visiting
+from integration.web.test_inventory import CONSOLE, INVENTORY
+from toolcrib.agents.sessions.manager import NewSession
+from toolcrib.base.home import prepare_home
+from toolcrib.gate.policy import permissions
+from toolcrib.model.errors import Unavailable
+from toolcrib.model.json import JsonObject
+from toolcrib.servers import servers as server_desk
+from toolcrib.store.audit import Filters
+from toolcrib.store.engine import Store
+
+pytestmark = pytest.mark.anyio
+
+TALK = "Speaks to an agent or answers it; permits nothing."
+MEMORY = "Brain entries are what an agent remembers; they permit no call."
+LOOK = "Changes nothing."
+LINK = "Connects or signs in to a server that may be used already; permits no call."
+CALL = "A tool call, which has its own two records."
+LOGIN = "Signs the owner's browser in."
+
+UNRECORDED = {
+    ("DELETE", "/api/agents/{agent_id}/brain/{entry_id}"): MEMORY,
+    ("DELETE", "/api/sessions/{session_id}"): "Ends a session; permits nothing.",
+    ("PATCH", "/api/agents/{agent_id}/brain/{entry_id}/pin"): MEMORY,
+    ("POST", "/api/agents/{agent_id}/brain"): MEMORY,
+    ("POST", "/api/approvals/{approval_id}/answers"): TALK,
+    ("POST", "/api/audit/anchor"): "Writes the end of the chain elsewhere; permits nothing.",
+    ("POST", "/api/audit/verify"): LOOK,
+    ("POST", "/api/backups"): "Copies the database; permits nothing.",
+    ("POST", "/api/login"): LOGIN,
+    ("POST", "/api/policy/simulate"): LOOK,
+    ("POST", "/api/servers/recognise"): LOOK,
+    ("POST", "/api/servers/reload"): LINK,
+    ("POST", "/api/servers/test"): LINK,
+    ("POST", "/api/servers/{name:path}/auth"): LINK,
+    ("POST", "/api/servers/{name:path}/reload"): LINK,
+    ("POST", "/api/servers/{name:path}/test"): LINK,
+    ("POST", "/api/servers/{name:path}/unauth"): LINK,
+    ("POST", "/api/sessions/{session_id}/interrupt"): TALK,
+    ("POST", "/api/sessions/{session_id}/messages"): TALK,
+    ("POST", "/api/sessions/{session_id}/questions/{question_id}"): TALK,
+    ("POST", "/api/tools/{server}/{tool:path}/call"): CALL,
+    ("PUT", "/api/agents/{agent_id}/brain/{entry_id}"): MEMORY,
+}
+ELSEWHERE = {
+    ("POST", "/api/approvals/{approval_id}"): "approvals.answer",
+    ("POST", "/api/audit/erase"): "audit.erase",
+    ("POST", "/api/audit/seal"): "audit.seal",
+    ("POST", "/api/connect/{client}"): "clients.connect",
+    ("DELETE", "/api/connect/{client}"): "clients.disconnect",
+    ("POST", "/api/plugins/{name}/grant"): "plugins.grant",
+    ("POST", "/api/plugins/{name}/revoke"): "plugins.revoke",
+    ("POST", "/api/plugins/{name}/{switch}"): "plugins.enable",
+    ("POST", "/api/servers/trust"): "servers.trust",
+    ("POST", "/api/servers/untrust"): "servers.untrust",
+    ("POST", "/api/schedules/{schedule_id}/run"): "schedules.run",
+    ("POST", "/api/tools/{server}/{tool:path}/reject"): "tools.reject",
+}
+"""Recorded, and asserted in the tests of these resources: each needs more than a request to be tried."""
+
+AGENT = {"id": "keeper", "name": "Keeper", "toolPermissions": ["shop/look"], "mode": "default"}
+SKILL = {"id": "sell", "name": "Sell", "description": "Sell.", "tools": ["shop/sell"]}
+IMPORTED = {"files": [{"name": "helper.md", "text": "---\nname: helper\ndescription: Helps.\n---\nHelp.\n"}]}
+SCHEDULE = {"agentId": "keeper", "prompt": "Look around.", "everySeconds": 3600}
+NEW = {"name": "extra", "url": "http://127.0.0.1:9/mcp", "headers": {"Authorization": "Bearer s3cr3t-value-of-ours"}}
+RULE = {"effect": "deny", "pattern": "shop/close"}
+BUNDLE = {"name": "Sales", "tools": ["shop/*"]}
+
+STEPS: list[tuple[str, str, str, Any, str]] = [
+    ("POST", "/api/agents", "", AGENT, "agents.create"),
+    ("PUT", "/api/agents/{agent_id}", "keeper", {"toolPermissions": None, "skills": [SKILL]}, "agents.change"),
+    ("PATCH", "/api/agents/{agent_id}", "keeper", {"mode": "bypassPermissions"}, "agents.change"),
+    ("PATCH", "/api/agents/{agent_id}/skills/{skill_id}", "keeper sell", {"enabled": False}, "agents.change"),
+    ("POST", "/api/agents/{agent_id}/clone", "keeper", {"id": "twin"}, "agents.create"),
+    ("POST", "/api/agents/{agent_id}/revisions/{version}/restore", "keeper 1", None, "agents.restore"),
+    ("POST", "/api/agents/-/import", "", IMPORTED, "agents.create"),
+    ("POST", "/api/sessions", "", {"mode": "bypassPermissions", "agentId": "keeper"}, "sessions.create"),
+    ("PATCH", "/api/sessions/{session_id}", "SESSION", {"mode": "acceptEdits"}, "sessions.mode"),
+    ("POST", "/api/sessions/{session_id}/fork", "SESSION", None, "sessions.fork"),
+    ("POST", "/api/schedules", "", SCHEDULE, "schedules.create"),
+    ("PUT", "/api/schedules/{schedule_id}", "SCHEDULE", SCHEDULE, "schedules.change"),
+    ("PATCH", "/api/schedules/{schedule_id}", "SCHEDULE", {"mode": "acceptEdits"}, "schedules.change"),
+    ("POST", "/api/schedules/{schedule_id}/pause", "SCHEDULE", None, "schedules.pause"),
+    ("POST", "/api/schedules/{schedule_id}/resume", "SCHEDULE", None, "schedules.resume"),
+    ("DELETE", "/api/schedules/{schedule_id}", "SCHEDULE", None, "schedules.remove"),
+    ("POST", "/api/servers", "", NEW, "servers.add"),
+    ("PUT", "/api/servers/{name:path}", "extra", {"url": "http://127.0.0.1:10/mcp"}, "servers.change"),
+    ("POST", "/api/servers/{name:path}/disable", "extra", None, "servers.disable"),
+    ("POST", "/api/servers/{name:path}/enable", "extra", None, "servers.enable"),
+    ("POST", "/api/servers/{name:path}/trust", "found", None, "servers.trust"),
+    ("POST", "/api/servers/{name:path}/untrust", "found", None, "servers.untrust"),
+    ("DELETE", "/api/servers/{name:path}", "extra", None, "servers.remove"),
+    ("POST", "/api/servers/undo", "", {}, "servers.undo"),
+    ("POST", "/api/servers/import", "", {"names": ["found"]}, "servers.import"),
+    ("POST", "/api/servers/export", "", {"client": "cursor", "names": ["shifts"]}, "servers.export"),
+    ("POST", "/api/tools/{server}/{tool:path}/accept", "shifts tool", {}, "tools.accept"),
+    ("POST", "/api/policy/rules", "", RULE, "rules.add"),
+    ("PATCH", "/api/policy/rules/{rule_id}", "RULE", {"reason": "No."}, "rules.change"),
+    ("DELETE", "/api/policy/rules/{rule_id}", "RULE", None, "rules.remove"),
+    ("POST", "/api/bundles", "", {"id": "sales", **BUNDLE}, "bundles.create"),
+    ("PUT", "/api/bundles/{bundle_id}", "sales", BUNDLE | {"prompt": "Sell."}, "bundles.change"),
+    ("POST", "/api/projects", "", {"path": "PLACE", "bundles": ["sales"]}, "projects.change"),
+    ("PUT", "/api/projects/{path:path}", "PLACE", {"bundles": []}, "projects.change"),
+    ("DELETE", "/api/projects/{path:path}", "PLACE", None, "projects.remove"),
+    ("DELETE", "/api/bundles/{bundle_id}", "sales", None, "bundles.remove"),
+    ("POST", "/api/tokens", "", {"name": "robot"}, "tokens.create"),
+    ("DELETE", "/api/tokens/{name}", "robot", None, "tokens.revoke"),
+    ("DELETE", "/api/agents/{agent_id}", "keeper", None, "agents.delete"),
+    ("POST", "/api/stop-all", "", {"reason": "Drill."}, "crib.stop"),
+    ("POST", "/api/resume-all", "", None, "crib.resume"),
+]
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncGenerator[Desk]:
+    """A crib with a server of its own and one in another app's file."""
+    foreign = {"mcpServers": {"found": upstream("upstreams.polite")}}
+    (tmp_path / ".claude.json").write_text(json.dumps(foreign), encoding="utf-8")
+    (tmp_path / ".cursor").mkdir()
+    async with open_desk(tmp_path, shifts=upstream("upstreams.shifts")) as desk:
+        yield desk
+
+
+def changing(routes: set[tuple[str, str]]) -> set[tuple[str, str]]:
+    return {route for route in routes if route[0] not in ("GET", "HEAD")}
+
+
+async def changes(desk: Desk) -> list[JsonObject]:
+    """The outcomes of all changes, oldest first."""
+    records = await desk.owner.audit(server="toolcrib", limit=1000)
+    return [each for each in reversed(records) if each["phase"] == "outcome" and "." in each["tool"]]
+
+
+def path_of(template: str, words: str) -> str:
+    for word in words.split():
+        before, rest = template.split("{", 1)
+        template = before + word + rest.split("}", 1)[1]
+    return template
+
+
+async def test_every_changing_route_is_recorded_or_excused() -> None:
+    tried = {(method, path) for method, path, *_ in STEPS}
+    assert tried | set(UNRECORDED) | set(ELSEWHERE) == changing(INVENTORY)
+    assert not tried & set(UNRECORDED)
+
+
+async def test_every_change_over_rest_leaves_its_record(desk: Desk, tmp_path: Path) -> None:
+    known = {"PLACE": str(tmp_path)}
+    async with desk.http() as http:
+        for method, template, words, body, kind in STEPS:
+            path = path_of(template, words)
+            for name, value in known.items():
+                path = path.replace(name, value)
+            given = None if body is None else json.loads(json.dumps(body).replace("PLACE", str(tmp_path)))
+            before = len(await changes(desk))
+            answer = await http.request(method, path, json=given)
+            assert answer.is_success, (method, path, answer.text)
+            made = (await changes(desk))[before:]
+            assert kind in [each["tool"] for each in made], (method, path, made)
+            assert {each["door"] for each in made} == {"api"}
+            for resource, name in (("sessions", "SESSION"), ("schedules", "SCHEDULE"), ("policy/rules", "RULE")):
+                if path == f"/api/{resource}":
+                    known[name] = answer.json()["id"]
+    assert (await desk.owner.verify_audit())["ok"]
+    assert "s3cr3t" not in json.dumps(await desk.owner.audit(limit=1000))
+
+
+async def test_records_say_what_was_before_and_what_is_after(desk: Desk) -> None:
+    async with desk.http() as http:
+        await http.post("/api/agents", json=AGENT)
+        await http.put("/api/agents/keeper", json={"toolPermissions": ["*"], "mode": "bypassPermissions"})
+        session = (await http.post("/api/sessions", json={})).json()["id"]
+        await http.patch(f"/api/sessions/{session}", params={"source": "cli"}, json={"mode": "bypassPermissions"})
+        await http.post("/api/servers", json={"name": "extra", "command": "true"})
+        await http.post("/api/servers/extra/disable")
+    _, agent, mode, added, disabled = await changes(desk)
+    assert agent["arguments"] == {
+        "id": "keeper",
+        "fields": ["mode", "toolPermissions"],
+        "before": {"toolPermissions": ["shop/look"], "mode": "default"},
+        "after": {"toolPermissions": ["*"], "mode": "bypassPermissions"},
+    }
+    assert mode["arguments"] == {"id": session, "before": "default", "after": "bypassPermissions"}
+    assert (mode["door"], mode["principal"]["name"], mode["principal"]["source"]) == ("cli", "owner", "cli")
+    assert (added["arguments"]["name"], "+" in added["arguments"]["diff"]) == ("extra", True)
+    assert (disabled["tool"], disabled["arguments"]["name"]) == ("servers.disable", "extra")
+
+
+async def test_a_change_that_cannot_be_recorded_is_not_made(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> object:
+        raise Unavailable("database.unavailable", "The disk is full.")
+
+    async with desk.http() as http:
+        session = (await http.post("/api/sessions", json={})).json()["id"]
+        attempts: list[tuple[str, str, JsonObject]] = [
+            ("PATCH", f"/api/sessions/{session}", {"mode": "bypassPermissions"}),
+            ("POST", "/api/sessions", {"mode": "bypassPermissions"}),
+            ("POST", "/api/servers", {"name": "extra", "command": "true"}),
+            ("POST", "/api/servers/shifts/disable", {}),
+            ("POST", "/api/agents", AGENT),
+            ("PUT", "/api/agents/hari", {"mode": "bypassPermissions"}),
+        ]
+        agent = (await http.get("/api/agents")).json()[0]["id"]
+        attempts[-1] = ("PUT", f"/api/agents/{agent}", {"mode": "bypassPermissions"})
+        with monkeypatch.context() as broken:
+            broken.setattr(Store, "append", refuse)
+            for method, path, body in attempts:
+                answer = await http.request(method, path, json=body)
+                assert (answer.status_code, answer.json()["code"]) == (503, "audit.unavailable"), (path, answer.text)
+        assert (await http.get(f"/api/sessions/{session}")).json()["mode"] == "default"
+        assert len((await http.get("/api/sessions")).json()) == 1
+        assert (await http.get(f"/api/agents/{agent}")).json().get("mode") != "bypassPermissions"
+        names = {each["name"]: each["enabled"] for each in (await http.get("/api/servers")).json()}
+        assert (names["shifts"], "extra" in names) == (True, False)
+
+
+CONSOLE_UNRECORDED = {
+    "/agents/{id}/brain",
+    "/agents/{id}/brain/{entry}",
+    "/agents/{id}/brain/{entry}/delete",
+    "/agents/{id}/brain/{entry}/pin",
+    "/calls/{number}/stop",
+    "/servers/check",
+    "/servers/new",
+    "/sessions/{id}/delete",
+    "/sessions/{id}/interrupt",
+    "/sessions/{id}/messages",
+    "/tools/{server}/{tool:path}/call",
+    "/waiting/questions/{id}",
+}
+"""Memory, talk, looks and calls, as above."""
+CONSOLE_RECORDED = {
+    "/access/bundles", "/access/bundles/{id}", "/access/bundles/{id}/remove", "/access/projects",
+    "/access/projects/remove", "/access/rules", "/access/rules/{id}/remove", "/access/tokens",
+    "/access/tokens/{name}/revoke", "/agents", "/agents/-/import", "/agents/{id}", "/agents/{id}/brain/-/include",
+    "/agents/{id}/clone", "/agents/{id}/delete", "/agents/{id}/restore", "/agents/{id}/skills/-/new",
+    "/agents/{id}/skills/-/pick", "/agents/{id}/skills/{skill}", "/agents/{id}/skills/{skill}/remove",
+    "/agents/{id}/skills/{skill}/switch", "/agents/{id}/tools", "/connect/{client}", "/connect/{client}/link",
+    "/connect/{client}/undo", "/rows/{alias}/{action}", "/schedules", "/schedules/{id}", "/schedules/{id}/{action}",
+    "/resume-all", "/servers/-/undo", "/servers/new/save", "/servers/{alias}/{action}", "/sessions",
+    "/sessions/{id}/change", "/sessions/{id}/fork", "/stop-all", "/tools/{server}/{tool:path}/accept",
+    "/tools/{server}/{tool:path}/reject", "/waiting/approvals/{id}",
+}  # fmt: skip
+
+
+async def test_every_form_of_the_console_is_recorded_or_excused() -> None:
+    assert {path for _, path in changing(CONSOLE)} == CONSOLE_RECORDED | CONSOLE_UNRECORDED
+    assert not CONSOLE_RECORDED & CONSOLE_UNRECORDED
+
+
+async def test_the_console_leaves_records_as_its_own_door(tmp_path: Path) -> None:
+    home = prepare_home(tmp_path / "home")
+    home.mcp_json.write_text(json.dumps({"mcpServers": {"shifts": upstream("upstreams.shifts")}}), encoding="utf-8")
+    async with visiting(home.root) as visitor:
+        agent = (await visitor.crib.zoo.list())[0].id
+        session = await visitor.crib.sessions.create(NewSession("web"))
+        await visitor.send("/servers/shifts/disable")
+        await visitor.send("/rows/shifts/enable")
+        await visitor.send(f"/sessions/{session.id}/change", {"mode": "bypassPermissions"})
+        await visitor.send(f"/agents/{agent}/delete")
+        records = await visitor.crib.audit.find(Filters(server="toolcrib"))
+    made = [(each["tool"], each["door"], each["principal"]["source"]) for each in records if each["phase"] == "outcome"]
+    assert made[::-1] == [
+        ("servers.disable", "console", "web"),
+        ("servers.enable", "console", "web"),
+        ("sessions.mode", "console", "web"),
+        ("agents.delete", "console", "web"),
+    ]
+
+
+async def test_definitions_edited_by_hand_are_on_record_also_between_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_desk, "LOOK_SECONDS", 0.01)
+    file = tmp_path / "home" / "mcp.json"
+    entry: JsonObject = {"command": "true", "env": {"API_KEY": "sk-ant-api03-abcdefghijklmnopqrstuvwxyz"}}
+
+    def write(**servers: JsonObject) -> None:
+        file.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
+
+    async def noticed(desk: Desk, number: int) -> list[JsonObject]:
+        with anyio.fail_after(15):
+            while len(found := [each for each in await changes(desk) if each["tool"] == "servers.file"]) < number:
+                await desk.crib.servers.list()
+        return [each["arguments"] for each in found]
+
+    async with open_desk(tmp_path) as desk:
+        write(a=entry)
+        [added] = await noticed(desk, 1)
+        assert (added["file"], list(added["added"])) == (str(file), ["a"])
+        assert "abcdefghijkl" not in json.dumps(added)
+        async with desk.http() as http:
+            assert (await http.post("/api/servers/a/disable")).is_success
+        await desk.crib.servers.list()
+        assert len(await noticed(desk, 1)) == 1, "the crib's own edit is no edit by hand"
+    write(a={"command": "false"}, b=entry)
+    async with open_desk(tmp_path) as desk:
+        later = (await noticed(desk, 2))[1]
+        assert (list(later["added"]), later["changed"]["a"]["after"]["command"]) == (["b"], "false")
+        assert later["since"] == "the last run"
+    async with open_desk(tmp_path) as desk:
+        assert len(await noticed(desk, 2)) == 2
+
+
+async def recorded(desk: Desk, kind: str, number: int, cwd: Path | None = None) -> list[JsonObject]:
+    """What the first changes of this kind say, once there are so many; each look reads the servers again."""
+    with anyio.fail_after(15):
+        while len(found := [each for each in await changes(desk) if each["tool"] == kind]) < number:
+            await desk.crib.servers.list(cwd)
+    assert len(found) == number
+    return [each["arguments"] for each in found]
+
+
+async def test_trust_edited_by_hand_is_on_record_also_between_runs(tmp_path: Path) -> None:
+    (tmp_path / ".claude.json").write_text(json.dumps({"mcpServers": {"found": {"command": "true"}}}), encoding="utf-8")
+    file = tmp_path / "home" / "trust.json"
+    async with open_desk(tmp_path) as desk:
+        async with desk.http() as http:
+            assert (await http.post("/api/servers/found/trust", json={})).is_success
+        agreed = file.read_text(encoding="utf-8")
+        file.write_text(json.dumps({"version": 2, "records": []}), encoding="utf-8")
+        removed = (await recorded(desk, "servers.file", 2))[0]
+        assert (removed["file"], [name.split()[0] for name in removed["removed"]]) == (str(file), ["found"])
+    file.write_text(agreed, encoding="utf-8")
+    async with open_desk(tmp_path) as desk:
+        added = (await recorded(desk, "servers.file", 3))[2]
+        assert (added["file"], added["since"]) == (str(file), "the last run")
+        assert [each["place"] for each in added["added"].values()] == ["personal"]
+    async with open_desk(tmp_path) as desk:
+        await recorded(desk, "servers.file", 3)
+
+
+async def test_files_of_a_trusted_project_edited_between_runs_are_on_record(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    file = project / ".toolcrib" / "mcp.json"
+    file.parent.mkdir(parents=True)
+
+    def write(**more: object) -> None:
+        file.write_text(json.dumps({"mcpServers": {"made": {"command": "true", **more}}}), encoding="utf-8")
+
+    write(enabled=False)
+    async with open_desk(tmp_path) as desk, desk.http() as http:
+        assert (await http.post("/api/servers/trust", json={"path": str(project)})).is_success
+    write(enabled=True)
+    async with open_desk(tmp_path) as desk:
+        [edit] = await recorded(desk, "servers.file", 1, project)
+        assert (edit["file"], edit["since"]) == (str(file), "the last run")
+        assert edit["changed"]["made"]["after"]["enabled"] is True
+    async with open_desk(tmp_path) as desk:
+        await desk.crib.servers.list(project)
+        await recorded(desk, "servers.file", 1, project)
+
+
+async def test_tool_modules_edited_by_hand_are_on_record_also_between_runs(tmp_path: Path) -> None:
+    tools = tmp_path / "home" / "tools"
+    module = 'from toolcrib import tool\n\n\n@tool\ndef hi() -> str:\n    """Hi."""\n    return "{}"\n'
+    async with open_desk(tmp_path) as desk:
+        (tools / "greet.py").write_text(module.format("hi"), encoding="utf-8")
+        [added] = await recorded(desk, "tools.file", 1)
+        assert (added["file"], list(added["added"])) == (str(tools), ["greet.py"])
+    (tools / "greet.py").write_text(module.format("ho"), encoding="utf-8")
+    async with open_desk(tmp_path) as desk:
+        changed = (await recorded(desk, "tools.file", 2))[1]
+        assert changed["changed"]["greet.py"]["before"] == added["added"]["greet.py"]["digest"]
+        assert changed["since"] == "the last run"
+    async with open_desk(tmp_path) as desk:
+        await recorded(desk, "tools.file", 2)
+
+
+async def test_limits_and_settings_edited_in_the_file_are_on_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(permissions, "LOOK_SECONDS", 0.01)
+    file = tmp_path / "home" / "toolcrib.toml"
+    async with open_desk(tmp_path) as desk:
+        file.write_text(
+            'max_sessions = 3\ngithub_token = "ghp_0123456789"\n[[limits]]\npattern = "shop/*"\ncalls = 5\n'
+        )
+        await desk.crib.permissions.look()
+        [limits, settings] = await changes(desk)
+        assert (limits["tool"], limits["arguments"]["before"]) == ("limits.file", [])
+        assert limits["arguments"]["after"][0]["calls"] == 5
+        assert (settings["tool"], settings["arguments"]["after"]["max_sessions"]) == ("settings.file", 3)
+        assert "ghp_0123456789" not in json.dumps(settings)
+    file.write_text("max_sessions = 30\n")
+    async with open_desk(tmp_path) as desk:
+        [_, _, limits, settings] = await changes(desk)
+        assert (limits["arguments"]["after"], limits["arguments"]["before"][0]["calls"]) == ([], 5)
+        assert settings["arguments"]["before"]["max_sessions"] == 3
+        assert settings["arguments"]["after"]["max_sessions"] == 30
+
+
+async def test_a_setting_changed_by_a_tool_is_on_record_under_its_caller(desk: Desk) -> None:
+    await desk.crib.call(
+        "toolcrib/set_config", {"name": "max_sessions", "value": 7}, principal=desk.crib.owner(source="web")
+    )
+    await desk.crib.permissions.look()
+    [record] = await changes(desk)
+    assert (record["tool"], record["principal"]["source"]) == ("settings.change", "web")
+    assert (record["arguments"]["name"], record["arguments"]["after"]) == ("max_sessions", 7)

@@ -1,0 +1,163 @@
+"""A repository that nobody trusted, and names of servers: what it writes changes nothing that was decided."""
+
+import json
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from toolcrib.base.home import owner_token, prepare_home
+from toolcrib.base.settings import Environment, Settings
+from toolcrib.model.errors import Denied, NotFound
+from toolcrib.model.json import JsonObject
+from toolcrib.model.tools import ToolRef
+from toolcrib.web.api_client.api_client import ApiClient
+from toolcrib.web.run import Holding, hold
+
+TESTS = Path(__file__).parents[2]
+pytestmark = pytest.mark.anyio
+
+
+def definition(number: str) -> JsonObject:
+    return {
+        "command": sys.executable,
+        "args": ["-S", "-m", "upstreams.crafts", "plain", number],
+        "env": {"PYTHONPATH": str(TESTS), "PYTHONDONTWRITEBYTECODE": "1"},
+    }
+
+
+class Person:
+    """A person with servers of their own, and repositories of others."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.settings = Settings(home=prepare_home(folder / "home").root, port=0)
+        self.environment = Environment({"HOME": str(folder), "PATH": "/usr/bin:/bin"})
+
+    def own(self, **servers: JsonObject) -> None:
+        file = self.settings.home / "mcp.json"
+        file.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
+
+    def repository(self, name: str, **servers: JsonObject) -> Path:
+        path = self.folder / name
+        (path / ".git").mkdir(parents=True, exist_ok=True)
+        (path / ".mcp.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
+        return path.resolve()
+
+    @asynccontextmanager
+    async def crib(self) -> AsyncGenerator[Holding]:
+        async with hold(self.settings, kind="serve", environment=self.environment) as holding:
+            yield holding
+
+
+@asynccontextmanager
+async def asking(holding: Holding, cwd: Path | None = None) -> AsyncGenerator[ApiClient]:
+    """The owner, from a directory."""
+    place = str(cwd) if cwd is not None else None
+    async with ApiClient(holding.info.url, owner_token(holding.crib.home), source="api", cwd=place) as client:
+        yield client
+
+
+@pytest.fixture
+def person(tmp_path: Path) -> Person:
+    return Person(tmp_path)
+
+
+async def test_a_deny_rule_holds_in_a_repository_that_gives_the_server_another_name(person: Person) -> None:
+    person.own(prod=definition("1"))
+    project = person.repository("project", harmless=definition("1"))
+    async with person.crib() as holding, asking(holding, project) as client:
+        answer = await client.call(ToolRef("harmless", "echo"), {"text": "a"})
+        assert not answer["isError"]
+        (record, *_) = await client.audit(tool="echo")
+        assert record["server"] == "prod"
+        assert {tool["server"] for tool in await client.tools() if tool["name"] == "echo"} == {"prod"}
+        assert {tool["server"] for tool in await client.tools(server="harmless")} == {"prod"}
+        await client.permissions.add_rule({"effect": "deny", "pattern": "prod/*"})
+        for name in ("prod", "harmless"):
+            with pytest.raises(Denied):
+                await client.call(ToolRef(name, "echo"), {"text": "a"})
+            explained = await client.permissions.explain(f"{name}/echo")
+            assert (explained["verdict"], explained["ref"]) == ("hidden", "prod/echo")
+
+
+async def test_a_rule_on_the_name_that_a_repository_uses_holds_everywhere_it_is_known(person: Person) -> None:
+    person.own(prod=definition("1"))
+    project = person.repository("project", harmless=definition("1"))
+    async with person.crib() as holding, asking(holding, project) as client:
+        await client.tools()
+        await client.permissions.add_rule({"effect": "deny", "pattern": "harmless/*"})
+        explained = await client.permissions.explain("prod/echo")
+        assert explained["verdict"] == "hidden"
+        assert "matches through the name harmless in" in explained["decidedBy"]["reason"]
+        assert str(project / ".mcp.json") in explained["decidedBy"]["reason"]
+
+
+async def test_an_agent_gets_no_tool_of_a_server_that_a_repository_calls_by_a_permitted_name(person: Person) -> None:
+    person.own(prod=definition("1"))
+    project = person.repository("project", notes=definition("1"))
+    async with person.crib() as holding, asking(holding, project) as client:
+        await client.test_server("prod")
+        agent = await client.create_agent({"name": "Clerk", "toolPermissions": ["notes/*"]})
+        as_agent = holding.crib.principals.owner("api", agent=agent["id"], cwd=str(project))
+        listed = holding.crib.gate.listing(await holding.crib.placed(as_agent)).tools
+        assert [str(tool.ref) for tool in listed] == []
+        with pytest.raises(Denied):
+            await holding.crib.gate.call(as_agent, ToolRef("notes", "echo"), {"text": "a"}, door="library")
+
+
+async def test_a_definition_is_one_in_two_trusted_projects_that_name_it_differently(person: Person) -> None:
+    first = person.repository("first", prod=definition("1"))
+    second = person.repository("second", harmless=definition("1"))
+    async with person.crib() as holding:
+        async with asking(holding, first) as client:
+            await client.trust_server("prod")
+            await client.permissions.add_rule({"effect": "deny", "pattern": "prod/*"})
+        async with asking(holding, second) as client:
+            await client.trust_server("harmless")
+            with pytest.raises(Denied):
+                await client.call(ToolRef("harmless", "echo"), {"text": "a"})
+
+
+async def test_a_name_that_was_agreed_to_elsewhere_is_known_after_a_restart(person: Person) -> None:
+    first = person.repository("first", prod=definition("1"))
+    second = person.repository("second", harmless=definition("1"))
+    async with person.crib() as holding, asking(holding, first) as client:
+        await client.trust_server("prod")
+        await client.permissions.add_rule({"effect": "deny", "pattern": "prod/*"})
+    async with person.crib() as again, asking(again, second) as client:
+        await client.trust_server("harmless")
+        with pytest.raises(Denied):
+            await client.call(ToolRef("harmless", "echo"), {"text": "a"})
+
+
+async def test_a_repository_that_takes_a_name_is_shadowed_and_its_servers_are_not_called(person: Person) -> None:
+    person.own(notes=definition("1"))
+    project = person.repository("project", notes=definition("2"))
+    async with person.crib() as holding, asking(holding, project) as client:
+        server = await client.server("notes")
+        assert [source["scope"] for source in server["sources"]] == ["user"]
+        answer = await client.call(ToolRef("notes", "echo"), {"text": "a"})
+        assert not answer["isError"]
+        shadowed = next(each for each in await client.servers() if each["state"] == "shadowed")
+        assert shadowed["shadowedBy"] == "notes"
+        with pytest.raises((Denied, NotFound)):
+            await client.call(ToolRef(shadowed["alias"], "echo"), {"text": "a"})
+
+
+async def test_a_repository_the_crib_was_started_in_does_not_replace_a_program(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`python -m` imports from the directory it is started in."""
+    person.own(notes=definition("1"))
+    project = person.repository("project")
+    ran = project / "ran"
+    (project / "upstreams").mkdir()
+    (project / "upstreams" / "crafts.py").write_text(f"open({str(ran)!r}, 'w').close()\n", encoding="utf-8")
+    monkeypatch.chdir(project)
+    async with person.crib() as holding, asking(holding, project) as client:
+        answer = await client.call(ToolRef("notes", "echo"), {"text": "a"})
+        assert not answer["isError"]
+    assert not ran.exists()

@@ -1,0 +1,321 @@
+"""Servers that break the rules of HTTP: the call that meets it is told what happened, and nothing else notices."""
+
+import asyncio
+import gzip
+
+import anyio
+import orjson
+import pytest
+
+from integration.upstream.http.harness import (
+    DISCOVERED,
+    END,
+    LOOPS,
+    STREAM,
+    Request,
+    answer,
+    call,
+    chunk,
+    event,
+    raw_server,
+    reply,
+    result,
+    talk,
+)
+from lab import cancelled_once, eventually
+from loop_turns import counted_turns
+from toolcrib.base.processes.process import ServerFailed
+from toolcrib.model.errors import ToolcribError
+from toolcrib.model.json import JsonObject
+from toolcrib.model.sources import ProtocolError
+from toolcrib.upstream.http import responses
+from toolcrib.upstream.http.client import MOST_CONNECTIONS
+from toolcrib.upstream.http.http_connection import HEAD_LIMIT
+from toolcrib.upstream.http.open import HttpRefused
+
+pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", LOOPS)]
+
+MEGABYTE = b"x" * 1024 * 1024
+FLOOD = b'data: {"jsonrpc":"2.0","method":"notifications/message"}\n\n'
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
+HTML = "text/html; charset=utf-8"
+
+
+async def misbehave(request: Request, writer: asyncio.StreamWriter) -> None:
+    """Answer as the name of the tool says."""
+    if request.method == "server/discover":
+        writer.write(result(request, DISCOVERED))
+    elif request.tool in ANSWERS:
+        writer.write(ANSWERS[request.tool])
+        if request.tool.endswith("closes"):
+            writer.close()
+    elif request.tool in ENDLESS:
+        writer.write(ENDLESS[request.tool])
+        for _ in range(40):
+            writer.write(chunk(MEGABYTE))
+            await writer.drain()
+    elif request.tool == "floods":
+        writer.write(STREAM + chunk(FLOOD * 20_000) + event(reply(request, {"content": []})) + END)
+    elif request.tool == "floods on":
+        writer.write(STREAM)
+        while not writer.is_closing():
+            writer.write(chunk(FLOOD * 1_000))
+            await writer.drain()
+    else:
+        await answer_strangely(request, writer)
+
+
+async def answer_strangely(request: Request, writer: asyncio.StreamWriter) -> None:
+    """Give an answer that depends on the request."""
+    nothing = result(request, {"content": []})
+    match request.tool:
+        case "resets":
+            writer.transport.abort()
+        case "drips":
+            for byte in nothing:
+                writer.write(bytes([byte]))
+                await writer.drain()
+        case "goes on":
+            writer.write(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n" + nothing)
+        case "old":
+            head = b"HTTP/1.0 200 OK\r\ncontent-type: application/json\r\n\r\n"
+            writer.write(head + orjson.dumps(reply(request, {"content": []})))
+            writer.close()
+        case "other id":
+            writer.write(answer(orjson.dumps({"jsonrpc": "2.0", "id": 10_000, "result": {}})))
+        case "talks on":
+            writer.write(nothing + answer(b"{}"))
+        case _:
+            writer.write(result(request, {"content": [{"text": "echo"}]}))
+
+
+ENDLESS = {
+    "never ends": HEAD + b"transfer-encoding: chunked\r\n\r\n",
+    "huge event": STREAM + chunk(b"data: "),
+}
+
+ANSWERS = {
+    "closes": b"",
+    "half closes": HEAD + b"content-length: 1000\r\n\r\n{",
+    "chunk closes": HEAD + b"transfer-encoding: chunked\r\n\r\n5\r\n{",
+    "stream closes": STREAM + event(None, None, ": hello\n"),
+    "bad chunk": HEAD + b"transfer-encoding: chunked\r\n\r\nzz\r\n{}\r\n",
+    "no http": b"SSH-2.0-OpenSSH_9.9\r\n",
+    "two lengths": HEAD + b"content-length: 5\r\ncontent-length: 6\r\n\r\n{    }",
+    "upgrades": b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n",
+    "huge head": b"HTTP/1.1 200 OK\r\nx: " + b"y" * (HEAD_LIMIT + 10),
+    "many headers": b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * HEAD_LIMIT,
+    "page": answer(b"<html>Welcome!</html>", kind=HTML),
+    "empty": answer(b""),
+    "nothing": b"HTTP/1.1 204 No Content\r\n\r\n",
+    "accepts": answer(b"", "202 Accepted"),
+    "not json": answer(b"{"),
+    "array": answer(b"[1]"),
+    "packed": answer(gzip.compress(b"{}"), headers={"content-encoding": "gzip"}),
+    "garbled event": STREAM + chunk(b"data: {\n\n"),
+    "silent": b"",
+    "silent stream": STREAM,
+    "leads on": answer(b"", "307 Temporary Redirect", headers={"location": "/mcp/"}),
+    "busy": answer(b"slow down", "429 Too Many Requests", "text/plain", {"retry-after": "1000000000"}),
+    "away": answer(b"<html>", "503 Service Unavailable", HTML, {"retry-after": "Fri, 31 Dec 1999 23:59:59 GMT"}),
+    "wrong": answer(b'{"detail": "no such thing"}', "404 Not Found"),
+    "error": answer(b'{"jsonrpc":"2.0","id":null,"error":{"code":-32602,"message":"No","data":1}}', "400 Bad Request"),
+}
+
+TOLD = {
+    "closes": ("server.ended", "closed the connection before it answered"),
+    "resets": ("server.ended", "the connection before it answered"),
+    "half closes": ("server.ended", "closed the connection in the middle of its answer"),
+    "chunk closes": ("server.ended", "in the middle of its answer"),
+    "stream closes": ("server.ended", "in the middle of its answer"),
+    "bad chunk": ("server.reply_invalid", "no proper HTTP"),
+    "no http": ("server.reply_invalid", "no proper HTTP"),
+    "two lengths": ("server.reply_invalid", "no proper HTTP"),
+    "upgrades": ("server.reply_invalid", "another protocol"),
+    "huge head": ("server.reply_invalid", "headers of more than"),
+    "many headers": ("server.reply_invalid", "headers of more than"),
+    "never ends": ("server.reply_invalid", "too large"),
+    "huge event": ("server.reply_invalid", "too large"),
+    "page": ("server.reply_invalid", "answered with text/html instead of JSON"),
+    "empty": ("server.reply_invalid", "HTTP 200 and nothing else"),
+    "nothing": ("server.reply_invalid", "HTTP 204 and nothing else"),
+    "accepts": ("server.reply_invalid", "HTTP 202 and nothing else"),
+    "not json": ("server.reply_invalid", "cannot be read"),
+    "array": ("server.reply_invalid", "cannot be read"),
+    "packed": ("server.reply_invalid", "packed"),
+    "garbled event": ("server.reply_invalid", "cannot be read"),
+    "other id": ("server.reply_invalid", "something else than what it was asked"),
+    "leads on": ("server.http_status", "leads on to /mcp/ (HTTP 307), which is not followed"),
+    "busy": ("server.http_status", "answered with HTTP 429: slow down"),
+    "away": ("server.http_status", "answered with HTTP 503."),
+    "wrong": ("server.http_status", "answered with HTTP 404: no such thing"),
+    "silent": ("server.timeout", "sent nothing for 0.5 seconds"),
+    "silent stream": ("server.timeout", "sent nothing for 0.5 seconds"),
+}
+
+
+@pytest.mark.parametrize("fault", TOLD)
+async def test_a_broken_answer_is_told_to_its_own_caller_alone(fault: str) -> None:
+    code, words = TOLD[fault]
+    with anyio.fail_after(20):
+        async with (
+            raw_server(misbehave) as raw,
+            talk(raw.url, idle_wait=0.5 if fault.startswith("silent") else 20) as (conversation, _),
+            anyio.create_task_group() as tasks,
+        ):
+            for _ in range(5):
+                tasks.start_soon(call, conversation, "echo")
+            with pytest.raises(ServerFailed) as caught:
+                await call(conversation, fault)
+            assert caught.value.code == code
+            assert caught.value.message.startswith('Server "lab" ')
+            assert words in caught.value.message
+            assert await call(conversation, "echo") == {"content": [{"text": "echo"}]}
+            assert conversation.failure is None
+    assert sum(request.method == "tools/call" and request.tool == fault for request in raw.seen) == 1
+
+
+@pytest.mark.parametrize("tool", ["drips", "goes on", "old", "talks on"])
+async def test_what_is_only_strange_is_understood(tool: str) -> None:
+    with anyio.fail_after(20):
+        async with raw_server(misbehave) as raw, talk(raw.url) as (conversation, _):
+            for _ in range(3):
+                assert await call(conversation, tool) == {"content": []}
+            assert await call(conversation, "echo") == {"content": [{"text": "echo"}]}
+
+
+async def test_an_error_of_the_protocol_keeps_its_parts_whatever_the_status() -> None:
+    with anyio.fail_after(20):
+        async with raw_server(misbehave) as raw, talk(raw.url) as (conversation, _):
+            with pytest.raises(ProtocolError) as caught:
+                await call(conversation, "error")
+    assert (caught.value.code, caught.value.message, caught.value.data) == (-32602, "No", 1)
+
+
+@pytest.mark.parametrize(("tool", "seconds"), [("busy", 300.0), ("away", 0.0), ("wrong", None)])
+async def test_how_long_a_server_wants_to_be_left_alone_is_bounded(tool: str, seconds: float | None) -> None:
+    with anyio.fail_after(20):
+        async with raw_server(misbehave) as raw, talk(raw.url) as (conversation, _):
+            with pytest.raises(HttpRefused) as caught:
+                await call(conversation, tool)
+    assert caught.value.retry_after == seconds
+
+
+async def test_a_caller_who_leaves_closes_its_connection_and_no_other() -> None:
+    with anyio.fail_after(20):
+        async with raw_server(misbehave) as raw, talk(raw.url) as (conversation, _):
+            await call(conversation, "echo")
+            await cancelled_once(lambda: raw.count("tools/call") == 2, lambda: call(conversation, "silent"))
+            await eventually(lambda: raw.left == 1)
+            await call(conversation, "echo")
+            assert raw.connections == 2
+
+
+async def test_connections_are_used_again() -> None:
+    with anyio.fail_after(20):
+        async with raw_server(misbehave) as raw, talk(raw.url) as (conversation, _):
+            for _ in range(20):
+                await call(conversation, "echo")
+            assert raw.connections == 1
+
+
+async def _fickle(request: Request, writer: asyncio.StreamWriter) -> None:
+    """Takes one request per connection; the second it reads and closes."""
+    if getattr(writer, "was_used", False):
+        writer.close()
+        return
+    setattr(writer, "was_used", True)  # noqa: B010  # the test's own mark
+    empty: JsonObject = {"tools": [], "content": []}
+    value = DISCOVERED if request.method == "server/discover" else empty
+    writer.write(result(request, value))
+
+
+async def test_a_request_that_may_run_twice_is_repeated_once_on_a_new_connection() -> None:
+    with anyio.fail_after(20):
+        async with raw_server(_fickle) as raw, talk(raw.url) as (conversation, _):
+            assert (await conversation.call("tools/list", {}))["tools"] == []
+            assert raw.count("tools/list") == 2
+
+
+async def test_a_call_of_a_tool_is_never_repeated() -> None:
+    with anyio.fail_after(20):
+        async with raw_server(_fickle) as raw, talk(raw.url) as (conversation, _):
+            with pytest.raises(ServerFailed, match="closed the connection before it answered"):
+                await call(conversation, "echo")
+            assert raw.count("tools/call") == 1
+            assert (await call(conversation, "echo"))["content"] == []
+
+
+async def test_a_server_that_takes_nothing_of_a_large_request_is_given_up() -> None:
+    async def stuffed(request: Request, writer: asyncio.StreamWriter) -> None:
+        writer.write(result(request, DISCOVERED))
+        await writer.drain()
+        await anyio.sleep_forever()
+
+    with anyio.fail_after(20):
+        async with raw_server(stuffed) as raw, talk(raw.url, idle_wait=0.5) as (conversation, _):
+            with pytest.raises(ServerFailed, match="sent nothing for"):
+                await call(conversation, "echo", text="x" * 30_000_000)
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("http://127.0.0.1:1/mcp", "cannot be reached: no connection to 127.0.0.1:1"),
+        ("http://nowhere.localhost/mcp", "cannot be reached"),
+    ],
+)
+async def test_a_server_that_is_not_there_is_said_to_be_unreachable(url: str, words: str) -> None:
+    with anyio.fail_after(20), pytest.raises(ServerFailed) as caught:
+        async with talk(url):
+            raise AssertionError("there is nobody")
+    assert caught.value.code == "server.unreachable"
+    assert words in caught.value.message
+
+
+async def test_a_server_that_never_answers_the_greeting_is_given_up_in_time() -> None:
+    async def say_nothing(request: Request, writer: asyncio.StreamWriter) -> None:
+        pass
+
+    with anyio.fail_after(20):
+        async with raw_server(say_nothing) as raw:
+            with pytest.raises(ToolcribError) as caught:
+                async with talk(raw.url, connect_wait=0.5):
+                    raise AssertionError("it did not answer")
+            assert caught.value.code == "server.timeout"
+            await eventually(lambda: raw.left == raw.connections)
+
+
+async def test_more_calls_than_connections_wait_for_their_turn() -> None:
+    with anyio.fail_after(30):
+        async with raw_server(misbehave) as raw, talk(raw.url) as (conversation, _):
+            async with anyio.create_task_group() as tasks:
+                for _ in range(400):
+                    tasks.start_soon(call, conversation, "echo")
+            assert raw.connections <= MOST_CONNECTIONS
+
+
+async def test_a_flood_of_messages_takes_little_of_each_turn_of_the_loop() -> None:
+    async with raw_server(misbehave) as raw, talk(raw.url) as (conversation, _), counted_turns() as turns:
+        conversation.on_notification = turns.count
+        with anyio.fail_after(60):
+            await call(conversation, "floods")
+    assert turns.total == 20_000, "all of them come before the answer"
+    assert turns.most < 2_000, "a chunk of a socket has several thousand"
+
+
+async def test_a_flood_without_end_fails_its_call_at_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(responses, "MESSAGES_LIMIT", 5_000)
+    async with raw_server(misbehave) as raw, talk(raw.url) as (conversation, _):
+        with anyio.fail_after(60), pytest.raises(ServerFailed, match="more than 5,000 messages") as caught:
+            await call(conversation, "floods on")
+        assert caught.value.code == "server.message_limit"
+        assert await call(conversation, "echo")
+
+
+async def test_a_stream_of_bytes_without_end_fails_its_call_at_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(responses, "STREAM_LIMIT", 100_000)
+    async with raw_server(misbehave) as raw, talk(raw.url) as (conversation, _):
+        with anyio.fail_after(60), pytest.raises(ServerFailed, match="more than 100,000 bytes") as caught:
+            await call(conversation, "floods on")
+    assert caught.value.code == "server.message_limit"

@@ -1,0 +1,410 @@
+"""Servers of the legacy era that lose sessions, break streams and take them up again."""
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+
+import anyio
+import orjson
+import pytest
+
+from integration.upstream.http.harness import (
+    DISCOVERED,
+    END,
+    INITIALIZED,
+    STREAM,
+    Request,
+    answer,
+    call,
+    chunk,
+    event,
+    raw_server,
+    reply,
+    result,
+    talk,
+)
+from lab import cancelled_once, eventually
+from toolcrib.base.processes.process import ServerFailed
+from toolcrib.model.errors import ToolcribError
+from toolcrib.model.json import JsonObject
+from toolcrib.model.protocol import Era
+from toolcrib.model.sources import ProtocolError
+from toolcrib.upstream.http.open import HttpRefused
+from toolcrib.upstream.http.streamable import CLOSE_SECONDS
+
+pytestmark = pytest.mark.anyio
+
+NOT_ALLOWED = answer(b"", "405 Method Not Allowed")
+GONE = answer(b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Session not found"}}', "404 Not Found")
+NO_SESSION = answer(
+    b'{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: No valid session ID provided"}}',
+    "400 Bad Request",
+)
+CHANGED: JsonObject = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+LOGGED: JsonObject = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": "working"}}
+
+
+@dataclass
+class Legacy:
+    """A legacy server; what is set here changes how it answers."""
+
+    session: str | None = "s-1"
+    gone: bytes | None = None
+    resumes: bool = True
+    stream: list[bytes] = field(default_factory=list[bytes])
+    waiting: Request | None = None
+    posted: list[JsonObject] = field(default_factory=list[JsonObject])
+
+    async def __call__(self, request: Request, writer: asyncio.StreamWriter) -> None:
+        if request.verb == "POST":
+            writer.write(self.post(request))
+            if request.method == "tools/call" and request.tool == "breaks":
+                await writer.drain()
+                writer.close()
+        elif request.verb == "DELETE":
+            writer.write(answer(b""))
+        else:
+            writer.write(self.get(request))
+
+    def get(self, request: Request) -> bytes:
+        """The standing stream, or the rest of one that broke."""
+        if self.waiting is not None and request.headers.get("last-event-id") == "e-1":
+            if not self.resumes:
+                return NOT_ALLOWED
+            return STREAM + event(reply(self.waiting, {"content": [{"text": "late"}]}), "e-2") + END
+        return self.stream.pop(0) if self.stream else NOT_ALLOWED
+
+    def post(self, request: Request) -> bytes:
+        """The answer to a message."""
+        method = request.method
+        if method == "server/discover":
+            return NO_SESSION
+        if method == "initialize":
+            headers = {"mcp-session-id": self.session} if self.session else None
+            return result(request, INITIALIZED, headers)
+        if self.gone is not None:
+            return self.gone
+        if "id" not in request.message or "result" in request.message or "error" in request.message:
+            self.posted.append(request.message)
+            return answer(b"", "202 Accepted")
+        return self.call(request)
+
+    def call(self, request: Request) -> bytes:
+        """The answer to a call."""
+        if request.tool == "breaks":
+            self.waiting = request
+            return STREAM + event(None, "e-1", "retry: 1\n") + event(LOGGED)
+        if request.tool == "asks":
+            ask = {"jsonrpc": "2.0", "id": "q", "method": "roots/list"}
+            return STREAM + event(ask) + event(CHANGED) + event(LOGGED) + event(reply(request, {"content": []})) + END
+        if request.tool == "hangs":
+            return b""
+        return result(request, {"content": [{"text": "echo"}]})
+
+
+async def test_every_message_after_the_handshake_names_session_and_version() -> None:
+    with anyio.fail_after(20):
+        async with raw_server(Legacy()) as raw:
+            async with talk(raw.url) as (conversation, greeting):
+                assert greeting.era == "legacy"
+                await call(conversation, "echo", "legacy")
+                await eventually(lambda: raw.count("GET") == 1)
+            assert raw.count("DELETE") == 1
+    after = [request for request in raw.seen if request.method not in ("server/discover", "initialize")]
+    assert {request.method for request in after} == {"notifications/initialized", "tools/call", "GET", "DELETE"}
+    assert {request.headers.get("mcp-session-id") for request in after} == {"s-1"}
+    assert {request.headers.get("mcp-protocol-version") for request in after} == {"2025-11-25"}
+
+
+async def test_a_server_that_does_not_let_go_is_left_all_the_same() -> None:
+    class Clinging(Legacy):
+        async def __call__(self, request: Request, writer: asyncio.StreamWriter) -> None:
+            if request.verb != "DELETE":
+                await super().__call__(request, writer)
+
+    with anyio.fail_after(20):
+        async with raw_server(Clinging()) as raw:
+            with anyio.fail_after(CLOSE_SECONDS + 3), pytest.raises(KeyError):
+                async with talk(raw.url):
+                    raise KeyError("as it is, not in a group")
+            assert raw.count("DELETE") == 1
+            await eventually(lambda: raw.left == raw.connections)
+
+
+async def test_a_server_without_sessions_is_not_told_of_their_end() -> None:
+    with anyio.fail_after(20):
+        async with raw_server(Legacy(session=None)) as raw, talk(raw.url, era="legacy") as (conversation, _):
+            await call(conversation, "echo", "legacy")
+    assert raw.count("DELETE") == 0
+    assert raw.count("server/discover") == 0
+
+
+@pytest.mark.parametrize("gone", [GONE, NO_SESSION, answer(b"", "404 Not Found")])
+async def test_a_lost_session_ends_the_conversation_and_says_what_was_not_carried_out(gone: bytes) -> None:
+    server = Legacy()
+    others: list[str] = []
+
+    with anyio.fail_after(20):
+        async with raw_server(server) as raw, talk(raw.url) as (conversation, _), anyio.create_task_group() as tasks:
+
+            async def one_more() -> None:
+                with pytest.raises(ServerFailed) as caught:
+                    await call(conversation, "hangs", "legacy")
+                others.append(caught.value.code)
+
+            tasks.start_soon(one_more)
+            await eventually(lambda: raw.count("tools/call") == 1)
+            server.gone = gone
+            with pytest.raises(ServerFailed) as caught:
+                await call(conversation, "echo", "legacy")
+            assert caught.value.code == "server.session_lost"
+            assert (await conversation.until_ended()).code == "server.session_lost"
+            with pytest.raises(ServerFailed):
+                await call(conversation, "echo", "legacy")
+    assert others == ["server.ended"]
+    assert raw.count("DELETE") == 0
+
+
+async def test_a_stream_that_breaks_is_taken_up_after_its_last_event() -> None:
+    heard: list[str] = []
+    with anyio.fail_after(20):
+        async with raw_server(Legacy()) as raw, talk(raw.url) as (conversation, _):
+            said = await conversation.call(
+                "tools/call", {"name": "breaks"}, on_message=lambda method, params: heard.append(method)
+            )
+            assert said == {"content": [{"text": "late"}]}
+    assert heard == ["notifications/message"]
+    assert raw.count("tools/call") == 1
+
+
+async def test_a_stream_that_is_not_taken_up_fails_its_call_alone() -> None:
+    with anyio.fail_after(20):
+        async with raw_server(Legacy(resumes=False)) as raw, talk(raw.url) as (conversation, _):
+            with pytest.raises(ServerFailed, match="does not take it up again") as caught:
+                await call(conversation, "breaks", "legacy")
+            assert caught.value.code == "server.ended"
+            assert (await call(conversation, "echo", "legacy"))["content"]
+
+
+async def test_what_comes_on_the_stream_of_a_call_goes_to_whom_it_concerns() -> None:
+    server = Legacy()
+    own: list[str] = []
+    common: list[str] = []
+    with anyio.fail_after(20):
+        async with raw_server(server) as raw, talk(raw.url) as (conversation, _):
+            conversation.on_notification = lambda method, params: common.append(method)
+            conversation.on_request = lambda request_id, method, params: conversation.answer(request_id, {"roots": []})
+            await conversation.call(
+                "tools/call", {"name": "asks"}, on_message=lambda method, params: own.append(method)
+            )
+            await eventually(lambda: {"jsonrpc": "2.0", "id": "q", "result": {"roots": []}} in server.posted)
+    assert own == ["notifications/message"]
+    assert common == ["notifications/tools/list_changed"]
+
+
+async def test_a_standing_stream_is_opened_again_after_the_last_event() -> None:
+    heard: list[str] = []
+    first = STREAM + event(CHANGED, "n-1", "retry: 1\n") + END
+    second = STREAM + event(CHANGED, "n-2")
+    with anyio.fail_after(20):
+        async with raw_server(Legacy(stream=[first, second])) as raw, talk(raw.url) as (conversation, _):
+            conversation.on_notification = lambda method, params: heard.append(method)
+            await eventually(lambda: raw.count("GET") == 2)
+            await eventually(lambda: len(heard) >= 1)
+    assert [request.headers.get("last-event-id") for request in raw.seen if request.verb == "GET"] == [None, "n-1"]
+
+
+async def test_a_server_without_a_standing_stream_is_not_asked_again() -> None:
+    with anyio.fail_after(20):
+        async with raw_server(Legacy()) as raw, talk(raw.url) as (conversation, _):
+            await eventually(lambda: raw.count("GET") == 1)
+            await anyio.sleep(1.2)
+            await call(conversation, "echo", "legacy")
+    assert raw.count("GET") == 1
+
+
+async def test_a_standing_stream_is_not_asked_for_before_the_server_wants_it() -> None:
+    asked: list[float] = []
+
+    class Busy(Legacy):
+        async def __call__(self, request: Request, writer: asyncio.StreamWriter) -> None:
+            if request.verb != "GET":
+                await super().__call__(request, writer)
+                return
+            asked.append(time.monotonic())
+            writer.write(answer(b"", "503 Service Unavailable", headers={"retry-after": "3"}))
+
+    with anyio.fail_after(20):
+        async with raw_server(Busy()) as raw, talk(raw.url):
+            await eventually(lambda: len(asked) == 2)
+    assert asked[1] - asked[0] >= 3
+
+
+@pytest.mark.parametrize("status", ["429 Too Many Requests", "503 Service Unavailable"])
+@pytest.mark.parametrize("era", [None, "legacy"])
+async def test_a_server_that_wants_to_be_left_alone_is_asked_once(status: str, era: Era | None) -> None:
+    async def busy(request: Request, writer: asyncio.StreamWriter) -> None:
+        writer.write(answer(b"", status, headers={"retry-after": "30"}))
+
+    with anyio.fail_after(20):
+        async with raw_server(busy) as raw:
+            with pytest.raises(HttpRefused) as caught:
+                async with talk(raw.url, era=era):
+                    raise AssertionError("it was used")
+    assert (len(raw.seen), caught.value.retry_after) == (1, 30)
+
+
+async def test_cancelling_is_told_in_a_message_of_its_own() -> None:
+    server = Legacy()
+    with anyio.fail_after(20):
+        async with raw_server(server) as raw, talk(raw.url) as (conversation, _):
+            await cancelled_once(lambda: raw.count("tools/call") == 1, lambda: call(conversation, "hangs", "legacy"))
+            hung = next(request.message["id"] for request in raw.seen if request.method == "tools/call")
+            await eventually(lambda: any(said.get("params", {}).get("requestId") == hung for said in server.posted))
+            assert server.posted[-1]["method"] == "notifications/cancelled"
+
+
+@pytest.mark.parametrize("era", [None, "modern", "legacy"])
+async def test_a_remembered_era_that_does_not_hold_is_found_out(era: Era | None) -> None:
+    async def modern(request: Request, writer: asyncio.StreamWriter) -> None:
+        if request.method == "server/discover":
+            writer.write(result(request, DISCOVERED))
+        else:
+            body = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"Unsupported"}}'
+            writer.write(answer(body, "400 Bad Request"))
+
+    with anyio.fail_after(20):
+        async with raw_server(modern) as raw, talk(raw.url, era=era) as (_, greeting):
+            assert greeting.era == "modern"
+        async with raw_server(Legacy()) as raw, talk(raw.url, era=era) as (_, greeting):
+            assert greeting.era == "legacy"
+
+
+@pytest.mark.parametrize(
+    ("method", "supported", "greeting_of"),
+    [
+        ("server/discover", ["2030-01-01", "2026-07-28"], DISCOVERED),
+        ("initialize", ["2025-03-26", "2024-11-05", 7], {**INITIALIZED, "protocolVersion": "2025-03-26"}),
+    ],
+)
+async def test_a_refusal_that_names_a_known_version_is_followed_by_one_request_with_it(
+    method: str, supported: list[object], greeting_of: JsonObject
+) -> None:
+    refused = False
+
+    async def picky(request: Request, writer: asyncio.StreamWriter) -> None:
+        nonlocal refused
+        if request.method == method and refused:
+            writer.write(result(request, greeting_of))
+        elif request.method == method:
+            refused = True
+            error = {"code": -32022, "message": "Unsupported", "data": {"supported": supported}}
+            body = orjson.dumps({"jsonrpc": "2.0", "id": request.message["id"], "error": error})
+            writer.write(answer(body, "400 Bad Request"))
+        else:
+            writer.write(
+                NOT_ALLOWED if "id" in request.message or request.verb == "GET" else answer(b"", "202 Accepted")
+            )
+
+    with anyio.fail_after(20):
+        async with raw_server(picky) as raw, talk(raw.url) as (_, greeting):
+            pass
+    assert greeting.version == ("2026-07-28" if method == "server/discover" else "2025-03-26")
+    asked = [request for request in raw.seen if request.method == method]
+    assert len(asked) == 2
+    if method == "initialize":
+        assert [request.message["params"]["protocolVersion"] for request in asked] == ["2025-11-25", "2025-03-26"]
+    else:
+        assert "initialize" not in {request.method for request in raw.seen}
+
+
+async def test_a_server_that_always_names_the_refused_version_is_not_asked_for_ever() -> None:
+    async def contrary(request: Request, writer: asyncio.StreamWriter) -> None:
+        error = {"code": -32022, "message": "No", "data": {"supported": ["2026-07-28", "2025-11-25"]}}
+        writer.write(answer(orjson.dumps({"jsonrpc": "2.0", "id": request.message["id"], "error": error})))
+
+    with anyio.fail_after(20):
+        async with raw_server(contrary) as raw:
+            with pytest.raises(ToolcribError, match="does not speak a known version"):
+                async with talk(raw.url):
+                    raise AssertionError("it refuses everything")
+    assert [request.method for request in raw.seen] == ["server/discover"] * 2 + ["initialize"] * 2
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "words"),
+    [
+        (answer(b"<html>", "404 Not Found", "text/html"), "server.http_status", "answered with HTTP 404"),
+        (answer(b"busy", "503 Service Unavailable", "text/plain"), "server.http_status", "HTTP 503: busy"),
+        (answer(b"<html>", kind="text/html"), "server.reply_invalid", "instead of JSON"),
+        (
+            answer(b'{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"What?"}}'),
+            "server.protocol",
+            "error -32601, What?",
+        ),
+        (answer(b"", "301 Moved Permanently", headers={"location": "/x"}), "server.http_status", "leads on to /x"),
+    ],
+)
+async def test_what_is_no_mcp_server_is_said_so(said: bytes, code: str, words: str) -> None:
+    async def no_server(request: Request, writer: asyncio.StreamWriter) -> None:
+        writer.write(said)
+
+    with anyio.fail_after(20):
+        async with raw_server(no_server) as raw:
+            with pytest.raises(ToolcribError) as caught:
+                async with talk(raw.url):
+                    raise AssertionError("it is none")
+    assert caught.value.code == code
+    assert words in caught.value.message
+    assert isinstance(caught.value, HttpRefused) == (code == "server.http_status")
+
+
+async def test_a_server_that_wants_to_be_answered_elsewhere_is_not_used() -> None:
+    async def sse(request: Request, writer: asyncio.StreamWriter) -> None:
+        writer.write(STREAM + chunk(b"event: endpoint\ndata: http://127.0.0.1:1/steal\n\n"))
+
+    with anyio.fail_after(20):
+        async with raw_server(sse) as raw:
+            with pytest.raises(ServerFailed, match="another address than its own"):
+                async with talk(raw.url, transport="sse"):
+                    raise AssertionError("it was used")
+
+
+async def test_a_stream_of_the_first_specification_that_ends_fails_everybody_who_waits() -> None:
+    close = anyio.Event()
+
+    async def sse(request: Request, writer: asyncio.StreamWriter) -> None:
+        if request.verb == "GET":
+            writer.write(STREAM + chunk(b"event: endpoint\ndata: /post?id=1\n\n"))
+            streams.append(writer)
+        elif request.method == "initialize":
+            writer.write(answer(b"", "202 Accepted"))
+            streams[0].write(event(reply(request, INITIALIZED)))
+        else:
+            writer.write(answer(b"", "202 Accepted"))
+            if request.method == "tools/call":
+                streams[0].write(END)
+                close.set()
+
+    streams: list[asyncio.StreamWriter] = []
+    with anyio.fail_after(20):
+        async with raw_server(sse) as raw, talk(raw.url, transport="sse") as (conversation, _):
+            with pytest.raises(ServerFailed, match="ended its stream"):
+                await call(conversation, "echo", "legacy")
+            assert close.is_set()
+            assert conversation.failure is not None
+            assert raw.seen[1].path == "/post?id=1"
+
+
+async def test_an_error_of_the_protocol_reaches_its_caller_in_any_form() -> None:
+    class Failing(Legacy):
+        def call(self, request: Request) -> bytes:
+            error = {"jsonrpc": "2.0", "id": request.message["id"], "error": {"code": -32042, "message": "Sign in"}}
+            return STREAM + event(error) + END if request.tool == "stream" else answer(orjson.dumps(error))
+
+    with anyio.fail_after(20):
+        async with raw_server(Failing()) as raw, talk(raw.url) as (conversation, _):
+            for tool in ("stream", "json"):
+                with pytest.raises(ProtocolError) as caught:
+                    await call(conversation, tool, "legacy")
+                assert caught.value.code == -32042

@@ -1,0 +1,29 @@
+"""Fixtures: a pool on real processes, none of which may be left when a test is over."""
+
+import os
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from integration.upstream.upstream.harness import Yard, open_yard
+from toolcrib.base.processes.process import Processes, ProcessTimeouts
+
+
+@pytest.fixture
+async def processes(tmp_path: Path) -> AsyncGenerator[Processes]:
+    """A crib's processes; the test process has no more children afterwards than it had."""
+    children = psutil.Process().children()
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    records = tmp_path / "children.json"
+    async with Processes(environment, "crib-under-test", records, ProcessTimeouts(stop=0.3, write=3.0)) as opened:
+        yield opened
+    assert psutil.Process().children() == children
+
+
+@pytest.fixture
+async def yard(processes: Processes, tmp_path: Path) -> AsyncGenerator[Yard]:
+    """A pool that connects at once and is quick to lose patience."""
+    async with open_yard(processes, tmp_path) as opened:
+        yield opened

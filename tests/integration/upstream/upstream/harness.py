@@ -1,0 +1,176 @@
+"""Links to real servers: definitions of the small ones in `tests/upstreams`, and a pool that connects them quickly."""
+
+import sys
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import anyio
+
+from integration.upstream.stdio.harness import HELLO, TESTS
+from toolcrib.base.network.web import open_web
+from toolcrib.base.processes.process import Processes
+from toolcrib.model.principals import Principal
+from toolcrib.model.servers import DefinitionSource, Discovery, ServerEntry, ServerSpec, Share
+from toolcrib.model.sources import CallContext, Client, Notice
+from toolcrib.model.tools import CallResult
+from toolcrib.model.upstreams import LinkState
+from toolcrib.servers.secret_commands import SecretCommands
+from toolcrib.servers.trust import definition_digest
+from toolcrib.upstream.credentials import open_credentials
+from toolcrib.upstream.opener import OpenerDeps
+from toolcrib.upstream.plan import Place
+from toolcrib.upstream.pool import OfferStore, Pool
+from toolcrib.upstream.retries import Timing
+from toolcrib.upstream.source import UpstreamSource
+
+SDK_SERVER = Path(__file__).parents[1] / "stdio" / "sdk_server.py"
+QUICK = Timing(
+    connect=20, list=20, idle=10, total=20, rest=0.05, longest_rest=0.2, window=60, refresh=0.05, ping_wait=0.3
+)
+OWNER = Principal("owner", "owner", "api")
+
+
+def upstream_spec(module: str, *words: str, name: str = "", share: Share = "shared") -> ServerSpec:
+    """The definition of one of the small servers, as it would stand in our own file."""
+    return ServerSpec(
+        name=name or module,
+        alias=name or module,
+        type="stdio",
+        source=DefinitionSource("toolcrib", "user", "mcp.json"),
+        command=sys.executable,
+        args=("-S", "-m", f"upstreams.{module}", *words),
+        env={"PYTHONPATH": str(TESTS), "PYTHONDONTWRITEBYTECODE": "1"},
+        share=share,
+    )
+
+
+def sdk_spec(name: str = "sdk", share: Share = "shared") -> ServerSpec:
+    """The definition of the SDK's own server, which speaks both eras."""
+    spec = upstream_spec("", name=name, share=share)
+    return replace(spec, args=(str(SDK_SERVER),), env={})
+
+
+def entry(spec: ServerSpec) -> ServerEntry:
+    """A server that may be connected."""
+    digest = definition_digest(spec)
+    return ServerEntry(spec.name, spec.alias, spec.source, {}, spec, enabled=spec.enabled, trusted=True, digest=digest)
+
+
+def found(*specs: ServerSpec) -> Discovery:
+    """These servers, found."""
+    return Discovery(tuple(entry(spec) for spec in specs))
+
+
+@dataclass
+class Memory:
+    """Offers kept in a dictionary, and how often."""
+
+    kept: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    saves: int = 0
+
+    async def load(self) -> Mapping[str, bytes]:
+        """All."""
+        return self.kept
+
+    async def save(self, bodies: Mapping[str, bytes]) -> None:
+        """Some more."""
+        self.kept.update(bodies)
+        self.saves += len(bodies)
+
+
+@dataclass
+class Yard:
+    """A pool and what it told."""
+
+    memory: Memory
+    changes: list[Place] = field(default_factory=list[Place])
+    states: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    notices: list[Notice] = field(default_factory=list[Notice])
+    pool: Pool = field(init=False)
+    _told: anyio.Event = field(default_factory=anyio.Event)
+
+    def tell(self) -> None:
+        """Something was told."""
+        self._told.set()
+        self._told = anyio.Event()
+
+    async def until(self, holds: Callable[[], bool], seconds: float = 30) -> None:
+        """Wait until something holds that the pool tells of."""
+        with anyio.fail_after(seconds):
+            while not holds():
+                await self._told.wait()
+
+    async def until_state(self, name: str, state: LinkState, place: Place = None) -> UpstreamSource:
+        """Wait for a server's state."""
+        await self.until(lambda: self.source(name, place).status.state == state)
+        return self.source(name, place)
+
+    def source(self, name: str, place: Place = None) -> UpstreamSource:
+        """A server that the place has."""
+        source = self.pool.find(name, place)
+        assert source is not None
+        return source
+
+    async def ready(self, *specs: ServerSpec, place: Place = None) -> UpstreamSource:
+        """Connect servers and give the first of them."""
+        self.pool.reconcile(place, found(*specs))
+        for spec in specs:
+            await self.until_state(spec.alias, "connected", place)
+        return self.source(specs[0].alias, place)
+
+
+async def call(source: UpstreamSource, tool: str, client: Client | None = None, **arguments: object) -> CallResult:
+    """A call as the gate makes it."""
+    with anyio.fail_after(15):
+        return await source.prepare(tool, arguments, b"")(CallContext(OWNER, "call", client=client))
+
+
+def text_of(result: CallResult) -> str:
+    """The text of a result that has nothing else."""
+    (block,) = result.content
+    return block["text"]
+
+
+@asynccontextmanager
+async def open_yard(
+    processes: Processes,
+    folder: Path,
+    *,
+    memory: Memory | None = None,
+    timing: Timing = QUICK,
+    eager: bool = True,
+    environment: Mapping[str, str] | None = None,
+    own_url: str | None = None,
+) -> AsyncGenerator[Yard]:
+    """A pool on these processes."""
+    variables = environment or {}
+    ground = OpenerDeps(
+        processes,
+        await open_web(),
+        await open_credentials(folder),
+        variables,
+        SecretCommands(variables),
+        HELLO,
+        timing=timing,
+    )
+    yard = Yard(memory or Memory())
+
+    def on_sources(place: Place) -> None:
+        yard.changes.append(place)
+        yard.tell()
+
+    def on_status(server: ServerEntry) -> None:
+        yard.states.append((server.alias, yard.pool.status(server).state))
+        yard.tell()
+
+    def on_notice(notice: Notice) -> None:
+        yard.notices.append(notice)
+        yard.tell()
+
+    shelf = OfferStore(yard.memory.load, yard.memory.save)
+    yard.pool = Pool(ground, shelf, on_sources=on_sources, on_status=on_status, own_url=lambda: own_url, eager=eager)
+    async with yard.pool:
+        yard.pool.listen(on_notice)
+        yield yard

@@ -1,0 +1,247 @@
+"""Servers that fail: their own calls feel it and nobody else's, they are left alone for a while, and they come back."""
+
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import pytest
+
+from integration.upstream.upstream.harness import QUICK, Yard, call, entry, found, open_yard, text_of, upstream_spec
+from toolcrib.base.processes.process import Processes
+from toolcrib.model.errors import ToolcribError
+from toolcrib.model.servers import ServerSpec
+from toolcrib.model.tools import CallResult
+
+pytestmark = pytest.mark.anyio
+
+HEALTHY = upstream_spec("crafts", "plain", name="healthy")
+
+
+async def test_bad_tools_are_told_by_name_and_hide_no_good_one(yard: Yard) -> None:
+    source = await yard.ready(upstream_spec("crafts", "flawed"))
+    tools = {tool.ref.tool: tool for tool in source.tools()}
+    assert {"good", "no schema", "odd schema", "odd type", "deep", "bulky", "wordy", "remote", "last"} <= set(tools)
+    assert not tools["good"].problems and not tools["last"].problems
+    assert tools["good"].extra == {"future": [1], "_meta": {"a": 1}}
+    assert tools["no properties"].input_schema == {"type": "object", "properties": {}}
+    assert not tools["no properties"].problems
+    for name in ("no schema", "odd schema", "odd type", "deep", "bulky"):
+        assert tools[name].input_schema == {"type": "object", "properties": {}}
+        assert [problem.code for problem in tools[name].problems] == ["tool.upstream"]
+    assert len(tools["wordy"].description.encode()) < 66_000 and tools["wordy"].problems
+    assert "not fetched" in tools["remote"].problems[0].message
+    assert (tools["last"].marks.read_only, tools["last"].marks.destructive) == (False, True)
+    assert len(source.problems()) == 6  # four without a name, one twice, one with far too long a name
+
+
+@pytest.mark.parametrize(
+    ("words", "count", "reason"),
+    [
+        (("endless",), 100, "more than 100 pages"),
+        (("repeats",), 2, "repeats a page"),
+        (("many", "10500"), 10_000, "more than 10000 items"),
+        (("many", "10000"), 10_000, None),
+    ],
+)
+async def test_a_list_without_end_is_cut_and_the_rest_is_used(
+    yard: Yard, words: tuple[str, ...], count: int, reason: str | None
+) -> None:
+    source = await yard.ready(upstream_spec("crafts", *words))
+    assert len(source.tools()) == count
+    assert [reason is not None and reason in problem.message for problem in source.problems()] == [True] * bool(reason)
+
+
+@pytest.mark.parametrize("step", ["server/discover", "initialize", "tools/list", "prompts/list"])
+async def test_a_server_that_exits_while_it_is_connected_fails_with_its_exit_code(yard: Yard, step: str) -> None:
+    yard.pool.reconcile(None, found(upstream_spec("crafts", "leaves", step, name="leaver"), HEALTHY))
+    await yard.until_state("healthy", "connected")
+    if step == "server/discover":  # it is asked in the old way then
+        await yard.until_state("leaver", "connected")
+        return
+    status = (await yard.until_state("leaver", "failed")).status
+    assert status.exited_with == 3
+    assert "exit code 3" in status.sentence and status.action == "toolcrib mcp test leaver"
+    assert text_of(await call(yard.source("healthy"), "grow")) == "1"
+
+
+async def test_a_server_that_keeps_failing_is_left_alone_until_somebody_asks(yard: Yard) -> None:
+    spec = upstream_spec("crafts", "leaves", "initialize")
+    yard.pool.reconcile(None, found(spec))
+    await yard.until(lambda: yard.states.count(("crafts", "failed")) == 5)
+    source = yard.source("crafts")
+    assert source.status.retry_at is not None and "tried again by itself" not in source.status.sentence
+    with pytest.raises(ToolcribError, match=r'Failed to connect to "crafts": .* It is not tried again for') as raised:
+        await source.link.ensure()
+    assert raised.value.code == "server.ended"
+    assert yard.states.count(("crafts", "failed")) == 5
+    assert (await yard.pool.test(entry(spec))).state == "failed"
+    assert yard.states.count(("crafts", "failed")) == 6
+
+
+async def test_a_killed_server_fails_its_own_calls_and_comes_back_by_itself(yard: Yard) -> None:
+    source = await yard.ready(upstream_spec("crafts", "plain", name="victim"), HEALTHY)
+    healthy, answers, before = yard.source("healthy"), list[CallResult](), list[int]()
+
+    async def hang() -> None:
+        answers.append(await call(source, "sleep"))
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(3):
+            tasks.start_soon(hang)
+        before.append(int(text_of(await call(source, "pid"))))
+        os.kill(before[0], signal.SIGKILL)
+        for number in range(10):
+            assert (await call(healthy, "echo", number=number)).structured_content == {"number": number}
+    for answer in answers:
+        assert answer.is_error and "SIGKILL" in text_of(answer) and text_of(answer).startswith("MCP error: ")
+    await yard.until(lambda: source.status.pid not in (before[0], None))
+    assert int(text_of(await call(source, "pid"))) != before[0]
+    assert "SIGKILL" in str(source.status.last_error)
+    assert source.status.state == "connected"
+
+
+@pytest.mark.parametrize("step", ["initialize", "tools/list"])
+async def test_a_server_that_never_answers_fails_in_time_and_delays_nobody(
+    processes: Processes, tmp_path: Path, step: str
+) -> None:
+    silent = [upstream_spec("crafts", "stays", "silent", step, name=f"silent{number}") for number in range(10)]
+    quick = replace(QUICK, connect=1, list=1, most_failures=1)
+    async with open_yard(processes, tmp_path, timing=quick) as yard:
+        yard.pool.reconcile(None, found(*silent, HEALTHY))
+        with anyio.fail_after(3):
+            assert not (await call_when_listed(yard, "healthy")).is_error
+        for spec in silent:
+            await yard.until_state(spec.alias, "failed")
+            assert yard.pool.status(entry(spec)).last_error
+            assert yard.source(spec.alias).status.state == "failed"
+
+
+async def call_when_listed(yard: Yard, name: str) -> CallResult:
+    """A call as soon as the server's tools are known."""
+    await yard.source(name).link.ensure()
+    return await call(yard.source(name), "echo")
+
+
+async def test_a_server_that_hangs_is_started_again(processes: Processes, tmp_path: Path) -> None:
+    async with open_yard(processes, tmp_path, timing=replace(QUICK, idle=0.3)) as yard:
+        source = await yard.ready(upstream_spec("crafts", "plain"))
+        pid = source.status.pid
+        answer = await call(source, "deafen")
+        assert answer.is_error and "did not answer tools/call in time" in text_of(answer)
+        await yard.until(lambda: source.status.state == "connected" and source.status.pid != pid)
+        assert "does not answer any more" in str(source.status.last_error)
+        assert not (await call(source, "echo")).is_error
+
+
+async def test_a_call_that_takes_long_does_not_end_a_server_that_lives(processes: Processes, tmp_path: Path) -> None:
+    async with open_yard(processes, tmp_path, timing=replace(QUICK, idle=0.3)) as yard:
+        source = await yard.ready(upstream_spec("crafts", "plain"))
+        pid = source.status.pid
+        assert (await call(source, "sleep")).is_error
+        assert text_of(await call(source, "pid")) == str(pid)
+
+
+async def test_a_storm_of_changes_is_read_a_few_times_and_the_last_state_is_known(yard: Yard) -> None:
+    source = await yard.ready(upstream_spec("crafts", "plain"))
+    before = yard.memory.saves
+    assert text_of(await call(source, "grow", times=2_000)) == "2000"
+    await yard.until(lambda: len(source.tools()) == 2_010)
+    assert yard.memory.saves - before <= 3
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"command": "no-such-program-anywhere"}, "server.command_not_found"),
+        ({"cwd": "/no/such/directory"}, "server.cwd_unusable"),
+        ({"args": ("${MISSING_VARIABLE}",)}, "server.variable_missing"),
+    ],
+)
+async def test_what_only_a_person_can_mend_is_not_tried_again(yard: Yard, change: dict[str, object], code: str) -> None:
+    spec = replace(upstream_spec("crafts", "plain"), **change)  # pyright: ignore[reportArgumentType] parametrized
+    yard.pool.reconcile(None, found(spec))
+    source = await yard.until_state("crafts", "failed")
+    assert "tried again by itself" not in source.status.sentence
+    assert source.status.action == "toolcrib mcp get crafts"
+    with pytest.raises(ToolcribError) as raised:
+        await yard.pool.ensure(entry(spec))
+    assert raised.value.code == code
+    assert yard.states == [("crafts", "connecting"), ("crafts", "failed")]
+
+
+async def test_secrets_of_a_definition_are_hidden_in_what_a_server_complains(yard: Yard) -> None:
+    spec = upstream_spec("crafts", "plain")
+    source = await yard.ready(replace(spec, env={**spec.env, "API_TOKEN": "hunter2"}))
+    answer = await call(source, "exit")
+    assert "exit code 4" in text_of(answer)
+    assert "token=***" in text_of(answer) and "hunter2" not in text_of(answer)
+    await yard.until(lambda: source.status.stderr == ("token=***",))
+
+
+async def test_a_call_to_a_server_that_rests_is_told_so_at_once(processes: Processes, tmp_path: Path) -> None:
+    async with open_yard(processes, tmp_path, timing=replace(QUICK, rest=30, longest_rest=30)) as yard:
+        source = await yard.ready(upstream_spec("crafts", "plain"))
+        async with anyio.create_task_group() as tasks:
+            for _ in range(5):
+                tasks.start_soon(call, source, "sleep")
+            await call(source, "exit")
+        await yard.until(lambda: source.status.retry_at is not None)
+        refused = await call(source, "echo")
+        assert "exit code 4" in text_of(refused) and "not tried again for" in text_of(refused)
+        assert "tried again by itself" in source.status.sentence
+        assert yard.states.count(("crafts", "connecting")) == 1
+        assert source.tools()
+
+
+def returning_spec(starts: Path) -> ServerSpec:
+    """A server whose second and third start fail; each start is a line of the file."""
+    spec = upstream_spec("crafts", "plain")
+    script = 'echo start >> "$0"; case $(wc -l < "$0") in *2|*3) exit 3;; esac; exec "$@"'
+    return replace(spec, command="/bin/sh", args=("-c", script, str(starts), str(spec.command), *spec.args))
+
+
+async def test_a_call_waits_for_a_server_that_quit_and_comes_back(processes: Processes, tmp_path: Path) -> None:
+    starts = tmp_path / "starts"
+    async with open_yard(processes, tmp_path, timing=replace(QUICK, rest=0.2)) as yard:
+        source = await yard.ready(returning_spec(starts))
+        assert (await call(source, "exit")).is_error
+        answers = list[CallResult]()
+
+        async def echo() -> None:
+            answers.append(await call(source, "echo", said=1))
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(3):
+                tasks.start_soon(echo)
+        assert [answer.structured_content for answer in answers] == [{"said": 1}] * 3
+    assert starts.read_text(encoding="utf-8").splitlines() == ["start"] * 4
+
+
+async def test_a_call_does_not_wait_longer_than_its_time_limit_for_a_server_that_quit(
+    processes: Processes, tmp_path: Path
+) -> None:
+    async with open_yard(processes, tmp_path, timing=replace(QUICK, rest=5, longest_rest=5)) as yard:
+        source = await yard.ready(replace(upstream_spec("crafts", "plain"), timeout_ms=3_000))
+        await call(source, "exit")
+        await yard.until(lambda: source.status.retry_at is not None)
+        assert "not tried again for" in text_of(await call(source, "echo"))
+        assert yard.states.count(("crafts", "connecting")) == 1
+
+
+async def test_many_who_ask_for_a_server_that_cannot_start_share_one_attempt(yard: Yard) -> None:
+    spec = upstream_spec("crafts", "leaves", "initialize")
+    yard.pool.reconcile(None, found(spec))
+    refusals = list[str]()
+
+    async def ask() -> None:
+        with pytest.raises(ToolcribError) as raised:
+            await yard.pool.ensure(entry(spec))
+        refusals.append(raised.value.code)
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(20):
+            tasks.start_soon(ask)
+    assert refusals == ["server.ended"] * 20
+    assert yard.states.count(("crafts", "connecting")) == 1

@@ -1,0 +1,113 @@
+"""A link to a server that behaves: what it offers, what calls give, and that nothing of it is lost on the way."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import anyio
+import pytest
+
+from integration.upstream.stdio.harness import until_dead
+from integration.upstream.upstream.harness import (
+    OWNER,
+    QUICK,
+    Yard,
+    call,
+    open_yard,
+    sdk_spec,
+    text_of,
+    upstream_spec,
+)
+from toolcrib.base.processes.process import Processes
+from toolcrib.model.servers import Auth
+from toolcrib.model.sources import CallContext, Client
+from toolcrib.upstream.credentials import OAuthCredential, Registration, open_credentials
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_server_offers_its_tools_prompts_and_resources_under_its_alias(yard: Yard) -> None:
+    source = await yard.ready(upstream_spec("crafts", "plain", name="shop"))
+    assert {str(tool.ref) for tool in source.tools()} > {"shop/echo", "shop/pid"}
+    assert [item.key for item in source.prompts()] == ["greet"]
+    assert [item.key for item in source.resources()] == ["note://one"]
+    assert [item.key for item in source.templates()] == ["note://{name}"]
+    assert source.problems() == ()
+    status = source.status
+    assert (status.state, status.era, status.server_title) == ("connected", "legacy", "Crafts")
+    assert status.latency_ms is not None and status.pid is not None and status.sentence and status.action
+
+
+async def test_a_call_gives_every_part_of_the_result_back(yard: Yard) -> None:
+    source = await yard.ready(upstream_spec("crafts", "plain"))
+    result = await call(source, "echo", text="hello", number=1.5)
+    assert (result.is_error, result.structured_content) == (False, {"text": "hello", "number": 1.5})
+    assert result.extra == {"futureMember": [1]}
+
+
+@pytest.mark.parametrize("tool", ["echo", "count"])
+async def test_a_modern_server_is_told_who_asks_with_each_request(yard: Yard, tool: str) -> None:
+    source = await yard.ready(sdk_spec())
+    assert source.status.era == "modern"
+    assert text_of(await call(source, tool, text="hi")) == "hi"
+
+
+@pytest.mark.parametrize("share", ["shared", "session"])
+async def test_progress_is_told_in_order_before_the_result(yard: Yard, share: Literal["shared", "session"]) -> None:
+    source = await yard.ready(sdk_spec(share=share))
+    reports = list[tuple[float, float | None, str | None]]()
+
+    async def report(done: float, total: float | None, message: str | None) -> None:
+        reports.append((done, total, message))
+
+    context = CallContext(OWNER, "call", report, Client(session="one"))
+    with anyio.fail_after(20):
+        await source.prepare("count", {}, b"")(context)
+    assert reports == [(1, 3, "at 1"), (2, 3, "at 2"), (3, 3, "at 3")]
+
+
+async def test_a_cancelled_call_is_cancelled_at_the_server_and_stays_cancelled(yard: Yard) -> None:
+    source = await yard.ready(upstream_spec("crafts", "plain"))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(call, source, "sleep")
+        await call(source, "pid")
+        tasks.cancel_scope.cancel()
+    told = (await call(source, "abilities")).structured_content["told"]
+    assert told[-1] == "tools/call" and told.count("notifications/cancelled") == 1
+
+
+async def test_a_server_that_nobody_uses_and_that_is_not_there_is_started_again(
+    processes: Processes, tmp_path: Path
+) -> None:
+    async with open_yard(processes, tmp_path, timing=replace(QUICK, ping_after=0.05)) as yard:
+        source = await yard.ready(upstream_spec("crafts", "stays", "silent", "ping"))
+        pid = source.status.pid
+        await yard.until(lambda: source.status.pid not in (pid, None))
+        assert "does not answer any more" in str(source.status.last_error)
+
+
+async def test_the_connection_of_a_session_ends_when_it_is_of_no_use(processes: Processes, tmp_path: Path) -> None:
+    timing = replace(QUICK, ping_after=0.05, session_idle=0.1)
+    async with open_yard(processes, tmp_path, timing=timing) as yard:
+        source = await yard.ready(upstream_spec("crafts", "plain", share="session"))
+        client = Client(session="one")
+        pid = int(text_of(await call(source, "pid", client)))
+        await until_dead(pid, seconds=20)
+        assert int(text_of(await call(source, "pid", client))) != pid
+        assert source.status.state == "connected"
+
+
+async def test_a_program_is_given_the_token_that_its_definition_names(processes: Processes, tmp_path: Path) -> None:
+    client = Registration("https://issuer.example", "crib")
+    tokens = await open_credentials(tmp_path)
+    await tokens.keep(
+        OAuthCredential("shop", "https://shop.example/mcp", client, "https://issuer.example/token", "t0ken")
+    )
+    async with open_yard(processes, tmp_path) as yard:
+        specs = [
+            replace(upstream_spec("crafts", "plain", name=name), auth=Auth(credential_id=name))
+            for name in ("shop", "bank")
+        ]
+        await yard.ready(*specs)
+        given = [(await call(yard.source(name), "abilities")).structured_content["token"] for name in ("shop", "bank")]
+        assert given == ["t0ken", None]

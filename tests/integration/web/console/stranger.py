@@ -1,0 +1,98 @@
+"""A stranger in a crib: whose every tool, server, agent, rule, schedule and word is a string that wants to run."""
+
+import unicodedata
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from hostile_strings import WORST
+from integration.web.console.visitor import Visitor, visiting
+from toolcrib.agents.sessions.manager import NewSession
+from toolcrib.model.json import Json, JsonObject
+from toolcrib.model.problems import Problem
+from toolcrib.model.sources import CallContext, RunCall
+from toolcrib.model.tools import CallResult, ServerKind, Tool, ToolRef
+from toolcrib.testing.played import PlayedRunner
+
+
+@dataclass(frozen=True)
+class Stranger:
+    """A source whose tools are called, titled and described by strings."""
+
+    strings: tuple[str, ...]
+    name = "stranger"
+    kind: ServerKind = "plugin"
+
+    @property
+    def all(self) -> str:
+        """All strings in one."""
+        return "\n\n".join(self.strings)
+
+    @property
+    def written(self) -> str:
+        """The same for fields that take no control characters."""
+        return "".join(each for each in self.all if each == "\n" or unicodedata.category(each) != "Cc")
+
+    def tools(self) -> Sequence[Tool]:
+        """One tool for each string, and one that can be called."""
+        names = [*self.strings, "say"]
+        return [Tool(ToolRef(self.name, each), each, self._schema(each), title=each) for each in names]
+
+    def problems(self) -> Sequence[Problem]:
+        """What is wrong is said in the same words."""
+        return [Problem("tool.broken", each) for each in WORST]
+
+    def prepare(self, tool: str, arguments: JsonObject, canonical: bytes) -> RunCall:
+        """Give every string back."""
+
+        async def run(context: CallContext) -> CallResult:
+            return CallResult.text(self.all)
+
+        return run
+
+    def scripts(self) -> dict[str, Json]:
+        """What its agent says, calls and asks."""
+        questions: list[Json] = [
+            {"question": each, "header": each, "options": [{"label": each, "description": each}]} for each in WORST
+        ]
+        says: list[Json] = [{"thinking": self.all}, {"text": self.all}]
+        return {
+            "all": [
+                {"blocks": [*says, {"tool": "mcp__stranger__say", "input": {"text": self.all}}]},
+                {"blocks": [{"tool": "AskUserQuestion", "input": {"questions": questions}}]},
+            ]
+        }
+
+    def _schema(self, text: str) -> JsonObject:
+        described = {"type": "string", "title": text, "description": text, "default": text, "enum": [text, self.all]}
+        return {"type": "object", "properties": {text: described, "text": {"type": "string"}}}
+
+
+@asynccontextmanager
+async def estranged(user: Path, strings: tuple[str, ...]) -> AsyncGenerator[Visitor]:
+    """A crib with the strings in every field that somebody else can fill."""
+    stranger = Stranger(strings)
+    (user / ".cursor").mkdir()
+    servers: dict[str, Any] = {each: {"command": each, "args": [each], "disabled": True} for each in strings}
+    (user / ".cursor" / "mcp.json").write_bytes(orjson.dumps({"mcpServers": servers}))
+    async with visiting(user / "home", user) as visitor:
+        crib = visitor.crib
+        crib.catalog.add(stranger)
+        crib.runners.add(PlayedRunner(stranger.scripts()))
+        await visitor.send("/agents", {"name": "stranger", "template": "reviewer"})
+        for each in WORST:
+            await visitor.send("/agents", {"name": each, "template": "reviewer"})
+            skill = {"name": each, "description": each, "tools": "", "requires": ""}
+            await visitor.send("/agents/stranger/skills/-/new", skill)
+            await crib.permissions.add({"effect": "ask", "pattern": "stranger/say", "reason": each}, by=each)
+            schedule = {"agent": "reviewer", "way": "cron", "cron": "0 9 * * 1-5", "name": each}
+            await visitor.send("/schedules", schedule | {"prompt": stranger.written})
+            await crib.sessions.create(NewSession("web", str(user), title=each, runner="played"))
+        sheet = await visitor.page("/agents/stranger")
+        was = sheet.one("input", name="was").attributes["value"]
+        await visitor.send("/agents/stranger", {"was": was, "name": "stranger", "systemPrompt": stranger.written})
+        yield visitor

@@ -1,0 +1,132 @@
+"""Access in the console: the question, the rules, and what is granted, through forms that leave records."""
+
+from pathlib import Path
+
+import pytest
+
+from integration.web.console.visitor import Visitor, visiting
+from toolcrib.store.audit import Filters
+
+pytestmark = pytest.mark.anyio
+
+HOSTILE = '<img src=x onerror=alert(1)><b hx-get="/x">'
+ASKED = {"tool": "toolcrib/ping", "agent": "reviewer", "source": "api", "mode": "default"}
+
+
+async def test_the_answer_comes_first_then_the_chain_then_the_smallest_change(visitor: Visitor) -> None:
+    empty = await visitor.page("/access")
+    assert "Choose a tool" in empty.text
+    assert "toolcrib/ping" in {option.attributes["value"] for option in empty.one("datalist").all("option")}
+    page = await visitor.page("/access", 200, **ASKED)
+    assert page.one("h2", id="verdict").text == "Needs approval"
+    assert page.one("tr", class_="decides").all("td")[0].text == "mode"
+    twin = await visitor.json("/access", **ASKED)
+    assert (twin["answer"]["verdict"], twin["answer"]["flip"]["word"]) == ("ask", "Allowed")
+    change = page.one("form", action="/access/rules")
+    fields = {each.attributes["name"]: each.attributes["value"] for each in change.all("input")}
+    after = await visitor.send("/access/rules", fields)
+    assert after.one("h2", id="verdict").text == "Allowed"
+    (rule,) = visitor.crib.permissions.list()
+    assert after.one("tr", class_="decides").one("a").text == rule.id
+
+
+async def test_a_name_that_is_not_there_is_answered_with_the_nearest(visitor: Visitor) -> None:
+    page = await visitor.page("/access", tool="toolcrib/pong")
+    assert "Unknown tool" in page.one("h2", id="verdict").text
+    assert page.all("a", class_="mono")[0].text == "toolcrib/ping"
+    assert "is not a tool" in (await visitor.page("/access", 422, tool="what")).text
+    assert "does not exist" in (await visitor.page("/access", 404, tool="toolcrib/ping", agent="nobody")).text
+    assert "is not valid JSON" in (await visitor.page("/access", 422, tool="toolcrib/ping", arguments="{")).text
+
+
+async def test_a_rule_of_a_file_is_shown_with_its_line_and_is_not_removed_here(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    text = '\n[[rules]]\neffect = "deny"\npattern = "toolcrib/ping"\nreason = "No."\n[[rules]]\neffect = "odd"\n'
+    (home / "toolcrib.toml").write_text(text)
+    async with visiting(home) as visitor:
+        page = await visitor.page("/access", 200, **ASKED)
+        assert page.one("h2", id="verdict").text == "Hidden"
+        assert "toolcrib.toml:2" in page.one("tr", class_="decides").text
+        assert not page.one("section", class_="answer").all("button")
+        rules = await visitor.page("/access/rules")
+        (row,) = rules.all("li", data_row="")
+        assert not row.all("button")
+        assert "must be allow, ask or deny" in rules.one("div", class_="failure").text
+        id = row.attributes["id"].removeprefix("rule-")
+        assert "Change it there" in (await visitor.send(f"/access/rules/{id}/remove", {}, 409)).text
+
+
+async def test_a_rule_is_added_tried_on_the_past_removed_and_added_again_and_all_of_it_is_on_record(
+    visitor: Visitor,
+) -> None:
+    crib = visitor.crib
+    await crib.call("toolcrib/ping", {}, principal=crib.owner(source="cli"))
+    form = {"effect": "deny", "pattern": "toolcrib/ping", "reason": HOSTILE, "source": "cli", "hours": "8"}
+    tried = await visitor.page("/access/simulate", 200, **form)
+    assert "The decision changes for 1 call of 1." in tried.text
+    assert tried.one("tbody").one("strong").text in ("deny", "hidden")
+    listed = await visitor.send("/access/rules", form)
+    (row,) = listed.all("li", data_row="")
+    assert "sources: cli" in row.text
+    assert not row.all("img")
+    (rule,) = crib.permissions.list()
+    assert "No decision changes" in (await visitor.page("/access/simulate", effect="ask", pattern="github/*")).text
+    assert "1 call of" in (await visitor.page("/access/simulate", remove=rule.id)).text
+    removed = await visitor.send(f"/access/rules/{rule.id}/remove")
+    undo = removed.one("form", class_="banner").one("input").attributes["value"]
+    await visitor.send("/access/rules", {"rule": undo})
+    (again,) = crib.permissions.list()
+    assert (again.effect, again.reason, again.expires_at) == (rule.effect, rule.reason, rule.expires_at)
+    records = await crib.audit.find(Filters(server="toolcrib", phase="outcome", door="console"))
+    assert [record["tool"] for record in records] == ["rules.add", "rules.remove", "rules.add"]
+    assert "must be" in (await visitor.send("/access/rules", {"effect": "deny", "pattern": "nothing"}, 422)).text
+
+
+async def test_a_condition_on_an_argument_is_part_of_the_rule(visitor: Visitor) -> None:
+    form = {"effect": "deny", "pattern": "toolcrib/get_server_info", "pointer": "include_uptime", "test": "equals"}
+    await visitor.send("/access/rules", form | {"value": "true"})
+    asked = {"tool": "toolcrib/get_server_info", "source": "api"}
+    twin = await visitor.json("/access", **asked, arguments='{"include_uptime": true}')
+    assert twin["answer"]["verdict"] == "deny"
+    assert (await visitor.json("/access", **asked, arguments="{}"))["answer"]["verdict"] == "allow"
+
+
+async def test_bundles_and_projects_are_set_changed_and_forgotten(visitor: Visitor, tmp_path: Path) -> None:
+    fields = {"name": "House tools", "tools": "toolcrib/*\nagent_zoo/*", "description": HOSTILE, "prompt": HOSTILE}
+    page = await visitor.send("/access/bundles", fields)
+    assert "House tools" in page.one("li", id="bundle-house-tools").text
+    assert "built in" in page.text
+    await visitor.send("/access/bundles/house-tools", fields | {"name": "Home tools"})
+    assert "is not changed" in (await visitor.send("/access/bundles/operator", fields, 409)).text
+    place = {"path": str(tmp_path), "agent": "reviewer", "bundle": ["house-tools"]}
+    projects = await visitor.send("/access/projects", place)
+    (row,) = projects.all("li", data_row="")
+    assert "reviewer · 1 bundle" in row.text
+    await visitor.send("/access/bundles/house-tools/remove")
+    assert "0 bundles" in (await visitor.page("/access/projects")).text
+    assert "No projects yet" in (await visitor.send("/access/projects/remove", {"path": str(tmp_path)})).text
+    assert "not an absolute path" in (await visitor.send("/access/projects", {"path": "here"}, 422)).text
+
+
+async def test_a_tokens_secret_is_shown_once_and_the_token_ends_when_it_is_revoked(visitor: Visitor) -> None:
+    made = await visitor.send("/access/tokens", {"name": "cursor", "source": "ide", "agent": "reviewer"})
+    secret = made.one("code", id="secret").text
+    answer = await visitor.client.get("/mcp/agents/reviewer", headers={"authorization": f"Bearer {secret}"})
+    assert answer.status_code != 401
+    listed = await visitor.page("/access/tokens")
+    assert secret not in listed.text
+    assert "reviewer" in listed.one("li", data_row="").text
+    revoked = await visitor.send("/access/tokens/cursor/revoke")
+    assert "revoked" in revoked.one("li", data_row="").text
+    after = await visitor.client.get("/mcp/agents/reviewer", headers={"authorization": f"Bearer {secret}"})
+    assert after.status_code == 401
+    assert "is not a name" in (await visitor.send("/access/tokens", {"name": "two words"}, 422)).text
+    records = await visitor.crib.audit.find(Filters(server="toolcrib", phase="outcome", door="console"))
+    assert secret not in str(records)
+
+
+async def test_a_form_leads_back_to_this_screen_only(visitor: Visitor) -> None:
+    rule = {"line": "ask toolcrib/ping", "back": "https://elsewhere.example/access?"}
+    answer = await visitor.client.post("/access/rules", data=rule, follow_redirects=False)
+    assert answer.headers["location"] == "/access/rules"

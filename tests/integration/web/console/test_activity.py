@@ -1,0 +1,109 @@
+"""The audit log in the console: faceted, one address for every view, checked."""
+
+import pytest
+from sqlalchemy import update
+
+from integration.web.console.visitor import Visitor
+from toolcrib.model.errors import Denied
+from toolcrib.model.principals import Principal
+from toolcrib.model.tools import ToolRef
+from toolcrib.store.schema import audit
+from toolcrib.tools import ToolServer, tool
+
+pytestmark = pytest.mark.anyio
+
+HOSTILE = '<img src=x onerror=alert(1)><b hx-get="/x">\u202e'
+
+
+@tool
+def shout(text: str, password: str = "") -> str:
+    """Say it loudly."""
+    if text == "no":
+        raise ValueError("too loud")
+    return text.upper()
+
+
+@pytest.fixture
+async def busy(visitor: Visitor) -> Visitor:
+    """A crib in which something happened."""
+    crib = visitor.crib
+    crib.register(ToolServer("lab", tools=[shout]))
+    person = crib.owner(source="cli")
+    await crib.call("lab/shout", {"text": HOSTILE, "password": "hunter2"}, principal=person)
+    await crib.call("lab/shout", {"text": "no"}, principal=person)
+    await crib.call("toolcrib/ping", {}, principal=crib.as_agent("reviewer", "ide"))
+    return visitor
+
+
+async def test_an_empty_log_says_what_would_be_there(visitor: Visitor) -> None:
+    assert "No calls yet." in (await visitor.page("/activity")).text
+
+
+async def test_calls_are_rows_and_facets_count_and_narrow_them(busy: Visitor) -> None:
+    page = await busy.page("/activity")
+    rows = page.one("ul", class_="activity").all("li", data_row="")
+    assert [row.one("a").text for row in rows] == ["toolcrib/ping", "lab/shout", "lab/shout"]
+    twin = await busy.json("/activity")
+    counts = {facet["name"]: {each["value"]: each["count"] for each in facet["values"]} for facet in twin["facets"]}
+    assert counts["server"] == {"lab": 2, "toolcrib": 1}
+    assert counts["error"] == {"ok": 2, "error": 1}
+    assert counts["agent"] == {"reviewer": 1}
+    failed = await busy.json("/activity", tool="lab/shout", error="error")
+    assert [call["error"] for call in failed["calls"]] == ["error"]
+    assert [call["tool"] for call in (await busy.json("/activity", agent="reviewer"))["calls"]] == ["toolcrib/ping"]
+    assert "No calls match" in (await busy.page("/activity", agent="nobody")).text
+    chosen = await busy.page("/activity", server="lab")
+    assert chosen.one("a", aria_current="true").attributes["href"] == "/activity"
+
+
+async def test_older_calls_follow_without_gap_or_repeat(busy: Visitor) -> None:
+    crib = busy.crib
+    for number in range(60):
+        await crib.call("lab/shout", {"text": str(number)}, principal=crib.owner(source="cli"))
+    first = await busy.json("/activity")
+    last = first["calls"][-1]["id"]
+    assert first["older"] == f"/activity?after={last}"
+    second = await busy.json("/activity", after=str(last))
+    ids = [call["id"] for call in (*first["calls"], *second["calls"])]
+    assert len(ids) == 63
+    assert ids == sorted(set(ids), reverse=True)
+
+
+async def test_an_open_page_hears_only_of_what_is_new(busy: Visitor) -> None:
+    newest = (await busy.json("/activity"))["newest"]
+    headers = {"accept": "text/html", "hx-request": "true"}
+    same = await busy.client.get("/activity", params={"seen": newest}, headers=headers)
+    assert (same.status_code, same.text) == (204, "")
+    await busy.crib.call("toolcrib/ping", {}, principal=busy.crib.owner(source="cli"))
+    assert len((await busy.part("/activity", seen=str(newest))).all("li", data_row="")) == 4
+
+
+async def test_a_record_shows_its_arguments_without_secrets_and_asks_why(busy: Visitor) -> None:
+    oldest = (await busy.json("/activity"))["calls"][-1]["id"]
+    page = await busy.page(f"/activity/{oldest}")
+    arguments = page.one("section", aria_labelledby="with").one("pre").raw_text
+    assert "onerror" in arguments
+    assert "\\u{202e}" in arguments
+    assert "hunter2" not in page.text
+    assert page.one("a", href="/access?tool=lab%2Fshout&source=cli&mode=default")
+    assert (await busy.json(f"/activity/{oldest}"))["whole"]["id"] == oldest
+    await busy.page("/activity/99999", 404)
+
+
+async def test_a_refused_call_of_a_session_links_to_both(busy: Visitor) -> None:
+    asker = Principal("session", "s1", "scheduler", "default", "reviewer", "s1")
+    with pytest.raises(Denied):
+        await busy.crib.gate.call(asker, ToolRef("lab", "shout"), {"text": "x"}, door="session")
+    (call,) = (await busy.json("/activity", session="s1"))["calls"]
+    page = await busy.page(f"/activity/{call['id']}")
+    assert page.one("a", href="/sessions/s1")
+    assert page.one("a", href="/agents/reviewer")
+
+
+async def test_the_log_is_verified_and_a_change_of_it_is_found(busy: Visitor) -> None:
+    assert "The log is intact." in (await busy.page("/activity/verify")).text
+    assert (await busy.json("/activity/verify"))["ok"] is True
+    await busy.crib.store.write(update(audit).where(audit.c.id == 2).values(tool="another"))
+    found = await busy.part("/activity/verify")
+    assert "tampered with" in found.text
+    assert found.one("a", href="/activity/2")

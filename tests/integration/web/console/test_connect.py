@@ -1,0 +1,83 @@
+"""The page that connects coding tools: what would be written is shown, written when told, and taken back exactly."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from integration.web.console.visitor import Visitor, visiting
+from toolcrib.model.json import Json, JsonObject
+from toolcrib.store.audit import Filters
+
+pytestmark = pytest.mark.anyio
+
+FILE = '{"mcpServers": {"other": {"command": "other"}}, "kept": [1, 2]}\n'
+
+
+async def test_a_tool_is_connected_after_a_look_and_its_file_comes_back_byte_for_byte(tmp_path: Path) -> None:
+    file = tmp_path / ".cursor" / "mcp.json"
+    file.parent.mkdir()
+    file.write_text(FILE, encoding="utf-8")
+    async with visiting(tmp_path / "crib") as visitor:
+        assert of_cursor(await visitor.json("/connect"))["state"] == "not_connected"
+        looked = await visitor.send_json("/connect/cursor", {})
+        assert looked["done"]["change"]["dryRun"] is True
+        assert file.read_text(encoding="utf-8") == FILE
+        written = await visitor.send_json("/connect/cursor", {"do": "save"})
+        assert of_cursor(written)["state"] == "connected"
+        assert json.loads(file.read_text(encoding="utf-8"))["kept"] == [1, 2]
+        assert "Disconnect" in (await visitor.page("/connect")).text
+        back = await visitor.send_json("/connect/cursor/undo", {})
+        assert (of_cursor(back)["state"], back["done"]["exact"]) == ("not_connected", True)
+        assert file.read_text(encoding="utf-8") == FILE
+        made = await visitor.crib.audit.find(Filters(door="console", phase="outcome"))
+        assert [record["tool"] for record in made] == [
+            "clients.disconnect",
+            "servers.undo",
+            "clients.connect",
+            "servers.edit",
+        ]
+
+
+@pytest.mark.parametrize(("client", "scheme"), [("cursor", "cursor://anysphere"), ("vscode", "vscode:mcp/install?")])
+async def test_a_link_installs_the_crib_with_a_token_of_its_own_that_ends_when_taken_back(
+    tmp_path: Path, client: str, scheme: str
+) -> None:
+    async with visiting(tmp_path / "crib") as visitor:
+        looked = (await visitor.send_json(f"/connect/{client}/link", {}))["linked"]
+        assert (looked["name"], looked["headers"], looked["link"]) == ("toolcrib", ["Authorization"], None)
+        assert visitor.crib.tokens.named(f"connect-{client}") is None
+        page = await visitor.send(f"/connect/{client}/link", {"do": "save"})
+        link = page.one("a", data_deep_link="").attributes["href"]
+        assert link.startswith(scheme)
+        ((proposal,), _) = await visitor.crib.servers.recognise(link)
+        assert (proposal.name, proposal.entry["url"]) == ("toolcrib", looked["url"])
+        headers = proposal.entry["headers"]
+        assert await greeted(visitor, headers) == 200
+        undone = await visitor.send_json(f"/connect/{client}/undo", {})
+        assert undone["done"]["revokedToken"] == f"connect-{client}"
+        assert await greeted(visitor, headers) == 401
+        made = await visitor.crib.audit.find(Filters(door="console"))
+        assert headers["Authorization"].split()[-1] not in json.dumps(made)
+
+
+async def test_a_link_made_anew_ends_the_one_before_and_a_tool_without_links_says_so(tmp_path: Path) -> None:
+    async with visiting(tmp_path / "crib") as visitor:
+        first, second = [
+            (await visitor.send_json("/connect/cursor/link", {"do": "save"}))["linked"]["link"] for _ in range(2)
+        ]
+        assert first != second
+        assert "has no links" in (await visitor.send("/connect/codex/link", {}, 422)).text
+
+
+async def greeted(visitor: Visitor, headers: JsonObject) -> int:
+    """How the crib answers the greeting of a client that sends this."""
+    params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "tool", "version": "1"}}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
+    accept = {"accept": "application/json, text/event-stream", "cookie": ""}
+    return (await visitor.client.post("/mcp", json=body, headers={**headers, **accept})).status_code
+
+
+def of_cursor(value: JsonObject) -> JsonObject:
+    clients: list[Json] = value["clients"]
+    return next(each for each in clients if each["client"] == "cursor")

@@ -1,0 +1,84 @@
+"""Whatever others write stays text: every field that a stranger can fill, on every screen that shows it."""
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from urllib.parse import quote
+
+import anyio
+import pytest
+
+from hostile_strings import WORST, strings
+from integration.web.console.stranger import Stranger, estranged
+from integration.web.console.visitor import Element, Visitor, read
+from toolcrib.agents.sessions.manager import NewSession
+
+pytestmark = pytest.mark.anyio
+
+STRINGS = strings()
+BOUND = 30.0
+SCREENS = (
+    "/", "/servers/new", "/tools", "/agents", "/agents/stranger", "/agents/stranger/history", "/agents/stranger/tools",
+    "/sessions", "/waiting", "/access", "/access/rules", "/access/simulate", "/activity", "/schedules",
+    "/connect", "/settings", "/find?words=x", "/schedules/-/new",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+async def stuffed(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Visitor]:
+    """A crib with the strings everywhere."""
+    async with estranged(tmp_path_factory.mktemp("user"), STRINGS) as visitor:
+        yield visitor
+
+
+def no_stranger(page: Element) -> None:
+    """What was written as markup is no element of the page."""
+    for element in page:
+        assert element.tag not in ("math", "animate", "link") or element.attributes["href"].startswith("/static/")
+        assert "javascript:" not in element.attributes.get("href", "").lower()
+        assert element.attributes.get("hx-get") != "/x"
+        assert element.tag != "img" or element.attributes["src"].startswith(("/static/", "data:image/"))
+        assert not element.attributes.get("action", "").startswith("http")
+
+
+@pytest.mark.parametrize("path", SCREENS)
+async def test_every_screen_shows_what_strangers_wrote_as_text(stuffed: Visitor, path: str) -> None:
+    no_stranger(await stuffed.page(path))
+
+
+async def test_what_names_itself_like_markup_has_pages_of_its_own(stuffed: Visitor) -> None:
+    shown = 0
+    for each in WORST:
+        answer = await stuffed.client.get(f"/tools/stranger/{quote(each, safe='')}", headers={"accept": "text/html"})
+        assert answer.status_code in (200, 404), each
+        no_stranger(read(answer.text))
+        shown += answer.status_code == 200
+    assert shown >= len(WORST) // 2
+    for schedule in await stuffed.crib.schedules.list():
+        no_stranger(await stuffed.page(f"/schedules/{schedule.id}"))
+    for agent in await stuffed.crib.zoo.list():
+        no_stranger(await stuffed.page(f"/agents/{agent.id}"))
+
+
+async def test_a_conversation_of_nothing_else_stays_text(stuffed: Visitor, tmp_path: Path) -> None:
+    crib = stuffed.crib
+    session = await crib.sessions.create(NewSession("web", str(tmp_path), mode="default", runner="played"))
+    log = await crib.sessions.events(session.id)
+    await crib.sessions.send(session.id, f"{Stranger(STRINGS).all} [[script:all]]")
+    with anyio.fail_after(BOUND):
+        async for batch in log.follow(0):
+            for event in batch:
+                if event.kind == "approval_required":
+                    page = await stuffed.page(f"/sessions/{session.id}")
+                    no_stranger(page)
+                    assert WORST[0] in page.one("textarea", name="arguments").raw_text
+                    no_stranger(await stuffed.page("/waiting"))
+                    parts = [each.attributes["data-part"] for each in page if "data-part" in each.attributes]
+                    answer: dict[str, str | list[str]] = {"decision": "approve", "opened": parts}
+                    await stuffed.send(f"/waiting/approvals/{event.data['approvalId']}", answer)
+            if any(event.kind == "question_prompt" for event in batch):
+                break
+    for path in (f"/sessions/{session.id}", "/waiting", "/activity", "/sessions"):
+        no_stranger(await stuffed.page(path))
+    said = (await stuffed.page(f"/sessions/{session.id}")).one("article", class_="user")
+    assert WORST[0] in said.raw_text
+    await crib.sessions.interrupt(session.id)

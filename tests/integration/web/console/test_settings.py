@@ -1,0 +1,34 @@
+"""Settings in the console: values with their origin, and what is wrong in the files."""
+
+from pathlib import Path
+
+import pytest
+
+from integration.web.console.visitor import Visitor, visiting
+from toolcrib.model.version import __version__
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_every_setting_is_there_with_its_value_origin_and_meaning(visitor: Visitor) -> None:
+    page = await visitor.page("/settings")
+    rows = page.one("tbody").all("tr")
+    assert len(rows) == len(visitor.crib.settings.describe())
+    port = next(row for row in rows if row.text.startswith("port"))
+    assert port.all("td")[1].text == "default"
+    assert __version__ in page.one("dl", class_="facts").text
+    assert str(visitor.crib.home.root) in page.one("dl", class_="facts").text
+    assert (await visitor.json("/settings"))["problems"] == []
+
+
+async def test_passwords_are_masked_and_what_is_wrong_in_the_file_is_told_with_its_line(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    (home / "toolcrib.toml").write_text('colour = "<b>red</b>"\n\n[[rules]]\neffect = "odd"\n')
+    async with visiting(home, github_token="ghp_secret", github_label="<i>x</i>") as visitor:
+        page = await visitor.page("/settings")
+        assert "ghp_secret" not in page.text
+        told = [failure.text for failure in page.all("div", class_="failure")]
+        assert any("`colour` is not a setting." in text and "toolcrib.toml:1" in text for text in told)
+        assert any("must be allow, ask or deny" in text for text in told)
+        assert not page.all("i")

@@ -1,0 +1,386 @@
+"""Sessions over HTTP: made, listed, spoken to, steered, forked, exported and removed."""
+
+import json
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import anyio
+import orjson
+import pytest
+
+from integration.web.crib import Running
+from integration.web.talks import BOUND, SCRIPTS, Talk, kind, kinds, talking
+from toolcrib.model.events import Event
+from toolcrib.model.json import JsonObject
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def talk(running: Running, tmp_path: Path) -> AsyncGenerator[Talk]:
+    """A crib whose sessions play scripts."""
+    cwd = tmp_path / "project"
+    cwd.mkdir()
+    async with talking(running, cwd) as talk:
+        yield talk
+
+
+async def test_a_message_is_taken_at_once_and_its_answer_is_in_the_events(talk: Talk) -> None:
+    id = await talk.create()
+    sent = await talk.say(id, "[[script:hello]]")
+    assert sent.keys() == {"messageId", "queued", "seq"}
+    events = await talk.until_done(id)
+    assert kinds(events) == ["user_message", "text_delta", "text_message", "done"]
+    assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+    assert {event["sessionId"] for event in events} == {id}
+    assert (events[0]["messageId"], events[0]["seq"]) == (sent["messageId"], sent["seq"])
+    states = [event["state"] for event in events if event["kind"] == "session_status"]
+    assert states == ["starting", "running", "idle"]
+    assert events[-1]["reason"] == "completed"
+
+
+async def test_a_session_is_what_was_asked_for(talk: Talk) -> None:
+    body = {"agentId": "reviewer", "mode": "plan", "title": "Look", "model": "m1", "source": "scheduler"}
+    limits = {"turns": 3, "costUsd": 0.5, "seconds": 60}
+    id = await talk.create(**body, limits=limits)
+    shown = await talk.ask("GET", f"/api/sessions/{id}")
+    assert {key: shown[key] for key in body} == body
+    assert shown["limits"] == limits
+    assert (shown["state"], shown["cwd"], shown["runner"]) == ("idle", str(talk.cwd), "played")
+    assert (shown["costUsd"], shown["inputTokens"], shown["lastSeq"]) == (0, 0, 0)
+
+
+async def test_a_session_says_where_it_is_and_where_it_came_from(talk: Talk) -> None:
+    body = {"runner": "played", "cwd": str(talk.cwd)}
+    answer = await talk.client.post("/api/sessions", json=body)
+    assert answer.headers["location"] == f"/api/sessions/{answer.json()['id']}"
+    assert answer.json()["source"] == "api"
+    from_cli = await talk.client.post(
+        "/api/sessions", json={"runner": "played"}, params={"source": "cli", "cwd": str(talk.cwd)}
+    )
+    assert (from_cli.json()["source"], from_cli.json()["cwd"]) == ("cli", str(talk.cwd))
+    url = await talk.client.post("/api/login")
+    async with talk.running.client(token=False) as browser:
+        await browser.get(url.json()["url"])
+        sent = await browser.post("/api/sessions", json=body, headers={"origin": talk.running.url})
+    assert sent.json()["source"] == "web"
+
+
+async def test_an_id_may_be_cut_short_while_it_means_one_session(talk: Talk) -> None:
+    id = await talk.create()
+    assert (await talk.ask("GET", f"/api/sessions/{id[:9]}"))["id"] == id
+    await talk.create()
+    problem = await talk.ask("GET", "/api/sessions/zz", status=404)
+    assert problem["code"] == "session.unknown"
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "status"),
+    [
+        ({"cwd": "relative"}, "session.cwd", 422),
+        ({"cwd": "/nowhere/at/all"}, "session.cwd", 422),
+        ({"agentId": "nobody"}, "agent.unknown", 404),
+        ({"runner": "nothing"}, "runner.unknown", 404),
+        ({"mode": "yolo"}, "request.invalid", 422),
+        ({"limits": {"turns": 0}}, "request.invalid", 422),
+        ({"surprise": 1}, "request.invalid", 422),
+    ],
+)
+async def test_what_cannot_be_a_session_is_refused(talk: Talk, body: JsonObject, code: str, status: int) -> None:
+    given = {"runner": "played", "cwd": str(talk.cwd), **body}
+    problem = await talk.ask("POST", "/api/sessions", given, status)
+    assert problem["code"] == code
+    assert await talk.ask("GET", "/api/sessions") == []
+
+
+async def test_a_session_that_is_not_there_is_not_there_on_any_route(talk: Talk) -> None:
+    path = "/api/sessions/00000000-0000-0000-0000-000000000000"
+    for method, tail, body in [
+        ("GET", "", None), ("PATCH", "", {"title": "x"}), ("DELETE", "", None), ("POST", "/fork", {}),
+        ("POST", "/messages", {"content": "x"}), ("POST", "/interrupt", None), ("GET", "/events", None),
+        ("GET", "/transcript", None), ("POST", "/questions/q", {"answers": {"a": "b"}}),
+    ]:  # fmt: skip
+        problem = await talk.ask(method, path + tail, body, 404)
+        assert problem["code"] == "session.unknown", (method, tail)
+
+
+async def test_no_token_reaches_sessions(talk: Talk) -> None:
+    id = await talk.create()
+    for token in ({"source": "api", "mayApprove": True}, {"source": "cli"}, {"source": "ide"}):
+        made = await talk.ask("POST", "/api/tokens", {"name": f"t-{token['source']}", **token}, 201)
+        headers = {"authorization": f"Bearer {made['secret']}"}
+        for path in ("/api/sessions", f"/api/sessions/{id}", f"/api/sessions/{id}/events"):
+            answer = await talk.client.get(path, headers=headers)
+            assert (answer.status_code, answer.json()["code"]) == (404, "route.unknown")
+
+
+async def test_an_empty_message_is_refused(talk: Talk) -> None:
+    id = await talk.create()
+    for content in ("", "  \n", "x" * 1_000_001):
+        problem = await talk.ask("POST", f"/api/sessions/{id}/messages", {"content": content}, 422)
+        assert problem["code"] == "session.message"
+    assert (await talk.ask("GET", f"/api/sessions/{id}"))["lastSeq"] == 0
+
+
+async def test_a_message_during_an_answer_waits_and_is_shown_so(talk: Talk) -> None:
+    id = await talk.create(mode="acceptEdits")
+    first = await talk.say(id, "[[script:wait]]")
+    with anyio.fail_after(BOUND):
+        await talk.running.bench.started.wait()
+    second = await talk.say(id, "[[script:hello]]")
+    assert (first["queued"], second["queued"]) == (False, True)
+    talk.running.bench.release.set()
+    before = await talk.until_done(id)
+    events = before + await talk.until_done(id, before[-1]["seq"])
+    told = [(event["kind"], event.get("messageId")) for event in events]
+    assert told.index(("user_message", second["messageId"])) < told.index(("done", None))
+    assert kinds(events).count("done") == 2
+    assert [event["text"] for event in events if event["kind"] == "text_message"] == [
+        "Waited.",
+        "Hello there, how are you today?",
+    ]
+
+
+async def test_an_interrupt_ends_the_answer_and_what_waits_is_answered_all_the_same(talk: Talk) -> None:
+    id = await talk.create(mode="acceptEdits")
+    assert await talk.ask("POST", f"/api/sessions/{id}/interrupt") == {"interrupted": False}
+    await talk.say(id, "[[script:wait]]")
+    with anyio.fail_after(BOUND):
+        await talk.running.bench.started.wait()
+        await talk.say(id, "[[script:hello]]")
+        assert await talk.ask("POST", f"/api/sessions/{id}/interrupt") == {"interrupted": True}
+        await talk.running.bench.cancelled.wait()
+    before = await talk.until_done(id)
+    assert before[-1]["reason"] == "interrupted"
+    after = await talk.until_done(id, before[-1]["seq"])
+    assert after[-1]["reason"] == "completed"
+
+
+async def test_mode_model_and_title_can_be_changed_and_the_rest_stays(talk: Talk) -> None:
+    id = await talk.create(title="Before")
+    await talk.say(id, "[[script:hello]]")
+    last = (await talk.until_done(id))[-1]["seq"]
+    changed = await talk.ask("PATCH", f"/api/sessions/{id}", {"mode": "plan"})
+    assert (changed["mode"], changed["title"]) == ("plan", "Before")
+    told = await talk.until_kind(id, "session_status", last)
+    assert told["mode"] == "plan"
+    changed = await talk.ask("PATCH", f"/api/sessions/{id}", {"title": "After", "model": "m2"})
+    assert (changed["mode"], changed["title"], changed["model"]) == ("plan", "After", "m2")
+    assert await talk.ask("PATCH", f"/api/sessions/{id}", {}) == await talk.ask("GET", f"/api/sessions/{id}")
+    for wrong in ({"mode": "yolo"}, {"title": None}, {"title": ""}, {"source": "web"}, {"cwd": "/"}):
+        assert (await talk.ask("PATCH", f"/api/sessions/{id}", wrong, 422))["code"] == "request.invalid"
+
+
+async def test_a_changed_mode_counts_for_the_next_call(talk: Talk) -> None:
+    id = await talk.create(mode="plan")
+    await talk.say(id, "[[script:wait]]")
+    denied = await talk.until_kind(id, "tool_result")
+    assert denied["isError"]
+    last = (await talk.until_done(id))[-1]["seq"]
+    await talk.ask("PATCH", f"/api/sessions/{id}", {"mode": "bypassPermissions"})
+    talk.running.bench.release.set()
+    await talk.say(id, "[[script:wait]]")
+    assert not (await talk.until_kind(id, "tool_result", last))["isError"]
+
+
+async def test_a_fork_begins_with_all_that_was_said_and_leaves_the_other_alone(talk: Talk) -> None:
+    id = await talk.create(title="One", mode="acceptEdits", source="ide")
+    await talk.say(id, "[[script:echo]]")
+    events = await talk.until_done(id)
+    fork = await talk.ask("POST", f"/api/sessions/{id}/fork", {"title": "Two"}, 201)
+    assert (fork["title"], fork["forkedFrom"], fork["source"]) == ("Two", id, "ide")
+    copied = await talk.until_done(fork["id"])
+    assert [{**event, "sessionId": id} for event in copied] == events
+    await talk.say(fork["id"], "[[script:hello]]")
+    more = await talk.until_done(fork["id"], copied[-1]["seq"])
+    assert kinds(more) == ["user_message", "text_delta", "text_message", "done"]
+    assert (await talk.ask("GET", f"/api/sessions/{id}"))["lastSeq"] == events[-1]["seq"]
+    bare = await talk.client.post(f"/api/sessions/{id}/fork")
+    assert (bare.status_code, bare.json()["title"]) == (201, "One (fork)")
+
+
+async def test_lists_are_filtered_and_the_last_used_comes_first(talk: Talk, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    first, second = await talk.create(title="first"), await talk.create(title="second", agentId="reviewer")
+    third = await talk.create(title="third", cwd=str(other))
+    await talk.say(first, "[[script:hello]]")
+    await talk.until_done(first)
+
+    async def listed(**params: str | int) -> list[str]:
+        answer = await talk.client.get("/api/sessions", params=params)
+        assert answer.status_code == 200, answer.text
+        return [each["id"] for each in answer.json()]
+
+    assert await listed() == [first, third, second]
+    assert await listed(cwd=str(other)) == [third]
+    assert await listed(cwd="") == [first, third, second]
+    assert await listed(agentId="reviewer") == [second]
+    assert await listed(limit=1) == [first]
+    assert await listed(state="idle") == [first, third, second]
+    assert await listed(state="failed") == []
+    link = tmp_path / "link"
+    link.symlink_to(other)
+    assert await listed(cwd=str(link)) == [third]
+    assert (await talk.client.get("/api/sessions", params={"cwd": "other"})).status_code == 422
+
+
+def write_transcript(home: Path, cwd: Path, id: str, lines: list[JsonObject]) -> None:
+    """A conversation as Claude Code keeps it."""
+    folder = home / ".claude" / "projects" / "".join(c if c.isalnum() else "-" for c in str(cwd))
+    folder.mkdir(parents=True, exist_ok=True)
+    text = "".join(json.dumps({"cwd": str(cwd), "timestamp": "2026-01-02T03:04:05Z", **line}) + "\n" for line in lines)
+    (folder / f"{id}.jsonl").write_text(text + '{"half a line', encoding="utf-8")
+
+
+KEPT = "11111111-2222-3333-4444-555555555555"
+SPOKEN: list[JsonObject] = [
+    {"type": "user", "uuid": "u1", "isMeta": True, "message": {"content": "<command-name>x</command-name>"}},
+    {"type": "user", "uuid": "u2", "message": {"content": "Mend the door"}},
+    {"type": "assistant", "uuid": "a1", "message": {"content": [{"type": "text", "text": "I look."},
+        {"type": "tool_use", "id": "t1", "name": "Read", "input": {"file_path": "door"}}]}},
+    {"type": "user", "uuid": "u3", "message": {"content": [
+        {"type": "tool_result", "tool_use_id": "t1", "content": "oak"}]}},
+]  # fmt: skip
+
+
+async def test_what_claude_code_kept_by_itself_is_found_and_read(talk: Talk, tmp_path: Path) -> None:
+    write_transcript(tmp_path, talk.cwd, KEPT, SPOKEN)
+    id = await talk.create()
+    answer = await talk.client.get("/api/sessions", params={"cwd": str(talk.cwd), "found": "true"})
+    found = {each["id"]: each for each in answer.json()}
+    assert found.keys() == {id, KEPT}
+    assert (found[KEPT]["origin"], found[KEPT]["title"], found[KEPT]["cwd"]) == (
+        "claude_code",
+        "Mend the door",
+        str(talk.cwd),
+    )
+    everywhere = await talk.client.get("/api/sessions", params={"found": "true"})
+    assert KEPT in {each["id"] for each in everywhere.json()}
+    lines = (await talk.client.get(f"/api/sessions/{KEPT}/transcript")).content.splitlines()
+    assert kinds([orjson.loads(line) for line in lines]) == [
+        "user_message", "text_message", "tool_call_start", "tool_call_end", "tool_result",
+    ]  # fmt: skip
+    resumed = await talk.create(resume=KEPT)
+    again = await talk.client.get("/api/sessions", params={"cwd": str(talk.cwd), "found": "true"})
+    assert {each["id"] for each in again.json()} == {id, resumed}
+
+
+async def test_sessions_are_counted_once_whoever_keeps_them(talk: Talk, tmp_path: Path) -> None:
+    write_transcript(tmp_path, talk.cwd, KEPT, SPOKEN)
+    await talk.create()
+
+    async def count() -> int:
+        path = "/api/tools/toolcrib/get_session_count/call"
+        answer = await talk.client.post(path, json={"arguments": {}}, params={"cwd": str(talk.cwd)})
+        assert answer.json()["structuredContent"]["cwd"] == str(talk.cwd)
+        return answer.json()["structuredContent"]["count"]
+
+    assert await count() == 2
+    await talk.create(resume=KEPT)
+    assert await count() == 2
+    await talk.create()
+    assert await count() == 3
+
+
+async def test_a_transcript_is_the_events_line_by_line(talk: Talk) -> None:
+    talk.runner.scripts["many"] = [
+        {"blocks": [{"tool": "mcp__bench__echo", "input": {"text": "`````", "times": number}}]} for number in range(40)
+    ] + [{"blocks": [{"text": "Enough."}]}]
+    id = await talk.create(mode="acceptEdits")
+    await talk.say(id, "[[script:many]]")
+    events = await talk.until_done(id)
+    answer = await talk.client.get(f"/api/sessions/{id}/transcript")
+    assert answer.headers["content-type"] == "application/x-ndjson"
+    assert [orjson.loads(line) for line in answer.content.splitlines()] == events
+    assert answer.content.endswith(b"\n")
+
+
+async def test_a_transcript_can_be_read_by_people_and_nothing_in_it_breaks_out_of_its_place(talk: Talk) -> None:
+    talk.runner.scripts["ticks"] = [
+        {"blocks": [{"tool": "mcp__bench__echo", "input": {"text": "```\n# Not a title\n"}}]},
+        {"blocks": [{"text": "Done."}]},
+    ]
+    id = await talk.create(mode="acceptEdits", title="A\ntitle")
+    await talk.say(id, "[[script:ticks]]")
+    await talk.until_done(id)
+    answer = await talk.client.get(f"/api/sessions/{id}/transcript", params={"format": "markdown"})
+    assert answer.headers["content-type"] == "text/markdown; charset=utf-8"
+    assert answer.text.startswith("# A title\n\n## You\n\n[[script:ticks]]\n")
+    assert "\n````\n```\n# Not a title\n\n````\n" in answer.text
+    assert answer.text.endswith("## Agent\n\nDone.\n")
+
+
+async def test_a_deleted_session_is_gone_and_who_reads_it_is_told(talk: Talk) -> None:
+    id = await talk.create(mode="acceptEdits")
+    await talk.say(id, "[[script:wait]]")
+    seen: list[JsonObject] = []
+
+    async def read() -> None:
+        seen.extend(await talk.rest(id))
+
+    with anyio.fail_after(BOUND):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(read)
+            await talk.until(id, kind("tool_call_end"))
+            assert await talk.ask("DELETE", f"/api/sessions/{id}", status=204) is None
+    assert (seen[-1]["kind"], seen[-1]["state"]) == ("session_status", "closed")
+    assert talk.running.bench.cancelled.is_set()
+    assert (await talk.ask("GET", f"/api/sessions/{id}", status=404))["code"] == "session.unknown"
+    assert (await talk.ask("GET", f"/api/sessions/{id}/transcript", status=404))["code"] == "session.unknown"
+    assert await talk.ask("GET", "/api/sessions") == []
+
+
+async def test_the_host_says_that_sessions_change(talk: Talk) -> None:
+    crib = talk.running.holding.crib
+    told: list[Event] = []
+    stop = crib.feed.listen(told.append)
+    id = await talk.create()
+    await talk.say(id, "[[script:hello]]")
+    await talk.until_done(id)
+    stop()
+    states = [event.data["session"]["state"] for event in told if event.kind == "session_changed"]
+    assert states[0] == "idle"
+    assert {"running", "idle"} <= set(states)
+    assert {event.data["session"]["id"] for event in told if event.kind == "session_changed"} == {id}
+    after = told[0].seq - 1
+    with anyio.fail_after(BOUND):
+        async with talk.client.stream("GET", "/api/events", params={"after": after}) as stream:
+            async for piece in stream.aiter_bytes():
+                assert b"event: session_changed" in piece
+                break
+
+
+async def test_a_runtime_that_fails_is_an_event_and_a_state_with_the_reason(talk: Talk) -> None:
+    talk.runner.scripts["broke"] = [{"status": 529, "error": "overloaded_error", "message": "Too much to do."}]
+    id = await talk.create()
+    await talk.say(id, "[[script:broke]]")
+    events = await talk.until_done(id)
+    (error,) = [event for event in events if event["kind"] == "error"]
+    assert error["message"] == "Too much to do."
+    assert events[-1]["reason"] == "failed"
+    shown = await talk.ask("GET", f"/api/sessions/{id}")
+    assert (shown["state"], shown["reason"]) == ("failed", "Too much to do.")
+    talk.runner.scripts["broke"] = SCRIPTS["hello"]
+    await talk.say(id, "[[script:broke]]")
+    assert (await talk.until_done(id, events[-1]["seq"]))[-1]["reason"] == "completed"
+
+
+async def test_sessions_side_by_side_do_not_mix(talk: Talk) -> None:
+    most = talk.running.holding.crib.settings.max_sessions
+    ids = [await talk.create(mode="acceptEdits") for _ in range(most)]
+    talk.runner.scripts["own"] = [
+        {"blocks": [{"tool": "mcp__bench__echo", "input": {"text": "x"}}]},
+        {"blocks": [{"text": "{{last_tool_result}}"}]},
+    ]
+
+    async def one(id: str) -> None:
+        await talk.say(id, f"{id} [[script:own]]")
+        events = await talk.until_done(id)
+        assert {event["sessionId"] for event in events} == {id}
+        assert [event["content"] for event in events if event["kind"] == "user_message"] == [f"{id} [[script:own]]"]
+
+    with anyio.fail_after(BOUND):
+        async with anyio.create_task_group() as tasks:
+            for id in ids:
+                tasks.start_soon(one, id)

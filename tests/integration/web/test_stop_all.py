@@ -1,0 +1,307 @@
+"""The kill switch: everything that runs ends, nothing starts until the owner resumes, and both are on record."""
+
+import os
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+import httpx2
+import pytest
+
+from e2e.shell import Shell
+from integration.gate.permissions.answering import SELL, calling, open_desk, upstream
+from integration.web.console.visitor import visiting
+from integration.web.crib import Running, running_crib
+from integration.web.talks import BOUND, Talk, talking
+from toolcrib.base.home import Home
+from toolcrib.base.stop_switch import StopSwitch
+from toolcrib.gate.audit.records import CallRecord
+from toolcrib.host import kill_switch
+from toolcrib.model.errors import Denied
+from toolcrib.model.json import JsonObject
+from toolcrib.model.tools import ToolRef
+from toolcrib.store.audit import Filters
+
+pytestmark = pytest.mark.anyio
+
+SOON = 5.0
+TOOL = ToolRef("shifts", "tool")
+
+
+@pytest.fixture
+async def talk(running: Running, tmp_path: Path) -> AsyncGenerator[Talk]:
+    """A crib whose sessions play scripts."""
+    cwd = tmp_path / "project"
+    cwd.mkdir()
+    async with talking(running, cwd) as talk:
+        talk.runner.name = "claude"
+        running.holding.crib.runners.add(talk.runner)
+        yield talk
+
+
+async def stop(client: httpx2.AsyncClient, reason: str | None = None) -> JsonObject:
+    answer = await client.post("/api/stop-all", json={"reason": reason})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def changes(running: Running) -> list[JsonObject]:
+    """The records of stops and resumes, oldest first."""
+    found = await running.holding.crib.audit.find(Filters(server="toolcrib"))
+    return [each for each in reversed(found) if each["tool"] in ("crib.stop", "crib.resume")]
+
+
+async def test_a_call_in_flight_ends_and_no_other_begins(running: Running) -> None:
+    ended: list[httpx2.Response] = []
+    async with running.client() as client, anyio.create_task_group() as tasks:
+
+        async def call() -> None:
+            ended.append(await client.post("/api/tools/bench/wait/call", json={"arguments": {}}))
+
+        tasks.start_soon(call)
+        await running.bench.started.wait()
+        with anyio.fail_after(SOON):
+            shape = await stop(client, "Something is odd.")
+            await running.bench.cancelled.wait()
+        assert (shape["state"], shape["stopped"]["by"], shape["stopped"]["reason"]) == (
+            "stopped",
+            "owner",
+            "Something is odd.",
+        )
+        refused = await client.post("/api/tools/bench/echo/call", json={"arguments": {"text": "a"}})
+        assert (refused.status_code, refused.json()["code"]) == (403, "crib.stopped")
+        assert (await client.get("/api/tools")).status_code == 200, "the owner may still look"
+        assert (await client.get("/api/status")).json()["state"] == "stopped"
+    assert (ended[0].status_code, ended[0].json()["code"]) == (403, "crib.stopped")
+    records = await running.holding.crib.audit.find(Filters(server="bench"))
+    assert [each.get("refused") for each in records if each["tool"] == "echo"] == ["crib.stopped"]
+    assert [each["phase"] for each in reversed(records) if each["tool"] == "wait"] == ["intent", "outcome"]
+    assert (await running.holding.crib.audit.verify()).ok
+
+
+async def test_a_call_that_is_being_recorded_does_not_slip_through(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crib = running.holding.crib
+    recording, go_on = anyio.Event(), anyio.Event()
+    intent = CallRecord.intent
+
+    async def slowly(self: CallRecord) -> int:
+        number = await intent(self)
+        recording.set()
+        await go_on.wait()
+        return number
+
+    monkeypatch.setattr(CallRecord, "intent", slowly)
+    failures: list[Denied] = []
+    async with anyio.create_task_group() as tasks:
+
+        async def call() -> None:
+            try:
+                await crib.call("bench/wait", {}, principal=crib.owner())
+            except Denied as error:
+                failures.append(error)
+
+        tasks.start_soon(call)
+        await recording.wait()
+        await crib.kill_switch.stop(by=crib.owner(), door="api")
+        go_on.set()
+    assert [failure.code for failure in failures] == ["crib.stopped"]
+    assert not running.bench.started.is_set()
+
+
+async def test_sessions_schedules_and_questions_end_and_none_begins(talk: Talk) -> None:
+    crib = talk.running.holding.crib
+    id = await talk.create(mode="bypassPermissions")
+    await talk.say(id, "[[script:wait]]")
+    await talk.running.bench.started.wait()
+    await talk.say(id, "[[script:hello]]")
+    schedule = await talk.ask(
+        "POST", "/api/schedules", {"agentId": "reviewer", "prompt": "[[script:hello]]", "everySeconds": 60,
+                                   "cwd": str(talk.cwd)}, 201,
+    )  # fmt: skip
+    with anyio.fail_after(SOON):
+        await stop(talk.client)
+    session = await talk.ask("GET", f"/api/sessions/{id}")
+    assert (session["state"], session["reason"]) == ("interrupted", "The owner stopped everything.")
+    assert crib.sessions.active() == ()
+    for method, path, body in (
+        ("POST", f"/api/sessions/{id}/messages", {"content": "Go on."}),
+        ("POST", "/api/sessions", {"runner": "played", "cwd": str(talk.cwd)}),
+        ("POST", f"/api/sessions/{id}/fork", {}),
+        ("POST", f"/api/schedules/{schedule['id']}/run", None),
+    ):
+        assert (await talk.ask(method, path, body, 403))["code"] == "crib.stopped", path
+    assert await talk.ask("GET", f"/api/schedules/{schedule['id']}/history") == []
+    await talk.ask("POST", "/api/resume-all")
+    sent = await talk.say(id, "[[script:hello]]")
+    events = await talk.until(id, lambda event: event["kind"] == "done", sent["seq"])
+    assert events[-1]["reason"] == "completed"
+
+
+async def test_named_tokens_are_suspended_and_their_open_calls_cut(tmp_path: Path) -> None:
+    async with open_desk(tmp_path) as desk:
+        secret = await desk.token("robot", source="api")
+        async with desk.rest(secret) as robot, desk.http(secret) as http, desk.http() as owner:
+            async with calling(lambda: robot.call(SELL, {"what": "tea"})) as call:
+                await desk.question()
+                await stop(owner)
+            assert call.raised is not None
+            refused = await http.get("/api/tools")
+            assert (refused.status_code, refused.json()["code"]) == (403, "crib.stopped")
+            ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+            assert (await http.post("/mcp", json=ping)).status_code == 403
+            assert desk.shop.sold == []
+            assert await desk.owner.permissions.approvals(status="pending") == []
+            await desk.owner.resume_all()
+            assert (await http.get("/api/tools")).status_code == 200
+
+
+async def test_upstream_processes_end_and_none_starts_also_after_a_restart(tmp_path: Path) -> None:
+    async with open_desk(tmp_path, shifts=upstream("upstreams.shifts")) as desk:
+        standing = next(each for each in await desk.owner.servers() if each["name"] == "shifts")
+        assert standing["state"] == "connected"
+        started = desk.crib.links.standing(await desk.crib.servers.find("shifts"))
+        pid = started.link.pid if started.link is not None else None
+        assert pid is not None
+        async with desk.http() as owner:
+            with anyio.fail_after(SOON):
+                await stop(owner)
+                await until(lambda: not alive(pid))
+        tested = await desk.owner.test_server("shifts")
+        assert tested["state"] == "failed"
+        assert "stopped everything" in tested["lastError"]
+        assert await desk.owner.tools(server="shifts"), "what it offers stays known"
+    async with open_desk(tmp_path) as desk:
+        assert (await desk.owner.status())["state"] == "stopped"
+        with pytest.raises(Denied) as refused:
+            await desk.owner.call(TOOL, {"text": "a"})
+        assert refused.value.code == "crib.stopped"
+        await desk.owner.resume_all()
+        assert not (await desk.owner.call(TOOL, {"text": "a"}))["isError"]
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait until a condition holds that nothing announces."""
+    while True:
+        if holds():
+            return
+        await anyio.sleep(0.01)
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+async def test_stop_and_resume_are_on_record_and_announced(running: Running) -> None:
+    crib = running.holding.crib
+    notices: list[str] = []
+    crib.feed.listen(lambda event: notices.append(event.data["message"]) if event.kind == "notice" else None)
+    async with running.client() as client:
+        await stop(client, "Drill.")
+        await client.post("/api/resume-all")
+    told = [(each["tool"], each["phase"], each["door"]) for each in await changes(running)]
+    assert told == [
+        ("crib.stop", "intent", "api"),
+        ("crib.stop", "outcome", "api"),
+        ("crib.resume", "intent", "api"),
+        ("crib.resume", "outcome", "api"),
+    ]
+    assert (await changes(running))[0]["arguments"] == {"reason": "Drill."}
+    assert len(notices) == 2
+
+
+async def test_a_marker_removed_by_hand_between_runs_is_on_record(tmp_path: Path) -> None:
+    async with running_crib(tmp_path / "home") as running, running.client() as client:
+        await stop(client, "Drill.")
+        marker = running.holding.crib.home.stop_marker
+    marker.unlink()
+    async with running_crib(tmp_path / "home"):
+        pass
+    async with running_crib(tmp_path / "home") as running:
+        found = await changes(running)
+    assert [each["tool"] for each in found] == ["crib.stop", "crib.stop", "crib.resume"]
+    assert found[2]["arguments"] == {"file": str(marker), "removed": "by hand"}
+
+
+async def test_only_the_owner_stops_and_resumes(tmp_path: Path) -> None:
+    async with open_desk(tmp_path) as desk:
+        secret = await desk.token("robot", source="api", mayApprove=True)
+        async with desk.http(secret) as http:
+            for path in ("/api/stop-all", "/api/resume-all"):
+                assert (await http.post(path, json={})).status_code in (403, 404)
+            assert (await http.get("/api/status")).status_code in (403, 404)
+        assert (await desk.owner.status())["state"] == "running"
+
+
+async def test_a_marker_of_another_process_stops_a_running_crib(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kill_switch, "LOOK_SECONDS", 0.01)
+    async with running_crib(tmp_path / "home") as running:
+        crib = running.holding.crib
+        StopSwitch(crib.home.stop_marker).engage("owner", "From outside.")
+        with anyio.fail_after(BOUND):
+            while len(await changes(running)) < 2:
+                await anyio.lowlevel.checkpoint()
+        with pytest.raises(Denied):
+            await crib.call("bench/echo", {"text": "a"}, principal=crib.owner())
+    async with running_crib(tmp_path / "home") as running:
+        assert len(await changes(running)) == 2, "one stop is recorded once"
+
+
+def test_an_unreadable_marker_counts_as_stopped(tmp_path: Path) -> None:
+    marker = tmp_path / "stopped"
+    for content in (b"", b"{", b"[]", b"\xff"):
+        marker.write_bytes(content)
+        with pytest.raises(Denied):
+            StopSwitch(marker).check()
+    marker.unlink()
+    marker.mkdir()
+    with pytest.raises(Denied):
+        StopSwitch(marker).check()
+
+
+def test_the_command_line_stops_and_resumes_without_a_running_crib(tmp_path: Path) -> None:
+    shell = Shell.at(tmp_path)
+    assert shell.json("stop-all", "--reason", "Night.")["stopped"]["reason"] == "Night."
+    refused = shell.run("tools", "call", "lab/greet", '{"name": "Ada"}')
+    assert (refused.returncode, "stopped everything" in refused.stderr) == (4, True)
+    assert shell.run("tools", "list").returncode == 0
+    assert shell.run("resume-all").returncode == 0
+    assert shell.run("tools", "call", "lab/greet", '{"name": "Ada"}').returncode == 0
+    assert [each["tool"] for each in reversed(shell.json("audit", "--tool", "toolcrib/crib.stop"))] == ["crib.stop"] * 2
+
+
+def test_the_command_line_stops_where_the_database_cannot_be_used(tmp_path: Path) -> None:
+    shell = Shell.at(tmp_path)
+    home = Home(Path(shell.json("settings")[0]["value"]))
+    home.database.write_bytes(b"This is not a database, whatever its name says." * 100)
+    done = shell.run("stop-all")
+    assert (done.returncode, home.stop_marker.exists()) == (0, True), done.stderr
+    assert "recorded" in done.stderr
+
+
+async def test_the_console_has_one_button_and_a_banner(tmp_path: Path) -> None:
+    async with visiting(tmp_path / "home") as visitor:
+        page = await visitor.page("/")
+        assert page.one("form", action="/stop-all").one("button").text == "Stop all"
+        stopped = await visitor.send("/stop-all", {"reason": "<b>odd</b>"})
+        banner = stopped.one(class_="stopped")
+        assert "Everything is stopped" in banner.text
+        assert "<b>odd</b>" in banner.text
+        assert stopped.all("form", action="/stop-all") == []
+        assert visitor.crib.kill_switch.state is not None
+        assert "Everything is stopped" in (await visitor.part("/stop-all")).text
+        resumed = await visitor.send("/resume-all")
+        assert resumed.all(class_="stopped") == []
+        records = await visitor.crib.audit.find(Filters(server="toolcrib"))
+        assert {(each["tool"], each["door"]) for each in records} == {
+            ("crib.stop", "console"),
+            ("crib.resume", "console"),
+        }

@@ -1,5 +1,0 @@
-"""Fixtures: a crib on the network, as the tests of the server have it."""
-
-from integration.server.conftest import running
-
-__all__ = ["running"]

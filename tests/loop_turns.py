@@ -1,0 +1,36 @@
+"""How much is handled within one turn of the event loop: more than a little holds up everything else."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+
+class Turns:
+    """Counts what happens per turn of the loop. `most` is the largest count."""
+
+    def __init__(self) -> None:
+        self.total = self.most = 0
+        self._now = 0
+
+    def count(self, *_: object) -> None:
+        """Something happened."""
+        self.total += 1
+        self._now += 1
+        self.most = max(self.most, self._now)
+
+    async def tick(self) -> None:
+        """Take a turn, again and again."""
+        while True:
+            self._now = 0
+            await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def counted_turns() -> AsyncGenerator[Turns]:
+    """Count for the length of a block."""
+    turns = Turns()
+    ticking = asyncio.create_task(turns.tick())
+    try:
+        yield turns
+    finally:
+        ticking.cancel()

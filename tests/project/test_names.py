@@ -1,0 +1,24 @@
+"""Names in the source: each public class has one, so that a search for it finds one thing."""
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+SOURCE = Path(__file__).resolve().parents[2] / "src" / "toolcrib"
+SHARED: frozenset[str] = frozenset()
+"""Names that may be used more than once. The list only shrinks."""
+
+
+def test_every_public_class_name_exists_once() -> None:
+    places: dict[str, list[str]] = defaultdict(list)
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(f"{path.relative_to(SOURCE)}:{node.lineno}")
+    reused = {name: found for name, found in places.items() if len(found) > 1}
+    assert set(reused) == SHARED, reused
+
+
+def test_the_packages_are_few_enough_to_read_in_order() -> None:
+    names = {path.name for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert len(names - {"__init__.py", "__main__.py"}) <= 15

@@ -1,0 +1,44 @@
+"""What agents write as names becomes part of an address only where it is a name."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolcrib.agents.github.names import GitHubRepository, account
+from toolcrib.model.errors import InvalidRequest
+
+
+@pytest.mark.parametrize("text", ["acme/app", " acme/app\n", "a/b.c_d-e", "Acme-1/.github"])
+def test_a_repository_is_an_owner_and_a_name(text: str) -> None:
+    assert str(GitHubRepository.parse(text)) == text.strip()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "app", "acme/", "/app", "acme/app/x", "acme/..", "acme/.", "../app", "acme/a b", "acme/a?b", "acme/a#b"),
+        *("https://github.com/acme/app", "acme/a%2fb", "-acme/app", "acme/äpp", "a\0/b", f"acme/{'x' * 101}"),
+    ],
+)
+def test_anything_else_is_refused_with_how_it_is_written(text: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        GitHubRepository.parse(text)
+    assert caught.value.code == "github.invalid"
+    assert "owner/name" in str(caught.value.hint)
+
+
+@given(st.text(max_size=60))
+def test_whatever_passes_stays_two_parts_of_an_address(text: str) -> None:
+    try:
+        path = f"repos/{GitHubRepository.parse(text)}"
+    except InvalidRequest:
+        return
+    assert path.count("/") == 2
+    assert not set(path) & set("?#%\\ \n\r\t@:")
+    assert path.split("/")[2] not in (".", "..")
+
+
+def test_an_account_may_be_written_with_its_sign() -> None:
+    assert account("@ada") == "ada"
+    with pytest.raises(InvalidRequest):
+        account("a/b")

@@ -1,0 +1,123 @@
+"""Calls while they run: told first, cancelled with the turn, and never in words that are not for models."""
+
+from typing import Any
+
+import anyio
+import mcp.types as types
+import pytest
+from claude_agent_sdk import AssistantMessage, PermissionResultAllow, PermissionResultDeny, ToolUseBlock
+from claude_agent_sdk.types import PreToolUseHookInput, ToolPermissionContext
+
+from toolcrib.agents.sessions.claude import calls as module
+from toolcrib.agents.sessions.claude.calls import ClaudeCalls
+from toolcrib.agents.sessions.claude.hooks import ClaudeHooks
+from toolcrib.agents.sessions.claude.mapping import ClaudeMapper
+from toolcrib.agents.sessions.claude.servers import build_servers
+from toolcrib.agents.sessions.runtime import Offered, Permit
+from toolcrib.model.json import JsonObject
+from toolcrib.model.tools import CallResult
+from toolcrib.testing.desks import RecordingDesk
+from toolcrib.testing.rigs import ECHO, claude_name
+
+pytestmark = pytest.mark.anyio
+
+
+async def never(offered: Offered, arguments: JsonObject) -> CallResult:
+    await anyio.sleep_forever()
+    return CallResult()
+
+
+async def called(desk: RecordingDesk, calls: ClaudeCalls, meta: JsonObject | None) -> types.CallToolResult:
+    """A call as Claude Code makes it."""
+    server = build_servers((ECHO,), desk, calls)["lab"]["instance"]
+    handler: Any = server.get_request_handler("tools/call")
+    params = types.CallToolRequestParams.model_validate({"name": "echo", "arguments": {"text": "a"}, "_meta": meta})
+    return await handler.handler(None, params)
+
+
+def looked_at(tool: str, tool_call: str) -> PreToolUseHookInput:
+    """What the hook is given before a tool runs."""
+    return {
+        "hook_event_name": "PreToolUse", "session_id": "s", "transcript_path": "", "cwd": "/", "tool_name": tool,
+        "tool_input": {"n": 1}, "tool_use_id": tool_call,
+    }  # fmt: skip
+
+
+async def test_a_call_waits_until_it_was_told() -> None:
+    mapper = ClaudeMapper({claude_name(ECHO): ECHO})
+    desk = RecordingDesk()
+    calls = ClaudeCalls(desk, mapper)
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(called, desk, calls, {"claudecode/toolUseId": "t1"})
+            await anyio.wait_all_tasks_blocked()
+            assert desk.entries == []
+            for emission in mapper.take(AssistantMessage([ToolUseBlock("t1", claude_name(ECHO), {})], "claude")):
+                desk.emit(*emission)
+            calls.take()
+    assert desk.order("t1") == ["tool_call_start", "tool_call_end", "call", "call_done"]
+
+
+@pytest.mark.parametrize("meta", [None, {}, {"claudecode/toolUseId": "t1"}])
+async def test_a_call_that_nobody_told_is_told_before_it_is_made(
+    meta: JsonObject | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PATIENCE", 0.01)
+    mapper = ClaudeMapper({claude_name(ECHO): ECHO})
+    desk = RecordingDesk()
+    with anyio.fail_after(5):
+        await called(desk, ClaudeCalls(desk, mapper), meta)
+    assert [entry.what for entry in desk.entries] == ["tool_call_start", "tool_call_end", "call", "call_done"]
+    assert len({entry.tool_call for entry in desk.entries}) == 1
+    assert [kind for kind, _, _ in mapper.finish("Over.")] == ["tool_result"]
+
+
+async def test_the_end_of_a_turn_cancels_what_still_runs() -> None:
+    desk = RecordingDesk(never)
+    calls = ClaudeCalls(desk)
+    results: list[types.CallToolResult] = []
+
+    async def call() -> None:
+        results.append(await called(desk, calls, None))
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call)
+            await desk.until("call")
+            await calls.settle()
+            assert len(desk.of("call_cancelled")) == 1
+    assert results[0].is_error
+
+
+async def test_only_what_the_desk_permitted_is_confirmed() -> None:
+    desk = RecordingDesk(permits={"Write": Permit(True, {"n": 2})})
+    hooks = ClaudeHooks({claude_name(ECHO)}, desk, ClaudeCalls(desk), "/w")
+    (matcher,) = hooks.matchers()["PreToolUse"]
+    before = matcher.hooks[0]
+    assert matcher.on_failure == "block"
+    answers: dict[str, Any] = {}
+    for name, id in (("Write", "t1"), ("Bash", "t2"), (claude_name(ECHO), "t3"), ("mcp__else__where", "t4")):
+        answers[id] = await before(looked_at(name, id), id, {"signal": None})
+    decisions = {id: answer["hookSpecificOutput"]["permissionDecision"] for id, answer in answers.items()}
+    assert decisions == {"t1": "allow", "t2": "deny", "t3": "allow", "t4": "deny"}
+    assert answers["t1"]["hookSpecificOutput"]["updatedInput"] == {"n": 2}
+    confirmed = [await hooks.confirm("x", {"n": 1}, ToolPermissionContext(tool_use_id=f"t{n}")) for n in range(5)]
+    assert [type(each) for each in confirmed] == [
+        PermissionResultDeny, PermissionResultAllow, PermissionResultDeny, PermissionResultAllow, PermissionResultDeny,
+    ]  # fmt: skip
+    assert confirmed[1] == PermissionResultAllow(updated_input={"n": 2})
+    assert [entry.data["tool"] for entry in desk.of("permit")] == ["Write", "Bash"]
+    await hooks.settle()
+    assert [(entry.tool_call, entry.data["isError"]) for entry in desk.of("ended")] == [("t1", True)]
+
+
+async def test_a_desk_that_breaks_refuses_and_keeps_its_words() -> None:
+    class Broken(RecordingDesk):
+        async def permit(self, tool: str, arguments: JsonObject, tool_call: str) -> Permit:
+            raise RuntimeError("swordfish")
+
+    desk = Broken()
+    before = ClaudeHooks((), desk, ClaudeCalls(desk), "/w").matchers()["PreToolUse"][0].hooks[0]
+    answer: Any = await before(looked_at("Bash", "t1"), "t1", {"signal": None})
+    assert answer["hookSpecificOutput"]["permissionDecision"] == "deny"
+    assert "swordfish" not in str(answer)

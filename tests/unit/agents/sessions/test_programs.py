@@ -1,0 +1,89 @@
+"""Agents in the settings file: what is wrong is told with its place, and nobody gets a variable that is not theirs."""
+
+from pathlib import Path
+
+import pytest
+
+from toolcrib.agents.sessions.programs import BUILT_IN, Program, Programs, read_programs
+from toolcrib.model.errors import ConfigError
+
+
+def test_the_four_agents_are_known_and_ask_before_they_act() -> None:
+    assert sorted(BUILT_IN) == ["claude-acp", "codex", "gemini", "opencode"]
+    assert all(program.mode or "ask" in str(program.env) for program in BUILT_IN.values())
+
+
+def test_a_table_is_an_agent_with_its_command_and_its_variables() -> None:
+    text = """
+[runners.mine]
+command = ["node", "a b.js"]
+env = { COLOR = "no" }
+variables = ["MY_KEY", "THEIR_*"]
+mode = "careful"
+"""
+    program = read_programs(text, "f").programs["mine"]
+    assert (program.command, program.mode, program.dialect) == (("node", "a b.js"), "careful", "plain")
+    given = {"MY_KEY": "1", "MY_KEYS": "2", "THEIR_A": "3", "OTHER": "4", "LANG": "C", "COLOR": "yes"}
+    assert program.environment(given) == {"MY_KEY": "1", "THEIR_A": "3", "LANG": "C", "COLOR": "no"}
+
+
+def test_a_table_of_a_known_name_or_like_one_changes_only_what_it_says() -> None:
+    text = '[runners.claude-acp]\ncommand = ["here"]\n[runners.two]\nlike = "gemini"\n'
+    read = read_programs(text, "f")
+    known = BUILT_IN["claude-acp"]
+    ours = read.programs["claude-acp"]
+    assert (ours.command, ours.env, ours.dialect, ours.mode) == (("here",), known.env, "claude", "default")
+    assert read.programs["two"].command == BUILT_IN["gemini"].command
+    assert read.wrong == {}
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ("[runners.x]\n", "`command` must be a list of words"),
+        ('[runners.x]\ncommand = "npx thing"\n', "`command` must be a list of words"),
+        ('[runners.x]\ncommand = ["a"]\nenv = { A = 1 }\n', "`env` must be a table of texts"),
+        ('[runners.x]\ncommand = ["a"]\nvariables = ["A B"]\n', "`variables`"),
+        ('[runners.x]\ncommand = ["a"]\ncomand = ["a"]\n', "did you mean `command`?"),
+        ('[runners.x]\nlike = "cursor"\ncommand = ["a"]\n', "`like` must be one of"),
+        ('[runners]\nx = "a"\n', "It must be a table"),
+    ],
+)
+def test_a_table_that_cannot_be_used_is_a_problem_with_its_line(table: str, words: str) -> None:
+    read = read_programs(f"port = 1\n{table}", "f.toml")
+    problem = read.wrong["x"]
+    assert words in problem.message
+    assert (problem.code, problem.file) == ("runner.invalid", "f.toml")
+    assert problem.line == (3 if table.startswith("[runners]") else 2)
+    assert read.programs == {}
+
+
+def test_the_name_of_the_other_runtime_is_taken() -> None:
+    assert "claude" in read_programs('[runners.claude]\ncommand = ["a"]\n', "f").wrong
+
+
+def test_the_file_counts_as_it_is_now(tmp_path: Path) -> None:
+    file = tmp_path / "toolcrib.toml"
+    programs = Programs(file)
+    assert programs.find("mine") is None
+    assert programs.find("codex") == BUILT_IN["codex"]
+    file.write_text('[runners.mine]\ncommand = ["a"]\n', encoding="utf-8")
+    assert programs.find("mine") == Program("mine", ("a",))
+    assert programs.names() == ["claude-acp", "codex", "gemini", "mine", "opencode"]
+    file.write_text("[runners.mine]\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"toolcrib.toml, line 1"):
+        programs.find("mine")
+    file.write_text("[runners", encoding="utf-8")
+    assert programs.find("mine") is None
+
+
+def test_a_crib_inside_claude_code_does_not_pass_that_session_on() -> None:
+    given = {
+        "CLAUDE_CODE_SESSION_ID": "1",
+        "CLAUDE_CODE_ENTRYPOINT": "cli",
+        "ANTHROPIC_API_KEY": "k",
+        "OPENAI_API_KEY": "o",
+    }
+    passed = BUILT_IN["claude-acp"].environment(given)
+    assert passed["ANTHROPIC_API_KEY"] == "k"
+    assert not passed.keys() & {"CLAUDE_CODE_SESSION_ID", "CLAUDE_CODE_ENTRYPOINT", "OPENAI_API_KEY"}

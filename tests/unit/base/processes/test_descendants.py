@@ -1,0 +1,58 @@
+"""The mark that a server and all its descendants carry."""
+
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from toolcrib.base.processes.descendants import find_marked, kill_marked, new_mark, start_marked
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Needs /proc.")
+
+PROGRAM = (sys.executable, "-S", "-c", "input()")
+
+
+def begin() -> "subprocess.Popen[bytes]":
+    """Start a program that waits for its input to end."""
+    return subprocess.Popen(PROGRAM, stdin=subprocess.PIPE, env={}, start_new_session=True)
+
+
+def pids(mark: str) -> list[int]:
+    """The processes with a mark."""
+    return [seen.pid for seen in find_marked({mark})]
+
+
+def test_a_process_is_found_by_its_mark_and_only_by_that() -> None:
+    mark = new_mark()
+    with start_marked(begin, mark) as ours, start_marked(begin, new_mark()) as other, start_marked(begin, None) as none:
+        assert pids(mark) == [ours.pid]
+        assert kill_marked({mark}) == ()
+        assert (ours.wait(10), other.poll(), none.poll()) == (-9, None, None)
+        other.kill()
+        none.kill()
+
+
+def test_what_another_thread_starts_meanwhile_is_not_marked() -> None:
+    mark, others = new_mark(), list["subprocess.Popen[bytes]"]()
+
+    def begin_both() -> "subprocess.Popen[bytes]":
+        thread = threading.Thread(target=lambda: others.append(begin()))
+        thread.start()
+        thread.join()
+        return begin()
+
+    with start_marked(begin_both, mark) as ours:
+        assert pids(mark) == [ours.pid]
+        ours.kill()
+    with others[0] as other:
+        other.kill()
+
+
+def test_a_start_that_fails_leaves_no_mark_on_the_crib() -> None:
+    mark = new_mark()
+    with pytest.raises(FileNotFoundError):
+        start_marked(lambda: subprocess.Popen(["/nowhere/at/all"]), mark)
+    with start_marked(begin, None) as after:
+        assert pids(mark) == []
+        after.kill()

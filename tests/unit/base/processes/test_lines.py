@@ -1,0 +1,88 @@
+"""Lines out of chunks: the same however the chunks fall, bounded whatever comes."""
+
+import tracemalloc
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolcrib.base.processes.lines import GARBAGE_BYTES, GARBAGE_LINES, Garbage, Line, Lines, OversizedLine
+
+LIMIT = 20
+
+
+def read(chunks: list[bytes], limit: int = LIMIT) -> list[Line]:
+    """All lines of these chunks."""
+    lines = Lines(limit)
+    return [line for chunk in chunks for line in lines.feed(chunk)] + lines.end()
+
+
+def cut(data: bytes, places: list[int]) -> list[bytes]:
+    """The same bytes in pieces."""
+    at = sorted({place % (len(data) + 1) for place in places} | {0, len(data)})
+    return [data[start:end] for start, end in pairwise(at)]
+
+
+@given(
+    st.lists(st.binary(max_size=2 * LIMIT).map(lambda line: line.replace(b"\n", b"-"))), st.lists(st.integers(0, 999))
+)
+def test_lines_do_not_depend_on_how_the_bytes_come(written: list[bytes], places: list[int]) -> None:
+    data = b"".join(line + b"\n" for line in written)
+    found = [line for line in read(cut(data, places)) if isinstance(line, bytes) or line.over]
+    assert [line if isinstance(line, bytes) else line.size for line in found] == [
+        line if len(line) <= LIMIT else len(line) for line in written
+    ]
+
+
+def test_a_line_over_the_limit_is_told_when_it_passes_it_and_when_it_is_over() -> None:
+    lines = Lines(LIMIT)
+    assert lines.feed(b"before\nhead" + b"x" * 20) == [
+        b"before",
+        OversizedLine(24, b"head" + b"x" * 20, b"head" + b"x" * 20, over=False),
+    ]
+    assert lines.feed(b"y" * 30) == []
+    assert lines.pending == 54
+    last = lines.feed(b"tail\nafter\n")
+    assert last[1:] == [b"after"]
+    assert isinstance(last[0], OversizedLine)
+    assert (last[0].size, last[0].over, last[0].head[:4], last[0].tail[-4:]) == (58, True, b"head", b"tail")
+    assert lines.pending == 0
+
+
+def test_what_is_not_ended_is_a_line_at_the_end() -> None:
+    assert read([b"one\ntw", b"o"]) == [b"one", b"two"]
+    assert read([b"one\n"]) == [b"one"]
+    assert [line.size for line in read([b"x" * 50]) if isinstance(line, OversizedLine)] == [50, 50]
+
+
+def test_a_line_without_end_takes_no_memory() -> None:
+    lines = Lines()
+    chunk = b"x" * 65_536
+    tracemalloc.start()
+    for _ in range(2_000):
+        lines.feed(chunk)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert lines.pending == 2_000 * 65_536
+    assert most < 3 * 16 * 1024 * 1024
+
+
+def test_garbage_is_counted_the_first_of_it_kept_and_at_some_point_too_much() -> None:
+    garbage = Garbage()
+    for number in range(GARBAGE_LINES):
+        garbage.add(f"line {number} {'x' * 300}".encode())
+    assert not garbage.is_too_much
+    assert [sample[:6] for sample in garbage.samples] == ["line 0", "line 1", "line 2", "line 3", "line 4"]
+    assert max(map(len, garbage.samples)) <= 200
+    garbage.add_refused()
+    assert garbage.is_too_much
+
+
+def test_empty_lines_count_by_their_size_only() -> None:
+    garbage = Garbage()
+    for _ in range(GARBAGE_BYTES):
+        garbage.add_blank()
+    assert not garbage.is_too_much
+    garbage.add_blank()
+    assert garbage.is_too_much
+    assert (garbage.lines, garbage.samples) == (0, [])

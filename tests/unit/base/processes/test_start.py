@@ -1,0 +1,41 @@
+"""What may reach a server, and that there is one place that starts processes."""
+
+import ast
+from pathlib import Path
+
+import toolcrib
+from toolcrib.base.processes.start import MARKER, child_environment
+
+
+def test_a_server_gets_the_base_names_what_is_declared_and_the_marker() -> None:
+    ours = {
+        "PATH": "/bin",
+        "HOME": "/home/me",
+        "ANTHROPIC_API_KEY": "x",
+        "AWS_SECRET_ACCESS_KEY": "x",
+        "GITHUB_TOKEN": "x",
+        "TOOLCRIB_DATABASE_URL": "x",
+        "LD_PRELOAD": "x",
+        "PYTHONPATH": "x",
+    }
+    given = child_environment(ours, {"PATH": "/opt/bin", "KEY": "declared", MARKER: "forged"}, "crib")
+    assert given == {"PATH": "/opt/bin", "HOME": "/home/me", "KEY": "declared", MARKER: "crib"}
+
+
+def test_one_function_starts_processes() -> None:
+    """The modules that could start a server, and the calls that do."""
+    starters = {"Popen", "run", "call", "check_call", "check_output", "open_process", "run_process", "system", "popen"}
+    starters |= {"create_subprocess_exec", "create_subprocess_shell", "subprocess_exec", "posix_spawn", "fork", "execv"}
+    owners = {"subprocess", "os", "anyio", "asyncio", "pty"}
+    found: list[str] = []
+    root = Path(toolcrib.__file__).parent
+    for path in (*(root / "base" / "processes").rglob("*.py"), *(root / "upstream").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Call(func=ast.Attribute(value=ast.Name(id=owner), attr=name)) if (
+                    owner in owners and name in starters
+                ):
+                    found.append(f"{path.name}: {owner}.{name}")
+                case _:
+                    pass
+    assert found == ["start.py: subprocess.Popen"]

@@ -1,0 +1,51 @@
+"""Long work leaves the event loop to others."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from toolcrib.base.cooperative import IDLE, SLICE, SOON, unhurried
+
+pytestmark = pytest.mark.anyio
+
+SLICES = 2 * int(SOON / SLICE)
+
+
+def busy(seconds: float) -> None:
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        pass
+
+
+async def test_others_have_a_turn_after_each_slice_and_more_of_them_once_it_takes_long() -> None:
+    made: list[int] = []
+    turns: Counter[int] = Counter()
+    begun = 0
+
+    def slices() -> Iterator[int]:
+        nonlocal begun
+        for number in range(SLICES):
+            begun += 1
+            busy(SLICE)
+            yield number
+
+    async def work() -> None:
+        made.extend(await unhurried(slices()))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(work)
+        while not made:
+            await anyio.lowlevel.checkpoint()
+            turns[begun] += 1
+            busy(IDLE)
+    assert made == list(range(SLICES)), "all is done, in order"
+    assert all(turns[number] for number in range(1, SLICES))
+    assert turns[SLICES - 1] > turns[1], "it rests"
+
+
+async def test_there_may_be_nothing_to_do() -> None:
+    assert await unhurried(()) == []

@@ -1,0 +1,120 @@
+"""The view of all servers: what keys do, and that nothing is ever wider or longer than the terminal."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolcrib.cli.mcp.view import ServersView, clip, draw, press
+from toolcrib.cli.output import width
+from toolcrib.model.json import JsonObject
+
+DOWN, UP, ENTER, ESCAPE = "\x1b[B", "\x1b[A", "\r", "\x1b"
+
+
+def server(name: str, state: str = "connected", **more: Any) -> JsonObject:
+    """A server as the API shows it."""
+    return {
+        "name": name, "alias": name, "state": state, "sameAs": [], "sentence": f"{name} works.", "tools": 3,
+        "sources": [{"client": "cursor", "scope": "user", "file": "/f", "line": 1}], "problems": [], **more,
+    }  # fmt: skip
+
+
+THREE = ServersView([server("a"), server("b", "needs_auth"), server("c", "untrusted")])
+
+
+def pressed(view: ServersView, *keys: str) -> ServersView:
+    """The view after these keys, none of which does anything else."""
+    for key in keys:
+        after = press(view, key)
+        assert isinstance(after, ServersView)
+        view = after
+    return view
+
+
+def test_arrows_choose_and_stop_at_both_ends() -> None:
+    assert pressed(THREE, DOWN, DOWN, DOWN).place == 2
+    assert pressed(THREE, DOWN, UP, UP).place == 0
+
+
+def test_a_server_is_opened_and_closed_again() -> None:
+    opened = pressed(THREE, DOWN, ENTER)
+    assert opened.opened is THREE.servers[1]
+    assert pressed(opened, ESCAPE).opened is None
+    assert pressed(opened, "q").opened is None
+
+
+@pytest.mark.parametrize(
+    ("key", "does"),
+    [("t", "test"), ("e", "switch"), ("x", "trust"), ("s", "sign_in"), ("r", "reload"), ("a", "add"), ("q", "leave")],
+)
+def test_every_key_that_does_something_stands_on_the_screen(key: str, does: str) -> None:
+    assert press(THREE, key) == does
+    assert f"{key}: " in "\n".join(draw(THREE, 80, 24))
+
+
+def test_where_there_is_no_server_only_adding_and_leaving_do_something() -> None:
+    assert press(ServersView(), "t") == ServersView()
+    assert press(ServersView(), ENTER) == ServersView()
+    assert press(ServersView(), "a") == "add"
+    assert "Press a to add one." in draw(ServersView(), 80, 24)[0]
+
+
+def test_while_something_is_done_nothing_else_is_begun() -> None:
+    busy = replace(THREE, busy="Connecting to a…")
+    assert press(busy, "t") is busy
+    assert press(busy, "q") == "leave"
+
+
+def test_states_are_words_and_the_chosen_row_has_a_sign() -> None:
+    rows = draw(pressed(THREE, DOWN), 80, 24)
+    assert rows[0] == "MCP servers (3): 1 connected, 1 needs sign-in, 1 not trusted"
+    assert rows[2:5] == [
+        "  a  connected      a works.",
+        "> b  needs sign-in  b works.",
+        "  c  not trusted    c works.",
+    ]
+
+
+def test_a_new_list_keeps_what_was_chosen() -> None:
+    view = pressed(THREE, DOWN, DOWN).having([server("c"), server("d")])
+    assert view.chosen is not None
+    assert view.chosen["name"] == "c"
+    assert view.having([server("d")]).place == 0
+
+
+def test_what_a_person_agrees_to_is_shown_whole() -> None:
+    command = "npx " + " ".join(f"argument-{number}" for number in range(60))
+    question: JsonObject = {
+        "name": "a", "place": "cursor, /f", "commandLine": command, "program": None, "cwd": None, "url": None,
+        "env": [], "headers": [], "warnings": [],
+    }  # fmt: skip
+    view = replace(THREE, opened=server("a", question=question))
+    shown = " ".join(" ".join(draw(view, 60, 100)).split())
+    assert command in shown
+
+
+@given(
+    st.lists(st.text(min_size=1, max_size=60), max_size=30),
+    st.integers(20, 200),
+    st.integers(8, 60),
+    st.booleans(),
+    st.text(max_size=300),
+)
+def test_nothing_is_wider_or_longer_than_the_terminal(
+    names: list[str], columns: int, rows: int, is_open: bool, said: str
+) -> None:
+    view = ServersView([server(name, sentence=said) for name in names], said=said)
+    if is_open and names:
+        view = replace(view, opened=view.servers[0])
+    drawn = draw(view, columns, rows)
+    assert all(width(row) < columns for row in drawn)
+    assert all("\n" not in row and "\x1b" not in row for row in drawn)
+    assert len(drawn) < rows
+
+
+def test_a_line_that_is_cut_says_so() -> None:
+    assert clip("abcdefghij", 6) == "abcd…"
+    assert clip("abc", 6) == "abc"

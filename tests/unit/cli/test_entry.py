@@ -1,0 +1,40 @@
+"""Which command lines are those of a front."""
+
+import pytest
+
+from toolcrib.cli.entry import FrontOptions, front_options
+
+
+@pytest.mark.parametrize(
+    ("line", "options"),
+    [
+        ("stdio", FrontOptions()),
+        ("stdio --agent reviewer", FrontOptions(agent="reviewer")),
+        ("stdio --agent=reviewer --home /a", FrontOptions("/a", "reviewer")),
+        ("--home /a stdio", FrontOptions("/a")),
+        ("--home=/a --json stdio", FrontOptions("/a", as_json=True)),
+        ("--home /a stdio --home /b", FrontOptions("/b")),
+    ],
+)
+def test_a_front_is_recognised_with_its_options(line: str, options: FrontOptions) -> None:
+    assert front_options(line.split()) == options
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "serve",
+        "stdio --help",
+        "stdio extra",
+        "stdio --agent",
+        "--agent reviewer stdio",
+        "mcp stdio",
+        "stdio stdio",
+        "--version",
+        "tools call stdio",
+        "stdio --home",
+    ],
+)
+def test_everything_else_is_left_to_the_tree_of_commands(line: str) -> None:
+    assert front_options(line.split()) is None

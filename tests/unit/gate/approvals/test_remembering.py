@@ -1,0 +1,183 @@
+"""What a remembered answer is bound to: never wider than what the person saw."""
+
+from dataclasses import replace
+
+import pytest
+
+from toolcrib.gate.approvals.remembering import propose
+from toolcrib.gate.approvals.requests import ApprovalReply, opened, remember_as, remembered
+from toolcrib.gate.audit.redact import shown
+from toolcrib.gate.policy.decide import Grants, decide
+from toolcrib.gate.policy.rules import Rules
+from toolcrib.gate.policy.zones import TouchedPath
+from toolcrib.model.approvals import Approval, ApprovalRequest, Scope, Verb
+from toolcrib.model.errors import InvalidRequest
+from toolcrib.model.json import JsonObject, canonical
+from toolcrib.model.policy import Binding, Rule
+from toolcrib.model.principals import Mode, Principal
+from toolcrib.model.tools import Tool, ToolRef
+
+BASH = ToolRef("claude_code", "Bash")
+SESSION = Principal("session", "s1", "web", "default", agent="reviewer", session="s1", cwd="/srv/project")
+
+
+def approval(arguments: JsonObject, ref: ToolRef = BASH, principal: Principal = SESSION) -> Approval:
+    question = ApprovalRequest(ref, tool(ref).definition_hash, canonical(arguments), principal, "session", "why")
+    return opened(question, 60, propose(question, shown))
+
+
+def tool(ref: ToolRef) -> Tool:
+    return Tool(ref, "", {"type": "object", "properties": {}})
+
+
+def rule(asked: Approval, *, scope: Scope = "always", verb: Verb = "approve", prefix: str | None = None) -> Rule:
+    return remembered(asked, ApprovalReply(verb, scope, "owner", None, None, prefix), asked.created_at)
+
+
+def verdict(made: Rule, arguments: JsonObject, ref: ToolRef = BASH, principal: Principal = SESSION) -> str:
+    return decide(ref, tool(ref), principal, Grants(), Rules(rules=(made,)), arguments, ()).verdict
+
+
+def test_always_for_one_command_allows_that_command_and_no_other() -> None:
+    made = rule(approval({"command": "ls", "description": "List files"}))
+    assert verdict(made, {"command": "ls", "description": "Another word"}) == "allow"
+    for other in ("ls -la", "rm -rf ~", "ls; rm -rf ~", "ls\nrm x", ""):
+        assert verdict(made, {"command": other}) == "ask"
+    assert verdict(made, {}) == "ask"
+    assert verdict(made, {"command": "ls", "dangerouslyDisableSandbox": True}) == "ask"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(SESSION, agent="writer"),
+        replace(SESSION, agent=None),
+        replace(SESSION, source="cli"),
+        replace(SESSION, kind="token", name="laptop"),
+        replace(SESSION, cwd="/srv/other"),
+        replace(SESSION, mode="plan"),
+        replace(SESSION, mode="dontAsk"),
+    ],
+)
+def test_always_counts_for_the_principal_and_the_mode_that_asked_only(other: Principal) -> None:
+    made = rule(approval({"command": "ls"}))
+    assert verdict(made, {"command": "ls"}, principal=replace(SESSION, session="s2", name="s2")) == "allow"
+    assert verdict(made, {"command": "ls"}, principal=other) != "allow"
+
+
+@pytest.mark.parametrize(
+    ("mode", "wider"),
+    [
+        ("plan", {"plan", "default", "acceptEdits", "bypassPermissions"}),
+        ("default", {"default", "acceptEdits", "bypassPermissions"}),
+        ("acceptEdits", {"acceptEdits", "bypassPermissions"}),
+        ("bypassPermissions", {"bypassPermissions"}),
+    ],
+)
+def test_allow_rule_counts_in_no_narrower_mode(mode: Mode, wider: set[Mode]) -> None:
+    assert set(rule(approval({"command": "ls"}, principal=replace(SESSION, mode=mode))).where.modes) == wider
+
+
+def test_person_may_choose_a_proposed_prefix_and_no_wider_one() -> None:
+    asked = approval({"command": "npm test -- --watch"})
+    assert [each.text for each in asked.remembering.prefixes] == ["npm test --", "npm test"]
+    made = rule(asked, prefix="npm test")
+    assert verdict(made, {"command": "npm test -- src"}) == "allow"
+    for other in ("npm install", "npm test; rm x", "npm test | sh", "npm test $(rm x)", "npm test > x"):
+        assert verdict(made, {"command": other}) == "ask"
+    for wider in ("npm", "", "npm run"):
+        with pytest.raises(InvalidRequest) as raised:
+            rule(asked, prefix=wider)
+        assert raised.value.code == "approval.prefix"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ls; rm x",
+        "python -c 'x'",
+        "sudo rm x",
+        "npm run build",
+        "git -C /x status",
+        "A=1 ls x",
+        "echo $(x)",
+        "xargs rm",
+    ],
+)
+def test_no_prefix_is_proposed_for_commands_that_run_anything(command: str) -> None:
+    asked = approval({"command": command})
+    assert asked.remembering.prefixes == ()
+    assert verdict(rule(asked), {"command": command}) == "allow"
+
+
+def test_file_is_bound_to_its_path_or_a_directory_that_was_proposed() -> None:
+    write = ToolRef("claude_code", "Write")
+    asked = approval({"file_path": "/srv/project/src/a.py", "content": "x"}, write)
+    assert [each.text for each in asked.remembering.prefixes] == ["/srv/project/src", "/srv/project"]
+    made = rule(asked)
+    assert verdict(made, {"file_path": "/srv/project/src/a.py", "content": "y"}, write) == "allow"
+    for other in ("/srv/project/src/b.py", "/srv/project/src/a.py/../b.py", "/etc/passwd", "../a.py"):
+        assert verdict(made, {"file_path": other, "content": "y"}, write) == "ask"
+    wider = rule(asked, prefix="/srv/project/src")
+    assert verdict(wider, {"file_path": "src/b.py", "content": "y"}, write) == "allow"
+    assert verdict(wider, {"file_path": "/srv/project/src/../../x", "content": "y"}, write) == "ask"
+
+
+def test_remembered_directory_does_not_cover_files_that_decide_what_runs() -> None:
+    write = ToolRef("claude_code", "Write")
+    made = rule(approval({"file_path": "/srv/project/a.py", "content": "x"}, write), prefix="/srv/project")
+    hook = "/srv/project/.git/hooks/pre-commit"
+    given = {"file_path": hook, "content": "x"}
+    asked = decide(write, tool(write), SESSION, Grants(), Rules(rules=(made,)), given, [TouchedPath(hook)])
+    assert asked.verdict == "ask"
+    assert remember_as(approval(given, write)) == {}
+    assert verdict(made, {"file_path": "/srv/project/a.py", "paths": [hook], "content": "x"}, write) == "ask"
+
+
+def test_address_is_bound_to_itself_or_its_site() -> None:
+    fetch = ToolRef("claude_code", "WebFetch")
+    asked = approval({"url": "https://docs.python.org/3/", "prompt": "x"}, fetch)
+    assert verdict(rule(asked), {"url": "https://evil.example/", "prompt": "x"}, fetch) == "ask"
+    site = rule(asked, prefix="https://docs.python.org/")
+    assert verdict(site, {"url": "https://docs.python.org/2/x", "prompt": "x"}, fetch) == "allow"
+    assert verdict(site, {"url": "https://docs.python.org.evil.example/", "prompt": "x"}, fetch) == "ask"
+
+
+def test_remembered_no_denies_exactly_what_was_asked_for_the_principal_in_every_mode() -> None:
+    made = rule(approval({"command": "rm -rf build"}), verb="deny")
+    assert verdict(made, {"command": "rm -rf build"}, principal=replace(SESSION, mode="bypassPermissions")) == "deny"
+    assert verdict(made, {"command": "ls"}) == "ask"
+    assert verdict(made, {"command": "rm -rf build"}, principal=replace(SESSION, agent="writer")) == "ask"
+
+
+def test_shown_rule_is_the_written_rule() -> None:
+    asked = approval({"command": "git log --oneline"})
+    for scope in ("session", "always"):
+        for verb in ("approve", "deny"):
+            members = rule(asked, scope=scope, verb=verb).to_json()
+            proposed = remember_as(asked)[scope][verb]
+            assert proposed["rule"] == {
+                key: members[key] for key in members if key not in ("id", "createdBy", "createdAt")
+            }
+    proposed = remember_as(asked)["always"]["approve"]
+    assert "git log --oneline" in proposed["sentence"]
+    assert "agent reviewer" in proposed["sentence"]
+    assert [each["prefix"] for each in proposed["prefixes"]] == ["git log"]
+
+
+def test_secrets_and_long_arguments_cannot_be_remembered() -> None:
+    for command in ("curl -H 'Authorization: Bearer abcdefghijklmnop' x", "echo " + "x" * 3_000):
+        asked = approval({"command": command})
+        assert remember_as(asked) == {}
+        with pytest.raises(InvalidRequest) as raised:
+            rule(asked)
+        assert raised.value.code == "approval.scope"
+
+
+def test_other_tools_are_bound_to_the_principal() -> None:
+    ref = ToolRef("github", "star")
+    token = Principal("token", "laptop", "ide", "default")
+    made = rule(approval({"repo": "a"}, ref, token))
+    assert (made.principal, made.conditions) == (Binding("token", "ide", None, "laptop"), ())
+    assert verdict(made, {"repo": "b"}, ref, token) == "allow"
+    assert verdict(made, {"repo": "b"}, ref, replace(token, name="phone")) == "ask"

@@ -1,0 +1,51 @@
+"""What an answer is bound to, and the rule it stands for when it is given for longer."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolcrib.gate.approvals.requests import ApprovalReply, bind, opened, remembered
+from toolcrib.gate.policy.patterns import names
+from toolcrib.model.approvals import Approval, ApprovalRequest
+from toolcrib.model.json import canonical
+from toolcrib.model.principals import Principal
+from toolcrib.model.tools import ToolRef
+
+WORD = st.sampled_from(["a", "b", "ab", "*", "[a]", "a/b", "a\nb", "", "\ud800"])
+MAYBE = st.none() | WORD
+PRINCIPALS = st.builds(
+    Principal, st.just("session"), WORD, st.just("web"), st.just("default"), agent=MAYBE, session=MAYBE, cwd=MAYBE
+)
+QUESTIONS = st.builds(
+    ApprovalRequest,
+    st.builds(ToolRef, WORD, WORD),
+    WORD,
+    st.dictionaries(st.sampled_from(["a", "b"]), st.integers(0, 1)).map(canonical),
+    PRINCIPALS,
+    st.just("mcp"),
+    st.just("why"),
+)
+
+
+def approval(question: ApprovalRequest) -> Approval:
+    return replace(opened(question, 60), id="the same")
+
+
+@given(QUESTIONS, QUESTIONS, st.sampled_from(["1", "2"]))
+def test_an_answer_is_bound_to_all_of_the_call_the_asker_and_chance(
+    one: ApprovalRequest, two: ApprovalRequest, nonce: str
+) -> None:
+    same = one == two and nonce == "1"
+    assert (bind(approval(one), "1") == bind(approval(two), nonce)) == same
+
+
+@given(st.builds(ToolRef, st.text("ab*?[]!-", min_size=1), st.text("ab*?[]!-/", min_size=1)), QUESTIONS)
+def test_a_remembered_answer_names_its_tool_and_no_other(ref: ToolRef, question: ApprovalRequest) -> None:
+    asked = approval(replace(question, ref=ref))
+    rule = remembered(asked, ApprovalReply("approve", "always", "owner", None, None), datetime.now(UTC))
+    assert names(rule.pattern, ref)
+    for other in (ToolRef("b" + ref.server, ref.tool), ToolRef(ref.server, ref.tool + "a"), ToolRef("a", "a")):
+        assert names(rule.pattern, other) == (other == ref)
+    assert (rule.effect, rule.definition_hash, rule.session) == ("allow", question.definition_hash, None)

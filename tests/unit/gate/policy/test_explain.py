@@ -1,0 +1,140 @@
+"""Explanations: what a person is told, in words that are true."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from toolcrib.gate.policy.decide import Creator, Grants
+from toolcrib.gate.policy.explain import ExplainQuery, explain
+from toolcrib.gate.policy.rules import Rules
+from toolcrib.model.policy import Condition, Rule, RuleOrigin, Where
+from toolcrib.model.principals import Principal
+from toolcrib.model.tools import Marks, Tool, ToolRef
+
+REF = ToolRef("github", "search")
+TOOL = Tool(REF, "", {})
+ASKER = Principal("owner", "owner", "ide", "default", "reviewer", cwd="/p")
+PLAIN = ExplainQuery(REF, TOOL, ASKER, Grants(), Rules())
+
+
+def with_rules(*rules: Rule) -> ExplainQuery:
+    return replace(PLAIN, rules=Rules(1, rules))
+
+
+def flipped_by(question: ExplainQuery) -> list[str]:
+    flip = explain(question).flip
+    assert flip is not None
+    return [change.change for change in flip.changes]
+
+
+def test_every_rule_is_told_with_its_place_and_why_it_did_not_count() -> None:
+    rules = (
+        Rule("deny-other", "deny", "gitlab/*", RuleOrigin("user", "/h/toolcrib.toml", 4)),
+        Rule("deny-web", "deny", "github/*", RuleOrigin("user"), where=Where(sources=("web",))),
+        Rule(
+            "ask-n", "ask", "github/*", RuleOrigin("managed", "/m.toml", 2), conditions=(Condition("/n", "equals", 1),)
+        ),
+        Rule("allow", "allow", "github/search", RuleOrigin("user", "/h/toolcrib.toml", 9), "trusted"),
+        Rule("allow-too", "allow", "*", RuleOrigin("user")),
+    )
+    explanation = explain(with_rules(*rules))
+    told = {step.rule: (step.matched, step.reason) for step in explanation.steps if step.rule is not None}
+    assert told == {
+        "deny-other": (False, "Its pattern gitlab/* does not name the tool."),
+        "deny-web": (False, "It is not for source ide."),
+        "ask-n": (False, "It depends on the arguments."),
+        "allow": (True, "trusted"),
+        "allow-too": (False, "Rule allow decided before it."),
+    }
+    assert explanation.decided_by.origin == RuleOrigin("user", "/h/toolcrib.toml", 9)
+    with_arguments = explain(replace(with_rules(*rules), arguments={"n": 2}))
+    reasons = {step.rule: step.reason for step in with_arguments.steps}
+    assert reasons["ask-n"] == "The argument `/n` does not fit."
+
+
+def test_a_rule_that_has_expired_is_told() -> None:
+    ended = Rule("old", "allow", "*", RuleOrigin("user"), expires_at=datetime(2029, 1, 1, tzinfo=UTC))
+    explanation = explain(replace(PLAIN, rules=Rules.at(datetime(2030, 1, 1, tzinfo=UTC), 1, [ended])))
+    assert explanation.verdict == "ask"
+    assert [step.reason for step in explanation.steps if step.rule == "old"] == [
+        "It expired at 2029-01-01T00:00:00+00:00."
+    ]
+
+
+def test_only_so_many_rules_for_other_tools_are_told() -> None:
+    others = tuple(Rule(f"r{number}", "deny", "other/*", RuleOrigin("user")) for number in range(200))
+    explanation = explain(with_rules(*others, Rule("mine", "deny", "github/*", RuleOrigin("user"))))
+    assert 40 < len(explanation.steps) < 70
+    assert explanation.decided_by.rule == "mine"
+
+
+def test_the_public_shape() -> None:
+    shape = explain(with_rules(Rule("r", "ask", "*", RuleOrigin("managed", "/m.toml", 2), "careful"))).to_json()
+    assert shape["verdict"] == "ask"
+    assert shape["ref"] == "github/search"
+    assert shape["principal"]["agent"] == "reviewer"
+    assert shape["decidedBy"] == {
+        "step": "managed",
+        "matched": True,
+        "effect": "ask",
+        "reason": "careful",
+        "rule": "r",
+        "origin": {"kind": "managed", "file": "/m.toml", "line": 2},
+    }
+    assert shape["decidedBy"] in shape["steps"]
+    assert shape["flip"]["verdict"] == "allow"
+    assert shape["flip"]["changes"][0] == {
+        "kind": "remove_rule",
+        "change": "Remove rule r in /m.toml, line 2.",
+        "rule": "r",
+    }
+    assert "nearest" not in shape
+
+
+def test_a_tool_that_does_not_exist_is_told_with_the_nearest_names_and_the_state_of_its_server() -> None:
+    known = [ToolRef("github", "search_code"), ToolRef("gitlab", "serach"), ToolRef("mail", "send")]
+    question = replace(PLAIN, ref=ToolRef("github", "serach"), tool=None)
+    explanation = explain(question, known, "Server github is not trusted yet.")
+    assert explanation.verdict == "unknown"
+    assert explanation.nearest == ("gitlab/serach", "github/search_code")
+    assert explanation.decided_by.reason.endswith("Server github is not trusted yet.")
+    assert explanation.flip is None
+    assert explanation.to_json()["nearest"] == ["gitlab/serach", "github/search_code"]
+
+
+def test_what_flips_each_kind_of_decision() -> None:
+    assert flipped_by(PLAIN) == ["Add the rule `allow github/search`: toolcrib rules allow 'github/search'."]
+    allowed = replace(PLAIN, principal=replace(ASKER, mode="acceptEdits"))
+    assert flipped_by(allowed) == ["Add the rule `deny github/search`: toolcrib rules deny 'github/search'."]
+    assert flipped_by(replace(PLAIN, grants=Grants(()))) == [
+        "Add github/search to the tool permissions of agent reviewer."
+    ]
+    privileged = replace(PLAIN, tool=Tool(REF, "", {}, marks=Marks(privileged=True)))
+    assert flipped_by(privileged) == ["Give the agent a bundle with github/search."]
+    asked = with_rules(Rule("r", "ask", "*", RuleOrigin("user")))
+    assert flipped_by(asked) == ["Answer the next question about this tool with `always`."]
+    assert flipped_by(replace(asked, principal=replace(ASKER, mode="acceptEdits"))) == ["Remove rule r."]
+    twice = with_rules(Rule("d1", "deny", "*", RuleOrigin("user")), Rule("d2", "deny", "github/*", RuleOrigin("user")))
+    assert flipped_by(twice) == ["Remove rule d1.", "Remove rule d2."]
+
+
+@pytest.mark.parametrize("blocked", [True, False])
+def test_what_flips_the_decision_for_a_scheduled_run(blocked: bool) -> None:
+    tool = Tool(REF, "", {}, marks=Marks(scheduler_blocked=blocked))
+    question = replace(PLAIN, tool=tool, principal=replace(ASKER, source="scheduler"))
+    expected = (
+        "Ask from another source than the scheduler."
+        if blocked
+        else "Add the rule `allow github/search`: toolcrib rules allow 'github/search'."
+    )
+    assert flipped_by(question) == [expected]
+
+
+def test_what_flips_the_limit_that_a_session_has_from_its_creator() -> None:
+    creator = Creator(Principal("session", "lead", "ide", "bypassPermissions"), Grants(()))
+    child = replace(PLAIN, principal=replace(ASKER, mode="bypassPermissions"), grants=Grants(creator=creator))
+    assert explain(child).decided_by.step == "creator"
+    assert flipped_by(child) == [
+        "For lead, who started the session: Add github/search to the tool permissions of the asker."
+    ]

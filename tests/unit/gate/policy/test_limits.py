@@ -1,0 +1,177 @@
+"""Guardrails: counted apart, refused in words, free again in time."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from toolcrib.gate.policy.limits import MOST_SESSIONS, Limit, Limits, read_limits_file
+from toolcrib.model.principals import Principal
+from toolcrib.model.tools import ToolRef
+
+SEARCH, STAR, MAIL = ToolRef("github", "search"), ToolRef("github", "star"), ToolRef("mail", "send")
+
+
+def a_session(name: str = "s1", source: str = "cli") -> Principal:
+    return Principal("session", "x", "scheduler" if source == "scheduler" else "cli", session=name)
+
+
+class Clock:
+    """Time that goes on when told to."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def call(limits: Limits, ref: ToolRef, asker: Principal) -> bool:
+    """Call as the gate does; whether it was let through."""
+    if limits.check(asker, ref) is not None:
+        return False
+    limits.count(asker, ref)
+    return True
+
+
+def test_each_tool_has_its_own_count_in_each_session() -> None:
+    limits = Limits([Limit("github/*", calls=2)])
+    one, two = a_session("s1"), a_session("s2")
+    assert [call(limits, SEARCH, one) for _ in range(3)] == [True, True, False]
+    assert call(limits, STAR, one)
+    assert call(limits, SEARCH, two)
+    assert call(limits, MAIL, one)
+    assert limits.check(one, SEARCH) == (
+        "Limit reached: github/search may be called 2 times in a session and was called 2 times. "
+        "Do without it, or ask the owner for more."
+    )
+
+
+def test_a_server_or_a_session_can_be_counted_as_a_whole() -> None:
+    asker = a_session()
+    by_server = Limits([Limit(each="server", calls=1)])
+    assert [call(by_server, ref, asker) for ref in (SEARCH, STAR, MAIL)] == [True, False, True]
+    by_session = Limits([Limit(each="session", calls=1)])
+    assert [call(by_session, ref, asker) for ref in (SEARCH, MAIL)] == [True, False]
+
+
+def test_a_rate_frees_itself_as_time_passes() -> None:
+    clock = Clock()
+    limits = Limits([Limit(calls=2, seconds=60)], clock)
+    asker = a_session()
+    assert call(limits, SEARCH, asker)
+    clock.now = 30
+    assert call(limits, SEARCH, asker)
+    refusal = limits.check(asker, SEARCH)
+    assert refusal is not None
+    assert refusal.endswith("within 60 s and was called 2 times. Try again in 30 s.")
+    clock.now = 60
+    assert [call(limits, SEARCH, asker) for _ in range(2)] == [True, False]
+
+
+def test_a_budget_is_told_what_calls_cost() -> None:
+    limits = Limits([Limit(each="session", budget=1.0)])
+    asker = a_session()
+    limits.count(asker, SEARCH, cost=0.6)
+    assert limits.check(asker, MAIL) is None
+    limits.count(asker, MAIL, calls=0, cost=0.5)
+    assert limits.check(asker, SEARCH) == (
+        "Limit reached: this session may cost 1 USD in a session and has cost 1.10 USD. "
+        "Do without it, or ask the owner for more."
+    )
+
+
+def test_a_limit_binds_only_its_sources() -> None:
+    limits = Limits([Limit(calls=0, sources=("scheduler",))])
+    assert call(limits, SEARCH, a_session())
+    assert not call(limits, SEARCH, a_session(source="scheduler"))
+
+
+def test_who_has_no_session_is_counted_by_name_and_a_session_can_be_forgotten() -> None:
+    limits = Limits([Limit(calls=1)])
+    token = Principal("token", "laptop", "ide")
+    assert [call(limits, SEARCH, token) for _ in range(2)] == [True, False]
+    assert call(limits, SEARCH, Principal("token", "desk", "ide"))
+    assert [call(limits, SEARCH, a_session()) for _ in range(2)] == [True, False]
+    limits.forget("s1")
+    assert call(limits, SEARCH, a_session())
+
+
+def test_the_session_that_was_idle_longest_gives_way() -> None:
+    limits = Limits([Limit(calls=1)])
+    first = a_session("first")
+    assert call(limits, SEARCH, first)
+    for number in range(MOST_SESSIONS - 1):
+        limits.count(a_session(str(number)), SEARCH)
+    assert not call(limits, SEARCH, first)
+    limits.count(a_session("one more"), SEARCH)
+    assert not call(limits, SEARCH, first)
+    assert call(limits, SEARCH, a_session("0"))
+
+
+@pytest.mark.parametrize("limits", [Limits(), Limits([Limit("other/*", calls=0)]), Limits([Limit()])])
+def test_without_a_limit_that_says_something_nothing_is_refused(limits: Limits) -> None:
+    assert all(call(limits, SEARCH, a_session()) for _ in range(5))
+
+
+@given(st.lists(st.floats(0, 20), max_size=40), st.integers(1, 4), st.floats(1, 10))
+@settings(deadline=None)
+def test_in_no_span_are_there_more_calls_than_the_rate(waits: list[float], most: int, seconds: float) -> None:
+    clock = Clock()
+    limits = Limits([Limit(calls=most, seconds=seconds)], clock)
+    made: list[float] = []
+    for wait in waits:
+        clock.now += wait
+        if call(limits, SEARCH, a_session()):
+            made.append(clock.now)
+    for end in made:
+        assert sum(1 for at in made if end - seconds < at <= end) <= most
+
+
+LIMITS = """\
+[[limits]]
+pattern = "github/*"
+each = "server"
+calls = 3
+sources = ["scheduler"]
+
+[[limits]]
+budget = 2.5
+each = "session"
+seconds = 60
+"""
+
+
+def test_the_limits_of_a_file_are_read() -> None:
+    found = read_limits_file(LIMITS, "f")
+    assert found.problems == ()
+    assert found.limits == (
+        Limit("github/*", "server", 3, sources=("scheduler",)),
+        Limit(each="session", budget=2.5, seconds=60),
+    )
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "calls = -1",
+        "calls = true",
+        "each = 'day'\ncalls = 1",
+        "pattern = 'github'\ncalls = 1",
+        "",
+        "calls = 1\nbudget = 1",
+        "call = 1",
+        "calls = 1\nseconds = 0",
+        "budget = inf",
+        "calls = 1\nsources = ['moon']",
+    ],
+)
+def test_a_limit_that_cannot_be_used_is_a_problem_with_its_line(wrong: str) -> None:
+    found = read_limits_file(f"{LIMITS}\n[[limits]]\n{wrong}\n", "f")
+    assert len(found.limits) == 2
+    assert [(problem.code, problem.file, problem.line) for problem in found.problems] == [("limit.invalid", "f", 12)]
+
+
+@pytest.mark.parametrize("text", ["limits = 3", "not [toml"])
+def test_what_is_no_list_of_limits_is_a_problem(text: str) -> None:
+    found = read_limits_file(text, "f")
+    assert found.limits == ()
+    assert len(found.problems) == 1

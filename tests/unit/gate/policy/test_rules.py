@@ -1,0 +1,167 @@
+"""Rules: for whom they count, in which order, and until when."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from toolcrib.gate.policy.decide import Creator, Grants, decide
+from toolcrib.gate.policy.rules import RuleBook, Rules
+from toolcrib.model.policy import Condition, OriginKind, Rule, RuleEffect, RuleOrigin, Verdict, Where
+from toolcrib.model.principals import Principal
+from toolcrib.model.tools import Marks, Tool, ToolRef
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+TOOL = Tool(ToolRef("a", "one"), "", {}, marks=Marks(destructive=True))
+ASKER = Principal("session", "x", "ide", "default", "reviewer", "s1", "/p/sub")
+
+
+def a_rule(effect: RuleEffect, kind: OriginKind = "user", *, id: str = "r", where: Where = Where()) -> Rule:  # noqa: B008 a frozen value
+    return Rule(id, effect, "a/*", RuleOrigin(kind), where=where, session="s1" if kind == "session" else None)
+
+
+def verdict(*rules: Rule, tool: Tool = TOOL, asker: Principal = ASKER) -> Verdict:
+    return decide(tool.ref, tool, asker, Grants(), Rules(1, rules)).verdict
+
+
+IN_ORDER = [
+    (a_rule("deny"), "hidden"),
+    (a_rule("ask", "managed"), "ask"),
+    (a_rule("allow", "remembered"), "allow"),
+    (a_rule("ask"), "ask"),
+    (a_rule("allow"), "allow"),
+]
+
+
+@pytest.mark.parametrize("first", range(len(IN_ORDER)))
+def test_of_several_rules_the_first_in_the_order_of_decision_counts(first: int) -> None:
+    rules = [rule for rule, _ in IN_ORDER[first:]]
+    assert verdict(*rules) == verdict(*reversed(rules)) == IN_ORDER[first][1]
+
+
+def test_an_answer_for_the_session_counts_like_a_remembered_one_and_only_there() -> None:
+    ask, answer = a_rule("ask"), a_rule("allow", "session")
+    assert verdict(ask, answer) == "allow"
+    assert verdict(ask, answer, asker=Principal("session", "x", "ide", session="s2")) == "ask"
+    assert verdict(ask, answer, asker=Principal("token", "x", "ide")) == "ask"
+    assert verdict(ask, Rule("r", "allow", "a/*", RuleOrigin("session"))) == "ask"
+
+
+def test_a_rule_bound_to_a_definition_does_not_count_for_another() -> None:
+    bound = Rule("r", "allow", "a/*", RuleOrigin("remembered"), definition_hash=TOOL.definition_hash)
+    assert verdict(bound) == "allow"
+    assert verdict(bound, tool=Tool(TOOL.ref, "now it says something else", {})) == "ask"
+
+
+@pytest.mark.parametrize(
+    ("where", "counts"),
+    [
+        (Where(), True),
+        (Where(destructive=True), True),
+        (Where(destructive=False), False),
+        (Where(read_only=True), False),
+        (Where(open_world=False), True),
+        (Where(sources=("ide", "api")), True),
+        (Where(sources=("api",)), False),
+        (Where(agents=("reviewer",)), True),
+        (Where(agents=("other",)), False),
+        (Where(modes=("default",)), True),
+        (Where(modes=("plan",)), False),
+        (Where(projects=("/p",)), True),
+        (Where(projects=("/q", "/p/su")), False),
+    ],
+)
+def test_a_rule_counts_where_it_says(where: Where, counts: bool) -> None:
+    assert verdict(a_rule("allow", where=where)) == ("allow" if counts else "ask")
+
+
+def test_a_deny_rule_with_conditions_shows_the_tool_and_refuses_the_call() -> None:
+    rules = Rules(1, (Rule("r", "deny", "a/*", RuleOrigin("user"), conditions=(Condition("/n", "equals", 1),)),))
+    asker = Principal("session", "x", "ide", "acceptEdits")
+    listed = decide(TOOL.ref, TOOL, asker, Grants(), rules)
+    assert (listed.verdict, listed.needs_arguments) == ("allow", True)
+    refused = decide(TOOL.ref, TOOL, asker, Grants(), rules, {"n": 1})
+    assert (refused.verdict, refused.rules, refused.visible) == ("deny", ("r",), True)
+    assert decide(TOOL.ref, TOOL, asker, Grants(), rules, {"n": 2}).verdict == "allow"
+
+
+def test_all_conditions_of_a_rule_must_hold() -> None:
+    both = (Condition("/n", "equals", 1), Condition("/m", "glob", "x*"))
+    rules = Rules(1, (Rule("r", "allow", "a/*", RuleOrigin("user"), conditions=both),))
+    assert decide(TOOL.ref, TOOL, ASKER, Grants(), rules, {"n": 1, "m": "xy"}).verdict == "allow"
+    assert decide(TOOL.ref, TOOL, ASKER, Grants(), rules, {"n": 1, "m": "y"}).verdict == "ask"
+
+
+def test_a_blocked_tool_stays_blocked_for_sessions_that_a_scheduled_run_starts() -> None:
+    tool = Tool(TOOL.ref, "", {}, marks=Marks(scheduler_blocked=True))
+    scheduled = Principal("session", "nightly", "scheduler", "bypassPermissions", session="s0")
+    child = Principal("session", "x", "agent", "bypassPermissions", session="s1")
+    grants = Grants(("*",), creator=Creator(scheduled, Grants(("*",))))
+    decision = decide(tool.ref, tool, child, grants, Rules())
+    assert (decision.verdict, decision.decided_by.step) == ("hidden", "creator")
+    assert decide(tool.ref, tool, child, Grants(("*",)), Rules()).verdict == "allow"
+
+
+def test_a_book_gives_the_same_value_until_a_place_changes() -> None:
+    book = RuleBook()
+    empty = book()
+    book.set("file", [a_rule("ask")])
+    with_rule = book()
+    assert with_rule.version > empty.version
+    book.set("file", [a_rule("ask")])
+    assert book() is with_rule
+    book.set("database", [a_rule("deny", id="d")])
+    assert {rule.id for rule in book().rules} == {"r", "d"}
+    book.set("file", [])
+    assert [rule.id for rule in book().rules] == ["d"]
+    assert book.places == {"file": (), "database": (a_rule("deny", id="d"),)}
+
+
+def test_a_rule_ends_at_its_moment_and_the_version_tells() -> None:
+    now = NOW
+    book = RuleBook(lambda: now)
+    ends = Rule("r", "allow", "a/*", RuleOrigin("user"), expires_at=NOW + timedelta(minutes=1))
+    book.set("database", [ends, Rule("old", "allow", "*", RuleOrigin("user"), expires_at=NOW)])
+    before = book()
+    assert [rule.id for rule in before.rules] == ["r"]
+    now = NOW + timedelta(seconds=59)
+    assert book() is before
+    now = NOW + timedelta(minutes=1)
+    after = book()
+    assert after.rules == ()
+    assert {rule.id for rule in after.expired} == {"r", "old"}
+    assert after.version > before.version
+    assert after.next_expiry is None
+
+
+def test_equal_rules_have_the_same_fingerprint_whatever_their_number() -> None:
+    one, other = Rules(1, (a_rule("ask"),)), Rules(7, (a_rule("ask"),))
+    assert one.fingerprint == other.fingerprint
+    assert one.fingerprint != Rules(1, (a_rule("deny"),)).fingerprint
+
+
+def test_the_public_shape_of_a_rule_leaves_out_what_it_does_not_say() -> None:
+    assert a_rule("ask").to_json() == {
+        "id": "r",
+        "effect": "ask",
+        "pattern": "a/*",
+        "origin": {"kind": "user"},
+        "createdBy": "owner",
+    }
+    full = Rule(
+        "r", "deny", "*", RuleOrigin("managed", "/etc/x", 3), "why", "root", NOW, NOW, (Condition("/n", "equals", 1),),
+        Where(True, sources=("ide",)), "abc", "s1",
+    )  # fmt: skip
+    assert full.to_json() == {
+        "id": "r",
+        "effect": "deny",
+        "pattern": "*",
+        "conditions": [{"pointer": "/n", "test": "equals", "value": 1}],
+        "where": {"readOnly": True, "sources": ["ide"]},
+        "origin": {"kind": "managed", "file": "/etc/x", "line": 3},
+        "reason": "why",
+        "createdBy": "root",
+        "createdAt": "2030-01-01T00:00:00.000+00:00",
+        "expiresAt": "2030-01-01T00:00:00.000+00:00",
+        "definitionHash": "abc",
+        "session": "s1",
+    }

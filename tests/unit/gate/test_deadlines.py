@@ -1,0 +1,102 @@
+"""Clocks of calls: each ends its own block, in time, and nothing else."""
+
+import asyncio
+
+import anyio
+import pytest
+
+from toolcrib.gate.deadlines import Deadlines
+
+pytestmark = pytest.mark.anyio
+
+SOON = 0.02
+LATE = 60.0
+
+
+async def wait_forever() -> None:
+    await asyncio.get_running_loop().create_future()
+
+
+async def test_a_block_that_takes_too_long_ends_in_a_time_out_and_its_task_goes_on() -> None:
+    deadlines = Deadlines()
+    with anyio.fail_after(10):
+        for _ in range(2):
+            with pytest.raises(TimeoutError), deadlines.start(SOON):
+                await wait_forever()
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+
+
+async def test_a_block_that_ends_in_time_is_left_alone_afterwards() -> None:
+    deadlines = Deadlines()
+    with anyio.fail_after(10):
+        with deadlines.start(SOON):
+            pass
+        with pytest.raises(TimeoutError), deadlines.start(2 * SOON):  # longer than the first one had
+            await wait_forever()
+
+
+async def test_a_short_time_that_begins_after_a_long_one_is_not_forgotten() -> None:
+    deadlines = Deadlines()
+    with anyio.fail_after(10), deadlines.start(LATE), pytest.raises(TimeoutError), deadlines.start(SOON):
+        await wait_forever()
+
+
+async def test_every_call_has_a_time_of_its_own() -> None:
+    deadlines = Deadlines()
+    over: list[int] = []
+
+    async def call(number: int, seconds: float) -> None:
+        try:
+            with deadlines.start(seconds):
+                await wait_forever()
+        except TimeoutError:
+            over.append(number)
+
+    with anyio.fail_after(10):
+        await asyncio.gather(call(3, 5 * SOON), call(1, SOON), call(2, 3 * SOON))
+    assert over == [1, 2, 3]
+
+
+async def test_time_stands_still_until_every_pause_is_over() -> None:
+    deadlines = Deadlines()
+    with anyio.fail_after(10):
+        with deadlines.start(SOON) as deadline:
+            deadline.pause()
+            deadline.pause()
+            deadline.go_on()
+            with pytest.raises(TimeoutError), deadlines.start(3 * SOON):  # far beyond the time of the other one
+                await wait_forever()
+        with pytest.raises(TimeoutError), deadlines.start(SOON) as deadline:
+            deadline.pause()
+            deadline.go_on()
+            await wait_forever()
+
+
+async def test_a_cancellation_from_outside_stays_one() -> None:
+    deadlines = Deadlines()
+    began = asyncio.Event()
+
+    async def call() -> None:
+        with deadlines.start(LATE):
+            began.set()
+            await wait_forever()
+
+    with anyio.fail_after(10):
+        task = asyncio.create_task(call())
+        await began.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert task.cancelled()
+
+
+async def test_what_goes_on_after_its_block_has_ended_ends_nothing() -> None:
+    deadlines = Deadlines()
+    with anyio.fail_after(10):
+        with deadlines.start(SOON) as deadline:
+            deadline.pause()
+        deadline.go_on()
+        with pytest.raises(TimeoutError), deadlines.start(3 * SOON):
+            await wait_forever()

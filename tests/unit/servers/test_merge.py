@@ -1,0 +1,173 @@
+"""Trust decides before priority: what a file that nobody agreed to can do to a trusted server, which is nothing."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from toolcrib.base.files.reading import FileText
+from toolcrib.model.server_names import OtherName
+from toolcrib.model.servers import Discovery, ServerEntry, ServerSpec
+from toolcrib.servers.discover import merge
+from toolcrib.servers.readers.dialect import ReadingContext
+from toolcrib.servers.readers.read import ConfigFile, FileReading, read_content
+
+PROD = {"command": "prod-server"}
+NOTES = {"command": "notes-server"}
+OWN = ConfigFile("toolcrib", "user", Path("/h/.crib/mcp.json"), 0)
+CURSOR = ConfigFile("cursor", "user", Path("/h/.cursor/mcp.json"), 5)
+PROJECT = ConfigFile("claude-code", "project", Path("/r/.mcp.json"), 3, Path("/r"), Path("/r"))
+OPENCODE = ConfigFile("opencode", "user", Path("/h/opencode.json"), 14)
+OPENCODE_PROJECT = ConfigFile("opencode", "project", Path("/r/opencode.json"), 14, Path("/r"), Path("/r"))
+GEMINI = ConfigFile("gemini", "user", Path("/h/.gemini/settings.json"), 12)
+GEMINI_PROJECT = ConfigFile("gemini", "project", Path("/r/.gemini/settings.json"), 12, Path("/r"), Path("/r"))
+
+Trusts = Callable[[ServerSpec], bool]
+
+
+def reading(place: ConfigFile, entries: dict[str, Any], **more: Any) -> FileReading:
+    root: Any = entries
+    for key in reversed(place.dialect.roots[0]):
+        root = {key: root}
+    return read_content(place, FileText(json.dumps(root | more), False, ""), ReadingContext(place.file))
+
+
+def personal(spec: ServerSpec) -> bool:
+    """Everything of the person is trusted, nothing of the project."""
+    return spec.source.project is None
+
+
+def everything(_: ServerSpec) -> bool:
+    return True
+
+
+def listed(*readings: FileReading, trusted: Trusts = personal) -> Discovery:
+    return merge(readings, {}, trusted)
+
+
+def entry(found: Discovery, alias: str) -> ServerEntry:
+    return next(each for each in found.servers if each.alias == alias)
+
+
+def test_an_untrusted_project_cannot_rename_a_trusted_server() -> None:
+    found = listed(reading(CURSOR, {"prod": PROD}), reading(PROJECT, {"harmless": PROD}))
+    server = entry(found, "prod")
+    assert [each.alias for each in found.servers] == ["prod"]
+    assert (server.trusted, server.source.file, server.same_as) == (True, "/h/.cursor/mcp.json", ("harmless",))
+    assert server.names.trusted == ()
+    assert server.names.claimed == (OtherName("harmless", "/r/.mcp.json"),)
+    assert found.find("harmless") is server
+
+
+def test_an_untrusted_project_cannot_take_the_name_of_a_trusted_server() -> None:
+    found = listed(reading(CURSOR, {"notes": NOTES, "prod": PROD}), reading(PROJECT, {"notes": PROD}))
+    assert entry(found, "notes").spec == entry(listed(reading(CURSOR, {"notes": NOTES})), "notes").spec
+    assert entry(found, "prod").names.others == ()
+    shadowed = next(each for each in found.servers if each.source.project is not None)
+    assert (shadowed.state, shadowed.shadowed_by) == ("shadowed", "notes")
+    assert shadowed.alias.startswith("notes_")
+
+
+def test_a_trusted_name_beside_the_main_one_is_not_given_to_an_untrusted_entry() -> None:
+    found = listed(
+        reading(OWN, {"prod": PROD}), reading(CURSOR, {"production": PROD}), reading(PROJECT, {"production": NOTES})
+    )
+    assert entry(found, "prod").names.trusted == (OtherName("production", "/h/.cursor/mcp.json"),)
+    untrusted = next(each for each in found.servers if each.source.project is not None)
+    assert untrusted.alias != "production"
+    assert untrusted.state == "shadowed"
+    assert found.find("production") is entry(found, "prod")
+
+
+@pytest.mark.parametrize("name", ["prod", "harmless"])
+def test_an_untrusted_entry_never_enables_a_disabled_server(name: str) -> None:
+    found = listed(reading(OWN, {"prod": PROD | {"enabled": False}}), reading(PROJECT, {name: PROD}))
+    assert entry(found, "prod").state == "disabled"
+    assert found.startable() == ()
+
+
+@pytest.mark.parametrize(
+    "settings_of_the_project",
+    [
+        reading(GEMINI_PROJECT, {}, mcp={"excluded": ["prod"]}),
+        reading(GEMINI_PROJECT, {}, mcp={"allowed": []}),
+        reading(OPENCODE_PROJECT, {"prod": {"enabled": False}}),
+        reading(PROJECT, {"prod": PROD | {"disabled": True}}),
+    ],
+)
+def test_a_project_cannot_switch_a_trusted_server_off(settings_of_the_project: FileReading) -> None:
+    place = GEMINI if settings_of_the_project.place.format == "gemini" else OPENCODE
+    definition = PROD if place is GEMINI else {"type": "local", "command": ["prod-server"]}
+    found = listed(reading(place, {"prod": definition}), settings_of_the_project)
+    assert entry(found, "prod").startable
+
+
+def test_a_project_still_speaks_for_its_own_servers() -> None:
+    found = listed(reading(GEMINI_PROJECT, {"prod": PROD}, mcp={"excluded": ["prod"]}), trusted=everything)
+    assert entry(found, "prod").state == "disabled"
+
+
+@pytest.mark.parametrize("change", [{"environment": {"X": "1"}}, {"command": 5}, {"timeout": 1}])
+def test_a_project_lays_nothing_but_a_switch_over_an_entry_of_the_person(change: dict[str, Any]) -> None:
+    own = reading(OPENCODE, {"prod": {"type": "local", "command": ["prod-server"]}})
+    found = listed(own, reading(OPENCODE_PROJECT, {"prod": change}), trusted=everything)
+    assert entry(found, "prod").source.project is None
+    laid = next(each for each in found.servers if each.source.project is not None)
+    assert laid.state == "invalid"
+    assert "/h/opencode.json" in laid.problems[0].message
+
+
+def test_a_trusted_project_shadows_by_name_and_the_person_names_what_is_equal() -> None:
+    """As product and table say: the nearest directory wins, the main name comes from the most trusted place."""
+    found = listed(
+        reading(CURSOR, {"db": NOTES, "prod": PROD}), reading(PROJECT, {"db": PROD | {"args": ["x"]}, "live": PROD}),
+        trusted=everything,
+    )  # fmt: skip
+    assert entry(found, "db").source.project == "/r"
+    assert entry(found, "prod").names.trusted == (OtherName("live", "/r/.mcp.json"),)
+
+
+@pytest.mark.parametrize("name", ["toolcrib", "claude_code"])
+def test_a_name_that_is_reserved_is_no_trusted_name(name: str) -> None:
+    """Else a rule for the crib's own tools would hold for a server that is called like them."""
+    found = listed(reading(CURSOR, {name: PROD}))
+    names = found.servers[0].names
+    assert found.servers[0].alias != name
+    assert (names.trusted, names.claimed) == ((), (OtherName(name, "/h/.cursor/mcp.json"),))
+
+
+NAMES = st.sampled_from(["a", "b", "a b", "toolcrib", "A"])
+DEFINITIONS = st.sampled_from([PROD, NOTES, PROD | {"enabled": False}, {"url": "https://h/p"}, {"command": ""}])
+ENTRIES = st.dictionaries(NAMES, DEFINITIONS, max_size=4)
+
+
+@settings(deadline=None)
+@given(ENTRIES, ENTRIES, ENTRIES)
+def test_what_the_person_has_is_the_same_whatever_an_untrusted_project_says(
+    own: dict[str, Any], cursor: dict[str, Any], project: dict[str, Any]
+) -> None:
+    """Every trusted server keeps its alias, state, definition and the names that allow anything."""
+    files = (reading(OWN, own), reading(CURSOR, cursor))
+    alone, beside = listed(*files), listed(*files, reading(PROJECT, project))
+    kept = {each.alias: each for each in beside.servers}
+    for before in alone.servers:
+        if not before.trusted:
+            continue
+        after = kept[before.alias]
+        assert (after.spec, after.state, after.source) == (before.spec, before.state, before.source)
+        assert after.names.trusted == before.names.trusted
+    assert {each.alias for each in beside.startable()} == {each.alias for each in alone.startable()}
+
+
+def test_a_remembered_answer_hangs_on_the_directory_of_a_program_that_a_project_runs() -> None:
+    """`node server.js` is another program in another project."""
+    other = ConfigFile("claude-code", "project", Path("/q/.mcp.json"), 3, Path("/q"), Path("/q"))
+    entries = {"s": {"command": "node", "args": ["server.js"]}, "web": {"type": "http", "url": "https://h/p"}}
+    one, two = (listed(reading(place, entries), trusted=everything) for place in (PROJECT, other))
+    assert entry(one, "s").names.identity == entry(two, "s").names.identity
+    assert entry(one, "s").names.bound != entry(two, "s").names.bound
+    assert entry(one, "web").names == entry(two, "web").names

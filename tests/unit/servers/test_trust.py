@@ -1,0 +1,208 @@
+"""What a consent is bound to, what the question shows, and what it warns of."""
+
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolcrib.model.errors import ConfigError
+from toolcrib.model.servers import Auth, DefinitionSource, ServerSpec
+from toolcrib.servers.dangers import dangers
+from toolcrib.servers.resolve import origins
+from toolcrib.servers.trust import (
+    TrustBook,
+    TrustRecord,
+    change_trust,
+    definition_digest,
+    load_trust,
+    trust_question,
+)
+
+PROJECT = DefinitionSource("claude-code", "project", "/r/.mcp.json", 3, "/r", "/r")
+PERSONAL = DefinitionSource("cursor", "user", "/h/.cursor/mcp.json", 2)
+SPEC = ServerSpec("s", "stdio", PROJECT, command="npx", args=("-y", "p@1.0.0"), env={"K": "v"}, variables="claude")
+
+
+def test_consent_holds_for_exactly_one_definition_of_one_project() -> None:
+    """Any change of what runs asks again; switching, time-outs and tool lists do not."""
+    book = TrustBook().with_definitions([SPEC])
+    assert book.covers(SPEC)
+    assert book.covers(replace(SPEC, enabled=False, timeout_ms=5, source=replace(PROJECT, line=9)))
+    changes: list[dict[str, Any]] = [
+        {"name": "t"},
+        {"command": "node"},
+        {"args": ("-y", "p@1.0.1")},
+        {"env": {"K": "other"}},
+        {"env": {"K": "v", "L": "1"}},
+        {"cwd": "/elsewhere"},
+        {"type": "http", "url": "https://x"},
+        {"headers": {"A": "b"}},
+        {"env_file": ".env"},
+        {"env_pass": ("HOME",)},
+        {"source": replace(PROJECT, project="/r/nested")},
+        {"source": replace(PROJECT, project="/moved")},
+        {"source": replace(PROJECT, directory="/r/packages")},
+        {"source": replace(PROJECT, client="cursor")},
+    ]
+    for change in changes:
+        assert not book.covers(replace(SPEC, **change)), change
+
+
+def test_a_definition_of_the_person_is_trusted_once_and_our_own_always() -> None:
+    spec = replace(SPEC, source=PERSONAL)
+    book = TrustBook()
+    assert not book.covers(spec)
+    assert book.with_definitions([spec]).covers(replace(spec, source=replace(PERSONAL, line=9)))
+    assert not book.with_definitions([spec]).covers(replace(spec, command="anything"))
+    assert not book.with_definitions([spec]).covers(SPEC)
+    assert book.covers(replace(SPEC, source=DefinitionSource("toolcrib", "user", "/h/.crib/mcp.json")))
+    assert not book.covers(replace(SPEC, source=replace(PROJECT, client="toolcrib")))
+
+
+WHOLE_FILE = TrustBook((TrustRecord(PERSONAL.file, None),))
+"""What earlier versions kept for a file of the person."""
+
+
+def test_a_file_that_was_trusted_as_a_whole_becomes_the_definitions_in_it() -> None:
+    """What is added to it later asks."""
+    spec = replace(SPEC, source=PERSONAL)
+    later = replace(spec, name="later", command="evil")
+    assert WHOLE_FILE.covers(spec)
+    assert WHOLE_FILE.renewed([], []) == WHOLE_FILE  # the file cannot be read now
+    book = WHOLE_FILE.renewed([spec, SPEC], [PERSONAL.file])
+    assert (book.covers(spec), book.covers(later), book.covers(SPEC)) == (True, False, False)
+    assert all(record.digest for record in book.records)
+    assert book.renewed([spec, later], [PERSONAL.file]) is book
+    assert not TrustBook((TrustRecord(PROJECT.file, None),)).covers(SPEC)
+
+
+@pytest.mark.parametrize(
+    "auth",
+    [Auth(), Auth(credential_id="github"), Auth(client_id="x"), Auth(client_secret="x"), Auth(scopes=("repo",))],
+)
+def test_how_a_server_signs_in_is_part_of_what_is_agreed_to(auth: Auth) -> None:
+    book = TrustBook().with_definitions([SPEC])
+    assert not book.covers(replace(SPEC, auth=auth))
+    agreed = book.with_definitions([replace(SPEC, auth=auth)])
+    assert agreed.covers(replace(SPEC, auth=auth))
+    assert not agreed.covers(replace(SPEC, auth=replace(auth, credential_id="other")))
+    assert trust_question(replace(SPEC, auth=auth), {}).auth is not None
+
+
+def test_an_earlier_consent_to_a_definition_of_the_person_that_signs_in_is_kept() -> None:
+    """Its record says nothing of `auth`; one of a project asks again."""
+    personal, project = (replace(SPEC, source=source, auth=Auth()) for source in (PERSONAL, PROJECT))
+    digests = [definition_digest(replace(spec, auth=None)) for spec in (personal, project)]
+    book = TrustBook((TrustRecord("personal", digests[0]), TrustRecord("/r", digests[1])))
+    assert (book.covers(personal), book.covers(project)) == (True, False)
+    renewed = book.renewed([personal, project], [])
+    assert (renewed.covers(personal), renewed.covers(project)) == (True, False)
+    assert not renewed.covers(replace(personal, auth=Auth(credential_id="another")))
+
+
+def test_consent_can_be_taken_back() -> None:
+    """For one server, a whole file or a whole project."""
+    spec = replace(SPEC, source=PERSONAL)
+    assert not WHOLE_FILE.without_definitions([spec]).covers(spec)
+    assert not TrustBook().with_definitions([SPEC]).without_definitions([SPEC]).covers(SPEC)
+    assert not TrustBook().with_definitions([SPEC]).without_place("/r").covers(SPEC)
+
+
+def test_records_survive_in_a_private_file_and_a_damaged_one_is_not_taken_for_empty(tmp_path: Path) -> None:
+    """What was agreed is never lost by reading it wrongly."""
+    file = tmp_path / "trust.json"
+    assert load_trust(file) == TrustBook()
+    written = change_trust(file, lambda book: book.with_definitions([SPEC], secrets=True))
+    assert load_trust(file) == written
+    assert file.stat().st_mode & 0o777 == 0o600
+    for damaged in ("{", "[]", '{"records": 5}', '{"records": [5]}'):
+        file.write_text(damaged, "utf-8")
+        with pytest.raises(ConfigError) as caught:
+            load_trust(file)
+        assert caught.value.code == "trust.unreadable"
+
+
+def test_the_question_shows_the_whole_command_and_no_values() -> None:
+    """Names of variables and headers, the directory, the program; hidden characters are written out."""
+    long = "x" * 5000
+    spec = replace(
+        SPEC,
+        args=("-y", "a b", long, "zero\u200bwidth"),
+        env={"TOKEN": "top-secret-value"},
+        env_pass=("HOME",),
+        cwd="sub",
+    )
+    question = trust_question(spec, {"PATH": "/nowhere"})
+    assert question.command_line == f"npx -y 'a b' {long} 'zero\\u{{200b}}width'"
+    assert (question.env, question.cwd, question.program) == (("TOKEN", "HOME"), "sub", None)
+    assert "top-secret-value" not in str(question.to_json())
+    assert "hidden_characters" in {danger.code for danger in question.dangers}
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["npx", "-y", "p@1", "--token", "hunter2hunter2"], "npx -y p@1 --token '****'"),
+        (["npx", "p@1", "--password=hunter2hunter2"], "npx p@1 '--password=****'"),
+        (["npx", "--api-key", "hunter2hunter2", "p"], "npx --api-key '****' p"),
+        (["docker", "run", "--secret", "hunter2/hunter2", "i/x"], "docker run --secret '****' i/x"),
+        (["sh", "-c", "TOKEN=hunter2hunter2 evil"], "sh -c 'TOKEN=**** evil'"),
+    ],
+)
+def test_a_secret_among_the_arguments_shows_neither_in_the_question_nor_in_the_origins(
+    words: list[str], shown: str
+) -> None:
+    """Nor in a warning about them."""
+    spec = replace(SPEC, command=words[0], args=tuple(words[1:]), variables="toolcrib", env={"K": "!get --key hunter2"})
+    question = trust_question(spec, {})
+    assert question.command_line == shown
+    told = origins(spec, {})
+    assert shlex.join(origin.shown for origin in told if not origin.key.startswith("env.")) == shown
+    assert "hunter2" not in repr(question) + repr(told)
+    assert "It runs `get --key ****` to get K." in {danger.message for danger in question.dangers}
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["sh", "-c", "id"], "inline_code"),
+        (["/bin/bash", "-lc", "id"], "inline_code"),
+        (["bash", "run.sh"], "shell"),
+        (["node", "-e", "1"], "inline_code"),
+        (["python3.12", "-c", "1"], "inline_code"),
+        (["npx", "-c", "id"], "inline_code"),
+        (["deno", "eval", "1"], "inline_code"),
+        (["env", "X=1", "sh", "-c", "id"], "inline_code"),
+        (["C:\\Windows\\cmd.exe", "/c", "dir"], "inline_code"),
+        (["powershell", "-EncodedCommand", "AAAA"], "inline_code"),
+        (["sudo", "server"], "administrator"),
+        (["docker", "run", "--privileged", "i/x:1"], "privileged_container"),
+        (["docker", "run", "-v", "/:/host", "i/x:1"], "privileged_container"),
+        (["docker", "run", "-v", "/var/run/docker.sock:/s", "i/x:1"], "privileged_container"),
+        (["podman", "run", "--pid=host", "i/x:1"], "privileged_container"),
+        (["docker", "run", "--mount", "type=bind,source=/etc,target=/e", "i/x:1"], "privileged_container"),
+        (["docker", "run", "ghcr.io/i/x"], "floating_version"),
+        (["npx", "-y", "pkg"], "floating_version"),
+        (["npx", "-y", "@s/pkg@latest"], "floating_version"),
+        (["uvx", "pkg"], "floating_version"),
+        (["uvx", "--with", "evil", "pkg==1.0"], "other_packages"),
+        (["./server"], "project_program"),
+    ],
+)
+def test_command_lines_that_do_more_than_they_show_are_warned_of(words: list[str], code: str) -> None:
+    """Inline code, shells, privileged containers, floating versions, wrappers around them."""
+    spec = replace(SPEC, command=words[0], args=tuple(words[1:]), env={})
+    assert code in {danger.code for danger in dangers(spec)}
+
+
+def test_preload_variables_and_secret_commands_are_warned_of_and_plain_servers_are_not() -> None:
+    """A pinned package with an ordinary key needs no warning."""
+    assert dangers(SPEC) == ()
+    for name in ("LD_PRELOAD", "NODE_OPTIONS", "PYTHONPATH", "PATH", "DYLD_INSERT_LIBRARIES"):
+        assert {danger.code for danger in dangers(replace(SPEC, env={name: "x"}))} == {"preload"}
+    own = replace(SPEC, variables="toolcrib", env={"K": "!pass show k"})
+    assert [danger.code for danger in dangers(own)] == ["secret_command"]
+    plain = replace(SPEC, type="http", command=None, args=(), url="http://example.com/mcp")
+    assert [danger.code for danger in dangers(plain)] == ["not_encrypted"]

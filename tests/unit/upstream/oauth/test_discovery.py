@@ -1,0 +1,57 @@
+"""Reading what a server answers to a stranger."""
+
+import httpx2
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolcrib.upstream.oauth.discovery import Challenge, challenge_of, read_object, split_scopes
+from toolcrib.upstream.oauth.failures import required, shown
+
+
+def answer(*headers: str) -> httpx2.Response:
+    return httpx2.Response(401, headers=[("www-authenticate", header) for header in headers])
+
+
+@pytest.mark.parametrize(
+    ("headers", "challenge"),
+    [
+        ((), Challenge()),
+        (("Basic realm=x",), Challenge()),
+        (("Bearer",), Challenge()),
+        (("bearer error=invalid_token",), Challenge("invalid_token")),
+        (("Basic realm=x", 'Bearer scope="a b"'), Challenge(None, ("a", "b"))),
+        (
+            ('Bearer error="insufficient_scope", scope="read write", resource_metadata="https://a.example/x?y=1,2"',),
+            Challenge("insufficient_scope", ("read", "write"), "https://a.example/x?y=1,2"),
+        ),
+    ],
+)
+def test_a_challenge_is_read(headers: tuple[str, ...], challenge: Challenge) -> None:
+    assert challenge_of(answer(*headers)) == challenge
+
+
+@given(st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=200))
+def test_any_header_is_read(text: str) -> None:
+    challenge = challenge_of(answer(f"Bearer {text}"))
+    assert all(scope and " " not in scope for scope in challenge.scopes)
+
+
+def test_scopes_are_single_words_once_each() -> None:
+    assert split_scopes('read  read write "x" a\\b') == ("read", "write")
+    assert split_scopes(None) == ()
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"null", b"{", b"\xff", b"<html>"])
+def test_what_is_no_object_is_nothing(content: bytes) -> None:
+    assert read_object(content) is None
+
+
+def test_words_of_others_are_cleaned_and_cut() -> None:
+    assert shown("a\x1b[31m\u202eb") == "a\\x1b[31m\\u202eb"
+    assert len(shown("x" * 1000)) < 130
+
+
+def test_what_would_help_is_said() -> None:
+    assert required("lab").message == 'Authentication required for "lab".'
+    assert required("lab").hint == "Run `toolcrib mcp auth lab`."

@@ -1,0 +1,287 @@
+"""Stored sign-ins: kept whole, kept private, and given out for nothing but what they are for."""
+
+import math
+import os
+import stat
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolcrib.base import secret_store
+from toolcrib.base.secret_store import FileSecretStore, KeyringSecretStore, SecretStore, only_process, open_secret_store
+from toolcrib.model.errors import ConfigError
+from toolcrib.upstream.credentials import CredentialStore, OAuthCredential, Registration, lifetime_of, open_credentials
+
+CLIENT = Registration("https://issuer.example", "crib", "client-secret", "client_secret_basic", "http://127.0.0.1:1/x")
+CREDENTIAL = OAuthCredential(
+    server="lab",
+    resource="https://a.example/mcp",
+    client=CLIENT,
+    token_endpoint="https://issuer.example/token",
+    access_token="access-secret",
+    refresh_token="refresh-secret",
+    scopes=("read",),
+    asked=("read", "write"),
+    obtained_at=1000.0,
+    lifetime=3600.0,
+    local=True,
+)
+URL = "https://a.example/mcp"
+
+
+class Ring:
+    """A keyring in memory; it can be locked."""
+
+    def __init__(self) -> None:
+        self.kept: dict[tuple[str, str], str] = {}
+        self.is_locked = False
+
+    def get_password(self, service_name: str, username: str) -> str | None:
+        self._check()
+        return self.kept.get((service_name, username))
+
+    def set_password(self, service_name: str, username: str, password: str) -> None:
+        self._check()
+        self.kept[service_name, username] = password
+
+    def delete_password(self, service_name: str, username: str) -> None:
+        self._check()
+        del self.kept[service_name, username]
+
+    def _check(self) -> None:
+        if self.is_locked:
+            raise RuntimeError("locked; tried access-secret")
+
+
+@pytest.fixture(params=["file", "keyring"])
+def shelf(request: pytest.FixtureRequest, tmp_path: Path) -> SecretStore:
+    return (
+        FileSecretStore(tmp_path / "credentials.json")
+        if request.param == "file"
+        else KeyringSecretStore(Ring(), "test")
+    )
+
+
+@pytest.fixture
+def tokens(shelf: SecretStore, tmp_path: Path) -> CredentialStore:
+    return CredentialStore(shelf, tmp_path)
+
+
+@pytest.mark.anyio
+async def test_a_sign_in_comes_back_as_it_was_kept(tokens: CredentialStore) -> None:
+    assert await tokens.credential("lab", URL) is None
+    await tokens.keep(CREDENTIAL)
+    assert await tokens.credential("lab", URL) == CREDENTIAL
+    plain = replace(CREDENTIAL, refresh_token=None, lifetime=None, scopes=(), client=Registration("i", "c"))
+    await tokens.keep(plain)
+    assert await tokens.credential("lab", URL) == plain
+    await tokens.forget("lab")
+    assert await tokens.credential("lab", URL) is None
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("server", "url"),
+    [
+        ("other", URL),
+        ("lab", "https://b.example/mcp"),
+        ("lab", "https://a.example/mcp2"),
+        ("lab", "http://a.example/mcp"),
+    ],
+)
+async def test_a_sign_in_is_given_out_for_its_own_server_and_resource_only(
+    tokens: CredentialStore, server: str, url: str
+) -> None:
+    await tokens.keep(CREDENTIAL)
+    assert await tokens.credential(server, url) is None
+
+
+@pytest.mark.anyio
+async def test_a_registration_belongs_to_its_issuer(tokens: CredentialStore) -> None:
+    await tokens.keep_registration(CLIENT)
+    assert await tokens.registration(CLIENT.issuer) == CLIENT
+    assert await tokens.registration(f"{CLIENT.issuer}/") is None
+    await tokens.forget_registration(CLIENT.issuer)
+    assert await tokens.registration(CLIENT.issuer) is None
+
+
+@pytest.mark.anyio
+async def test_the_issuer_of_a_secret_is_remembered(tokens: CredentialStore) -> None:
+    await tokens.bind_issuer("lab", "crib", "https://issuer.example")
+    assert await tokens.bound_issuer("lab", "crib") == "https://issuer.example"
+    assert await tokens.bound_issuer("lab", "another") is None
+    await tokens.forget("lab")
+    assert await tokens.bound_issuer("lab", "crib") is None
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("row", [{}, {"server": "lab"}, {"server": 1}, {"client": []}, {"client": {"method": "x"}}])
+async def test_an_entry_that_is_none_is_nothing(
+    shelf: SecretStore, tokens: CredentialStore, row: dict[str, object]
+) -> None:
+    shelf.put("server lab", row)
+    shelf.put("client https://issuer.example", row)
+    assert await tokens.credential("lab", URL) is None
+    assert await tokens.registration("https://issuer.example") is None
+
+
+def test_nothing_secret_shows() -> None:
+    for text in (repr(CREDENTIAL), str(CREDENTIAL), repr(CLIENT)):
+        assert "secret" not in text.replace("client_secret_basic", "")
+
+
+@given(st.one_of(st.none(), st.booleans(), st.floats(), st.integers(), st.text(), st.lists(st.integers())))
+def test_a_life_is_a_positive_number_or_unknown(sent: object) -> None:
+    life = lifetime_of(sent)
+    assert life is None or (0 < life < math.inf)
+
+
+@pytest.mark.parametrize(
+    ("sent", "life"),
+    [(3600, 3600.0), ("3600", 3600.0), (1.5, 1.5), (0, None), (-1, None), ("", None), (None, None), (True, None)],
+)
+def test_a_life_is_read_as_issuers_write_it(sent: object, life: float | None) -> None:
+    assert lifetime_of(sent) == life
+
+
+@given(st.floats(min_value=-1e9, max_value=1e9))
+def test_no_clock_gives_a_token_more_than_its_life(shift: float) -> None:
+    left = CREDENTIAL.remaining(CREDENTIAL.obtained_at + shift)
+    assert left is not None
+    assert left <= 3600
+
+
+def test_the_file_is_private_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        FileSecretStore(tmp_path / "credentials.json").put("a", {"b": 1})
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "credentials.json").stat().st_mode) == 0o600
+    assert [path.name for path in tmp_path.iterdir()] == ["credentials.json"]
+
+
+def test_what_a_cut_off_write_left_is_swept_away(tmp_path: Path) -> None:
+    left = tmp_path / ".credentials.json.0123.toolcrib.tmp"
+    left.write_text("access-secret")
+    FileSecretStore(tmp_path / "credentials.json").put("a", {"b": 1})
+    assert not left.exists()
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"entries": []}'])
+def test_a_damaged_file_is_reported_and_never_written_over(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "credentials.json"
+    file.write_text(content)
+    for attempt in (lambda: FileSecretStore(file).get("a"), lambda: FileSecretStore(file).put("a", {"b": 1})):
+        with pytest.raises(ConfigError) as failure:
+            attempt()
+        assert failure.value.code == "oauth.storage"
+    assert file.read_text() == content
+
+
+def test_a_write_that_fails_leaves_the_old_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = FileSecretStore(tmp_path / "credentials.json")
+    file.put("a", {"token": "old"})
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ConfigError):
+        file.put("a", {"token": "new"})
+    monkeypatch.undo()
+    assert file.get("a") == {"token": "old"}
+
+
+def test_a_locked_keyring_is_reported_without_what_it_was_to_keep() -> None:
+    ring = Ring()
+    shelf = KeyringSecretStore(ring, "test")
+    assert shelf.works()
+    assert not ring.kept
+    ring.is_locked = True
+    assert not shelf.works()
+    with pytest.raises(ConfigError) as failure:
+        shelf.put("a", {"token": "access-secret"})
+    assert "access-secret" not in failure.value.message
+
+
+@pytest.mark.anyio
+async def test_the_keyring_is_used_where_it_works_and_a_file_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ring = Ring()
+    monkeypatch.setitem(sys.modules, "test_ring", ring)
+    assert isinstance(await open_secret_store(tmp_path / "a", "test_ring"), KeyringSecretStore)
+    ring.is_locked = True
+    assert isinstance(await open_secret_store(tmp_path / "a", "test_ring"), FileSecretStore)
+    assert isinstance(await open_secret_store(tmp_path / "a", "no_such_package"), FileSecretStore)
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o700
+
+
+@pytest.mark.anyio
+async def test_a_keyring_that_asks_a_person_does_not_hold_up_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = threading.Event()
+
+    class Asking(Ring):
+        def set_password(self, service_name: str, username: str, password: str) -> None:
+            release.wait(10)
+
+    monkeypatch.setitem(sys.modules, "test_ring", Asking())
+    monkeypatch.setattr(secret_store, "KEYRING_SECONDS", 0.05)
+    with anyio.fail_after(5):
+        assert isinstance(await open_secret_store(tmp_path, "test_ring"), FileSecretStore)
+    release.set()
+
+
+@pytest.mark.anyio
+async def test_one_process_at_a_time_renews(tmp_path: Path) -> None:
+    tokens = await open_credentials(tmp_path / "oauth")
+    async with tokens.renewing("lab", 1) as is_mine:
+        assert is_mine
+        async with tokens.renewing("lab", 0.05) as is_mine_too:
+            assert not is_mine_too
+        async with tokens.renewing("other", 0.05) as is_another:
+            assert is_another
+    async with tokens.renewing("lab", 0.05) as is_free:
+        assert is_free
+
+
+@pytest.mark.anyio
+async def test_a_process_that_dies_gives_its_lock_up(tmp_path: Path) -> None:
+    file = tmp_path / "x.lock"
+    holder = (
+        "import fcntl, os, sys\n"
+        f"fd = os.open({str(file)!r}, os.O_RDWR | os.O_CREAT, 0o600)\n"
+        "fcntl.flock(fd, fcntl.LOCK_EX)\n"
+        "os.write(1, b'held')\n"
+        "sys.stdin.read()\n"
+    )
+    async with await anyio.open_process([sys.executable, "-c", holder], stderr=None) as process:
+        assert process.stdout is not None
+        assert await process.stdout.receive() == b"held"
+        async with only_process(file, 0.05) as held:
+            assert not held
+        process.kill()
+        async with only_process(file, 5) as held:
+            assert held
+
+
+@pytest.mark.anyio
+async def test_a_sign_in_of_an_earlier_version_is_kept_under_its_new_name(tmp_path: Path) -> None:
+    """For the address it was made for, and for nothing else."""
+    tokens = await open_credentials(tmp_path)
+    await tokens.keep(CREDENTIAL)
+    await tokens.adopt("personal 1", "lab", "https://b.example/mcp")
+    assert await tokens.credential("personal 1", "https://b.example/mcp") is None
+    await tokens.adopt("personal 1", "lab", URL)
+    await tokens.adopt("personal 1", "lab", URL)
+    assert await tokens.credential("personal 1", URL) == replace(CREDENTIAL, server="personal 1")
+    assert await tokens.credential("lab", URL) is None

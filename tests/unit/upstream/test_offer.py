@@ -1,0 +1,233 @@
+"""What a server offers: read page by page within bounds, judged tool by tool, kept and found again."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolcrib.model.json import JsonObject
+from toolcrib.model.problems import Problem
+from toolcrib.model.servers import ToolFilter
+from toolcrib.model.sources import ProtocolError
+from toolcrib.upstream.definitions import UpstreamTool, judge, mcp_param_headers
+from toolcrib.upstream.handshake import ServerIntroduction
+from toolcrib.upstream.offer import PROMPTS, TOOLS, Offer, passes, read_offer, tools_of
+
+ANY_JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=20,
+)
+SCHEMA_WORDS = st.sampled_from(
+    ["type", "properties", "$ref", "allOf", "items", "$defs", "x-mcp-header", "not", "enum", "a", "object", "#/$defs/a"]
+)
+SCHEMAS = st.recursive(
+    SCHEMA_WORDS | st.none() | st.booleans(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(SCHEMA_WORDS, inner, max_size=4),
+    max_leaves=20,
+)
+MEMBERS = ("title", "description", "outputSchema", "annotations", "icons", "_meta", "execution", "other")
+
+
+def greeting(**capabilities: object) -> ServerIntroduction:
+    """A server that says it can do this."""
+    return ServerIntroduction("legacy", "2025-11-25", dict(capabilities), {"name": "server"}, "Be kind.", {})
+
+
+class Scripted:
+    """A server that answers lists with these pages, in turn; an error where one stands in their place."""
+
+    def __init__(self, **pages: Sequence[JsonObject | ProtocolError]) -> None:
+        self.pages = {name: list(listed) for name, listed in pages.items()}
+        self.asked: list[tuple[str, JsonObject]] = []
+
+    async def ask(self, method: str, params: JsonObject) -> JsonObject:
+        """Give the next page."""
+        self.asked.append((method, params))
+        kind = method.removesuffix("/list").replace("/", "_")
+        pages = self.pages.get(kind)
+        if not pages:
+            raise ProtocolError(-32601, "Method not found")
+        page = pages.pop(0) if len(pages) > 1 else pages[0]
+        if isinstance(page, ProtocolError):
+            raise page
+        return page
+
+
+@given(
+    st.fixed_dictionaries(
+        {"name": st.text(min_size=1)}, optional={**dict.fromkeys(MEMBERS, ANY_JSON), "inputSchema": SCHEMAS}
+    )
+)
+def test_whatever_a_server_says_of_a_tool_it_is_offered_in_a_form_that_every_client_takes(raw: JsonObject) -> None:
+    before = orjson.dumps(raw)
+    for strict in (True, False):
+        judged = judge(raw, strict_headers=strict)
+        if isinstance(judged, Problem):
+            assert strict and "x-mcp-header" in judged.message
+            continue
+        assert judged.name == raw["name"]
+        assert judged.input_schema["type"] == "object" and isinstance(judged.input_schema["properties"], dict)
+        assert judged.output_schema is None or isinstance(judged.output_schema, dict)
+        mcp_param_headers(judged.headers, {"a": 1})
+    assert orjson.dumps(raw) == before
+
+
+def test_a_good_definition_passes_unchanged() -> None:
+    schema: JsonObject = {"type": "object", "properties": {"a": {"$ref": "#/$defs/b"}}, "$defs": {"b": {}}, "future": 1}
+    raw: JsonObject = {
+        "name": "tool",
+        "title": "Tool",
+        "description": "Does it.",
+        "inputSchema": schema,
+        "outputSchema": {"type": "object"},
+        "annotations": {"readOnlyHint": True, "openWorldHint": True, "future": 1},
+        "icons": [{"src": "https://example.com/i.png"}],
+        "_meta": {"ui": {"resourceUri": "ui://x"}},
+        "future": {"a": [1]},
+    }
+    offer = Offer("modern", "2026-07-28", tools=(raw,))
+    (tool,), problems = tools_of(offer, "shop", ToolFilter(), 3.0)
+    assert problems == () == tool.problems
+    assert {"name": "tool", **tool.definition} == raw
+    assert (tool.kind, tool.timeout, str(tool.ref)) == ("upstream", 3.0, "shop/tool")
+    assert not tool.marks.read_only and tool.marks.open_world
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "x-mcp-header": "Region", "properties": {}},
+        {"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": ""}}},
+        {"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": "two words"}}},
+        {"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": 3}}},
+        {"type": "object", "properties": {"a": {"type": "number", "x-mcp-header": "A"}}},
+        {"type": "object", "properties": {"a": {"type": "array", "items": {"type": "string", "x-mcp-header": "A"}}}},
+        {
+            "type": "object",
+            "properties": {"a": {"type": "string", "x-mcp-header": "A"}, "b": {"type": "string", "x-mcp-header": "a"}},
+        },
+    ],
+)
+def test_a_tool_with_invalid_headers_is_left_out_in_the_modern_era_and_harmless_before(schema: JsonObject) -> None:
+    raw = {"name": "tool", "inputSchema": schema}
+    left_out = judge(raw, strict_headers=True)
+    assert isinstance(left_out, Problem) and "'tool'" in left_out.message
+    kept = judge(raw, strict_headers=False)
+    assert isinstance(kept, UpstreamTool) and kept.headers == ()
+
+
+def test_arguments_are_repeated_in_the_headers_that_the_schema_names() -> None:
+    region = {"type": "string", "x-mcp-header": "Region"}
+    nested = {"type": "object", "properties": {"deep": {"type": "integer", "x-mcp-header": "Deep"}}}
+    flag = {"type": "boolean", "x-mcp-header": "Flag"}
+    properties: JsonObject = {"region": region, "outer": nested, "other": {"type": "string"}, "flag": flag}
+    schema: JsonObject = {"type": "object", "properties": properties}
+    judged = judge({"name": "tool", "inputSchema": schema}, strict_headers=True)
+    assert isinstance(judged, UpstreamTool)
+    arguments = {"region": "Köln ", "outer": {"deep": 7}, "other": "x", "flag": True}
+    assert mcp_param_headers(judged.headers, arguments) == {
+        "Mcp-Param-Region": "=?base64?S8O2bG4g?=",
+        "Mcp-Param-Deep": "7",
+        "Mcp-Param-Flag": "true",
+    }
+    assert mcp_param_headers(judged.headers, {"region": None, "outer": 3}) == {}
+
+
+@pytest.mark.anyio
+async def test_only_what_is_announced_is_asked_for_and_tools_always() -> None:
+    server = Scripted(tools=[{"tools": [{"name": "a"}]}], prompts=[{"prompts": [{"name": "b"}]}])
+    offer = await read_offer(server.ask, greeting())
+    assert [tool["name"] for tool in offer.tools] == ["a"] and offer.prompts == ()
+    assert [method for method, _ in server.asked] == ["tools/list"]
+    silent = await read_offer(Scripted().ask, greeting(prompts={}))
+    assert silent.tools == () and [problem.code for problem in silent.problems] == ["server.offer"]
+    assert "prompts" in silent.problems[0].message
+
+
+@pytest.mark.anyio
+async def test_a_tool_that_is_listed_again_to_the_letter_stays_the_same_object() -> None:
+    schema = {"type": "object", "properties": {"n": {"default": 1}}}
+    plain, other = {"name": "plain", "inputSchema": schema}, {"name": "other", "inputSchema": schema}
+    first = await read_offer(Scripted(tools=[{"tools": [plain, other]}]).ask, greeting())
+    changed: JsonObject = {"name": "other", "inputSchema": {"type": "object", "properties": {"n": {"default": True}}}}
+    listed = orjson.loads(orjson.dumps([changed, plain, {"name": "new"}]))
+    second = await read_offer(Scripted(tools=[{"tools": listed}]).ask, greeting(), first)
+    before = {tool.ref.tool: tool for tool in tools_of(first, "server", ToolFilter())[0]}
+    after = {tool.ref.tool: tool for tool in tools_of(second, "server", ToolFilter())[0]}
+    assert list(after) == ["other", "plain", "new"]
+    assert after["plain"] is before["plain"]
+    assert after["other"].input_schema["properties"]["n"]["default"] is True, "1 and true are equal to Python only"
+    renamed = {tool.ref: tool for tool in tools_of(second, "elsewhere", ToolFilter(), 3)[0]}
+    assert {(ref.server, tool.timeout) for ref, tool in renamed.items()} == {("elsewhere", 3)}
+
+
+@pytest.mark.anyio
+async def test_an_offer_whose_tools_were_looked_at_is_the_same_offer() -> None:
+    tools = tuple({"name": f"tool {number}"} for number in range(30))
+    offer = Offer("legacy", "2025-11-25", tools=(*tools, {"name": "x" * 2_000}))
+    looked_at = await offer.looked_at()
+    assert looked_at == offer
+    assert looked_at.judged == offer.judged
+    assert all(looked_at.verdicts[raw["name"]] is looked_at.known[raw["name"]] for raw in tools)
+
+
+def test_tools_may_be_taken_a_few_at_a_time_and_are_the_same_each_time() -> None:
+    offer = Offer("legacy", "2025-11-25", tools=tuple({"name": name} for name in ("a", "b", "hidden", "c")))
+    tools, _ = tools_of(offer, "server", ToolFilter(deny=("hidden",)))
+    assert [tool.ref.tool for tool in tools] == ["a", "b", "c"]
+    assert (len(tools), tools[-1].ref.tool) == (3, "c")
+    assert [id(tool) for tool in (*tools[:2], *tools[2:])] == [id(tool) for tool in tools]
+
+
+@pytest.mark.anyio
+async def test_a_list_that_is_refused_keeps_what_was_known_and_costs_no_other_list() -> None:
+    abilities = greeting(tools={}, prompts={}, resources={})
+    whole = Scripted(
+        tools=[{"tools": [{"name": "a"}], "nextCursor": "2"}, {"tools": [{"name": "b"}]}],
+        prompts=[{"prompts": [{"name": "p"}]}],
+        resources=[{"resources": [{"uri": "r://1"}]}],
+        resources_templates=[ProtocolError(-32603, "broken")],
+    )
+    before = await read_offer(whole.ask, abilities)
+    assert [tool["name"] for tool in before.tools] == ["a", "b"]
+    assert [each["uri"] for each in before.resources] == ["r://1"] and before.templates == ()
+    assert len(before.problems) == 1 and "templates" in before.problems[0].message
+    after = await read_offer(Scripted(tools=[ProtocolError(-32603, "busy")]).ask, abilities, before, [TOOLS])
+    assert after.tools == before.tools and after.prompts == before.prompts
+    assert len(after.problems) == 2
+    healed = await read_offer(Scripted(tools=[{"tools": []}]).ask, abilities, after, [TOOLS, PROMPTS])
+    assert healed.tools == () and healed.prompts == before.prompts
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(["name", "uri", "x"]), ANY_JSON, max_size=3), max_size=4), ANY_JSON)
+def test_an_offer_survives_being_stored(tools: list[dict[str, Any]], info: Any) -> None:
+    named = tuple(tool for tool in tools if isinstance(tool.get("name"), str))
+    offer = Offer(
+        "legacy", "2025-11-25", {"tools": {}}, {"name": info}, None, named, problems=(Problem("server.offer", "x"),)
+    )
+    assert Offer.from_json(offer.to_json()) == offer
+
+
+@given(st.binary(max_size=50) | ANY_JSON.map(orjson.dumps))
+def test_a_stored_offer_that_is_none_is_as_if_it_were_not_there(stored: bytes) -> None:
+    assert Offer.from_json(stored) is None
+
+
+def test_a_filter_lets_through_what_is_allowed_and_not_denied() -> None:
+    names = ("read_file", "read_dir", "write_file")
+
+    def left(chosen: ToolFilter) -> list[str]:
+        return [name for name in names if passes(chosen, name)]
+
+    assert left(ToolFilter()) == list(names)
+    assert left(ToolFilter(allow=())) == []
+    assert left(ToolFilter(allow=("read_*",), deny=("*_dir",))) == ["read_file"]
+    assert left(ToolFilter(deny=("*_file",))) == ["read_dir"]

@@ -1,0 +1,32 @@
+"""Speaks the modern era and lets its lists expire: each time its tools are listed there is one more of them.
+
+Its words: the `ttlMs` of the list, then `tells` if it takes `subscriptions/listen`, although it never tells anything.
+"""
+
+import sys
+
+from upstreams.modern import DISCOVERED
+from upstreams.protocol import messages, refuse, reply
+
+
+def main(ttl: int, takes_listeners: bool) -> None:
+    """Serve until the input ends."""
+    listed = 0
+    for message in messages():
+        match message.get("method"):
+            case "server/discover":
+                reply(message, {**DISCOVERED, "capabilities": {"tools": {"listChanged": True}}})
+            case "tools/list":
+                listed += 1
+                tools = [{"name": f"tool{number}", "inputSchema": {"type": "object"}} for number in range(listed)]
+                reply(message, {"tools": tools, "ttlMs": ttl, "cacheScope": "private"})
+            case "subscriptions/listen" if takes_listeners:
+                pass
+            case _ if "id" in message:
+                refuse(message)
+            case _:
+                pass
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), "tells" in sys.argv)

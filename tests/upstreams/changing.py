@@ -1,0 +1,46 @@
+"""Offers what a JSON file says, read anew for every list: `tools`, `prompts`, `resources`, `templates`, `instructions`.
+
+Its first word is the file. Every tool answers with its name; a prompt answers with one message, a resource with a text.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from upstreams.protocol import INITIALIZED, Message, messages, refuse, reply, text_reply
+
+CAPABILITIES: Message = {"tools": {"listChanged": True}, "prompts": {}, "resources": {}}
+LISTS = {
+    "tools/list": "tools",
+    "prompts/list": "prompts",
+    "resources/list": "resources",
+    "resources/templates/list": "templates",
+}
+MEMBERS = {"templates": "resourceTemplates"}
+
+
+def serve(file: Path) -> None:
+    """Answer everything, until the input ends."""
+    for request in messages():
+        method = request.get("method", "")
+        offered: Message = json.loads(file.read_text(encoding="utf-8"))
+        if "id" not in request:
+            continue
+        if method == "initialize":
+            said = {key: value for key, value in offered.items() if key in ("instructions", "serverInfo")}
+            reply(request, {**INITIALIZED, "capabilities": CAPABILITIES, **said})
+        elif method in LISTS:
+            name = LISTS[method]
+            reply(request, {MEMBERS.get(name, name): offered.get(name, [])})
+        elif method == "tools/call":
+            text_reply(request, f"called {request['params']['name']}")
+        elif method == "prompts/get":
+            reply(request, {"messages": [{"role": "user", "content": {"type": "text", "text": "Hello."}}]})
+        elif method == "resources/read":
+            reply(request, {"contents": [{"uri": request["params"]["uri"], "text": "content"}]})
+        else:
+            refuse(request)
+
+
+if __name__ == "__main__":
+    serve(Path(sys.argv[1]))
