@@ -54,10 +54,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The current time and how to wait; replaced in tests."""
+    """The current time and how to wait; replaced in tests.
+
+    Waits are spans of time, never moments: a clock set back between the two must not stretch a wait.
+    """
 
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
-    sleep_until: Callable[[datetime], Awaitable[None]] = lambda moment: _sleep_until(moment)
+    sleep: Callable[[timedelta], Awaitable[None]] = lambda span: anyio.sleep(max(0.0, span.total_seconds()))
 
 
 class Schedules:
@@ -221,7 +224,7 @@ class Schedules:
 
                 async def until_due(moment: datetime) -> None:
                     # The clock may have gone back during the check, which leaves `moment` far ahead.
-                    await self._clock.sleep_until(min(moment, self._clock.now() + LOOK_AGAIN))
+                    await self._clock.sleep(min(moment - self._clock.now(), LOOK_AGAIN))
                     self._news.set()
 
                 waiting.start_soon(until_due, wake_at)
@@ -308,16 +311,14 @@ class Schedules:
 
     async def _in_turn(self, schedule: Schedule, run: Run) -> None:
         if schedule.jitter_seconds and run.attempt == 1:
-            await self._clock.sleep_until(run.started_at + spread(schedule.jitter_seconds))
+            await self._clock.sleep(spread(schedule.jitter_seconds))
         readiness = await self._check.look(schedule)
         ended = await self._runs.make(schedule, run, readiness)
         if readiness.revoked is not None:
             await self._rest(schedule, readiness.revoked)
             return
         while ended.state == "failed" and ended.attempt <= schedule.retries:
-            await self._clock.sleep_until(
-                (ended.ended_at or self._clock.now()) + FIRST_RETRY * 2 ** (ended.attempt - 1)
-            )
+            await self._clock.sleep(FIRST_RETRY * 2 ** (ended.attempt - 1))
             again = await self._runs.claim(schedule, run.due_at, ended.attempt + 1)
             if again is None:
                 return
@@ -352,7 +353,3 @@ class Schedules:
         if changed.paused and run.state == "failed" and changed.failures == MOST_FAILURES:
             self._publish("notice", {"level": "warning", "message": f"Schedule {changed.name}: {changed.reason}"})
         self._changed(changed)
-
-
-async def _sleep_until(moment: datetime) -> None:
-    await anyio.sleep(max(0.0, (moment - datetime.now(UTC)).total_seconds()))

@@ -52,9 +52,9 @@ class Hands:
         """Set the clock to another time once it was read so many times more."""
         self._steps[self._reads + reads] = by
 
-    async def sleep_until(self, moment: datetime) -> None:
-        """Sleep for as long as it is until then, as a machine does: a step of the clock does not change that."""
-        wake_at = self._passed + (moment - self.time)
+    async def sleep(self, span: timedelta) -> None:
+        """Sleep for a span, as a machine does: a step of the clock does not change that."""
+        wake_at = self._passed + span
         while self._passed < wake_at:
             await self._moved.wait()
 
@@ -82,7 +82,7 @@ async def opened(
     """A crib on this home that follows the test's clock."""
     (home / "user").mkdir(parents=True, exist_ok=True)
     settings = Settings(home=home / "crib", port=0, default_cwd=home / "user", database_url=database)
-    clock = Clock(hands.now, hands.sleep_until)
+    clock = Clock(hands.now, hands.sleep)
     environment = bare_environment(home / "user")
     async with Crib(settings, environment=environment, clock=clock, on_time=on_time) as crib:
         runner = PlayedRunner(SCRIPTS)
