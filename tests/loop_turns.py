@@ -3,6 +3,10 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from time import perf_counter
+
+WORK = 20e-6
+"""Seconds of work per item, so that a fast machine cannot handle a whole chunk of input within one turn."""
 
 
 class Turns:
@@ -13,10 +17,13 @@ class Turns:
         self._now = 0
 
     def count(self, *_: object) -> None:
-        """Something happened."""
+        """Count one item and work on it for a moment."""
         self.total += 1
         self._now += 1
         self.most = max(self.most, self._now)
+        until = perf_counter() + WORK
+        while perf_counter() < until:
+            pass
 
     async def tick(self) -> None:
         """Take a turn, again and again."""
