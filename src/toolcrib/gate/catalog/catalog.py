@@ -36,13 +36,17 @@ class Catalog:
         on_change: Callable[[CatalogChange], None],
     ) -> None:
         self._keep_names = keep_names
-        self._on_change = on_change
+        self._listeners = [on_change]
         self._own: dict[str, SnapshotPart] = {}
         self._upstreams: dict[Place, tuple[SnapshotPart, ...]] = {None: ()}
         self._problems: dict[str, tuple[Problem, ...]] = {}
         self._versions = count(1)
         self.names = names
         self._snapshots: dict[Place, Snapshot] = {None: Snapshot()}
+
+    def watch(self, listener: Callable[[CatalogChange], None]) -> None:
+        """Call `listener` after every change from now on."""
+        self._listeners.append(listener)
 
     @property
     def snapshot(self) -> Snapshot:
@@ -121,7 +125,8 @@ class Catalog:
         if change or differing(before, after) or place not in self._snapshots:
             self._snapshots[place] = after
         if change:
-            self._on_change(change)
+            for listener in self._listeners:
+                listener(change)
         return change
 
     def _composed(self, place: Place) -> Snapshot:

@@ -1,15 +1,18 @@
 """Adds upstream servers to the catalog, after comparing every definition with its pin.
 
 Servers may change what they offer at any time. Changes are judged here one after the other, and only accepted
-definitions enter the catalog. Accepting or rejecting a held definition judges its servers again.
+definitions enter the catalog. Accepting or rejecting a held definition judges its servers again. After a series of
+changes the notes of all servers are compared with the whole catalog once: a tool may resemble or name one that appeared
+later.
 
 Must never let a definition into the catalog that could not be judged: the server then has no tools.
 """
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from operator import is_
 from pathlib import Path
 from typing import Protocol
 
@@ -18,11 +21,11 @@ import anyio
 from toolcrib.base.cooperative import Pacer, unhurried
 from toolcrib.gate.catalog.catalog import Catalog
 from toolcrib.gate.catalog.naming import NameRow
-from toolcrib.gate.catalog.snapshot import SnapshotPart
-from toolcrib.gate.pins.lint import Looks, lint_text, looks_of, telling_names
-from toolcrib.gate.pins.pinned_content import pinned_introduction, see_content
+from toolcrib.gate.catalog.snapshot import CatalogChange, SnapshotPart
+from toolcrib.gate.pins.lint import NO_LOOKS, NO_NAMES, Looks, lint_text, looks_of, telling_names
+from toolcrib.gate.pins.pinned_content import PinnedContent, pinned_introduction, see_content
 from toolcrib.gate.pins.pinned_source import LintNotes, PinnedSource, counting, notes, reviewing
-from toolcrib.gate.pins.pins import HeldChange, Pins
+from toolcrib.gate.pins.pins import HeldChange, Pins, Sighting
 from toolcrib.model.errors import NotFound, ToolcribError
 from toolcrib.model.json import JsonObject
 from toolcrib.model.pins import PinKind
@@ -64,13 +67,22 @@ class IntakeSource(ContentSource, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class _Verdict:
+    """The judgement on what a server offers: each tool, and the prompts and resources."""
+
+    seen: Sequence[Sighting[Tool]]
+    content: PinnedContent
+    lint_notes: LintNotes
+
+
+@dataclass(frozen=True, slots=True)
 class _Taken:
-    """A judged server, and the inputs of the judgement."""
+    """A judged server, and the inputs of the judgement. It has no verdict if it could not be judged."""
 
     offer: object
     judgement: int
     part: SnapshotPart
-    told: LintNotes | None
+    verdict: _Verdict | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +91,9 @@ class _Others:
 
     names: Mapping[str, frozenset[str]]
     looks: Looks
+
+
+_NO_OTHERS = _Others(NO_NAMES, NO_LOOKS)
 
 
 class Intake:
@@ -100,7 +115,9 @@ class Intake:
         self._judgement = 0
         self._shown: dict[Place, dict[str, object]] = {}
         self._changed: set[Place] = set()
+        self._is_settled = True
         self._stale = anyio.Event()
+        catalog.watch(self._catalog_changed)
 
     async def follow(self) -> None:
         """Process the changes reported to `changed`, until cancelled.
@@ -115,19 +132,25 @@ class Intake:
             for place in places:
                 await self.take(place)
             await anyio.sleep(min(LONGEST_REST, REST_SHARE * (anyio.current_time() - started)))
+            if not (self._changed or self._is_settled):
+                await self._settle()
 
     def changed(self, place: Place) -> None:
         """Schedule a directory for processing after a change."""
         self._changed.add(place)
         self._stale.set()
 
+    def _catalog_changed(self, change: CatalogChange) -> None:
+        if change.added or change.removed:
+            self._is_settled = False
+            self._stale.set()
+
     async def take(self, place: Place) -> None:
         """Judge the servers of a directory and update the catalog, in batches if there are many."""
         async with self._one_at_a_time:
             upstreams = self._upstreams(place)
             unjudged = [each for each in upstreams if not self._is_judged(each)]
-            known = self._catalog.at(_name(place)).tools if unjudged else ()
-            others = _Others(telling_names(known), looks_of(known))
+            others = self._others(place) if unjudged else _NO_OTHERS
             new = 0
             for each in unjudged:
                 if new >= SHOWN_TOGETHER:
@@ -147,27 +170,60 @@ class Intake:
         taken = self._taken.get(id(upstream))
         return taken is not None and taken.offer is upstream.offer and taken.judgement == self._judgement
 
+    async def _settle(self) -> None:
+        """Renew the notes on tools that resemble or name tools which appeared after they were judged."""
+        async with self._one_at_a_time:
+            self._is_settled = True
+            for place in [*self._shown]:
+                upstreams = self._upstreams(place)
+                users = {id(each) for each in self._upstreams(None)} if place is not None else set[int]()
+                others = self._others(place)
+                # A user's server is compared with the user's servers only: what a project calls its tools is no
+                # concern of other projects.
+                renewed = [await self._renew(each, others) for each in upstreams if id(each) not in users]
+                if any(renewed):
+                    await self._show(place, upstreams)
+
+    async def _renew(self, upstream: IntakeSource, others: "_Others") -> bool:
+        """Compute the notes on a judged server again. Returns whether one of them changed."""
+        taken = self._taken.get(id(upstream))
+        if taken is None or taken.verdict is None or taken.offer is not upstream.offer:
+            return False
+        before = taken.verdict
+        verdict = replace(before, lint_notes=LintNotes(before.seen, others.names, others.looks, before.lint_notes))
+        tools = await self._noted(upstream, verdict)
+        if all(map(is_, tools, taken.part.source.tools())):
+            return False
+        part = SnapshotPart.of(_pinned(upstream, tools, verdict))
+        self._taken[id(upstream)] = replace(taken, part=part, verdict=verdict)
+        return True
+
     async def _judge(self, upstream: IntakeSource, others: "_Others") -> int:
         """Judge what a server offers. Returns the number of its accepted tools."""
-        offer, judgement, told = upstream.offer, self._judgement, None
+        offer, judgement, verdict = upstream.offer, self._judgement, None
         before = self._taken.get(id(upstream))
+        notes_before = before.verdict.lint_notes if before is not None and before.verdict is not None else None
         try:
             offered, identity = upstream.tools(), upstream.identity
             seen = await self._pins.see(identity, offered, reviewing(offered, others.names, others.looks))
             content = await see_content(self._pins, identity, upstream, upstream.introduction)
-            told = LintNotes(
-                upstream.name, seen, others.names, before.told if before is not None else None, others.looks
-            )
-            count = counting(seen, partial(self._pins.is_accepted, identity), told)
-            tools = await unhurried(map(_encoded, count))
-            held = (each.tool.ref.tool for each in seen if not each.usable)
-            source = PinnedSource(upstream, tools, notes(seen), held, content)
+            verdict = _Verdict(seen, content, LintNotes(seen, others.names, others.looks, notes_before))
+            source = _pinned(upstream, await self._noted(upstream, verdict), verdict)
         except Exception as error:  # boundary: a server that cannot be judged has no tools, and others are unaffected
             logger.warning("The tools of %s cannot be judged.", upstream.name, exc_info=error)
             source, judgement = PinnedSource(upstream, (), (_unjudged(upstream, error),)), UNJUDGED
         part = SnapshotPart.of(source)
-        self._taken[id(upstream)] = _Taken(offer, judgement, part, told)
+        self._taken[id(upstream)] = _Taken(offer, judgement, part, verdict)
         return len(part.tools)
+
+    async def _noted(self, upstream: IntakeSource, verdict: _Verdict) -> Sequence[Tool]:
+        """Return the accepted tools with their notes, encoded for the first listing."""
+        is_accepted = partial(self._pins.is_accepted, upstream.identity)
+        return await unhurried(map(_encoded, counting(verdict.seen, is_accepted, verdict.lint_notes)))
+
+    def _others(self, place: Place) -> "_Others":
+        known = self._catalog.at(_name(place)).tools
+        return _Others(telling_names(known), looks_of(known))
 
     async def _show(self, place: Place, upstreams: Sequence[IntakeSource]) -> None:
         """Publish everything judged so far to the catalog, under stored names."""
@@ -203,12 +259,12 @@ class Intake:
         """Return the lint findings in a held definition."""
         if held.kind != "tool":
             return lint_text(held.held.definition)
-        known = self._catalog.at(_name(place)).tools
+        others = self._others(place)
         offered = upstream.tools()
         tool = next((each for each in offered if each.ref.tool == held.pin.tool), None)
         if tool is None:
             return lint_text(held.held.definition)
-        return reviewing(offered, telling_names(known), looks_of(known))(tool, held.change)
+        return reviewing(offered, others.names, others.looks)(tool, held.change)
 
     async def accept(self, place: Place, ref: ToolRef, hash: str, by: Principal, kind: PinKind = "tool") -> None:
         """Accept a definition that a person has reviewed."""
@@ -231,6 +287,11 @@ class Intake:
         self._judgement += 1
         for each in {None, place}:
             await self.take(each)
+
+
+def _pinned(upstream: IntakeSource, tools: Sequence[Tool], verdict: _Verdict) -> PinnedSource:
+    held = (each.tool.ref.tool for each in verdict.seen if not each.usable)
+    return PinnedSource(upstream, tools, notes(verdict.seen), held, verdict.content)
 
 
 def _encoded(tool: Tool) -> Tool:

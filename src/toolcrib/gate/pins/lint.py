@@ -103,10 +103,19 @@ def telling_names(refs: Iterable[ToolRef]) -> Mapping[str, frozenset[str]]:
     """Return the tool names that are not plain words, each with the servers that use it."""
     servers: defaultdict[str, set[str]] = defaultdict(set)
     for ref in refs:
-        is_word = ref.tool.isalpha() and ref.tool[1:].islower()
-        if len(ref.tool) >= _SHORTEST_NAME and not is_word:
+        if _is_telling(ref.tool):
             servers[ref.tool].add(ref.server)
     return {name: frozenset(having) for name, having in servers.items()}
+
+
+def _is_telling(name: str) -> bool:
+    return len(name) >= _SHORTEST_NAME and not (name.isalpha() and name[1:].islower())
+
+
+def mentions(tool: Tool) -> frozenset[str]:
+    """Return everything in a definition that could be the name of another tool."""
+    texts = _texts({"name": tool.ref.tool, **tool.definition})
+    return frozenset(filter(_is_telling, _names("\n".join([each.text for each in texts]))))
 
 
 def looks_of(refs: Iterable[ToolRef]) -> Looks:
@@ -132,16 +141,29 @@ def clashes(own: Iterable[ToolRef], others: Looks) -> Looks:
 def lint(tool: Tool, others: Mapping[str, frozenset[str]] = NO_NAMES, alike: Looks = NO_LOOKS) -> tuple[Problem, ...]:
     """Return at most one finding of each kind, with its location.
 
-    `others` is the result of `telling_names`, `alike` that of `looks_of`.
+    `others` is the result of `telling_names`, `alike` that of `clashes`.
     """
+    return (*lint_beside(tool, others, alike), *lint_alone(tool))
+
+
+def lint_alone(tool: Tool) -> tuple[Problem, ...]:
+    """Return the findings that depend on nothing but the definition."""
+    return _lint_text(_texts({"name": tool.ref.tool, **tool.definition}))
+
+
+def lint_beside(
+    tool: Tool, others: Mapping[str, frozenset[str]] = NO_NAMES, alike: Looks = NO_LOOKS
+) -> tuple[Problem, ...]:
+    """Return the findings about the tools of other servers: a look-alike name, and a mention of one of them."""
     name = _look_alike(tool.ref, alike)
-    found = _lint_text({"name": tool.ref.tool, **tool.definition}, tool.ref, others)
-    return found if name is None else (name, *found)
+    texts = _texts({"name": tool.ref.tool, **tool.definition}) if others else ()
+    mention = _other_tool(texts, tool.ref, others)
+    return tuple([problem for problem in (name, mention) if problem is not None])
 
 
 def lint_text(definition: JsonObject) -> tuple[Problem, ...]:
     """Return the findings in any definition whose text reaches a model: a prompt, a resource, instructions."""
-    return _lint_text(definition, ToolRef("", ""), NO_NAMES)
+    return _lint_text(_texts(definition))
 
 
 def lint_addition(
@@ -151,10 +173,12 @@ def lint_addition(
 
     Text that is longer or less plain than an argument needs is also a finding, because no list of signs is complete.
     """
-    found = _lint_text(dict(added), ref, others)
-    if found:
-        return found
-    texts = [each for each in _texts(dict(added)) if not each.is_joined and not _is_for_programs(each)]
+    all_texts = _texts(dict(added))
+    mention = _other_tool(all_texts, ref, others)
+    found = _lint_text(all_texts)
+    if found or mention is not None:
+        return found if mention is None else (mention, *found)
+    texts = [each for each in all_texts if not each.is_joined and not _is_for_programs(each)]
     for each in texts:
         reason = departure(each.text, is_name=each.is_name)
         if reason is not None:
@@ -164,14 +188,12 @@ def lint_addition(
     return ()
 
 
-def _lint_text(said: JsonObject, own: ToolRef, others: Mapping[str, frozenset[str]]) -> tuple[Problem, ...]:
-    texts = _texts(said)
+def _lint_text(texts: Sequence[_Text]) -> tuple[Problem, ...]:
     joined = "\n\n".join([_forms(each) for each in texts])
     folded = joined.casefold()
     found = (
         _hidden(texts),
         _first(texts, joined, folded, INSTRUCTS, "tool.instructs", "tells the model what to do"),
-        _other_tool(texts, own, others) if others and _names_another(joined, own, others) else None,
         _first(texts, joined, folded, PRIVATE, "tool.names_credentials", "speaks of secrets or private data"),
         _encoded(texts) if may_hide_message(joined) else None,
         _unread(texts),
@@ -179,9 +201,9 @@ def _lint_text(said: JsonObject, own: ToolRef, others: Mapping[str, frozenset[st
     return tuple([problem for problem in found if problem is not None])
 
 
-def _texts(said: JsonObject) -> list[_Text]:
+def _texts(definition: JsonObject) -> list[_Text]:
     texts: list[_Text] = []
-    _gather(None, said, 0, texts)
+    _gather(None, definition, 0, texts)
     return texts
 
 
@@ -276,10 +298,6 @@ def _unread(texts: Sequence[_Text]) -> Problem | None:
     return None
 
 
-def _names_another(text: str, own: ToolRef, others: Mapping[str, frozenset[str]]) -> bool:
-    return any(own.server not in others[name] for name in others.keys() & _names(text))
-
-
 def _names(text: str) -> list[str]:
     """Return everything in a text that could be a name: like `_NAME`, at a fifth of the cost for most texts."""
     if not text.isascii() or ".." in text:
@@ -289,9 +307,9 @@ def _names(text: str) -> list[str]:
 
 
 def _other_tool(texts: Sequence[_Text], own: ToolRef, others: Mapping[str, frozenset[str]]) -> Problem | None:
-    for each in texts:
+    for each in texts if others else ():
         for name in _names(each.text):
-            if _names_another(name, own, others):
+            if name in others and own.server not in others[name]:
                 return _problem("tool.names_other_tool", each.place, "speaks of another server's tool", name)
     return None
 

@@ -5,9 +5,10 @@ The catalog contains these instead of the servers themselves. Must never offer a
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from toolcrib.gate.pins.definition_changes import DefinitionChange
-from toolcrib.gate.pins.lint import NO_LOOKS, Looks, clashes, lint, lint_addition
+from toolcrib.gate.pins.lint import NO_LOOKS, Looks, clashes, lint, lint_addition, lint_alone, lint_beside, mentions
 from toolcrib.gate.pins.pinned_content import PinnedContent
 from toolcrib.gate.pins.pins import Review, Sighting
 from toolcrib.model.errors import Denied, NotFound
@@ -107,8 +108,19 @@ def _named(method: ContentMethod, params: JsonObject) -> Iterator[tuple[PinKind,
         yield "template", uri
 
 
+class _Noted(NamedTuple):
+    """A tool with its findings, and what they depend on."""
+
+    tool: Tool
+    alone: tuple[Problem, ...]
+    mentions: frozenset[str]
+    reads: bool
+    beside: tuple[Problem, ...]
+    result: Tool
+
+
 class LintNotes:
-    """The lint findings shown with a server's tools. Cached while a tool and the tools around it are unchanged.
+    """The lint findings shown with a server's tools. Findings that depend on the tool alone are computed once.
 
     `others` is the result of `telling_names` and `looks` that of `looks_of` for the tools of other servers. `before`
     has the notes of the previous look at the server.
@@ -116,27 +128,34 @@ class LintNotes:
 
     def __init__(
         self,
-        server: str,
         seen: Iterable[Sighting[Tool]],
         others: Mapping[str, frozenset[str]],
-        before: "LintNotes | None" = None,
         looks: Looks = NO_LOOKS,
+        before: "LintNotes | None" = None,
     ) -> None:
         refs = [each.tool.ref for each in seen]
-        own, alone = {ref.tool for ref in refs}, frozenset((server,))
-        self._others = {name: having for name, having in others.items() if name not in own and having != alone}
+        self._own = {ref.tool for ref in refs}
+        self._others = others
         self._alike = clashes(refs, looks)
-        same = before is not None and (before._others, before._alike) == (self._others, self._alike)
-        self._before = before._found if before is not None and same else {}
-        self._found: dict[str, tuple[Tool, bool, Tool]] = {}
+        self._before = before._noted if before is not None else {}
+        self._noted: dict[str, _Noted] = {}
 
-    def of(self, tool: Tool, *, reads: bool) -> Tool:
+    def add_to(self, tool: Tool, *, reads: bool) -> Tool:
         """Return the tool with its findings, marked read-only if `reads` is set."""
         known = self._before.get(tool.ref.tool)
-        if known is None or known[0] is not tool or known[1] is not reads:
-            known = (tool, reads, _judged(tool, lint(tool, self._others, self._alike), reads))
-        self._found[tool.ref.tool] = known
-        return known[2]
+        if known is None or known.tool is not tool:
+            alone = lint_alone(tool)
+            known = _Noted(tool, alone, mentions(tool), False, (), _with_findings(tool, alone, reads=False))
+        beside = self._beside(known)
+        if known.reads is not reads or known.beside != beside:
+            result = _with_findings(tool, (*beside, *known.alone), reads=reads)
+            known = known._replace(reads=reads, beside=beside, result=result)
+        self._noted[tool.ref.tool] = known
+        return known.result
+
+    def _beside(self, noted: _Noted) -> tuple[Problem, ...]:
+        named = (noted.mentions & self._others.keys()) - self._own
+        return lint_beside(noted.tool, {name: self._others[name] for name in named}, self._alike)
 
 
 def reviewing(tools: Iterable[Tool], others: Mapping[str, frozenset[str]], looks: Looks) -> Review[Tool]:
@@ -151,11 +170,11 @@ def reviewing(tools: Iterable[Tool], others: Mapping[str, frozenset[str]], looks
     return review
 
 
-def counting(seen: Iterable[Sighting[Tool]], is_accepted: IsAccepted, told: LintNotes) -> Iterator[Tool]:
+def counting(seen: Iterable[Sighting[Tool]], is_accepted: IsAccepted, lint_notes: LintNotes) -> Iterator[Tool]:
     """Yield the accepted tools. A `readOnlyHint` is honoured only if a person accepted the definition."""
     for tool in (each.tool for each in seen if each.usable):
         says = (tool.annotations or {}).get("readOnlyHint") is True
-        yield told.of(tool, reads=says and is_accepted(tool))
+        yield lint_notes.add_to(tool, reads=says and is_accepted(tool))
 
 
 def notes(seen: Iterable[Sighting[Tool]]) -> list[Problem]:
@@ -163,7 +182,7 @@ def notes(seen: Iterable[Sighting[Tool]]) -> list[Problem]:
     return [_note(each) for each in seen if not each.usable]
 
 
-def _judged(tool: Tool, found: tuple[Problem, ...], reads: bool) -> Tool:
+def _with_findings(tool: Tool, found: tuple[Problem, ...], *, reads: bool) -> Tool:
     if not found and not reads:
         return tool
     marks = replace(tool.marks, read_only=True) if reads else tool.marks

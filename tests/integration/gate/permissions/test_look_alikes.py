@@ -10,6 +10,7 @@ import pytest
 from integration.gate.permissions.answering import Desk, calling, open_desk, upstream
 from toolcrib.model.json import JsonObject
 from toolcrib.model.tools import ToolRef
+from toolcrib.tools import ToolServer
 
 pytestmark = pytest.mark.anyio
 
@@ -25,18 +26,30 @@ async def desk(tmp_path: Path) -> AsyncGenerator[Desk]:
     file.write_text(json.dumps({"tools": [{"name": DISGUISED, "description": ODD, "inputSchema": SCHEMA}]}), "utf-8")
     stall = upstream("upstreams.changing", str(file))
     twins = {"stall": stall, "sta11": {**stall, "env": {**stall["env"], "OTHER": "1"}}}
-    async with open_desk(tmp_path) as desk:  # the shop is there before its twin
-        (tmp_path / "home" / "mcp.json").write_text(json.dumps({"mcpServers": twins}), "utf-8")
-        await desk.owner.reload_servers()
-        for name in twins:
-            await desk.owner.test_server(name)
+    async with open_desk(tmp_path, **twins) as desk:
         yield desk
 
 
-async def test_list_and_approval_name_the_tool_that_is_looked_like(desk: Desk) -> None:
+async def remarks(desk: Desk) -> str | None:
+    """The look-alike remark on the disguised tool, once it names the tool that it looks like."""
     (tool,) = await desk.owner.tools(server="stall")
-    (found,) = [each for each in tool["problems"] if each["code"] == "tool.look_alike"]
-    assert "shop/sell" in found["message"]
+    (found,) = [each["message"] for each in tool["problems"] if each["code"] == "tool.look_alike"]
+    return found if "shop/sell" in found else None
+
+
+async def test_a_tool_that_appears_later_is_named_by_its_look_alike(desk: Desk) -> None:
+    async def names_nothing() -> bool:
+        return await remarks(desk) is None
+
+    await desk.until(lambda: remarks(desk))
+    desk.replace(ToolServer("shop", tools=[]))
+    await desk.until(names_nothing)
+    desk.replace(desk.shop.server())
+    assert await desk.until(lambda: remarks(desk))
+
+
+async def test_list_and_approval_name_the_tool_that_is_looked_like(desk: Desk) -> None:
+    await desk.until(lambda: remarks(desk))
     secret = await desk.token("robot", source="api")
     async with desk.rest(secret) as robot, calling(lambda: robot.call(ToolRef("stall", DISGUISED), {})):
         question = await desk.question()

@@ -21,7 +21,7 @@ def seen(*tools: Tool, standing: Standing = "same") -> list[Sighting[Tool]]:
 def told(
     looked_at: list[Sighting[Tool]], others: dict[str, frozenset[str]] | None = None, before: LintNotes | None = None
 ) -> LintNotes:
-    return LintNotes(SHOP, looked_at, OTHERS if others is None else others, before)
+    return LintNotes(looked_at, OTHERS if others is None else others, before=before)
 
 
 def count(looked_at: list[Sighting[Tool]], known: LintNotes, *, accepted: bool = False) -> list[Tool]:
