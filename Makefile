@@ -18,7 +18,7 @@ run: .venv/$(LOCKED).stamp ## install, then run the crib and open the console
 	@$(BIN)/toolcrib serve --open $(ARGS)
 
 test: .venv/dev.stamp ## install everything, then run the tests; those that take long are skipped and say so
-	@$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal $(ARGS)
+	@sh scripts/test.sh --numprocesses $(WORKERS) --dist worksteal $(ARGS)
 
 check: .venv/dev.stamp ## lint, format, types, import contract, sizes, changelog, style counts
 	@$(BIN)/ruff check
