@@ -128,7 +128,7 @@ class Gate:
         default_timeout: float,
         rules: Callable[[], Rules] = Rules,
         grants: Callable[[Principal], Grants] = lambda _: Grants(),
-        limits: Callable[[], Limits] = Limits,
+        limits: Limits,
         consent: Consent | None = None,
         home: HomeGuard | None = None,
         stop_switch: StopSwitch | None = None,
@@ -338,11 +338,10 @@ class Gate:
 
     def _count(self, call: "_Call", tool: Tool) -> None:
         """Count the call. Raises `Denied` if its limit is reached."""
-        limits = self._limits()
-        refusal = limits.check(call.principal, call.ref, tool.names)
+        refusal = self._limits.check(call.principal, call.ref, tool.names)
         if refusal is not None:
             raise Denied("limit.reached", refusal)
-        limits.count(call.principal, call.ref, tool.names)
+        self._limits.count(call.principal, call.ref, tool.names)
 
     async def _approved(
         self, call: "_Call", asked: Tool, decision: Decision, encoded: bytes, consent: Consent

@@ -76,9 +76,9 @@ class _Live(NamedTuple):
 class NamedTokens:
     """The named tokens of a crib. All are stored; active ones are also held in memory for authentication."""
 
-    def __init__(self, store: Store, *, on_end: Callable[[Principal], None] = lambda _: None) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._on_end = on_end
+        self._end_listeners: list[Callable[[Principal], None]] = []
         self._on_change: Callable[[Sequence[Token]], None] = lambda _: None
         # Keyed by the SHA-256 of the secret. Secrets with similar digests cannot be constructed, so the lookup's timing
         # reveals nothing.
@@ -146,7 +146,7 @@ class NamedTokens:
             self._begin(token)
             if credential.ended is not None:
                 credential.ended.set()
-            self._on_end(credential.principal)
+            self._publish_end(credential.principal)
 
     def find(self, digest: bytes) -> Credential | None:
         """Return the credential with this SHA-256, or None."""
@@ -167,6 +167,14 @@ class NamedTokens:
         self._on_change = on_change
         on_change(self.live)
 
+    def listen(self, on_end: Callable[[Principal], None]) -> None:
+        """Call `on_end` with the principal of every token whose requests are cut, such as a revoked one."""
+        self._end_listeners.append(on_end)
+
+    def _publish_end(self, principal: Principal) -> None:
+        for on_end in self._end_listeners:
+            on_end(principal)
+
     def _begin(self, token: Token) -> None:
         self._live[token.digest] = _Live(token, Credential(token.principal, anyio.Event(), _key_of(token.digest)))
         self._on_change(self.live)
@@ -176,7 +184,7 @@ class NamedTokens:
         if credential.ended is not None:
             credential.ended.set()
         self._on_change(self.live)
-        self._on_end(credential.principal)
+        self._publish_end(credential.principal)
 
 
 class SessionToken:

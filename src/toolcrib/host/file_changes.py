@@ -1,17 +1,42 @@
 """Audit records for an edited rules or settings file: one each for changed rules, limits and settings."""
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import asdict
 
 from toolcrib.base.files.reading import FileText
 from toolcrib.base.settings import SETTINGS
+from toolcrib.gate.audit.changes import Changes
 from toolcrib.gate.policy.rule_files import RuleFile, RuleFileState
 from toolcrib.model import toml
 from toolcrib.model.json import Json, JsonObject, is_object
+from toolcrib.model.principals import Principal
 from toolcrib.servers.masking import mask_definition
 
+_KEPT_WRITES = 8
 _ELSEWHERE = frozenset({"rules", "limits"})
 """Tables that have their own records."""
+
+
+class FileChangeRecorder:
+    """Records edits of the rules and settings files, except those that a tool made and recorded itself."""
+
+    def __init__(self, changes: Changes) -> None:
+        self._changes = changes
+        self._written: deque[str] = deque(maxlen=_KEPT_WRITES)
+
+    def expect(self, text: str) -> None:
+        """Skip the settings of a file that now has this text: their change is on record already."""
+        self._written.append(text)
+
+    def record(self, file: RuleFile, before: RuleFileState, now: RuleFileState) -> None:
+        """Record what changed in a file."""
+        editor = Principal("owner", file.creator, "cli")  # the file was edited by hand
+        text = now.content.text if now.content is not None else None
+        is_expected = isinstance(text, FileText) and text.text in self._written
+        for kind, changed in changes_of(file, before, now):
+            if not (is_expected and kind == "settings.file"):
+                self._changes.noticed(kind, changed, by=editor)
 
 
 def changes_of(file: RuleFile, before: RuleFileState, now: RuleFileState) -> Iterator[tuple[str, JsonObject]]:

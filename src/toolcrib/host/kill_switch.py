@@ -10,7 +10,6 @@ recorded too.
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -40,34 +39,42 @@ _REASON: Final = "The owner stopped everything."
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class StoppableParts:
-    """Everything that runs on its own or on behalf of a caller."""
-
-    switch: StopSwitch
-    remembered: Path
-    """Exists from the record of a stop until the record of its end."""
-    changes: Changes
-    gate: Gate
-    approvals: Approvals
-    sessions: Sessions
-    schedules: Schedules
-    pool: Pool
-    tokens: NamedTokens
-    publish: Callable[[HostEventKind, JsonObject], object]
-
-
 class KillSwitch:
-    """The kill switch of a running crib."""
+    """The kill switch of a running crib: stops everything that runs on its own or on behalf of a caller.
 
-    def __init__(self, parts: StoppableParts) -> None:
-        self._parts = parts
+    The file `remembered` exists from the record of a stop until the record of its end.
+    """
+
+    def __init__(
+        self,
+        switch: StopSwitch,
+        *,
+        remembered: Path,
+        changes: Changes,
+        gate: Gate,
+        approvals: Approvals,
+        sessions: Sessions,
+        schedules: Schedules,
+        pool: Pool,
+        tokens: NamedTokens,
+        publish: Callable[[HostEventKind, JsonObject], object],
+    ) -> None:
+        self._switch = switch
+        self._remembered = remembered
+        self._changes = changes
+        self._gate = gate
+        self._approvals = approvals
+        self._sessions = sessions
+        self._schedules = schedules
+        self._pool = pool
+        self._tokens = tokens
+        self._publish = publish
         self._lock = anyio.Lock()
 
     @property
     def state(self) -> StopState | None:
         """Why everything is stopped, or None while it is not."""
-        return self._parts.switch.state
+        return self._switch.state
 
     def to_json(self) -> JsonObject:
         """Return the public shape: `running` or `stopped`, with time, principal and reason."""
@@ -78,23 +85,22 @@ class KillSwitch:
 
     def notice_removed_marker(self) -> None:
         """Record that the marker was removed by hand while no crib was running. Blocks briefly."""
-        remembered = self._parts.remembered
-        if self.state is None and remembered.exists():
-            self._parts.changes.noticed("crib.resume", {"file": str(self._parts.switch.path), "removed": "by hand"})
+        if self.state is None and self._remembered.exists():
+            self._changes.noticed("crib.resume", {"file": str(self._switch.path), "removed": "by hand"})
             self._forget()
 
     def _forget(self) -> None:
         try:
-            self._parts.remembered.unlink(missing_ok=True)
+            self._remembered.unlink(missing_ok=True)
         except OSError as error:
-            logger.warning("%s cannot be removed: %s.", self._parts.remembered, error.strerror or error)
+            logger.warning("%s cannot be removed: %s.", self._remembered, error.strerror or error)
 
     def _remember(self) -> None:
-        self._parts.switch.mark_recorded()
+        self._switch.mark_recorded()
         try:
-            replace_private(self._parts.remembered, b"")
+            replace_private(self._remembered, b"")
         except OSError as error:
-            logger.warning("%s cannot be written: %s.", self._parts.remembered, error.strerror or error)
+            logger.warning("%s cannot be written: %s.", self._remembered, error.strerror or error)
 
     async def follow(self) -> None:
         """Adopt a marker that the command line wrote without this crib. Runs until cancelled."""
@@ -103,7 +109,7 @@ class KillSwitch:
         while True:
             await anyio.sleep(LOOK_SECONDS)
             try:
-                if await anyio.to_thread.run_sync(self._parts.switch.adopt):
+                if await anyio.to_thread.run_sync(self._switch.adopt):
                     await self._end_everything()
                     await self._record_found()
             except Exception:  # boundary: the next check must follow
@@ -117,7 +123,7 @@ class KillSwitch:
         """
         failure: ConfigError | None = None
         try:
-            self._parts.switch.engage(by.name, reason)  # blocks briefly, so that no call can begin meanwhile
+            self._switch.engage(by.name, reason)  # blocks briefly, so that no call can begin meanwhile
         except ConfigError as error:
             failure = error
         with anyio.CancelScope(shield=True):
@@ -132,31 +138,30 @@ class KillSwitch:
             state = self.state
             if state is None:
                 return
-            parts = self._parts
 
             async def work() -> None:
-                await anyio.to_thread.run_sync(parts.switch.release)
+                await anyio.to_thread.run_sync(self._switch.release)
                 await anyio.to_thread.run_sync(self._forget)
-                parts.pool.resume()
-                parts.schedules.look_again()
+                self._pool.resume()
+                self._schedules.look_again()
 
-            await parts.changes.make("crib.resume", {"stopped": state.to_json()}, work, by=by, door=door)
-            parts.publish("notice", {"level": "info", "message": "Everything may go on: the owner resumed."})
+            await self._changes.make("crib.resume", {"stopped": state.to_json()}, work, by=by, door=door)
+            self._publish("notice", {"level": "info", "message": "Everything may go on: the owner resumed."})
 
     async def _end_everything(self) -> None:
-        parts, state = self._parts, self.state
+        state = self.state
         if state is None:
             return
-        parts.gate.end_calls(lambda: stopped(state))
-        parts.tokens.cut()
-        parts.pool.halt()
+        self._gate.end_calls(lambda: stopped(state))
+        self._tokens.cut()
+        self._pool.halt()
         with anyio.move_on_after(_ENDING) as scope:
             async with anyio.create_task_group() as ending:
-                ending.start_soon(self._safely, parts.approvals.withdraw_all)
-                ending.start_soon(self._safely, parts.sessions.stop_all)
+                ending.start_soon(self._safely, self._approvals.withdraw_all)
+                ending.start_soon(self._safely, self._sessions.stop_all)
         if scope.cancelled_caught:
             logger.warning("Some sessions did not end within %g s; they are being killed.", _ENDING)
-        parts.publish("notice", {"level": "warning", "message": f"{stopped(state).message} Nothing runs until then."})
+        self._publish("notice", {"level": "warning", "message": f"{stopped(state).message} Nothing runs until then."})
 
     async def _safely(self, end: Callable[[str], Awaitable[object]]) -> None:
         try:
@@ -177,14 +182,12 @@ class KillSwitch:
                 await self._record_once(by, door, reason)
 
     async def _record_once(self, by: Principal, door: str, reason: str | None) -> None:
-        told: JsonObject = {"reason": reason}
-
-        async def done() -> None:
+        async def remember() -> None:
             await anyio.to_thread.run_sync(self._remember)
 
         try:
             with anyio.move_on_after(_ENDING) as scope:
-                await self._parts.changes.make("crib.stop", told, done, by=by, door=door)
+                await self._changes.make("crib.stop", {"reason": reason}, remember, by=by, door=door)
             if scope.cancelled_caught:
                 logger.error("The stop is not on record yet: the audit did not accept the record in time.")
         except ToolcribError as error:

@@ -4,7 +4,7 @@ Must never let a name that could not be saved stop a crib.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from toolcrib.gate.catalog.catalog import Catalog
 from toolcrib.gate.catalog.naming import NameRow, server_name
@@ -31,16 +31,15 @@ async def keep_names(store: Store, rows: Sequence[NameRow]) -> None:
 class ToolNames:
     """The names users may write, rebuilt when the catalog changes."""
 
-    def __init__(self, catalog: Callable[[], Catalog]) -> None:
+    def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._made: tuple[Snapshot | None, Names] = (None, Names())
 
     def __call__(self) -> Names:
         """Return the current names."""
-        catalog = self._catalog()
-        snapshot = catalog.snapshot
+        snapshot = self._catalog.snapshot
         if self._made[0] is not snapshot:
-            claude = catalog.names.refs["claude"]
+            claude = self._catalog.names.refs["claude"]
             built_in = (ref for ref, tool in snapshot.tools.items() if tool.kind == "builtin")
             coding = (ToolRef(SERVER, name) for name in TOOLS)
             servers = {server_name("claude", server): server for server in (*snapshot.also, *snapshot.sources)}

@@ -1,148 +1,107 @@
-"""The half of a crib that manages upstream servers: discovery, trust, connections, and their tools in the catalog.
+"""The part of a crib that manages upstream servers: discovery, trust, connections, and their tools in the catalog.
 
-Must never use a part of the crib that is not in its dependencies.
+All parts are built in order; `open` then connects them.
 """
 
 import os
-from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
-from anyio.abc import TaskGroup
 
-from toolcrib.base.feed import Feed
-from toolcrib.base.home import Home
-from toolcrib.base.masking.known import KnownSecrets
-from toolcrib.base.network.web import Web, open_web
+from toolcrib.base.network.web import Web
 from toolcrib.base.processes.process import Processes
-from toolcrib.base.settings import Environment
-from toolcrib.base.stop_switch import StopSwitch
-from toolcrib.gate.catalog.catalog import Catalog
-from toolcrib.gate.gate import Gate
 from toolcrib.gate.pins.intake import Intake
 from toolcrib.gate.pins.pins import Pins
-from toolcrib.gate.principals import NamedTokens, Principals
+from toolcrib.host.context import CribContext
+from toolcrib.host.gate import GateParts
 from toolcrib.host.names import keep_names
-from toolcrib.model.changes import ChangeRecorder
-from toolcrib.model.errors import ToolcribError
 from toolcrib.model.principals import Principal
 from toolcrib.model.servers import Discovery, ServerEntry
 from toolcrib.model.sources import Introduction
-from toolcrib.model.tools import ToolRef
 from toolcrib.model.version import __version__
 from toolcrib.servers.apps.apps import AppDeps, Apps
+from toolcrib.servers.crib_entry import own_command
 from toolcrib.servers.exposure import literal_secrets
 from toolcrib.servers.secret_commands import SecretCommands
-from toolcrib.servers.servers import Servers
-from toolcrib.store.engine import Store
 from toolcrib.store.offers import load_offers, save_offers
-from toolcrib.upstream.credentials import open_credentials
+from toolcrib.upstream.credentials import CredentialStore
 from toolcrib.upstream.handshake import ClientIntroduction
 from toolcrib.upstream.opener import OpenerDeps
 from toolcrib.upstream.operations import UpstreamOperations
-from toolcrib.upstream.plan import not_startable
 from toolcrib.upstream.pool import OfferStore, Pool
 from toolcrib.upstream.sign_ins import SignIns
 
 
-@dataclass(frozen=True, slots=True)
-class UpstreamDeps:
-    """Dependencies of the upstreams. With `eager`, servers whose offer is unknown connect at startup."""
-
-    environment: Environment
-    home: Home
-    user_home: Path
-    store: Store
-    feed: Feed
-    tasks: TaskGroup
-    catalog: Catalog
-    gate: Gate
-    changes: ChangeRecorder
-    stop_switch: StopSwitch
-    principals: Principals
-    tokens: NamedTokens
-    reach: AppDeps
-    eager: bool
-    client_document: str | None
-    port: Callable[[], int]
-    secrets: KnownSecrets
-
-
 class Upstreams:
-    """Servers and their connections. `open` opens them, and its stack closes them."""
+    """Servers and their connections. `open` opens them, and its stack closes them.
 
-    def __init__(self, deps: UpstreamDeps) -> None:
-        self._deps = deps
-        self._places: dict[str, str] = {}
-        self.pins = Pins(deps.store, is_person=deps.principals.is_person)
-        self.intake = Intake(
-            deps.catalog, self.pins, lambda place: self.pool.sources(place), partial(keep_names, deps.store)
+    With `eager`, servers whose offer is unknown connect at startup.
+    """
+
+    def __init__(
+        self, context: CribContext, gate: GateParts, *, web: Web, credentials: CredentialStore, eager: bool
+    ) -> None:
+        self._context = context
+        self._gate = gate.gate
+        self._catalog = gate.catalog
+        self._real_paths: dict[str, str] = {}
+        store, home, environment = context.store, context.home, context.environment
+        self.web = web
+        self.servers = gate.servers
+        self.pins = Pins(store, is_person=gate.principals.is_person)
+        self.processes = Processes(environment, home.marker, home.processes)
+        opener_deps = OpenerDeps(
+            processes=self.processes,
+            web=web,
+            tokens=credentials,
+            environment=environment,
+            commands=SecretCommands(environment),
+            hello=ClientIntroduction({"name": "toolcrib", "title": "Toolcrib", "version": __version__}),
+            client_document=context.settings.client_metadata_url,
+            may_open=context.stop_switch.check,
+            secrets=context.secrets,
         )
-        self.servers = Servers(
-            deps.home,
-            deps.environment,
-            deps.user_home,
-            deps.feed.publish,
-            deps.changes,
-            on_view=self._on_view,
+        self.pool = Pool(
+            opener_deps,
+            OfferStore(partial(load_offers, store), partial(save_offers, store)),
+            own_url=context.address.on_loopback,
+            eager=eager,
         )
-        self.clients = Apps(self.servers, deps.tokens, deps.reach)
-        self.processes: Processes
-        self.web: Web
-        self.pool: Pool
-        self.links: UpstreamOperations
+        self.intake = Intake(gate.catalog, self.pins, self.pool.sources, partial(keep_names, store))
+        self._sign_ins = SignIns(web, credentials)
+        self.links = UpstreamOperations(self.servers, self.pool, opener_deps, self._sign_ins, self._settle)
+        self.clients = Apps(self.servers, gate.tokens, _app_deps(context))
+        self.servers.watch(self._on_view)
+        self.pool.watch(on_sources=self.intake.changed, on_status=self._on_status)
 
     async def open(self, stack: AsyncExitStack) -> None:
         """Discover all servers, load what is known of them, and follow changes."""
-        deps, home = self._deps, self._deps.home
         await self.pins.load()
-        self.processes = await stack.enter_async_context(Processes(deps.environment, home.marker, home.processes))
-        self.web = await open_web()
-        opener_deps = OpenerDeps(
-            processes=self.processes,
-            web=self.web,
-            tokens=await open_credentials(home.credentials, deps.secrets),
-            environment=deps.environment,
-            commands=SecretCommands(deps.environment),
-            hello=ClientIntroduction({"name": "toolcrib", "title": "Toolcrib", "version": __version__}),
-            client_document=deps.client_document,
-            may_open=deps.stop_switch.check,
-            secrets=deps.secrets,
-        )
-        self.pool = await stack.enter_async_context(
-            Pool(
-                opener_deps,
-                OfferStore(partial(load_offers, deps.store), partial(save_offers, deps.store)),
-                on_sources=self.intake.changed,
-                on_status=self._on_status,
-                own_url=self._own_url,
-                eager=deps.eager,
-            )
-        )
-        if deps.stop_switch.is_stopped:
+        await stack.enter_async_context(self.processes)
+        await stack.enter_async_context(self.pool)
+        if self._context.stop_switch.is_stopped:
             self.pool.halt()
-        sign_ins = await stack.enter_async_context(SignIns(opener_deps.web, opener_deps.tokens))
-        self.links = UpstreamOperations(self.servers, self.pool, opener_deps, sign_ins, self._settle)
+        await stack.enter_async_context(self._sign_ins)
         await self.servers.list()
         await self.intake.take(None)
-        deps.tasks.start_soon(self.intake.follow)
-        deps.tasks.start_soon(self.servers.follow)
+        self._context.tasks.start_soon(self.intake.follow)
+        self._context.tasks.start_soon(self.servers.follow)
 
     async def placed(self, principal: Principal) -> Principal:
         """Return the principal with the real path of its directory, after discovering the servers there."""
         if principal.cwd is None:
             return principal
-        place = self._places.get(principal.cwd)
-        if place is None:
-            place = await anyio.to_thread.run_sync(os.path.realpath, principal.cwd)
-            await self.servers.list(Path(place))
-            await self.intake.take(Path(place))
-            self._places[principal.cwd] = place
-        return principal if place == principal.cwd else replace(principal, cwd=place)
+        project = self._real_paths.get(principal.cwd)
+        if project is None:
+            project = await anyio.to_thread.run_sync(os.path.realpath, principal.cwd)
+            await self.servers.list(Path(project))
+            await self.intake.take(Path(project))
+            self._real_paths[principal.cwd] = project
+        return principal if project == principal.cwd else replace(principal, cwd=project)
 
     async def ready(self, principal: Principal, server: str, tool: str | None = None) -> None:
         """Ensure that a server's offer is known, connecting it if needed.
@@ -150,29 +109,23 @@ class Upstreams:
         Does nothing if the principal may not know of the server or tool, because that would reveal whether the server
         exists or fails. Raises an `Unavailable` with the server's own code if it cannot be connected.
         """
-        place = path_of(principal.cwd)
-        source = self.pool.find(server, place)
-        if source is None or not self._deps.gate.may_know(principal, server, tool):
+        project = path_of(principal.cwd)
+        source = self.pool.find(server, project)
+        if source is None or not self._gate.may_know(principal, server, tool):
             return
         if source.offer is None:
             await source.link.ensure()
-        if not self.intake.is_taken(place, source):
-            await self.intake.take(place)  # would happen soon anyway, but is needed now
-
-    async def absence(self, principal: Principal, ref: ToolRef) -> ToolcribError | None:
-        """Return the error for a tool whose server is disabled. `why` and `mcp list` explain other reasons."""
-        discovery = await self.servers.list(path_of(principal.cwd))
-        entry = discovery.find(ref.server)
-        return not_startable(entry) if entry is not None and entry.state == "disabled" else None
+        if not self.intake.is_taken(project, source):
+            await self.intake.take(project)  # would happen soon anyway, but is needed now
 
     def introduction(self, principal: Principal, server: str) -> Introduction | None:
         """Return a server's introduction, or None if the principal has no server of that name."""
-        server = self._deps.gate.server(principal, server)
-        if server not in self._deps.gate.servers(principal):
+        server = self._gate.server(principal, server)
+        if server not in self._gate.servers(principal):
             return None
         source = self.pool.find(server, path_of(principal.cwd))
-        said = self.intake.introduction(source) if source is not None else None
-        return said if said is not None else Introduction()
+        accepted = self.intake.introduction(source) if source is not None else None
+        return accepted if accepted is not None else Introduction()
 
     def health(self, server: str, cwd: str) -> str:
         """Return a server's state as seen from a directory. An in-process server is always connected."""
@@ -185,15 +138,11 @@ class Upstreams:
         An in-process server has no definition. A definition of the same name in a file, such as an app's entry for this
         crib, does not describe it.
         """
-        place = path_of(cwd)
-        is_upstream = self.pool.find(server, place) is not None
-        if not is_upstream and server in self._deps.catalog.at(cwd).sources:
+        project = path_of(cwd)
+        is_upstream = self.pool.find(server, project) is not None
+        if not is_upstream and server in self._catalog.at(cwd).sources:
             return None
-        return await self.links.note(server, place)
-
-    def _own_url(self) -> str | None:
-        port = self._deps.port()
-        return f"http://127.0.0.1:{port}" if port else None
+        return await self.links.note(server, project)
 
     def _on_view(self, cwd: Path | None, discovery: Discovery | None) -> None:
         if discovery is not None:
@@ -201,21 +150,31 @@ class Upstreams:
             self.pool.reconcile(cwd, discovery)
         elif cwd is not None:
             self.pool.drop(cwd)
-            self._deps.catalog.forget(str(cwd))
-            self._places = {asked: place for asked, place in self._places.items() if place != str(cwd)}
+            self._catalog.forget(str(cwd))
+            self._real_paths = {path: real for path, real in self._real_paths.items() if real != str(cwd)}
 
     def _learn_secrets(self, discovery: Discovery) -> None:
         """Mask literal secrets before servers start. Untrusted definitions are skipped: they could hide text."""
         for entry in discovery.servers:
             if entry.trusted and entry.spec is not None:
-                self._deps.secrets.add(*literal_secrets(entry.spec, self._deps.environment))
+                self._context.secrets.add(*literal_secrets(entry.spec, self._context.environment))
 
     def _on_status(self, entry: ServerEntry) -> None:
-        self._deps.feed.publish("server_changed", self.links.standing(entry).news())
+        self._context.feed.publish("server_changed", self.links.standing(entry).news())
 
     async def _settle(self, cwd: Path | None) -> None:
-        place = Path(await anyio.Path(cwd).resolve()) if cwd is not None else None
-        await self.intake.take(place)
+        await self.intake.take(Path(await anyio.Path(cwd).resolve()) if cwd is not None else None)
+
+
+def _app_deps(context: CribContext) -> AppDeps:
+    is_default_home = context.settings.origins.get("home") == "default"
+    return AppDeps(
+        crib=context.home.root,
+        address=context.address.for_apps,
+        command=own_command(),
+        home=None if is_default_home else str(context.home.root),
+        environment=context.environment,
+    )
 
 
 def path_of(cwd: str | None) -> Path | None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from toolcrib.model.errors import CODES
 from toolcrib.model.json import JsonObject
 from toolcrib.model.json_values import as_object
 from toolcrib.model.problems import Problem
@@ -48,8 +49,19 @@ def discover(
     """Return every server that an app is configured to use in `cwd`, or for the user in `home`."""
     around = surroundings(environment, cwd, home=home, crib=crib, platform=platform)
     found = (read(place, around.directories, platform) for place in all_places(around))
-    merged = merge([reading for reading in found if reading is not None], environment, trusted)
-    return replace(merged, project=str(around.project))
+    return compose(around, [reading for reading in found if reading is not None], trusted)
+
+
+def compose(
+    around: Machine,
+    readings: Iterable[FileReading],
+    trusted: Callable[[ServerSpec], bool],
+    problems: Iterable[Problem] = (),
+) -> Discovery:
+    """Return the discovery of these readings, with these problems first and a hint on every problem that has one."""
+    merged = merge(readings, around.environment, trusted)
+    project = str(around.project) if around.project is not None else None
+    return _hinted(replace(merged, project=project, problems=(*problems, *merged.problems)))
 
 
 def surroundings(
@@ -80,6 +92,23 @@ def merge(
         tuple(problem for reading in files for problem in reading.problems),
         tuple(map(_finished, hidden)),
         files=tuple(str(reading.place.file) for reading in files),
+    )
+
+
+def _hinted(discovery: Discovery) -> Discovery:
+    """Return the same with a hint on every problem that has one in the table of codes."""
+
+    def with_hints(problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
+        return tuple(replace(problem, hint=problem.hint or CODES[problem.code].hint) for problem in problems)
+
+    def each(servers: tuple[ServerEntry, ...]) -> tuple[ServerEntry, ...]:
+        return tuple(replace(server, problems=with_hints(server.problems)) for server in servers)
+
+    return replace(
+        discovery,
+        servers=each(discovery.servers),
+        hidden=each(discovery.hidden),
+        problems=with_hints(discovery.problems),
     )
 
 

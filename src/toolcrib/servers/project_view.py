@@ -14,10 +14,10 @@ from pathlib import Path
 
 from toolcrib.base.files.reading import read_bytes
 from toolcrib.base.home import Home
-from toolcrib.model.errors import CODES, ConfigError
+from toolcrib.model.errors import ConfigError
 from toolcrib.model.problems import Problem
 from toolcrib.model.servers import Discovery, ServerEntry
-from toolcrib.servers.discover import merge, surroundings
+from toolcrib.servers.discover import compose, surroundings
 from toolcrib.servers.last_good import LastGood
 from toolcrib.servers.places import Machine, all_places
 from toolcrib.servers.readers.read import ConfigFile, FileReading, ReadEntry
@@ -121,15 +121,11 @@ class ProjectViews:
         found = [self._memory.read(place, around.directories, around.platform) for place in places]
         readings = tuple(reading for reading in found if reading is not None)
         book, unreadable = self._trust(readings)
-        merged = merge(readings, self._environment, partial(book.covers, environment=self._environment))
+        composed = compose(around, readings, partial(book.covers, environment=self._environment), unreadable)
         discovery = replace(
-            merged,
-            servers=tuple(_revealing(server, book) for server in merged.servers),
-            project=str(around.project) if around.project is not None else None,
-            problems=(*unreadable, *merged.problems),
-            agreed=book.agreed(),
+            composed, servers=tuple(_revealing(server, book) for server in composed.servers), agreed=book.agreed()
         )
-        return ProjectView(cwd, around, places, prints, readings, book, _hinted(discovery))
+        return ProjectView(cwd, around, places, prints, readings, book, discovery)
 
     def _trust(self, readings: tuple[FileReading, ...]) -> tuple[TrustBook, tuple[Problem, ...]]:
         """Return the trust records; those of an earlier version are renewed for the definitions read."""
@@ -161,23 +157,6 @@ def _revealing(server: ServerEntry, book: TrustBook) -> ServerEntry:
     if spec is None or spec.source.project is None or not book.may_reveal(spec):
         return server
     return replace(server, spec=replace(spec, may_reveal=True))
-
-
-def _hinted(discovery: Discovery) -> Discovery:
-    """Return the same with a hint on every problem that has one in the table of codes."""
-
-    def with_hints(problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
-        return tuple(replace(problem, hint=problem.hint or CODES[problem.code].hint) for problem in problems)
-
-    def each(servers: tuple[ServerEntry, ...]) -> tuple[ServerEntry, ...]:
-        return tuple(replace(server, problems=with_hints(server.problems)) for server in servers)
-
-    return replace(
-        discovery,
-        servers=each(discovery.servers),
-        hidden=each(discovery.hidden),
-        problems=with_hints(discovery.problems),
-    )
 
 
 def fingerprint(path: Path) -> Fingerprint:

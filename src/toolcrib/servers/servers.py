@@ -111,7 +111,6 @@ class Servers:
         user_home: Path,
         publish: Publish,
         changes: ChangeRecorder,
-        on_view: OnView = lambda _, __: None,
     ) -> None:
         """`changes` records every edit, including those made outside the crib."""
         self._changes = changes
@@ -121,8 +120,12 @@ class Servers:
         self._writing = WriteContext(user_home, home.backups, home.root)
         self._views = ProjectViews(home, environment, user_home)
         self._publish = publish
-        self._on_view = on_view
+        self._on_view: OnView = lambda _, __: None
         self._one_at_a_time = anyio.Lock()
+
+    def watch(self, on_view: OnView) -> None:
+        """Call `on_view` whenever the servers of a directory changed."""
+        self._on_view = on_view
 
     async def list(self, cwd: Path | None = None) -> Discovery:
         """Return every server visible in `cwd`, from all files of all apps."""

@@ -1,5 +1,6 @@
 """A `Desk` for tests of runtimes: records all events and requests in order, and returns configured answers."""
 
+import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -7,6 +8,7 @@ import anyio
 
 from toolcrib.agents.sessions.runtime import Offered, Permit, Result
 from toolcrib.model.json import Json, JsonObject
+from toolcrib.model.principals import Principal
 from toolcrib.model.sessions import SessionEventKind
 from toolcrib.model.sources import ReportProgress
 from toolcrib.model.tools import CallResult, ToolRef
@@ -54,7 +56,12 @@ class RecordingDesk:
         self._handle = handle
         self._permits = permits or {}
         self._answers = answers
+        self._session = str(uuid.uuid4())
         self._news = anyio.Event()
+
+    def principal(self) -> Principal:
+        """Return the principal of a session without an agent."""
+        return Principal("session", self._session, "api", session=self._session)
 
     def emit(self, kind: SessionEventKind, data: JsonObject, parent: str | None = None) -> None:
         """Record an event."""

@@ -77,25 +77,20 @@ class _Held:
 
 
 class Pool:
-    """The upstreams of one crib. Use as `async with Pool(…) as pool`; leaving the block closes all of them.
-
-    `on_sources` receives each project whose sources or offers changed, `on_status` each server whose status changed.
-    """
+    """The upstreams of one crib. Use as `async with Pool(…) as pool`; leaving the block closes all of them."""
 
     def __init__(
         self,
         deps: OpenerDeps,
         shelf: OfferStore,
         *,
-        on_sources: Callable[[Place], None] = lambda _: None,
-        on_status: Callable[[ServerEntry], None] = lambda _: None,
         own_url: Callable[[], str | None] = lambda: None,
         eager: bool = True,
     ) -> None:
         self._deps = deps
         self._shelf = shelf
-        self._on_sources = on_sources
-        self._on_status = on_status
+        self._on_sources: Callable[[Place], None] = lambda _: None
+        self._on_status: Callable[[ServerEntry], None] = lambda _: None
         self._own_url = own_url
         self._eager = eager
         self._is_halted = False
@@ -123,6 +118,11 @@ class Pool:
     ) -> bool | None:
         self._tasks.cancel_scope.cancel()
         return await self._tasks.__aexit__(kind, error, trace)
+
+    def watch(self, *, on_sources: Callable[[Place], None], on_status: Callable[[ServerEntry], None]) -> None:
+        """Call `on_sources` with each project whose sources or offers changed, `on_status` with each changed server."""
+        self._on_sources = on_sources
+        self._on_status = on_status
 
     def reconcile(self, place: Place, discovery: Discovery) -> None:
         """Set the servers wanted in a project. Their own tasks start and stop them."""

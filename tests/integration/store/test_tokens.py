@@ -52,7 +52,8 @@ async def test_tokens_work_after_a_restart(store: Store) -> None:
 
 async def test_a_revoked_token_is_refused_at_once_and_what_is_open_under_it_ends(store: Store) -> None:
     ended: list[Principal] = []
-    tokens = NamedTokens(store, on_end=ended.append)
+    tokens = NamedTokens(store)
+    tokens.listen(ended.append)
     principals = Principals(OWNER_TOKEN, tokens)
     token, secret = await tokens.create("laptop")
     _, other = await tokens.create("desktop")

@@ -397,11 +397,6 @@ class Sessions:
                 yield event
             seen = page[-1].seq
 
-    def who(self, id: str) -> Principal | None:
-        """Return the current principal of a live session."""
-        live = self._live.get(id)
-        return live.principal() if live is not None else None
-
     def questions(self) -> tuple[AgentQuestion, ...]:
         """Return the open questions of agents."""
         return self._deps.questions.pending()

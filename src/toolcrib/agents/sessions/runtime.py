@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 
 from toolcrib.model.edited_arguments import with_edited, without_structure
 from toolcrib.model.json import JsonObject
-from toolcrib.model.principals import Mode
+from toolcrib.model.principals import Mode, Principal
 from toolcrib.model.sessions import NO_LIMITS, ServerHealth, SessionEventKind, SessionLimits, TurnEnd
 from toolcrib.model.sources import ReportProgress
 from toolcrib.model.tools import CallResult, Tool, ToolRef
@@ -75,6 +75,10 @@ class Permit:
 
 class Desk(Protocol):
     """What a runtime may request from the crib. No method raises, except for cancellation."""
+
+    def principal(self) -> Principal:
+        """Return the session's current principal."""
+        ...
 
     def emit(self, kind: SessionEventKind, data: JsonObject, parent: str | None = None) -> None:
         """Report an event. `tool_call_start` and `tool_call_end` precede all other events of a call."""

@@ -20,7 +20,6 @@ from toolcrib.base.processes.process import Processes
 from toolcrib.base.settings import Environment
 from toolcrib.gate.principals import SessionTokens
 from toolcrib.model.errors import NotFound, Unavailable
-from toolcrib.model.principals import Principal
 from toolcrib.model.tools import ToolRef
 
 CLAUDE = "claude"
@@ -30,14 +29,12 @@ CLAUDE = "claude"
 class EndpointAccess:
     """How a runtime in its own process reaches the session's tools: over the network, with a token.
 
-    `url` returns the endpoint, None while the crib does not listen; `name` a tool's name there; `who` a session's
-    current principal.
+    `url` returns the endpoint, None while the crib does not listen; `name` a tool's name there.
     """
 
     url: Callable[[], str | None]
     tokens: SessionTokens
     name: Callable[[ToolRef], str]
-    who: Callable[[str], Principal | None]
 
 
 class Runtimes:

@@ -76,7 +76,7 @@ class SessionTools:
         self._gate = gate
         self._tell = tell
         self._questions = questions
-        self._principal = principal
+        self._current_principal = principal
         self._patience = patience
         self._beyond_budget = beyond_budget
         self._leave_planning = leave_planning
@@ -84,6 +84,10 @@ class SessionTools:
         self._underway = 0
         self._quiet = anyio.Event()
         self._tasks = tasks
+
+    def principal(self) -> Principal:
+        """Return the session's current principal."""
+        return self._current_principal()
 
     def emit(self, kind: SessionEventKind, data: JsonObject, parent: str | None = None) -> None:
         """Add an event to the session's log."""
@@ -133,7 +137,7 @@ class SessionTools:
         """Record a call that the runtime refused itself."""
         ref = tool if isinstance(tool, ToolRef) else self._gate.named("claude", tool) or _labelled(tool)
         try:
-            await self._gate.refuse(self._principal(), ref, arguments, door="session")
+            await self._gate.refuse(self.principal(), ref, arguments, door="session")
         except ToolcribError as error:
             logger.warning("A refused call of %s is not on record: %s", ref, error)
 
@@ -144,7 +148,7 @@ class SessionTools:
         def prepare(tool: str, arguments: JsonObject, encoded: bytes) -> RunCall:
             async def run(context: CallContext) -> CallResult:
                 nonlocal answers
-                put = self._questions.put(self._principal(), questions, tool_call, self._patience(), self._tell)
+                put = self._questions.put(self.principal(), questions, tool_call, self._patience(), self._tell)
                 answers = await put or None
                 return CallResult()
 
@@ -164,7 +168,7 @@ class SessionTools:
         self._underway += 1
         try:
             called = await self._gate.call(
-                self._principal(), ref, arguments, door="session", progress=progress, session=how
+                self.principal(), ref, arguments, door="session", progress=progress, session=how
             )
             return Result(called.result, called.duration_ms, called.edited)
         except ToolcribError as error:

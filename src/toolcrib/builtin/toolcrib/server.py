@@ -35,17 +35,6 @@ class CribFacts:
     cwd: str
 
 
-@dataclass(frozen=True, slots=True)
-class Services:
-    """The dependencies of the handlers: `facts` is called for every call, the others once."""
-
-    facts: Callable[[], CribFacts]
-    sessions: Callable[[], SessionDirectory]
-    servers: Callable[[], ServerDirectory]
-    configuration: Callable[[], Configuration]
-    scheduling: Callable[[], Scheduling]
-
-
 class Pong(TypedDict):
     """The answer to `ping`."""
 
@@ -73,8 +62,15 @@ async def get_server_info(
     return answer
 
 
-def toolcrib_server(services: Services) -> ToolServer:
-    """Return the server with these services."""
+def toolcrib_server(
+    *,
+    facts: Callable[[], CribFacts],
+    sessions: SessionDirectory,
+    servers: ServerDirectory,
+    configuration: Configuration,
+    scheduling: Scheduling,
+) -> ToolServer:
+    """Return the server with these services. `facts` is called for every call."""
     return ToolServer(
         "toolcrib",
         tools=[
@@ -91,11 +87,11 @@ def toolcrib_server(services: Services) -> ToolServer:
             delete_job,
         ],
         providers={
-            CribFacts: Provider(services.facts, scope="call"),
-            SessionDirectory: services.sessions,
-            ServerDirectory: services.servers,
-            Configuration: services.configuration,
-            Scheduling: services.scheduling,
+            CribFacts: Provider(facts, scope="call"),
+            SessionDirectory: lambda: sessions,
+            ServerDirectory: lambda: servers,
+            Configuration: lambda: configuration,
+            Scheduling: lambda: scheduling,
         },
         kind="builtin",
     )

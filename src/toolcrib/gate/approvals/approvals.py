@@ -133,7 +133,7 @@ class Approvals:
     ) -> None:
         self._store = store
         self._crib = crib
-        self._publish = publish
+        self._listeners: list[Publish] = [publish]
         self._may_answer = may_answer
         self._may_remember = may_remember
         self._clock = clock
@@ -145,6 +145,14 @@ class Approvals:
         self._bytes: Counter[tuple[str | None, ...]] = Counter()
         self._closed = False
         self._tasks: TaskGroup
+
+    def listen(self, listener: Publish) -> None:
+        """Call `listener` with the kind and data of every event that is published."""
+        self._listeners.append(listener)
+
+    def _publish(self, kind: str, data: JsonObject) -> None:
+        for listener in self._listeners:
+            listener(kind, data)
 
     async def __aenter__(self) -> Self:
         await self._close_orphans()

@@ -59,23 +59,23 @@ class Permissions:
     """Everything that decisions depend on besides the tools themselves. Call `load`, then `follow`.
 
     `last_rules` is a folder for the last readable version of each file. `creator_now` returns the current state of a
-    session's creator, or None if it was revoked. `names` must return the same object until names change. `on_change` is
-    called when listings may have changed, and `on_file` with the previous and current state of a file, also across
-    runs.
+    session's creator, or None if it was revoked. `names` must return the same object until names change. `on_file` is
+    called with the previous and current state of a file, also across runs.
     """
 
     def __init__(
         self,
         store: Store,
         *,
+        book: RuleBook,
+        bundles: Bundles,
+        projects: Projects,
         managed: Path,
         settings_file: Path,
         last_rules: Path,
         names: Callable[[], Names],
         of_agent: Callable[[str], AgentGrants | None],
-        trusted: Callable[[str], bool] = lambda _: False,
         creator_now: Callable[[Principal], Principal | None] = lambda creator: creator,
-        on_change: Callable[[], None] = lambda: None,
         on_file: Callable[[RuleFile, RuleFileState, RuleFileState], None] = lambda _file, _before, _now: None,
     ) -> None:
         self._store = store
@@ -88,13 +88,12 @@ class Permissions:
         self._unclear = False
         self._of_agent = of_agent
         self._creator_now = creator_now
-        self._on_change = on_change
         self._on_file = on_file
-        self._book = RuleBook()
+        self._book = book
         self._lock = anyio.Lock()
         self.limits = Limits()
-        self.bundles = Bundles(store, names, self.changed)
-        self.projects = Projects(store, self.bundles, trusted, self.changed)
+        self.bundles = bundles
+        self.projects = projects
 
     async def load(self) -> None:
         """Load the database and the files."""
@@ -123,11 +122,6 @@ class Permissions:
             content = await anyio.to_thread.run_sync(file.look)
             if content != file.said.content or file.said.problems:
                 self._take(file, await anyio.to_thread.run_sync(file.read, content, self._known))
-
-    def changed(self) -> None:
-        """Invalidate all decisions after a change that grants depend on, such as an agent."""
-        self._book.renew()
-        self._on_change()
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -257,7 +251,7 @@ class Permissions:
 
     def let_apps_read(self, tokens: Iterable[Token]) -> None:
         """Let apps whose level is `ask` run read-only tools without approvals."""
-        self._set(_LEVELS, tuple(_reading_rule(token) for token in tokens if token.level == "ask"))
+        self._book.set(_LEVELS, tuple(_reading_rule(token) for token in tokens if token.level == "ask"))
 
     def _removable(self, id: str) -> Rule:
         rule = self.get(id)
@@ -280,7 +274,7 @@ class Permissions:
         await self.projects.load()
 
     def _keep(self, rules: Iterable[Rule]) -> None:
-        self._set(_DATABASE, tuple(rules))
+        self._book.set(_DATABASE, tuple(rules))
 
     def _take(self, file: RuleFile, said: RuleFileState) -> None:
         for problem in said.problems:
@@ -291,14 +285,8 @@ class Permissions:
         file.said = said
         self._unclear = any(each.said.problems for each in self._files)
         self.limits.set([limit for each in self._files for limit in each.said.limits])
-        self._set(file.kind, said.rules)
+        self._book.set(file.kind, said.rules)
         self._on_file(file, before, said)
-
-    def _set(self, place: str, rules: tuple[Rule, ...]) -> None:
-        before = self._book()
-        self._book.set(place, rules)
-        if self._book() is not before:
-            self._on_change()
 
 
 def _reading_rule(token: Token) -> Rule:

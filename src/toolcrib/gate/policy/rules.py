@@ -270,10 +270,16 @@ class RuleBook:
     """The rules of all places (files, database, sessions), and the value in force.
 
     A place is replaced as a whole. Calling the book returns the value, the same object until something changes.
+    `on_change` is called when listings may have changed.
     """
 
-    def __init__(self, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
         self._clock = clock
+        self._on_change = on_change
         self._places: dict[str, tuple[Rule, ...]] = {}
         self._current = Rules()
         self._ends: datetime | None = None
@@ -281,8 +287,12 @@ class RuleBook:
     def __call__(self) -> Rules:
         """Return the rules in force."""
         if self._ends is not None and self._clock() >= self._ends:
-            self.renew()
+            self._compute()
         return self._current
+
+    def fingerprint(self) -> str:
+        """Return the fingerprint of the rules in force."""
+        return self().fingerprint
 
     @property
     def places(self) -> Mapping[str, tuple[Rule, ...]]:
@@ -297,6 +307,10 @@ class RuleBook:
 
     def renew(self) -> None:
         """Assign a new version, because something that decisions depend on has changed."""
+        self._compute()
+        self._on_change()
+
+    def _compute(self) -> None:
         everything = (rule for rules in self._places.values() for rule in rules)
         before = self._current
         rules = Rules.at(self._clock(), before.version + 1, everything)

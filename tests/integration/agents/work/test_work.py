@@ -217,7 +217,7 @@ async def test_a_task_found_running_by_the_next_crib_is_interrupted(
 async def test_the_worktree_goes_on_demand_and_the_branch_stays(crib: Crib, project: Path) -> None:
     me = agent_in(project)
     task = await ended(crib, me, (await given(crib, me))["id"])
-    cleared = await crib.crew.work.work.clear(task["id"])
+    cleared = await crib.work.clear(task["id"])
     assert cleared.worktree is None
     assert not await anyio.Path(task["worktree"]).exists()
     assert git(project, "show", f"{task['branch']}:new.txt") == "one\n"
@@ -342,7 +342,7 @@ async def test_only_so_many_tasks_run_at_once(crib: Crib, project: Path) -> None
 async def test_without_a_runtime_the_tools_are_not_there_and_why_says_so(
     tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toolcrib.host.crew.has_runtime", lambda: False)
+    monkeypatch.setattr("toolcrib.host.builtin.has_runtime", lambda: False)
     settings = Settings(home=tmp_path / "home", port=0, default_cwd=project)
     async with Crib(settings, environment=bare_environment(tmp_path)) as crib:
         offered = {ref.tool for ref in crib.catalog.snapshot.tools if ref.server == "crew"}

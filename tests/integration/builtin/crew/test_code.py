@@ -130,7 +130,7 @@ async def test_a_plan_may_look_at_code_and_a_schedule_too(crib: Crib) -> None:
 async def test_without_tree_sitter_the_tools_are_not_offered_and_why_says_how_to_have_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toolcrib.host.crew.missing_parts", lambda: ("tree_sitter",))
+    monkeypatch.setattr("toolcrib.host.builtin.missing_parts", lambda: ("tree_sitter",))
     async with Crib(Settings(home=tmp_path / "home"), environment=Environment({"HOME": str(tmp_path)})) as crib:
         names = {each.ref.tool for each in crib.gate.listing(crib.owner("web")).tools}
         assert not names & {"crib_code_symbols", "crib_find_references"}

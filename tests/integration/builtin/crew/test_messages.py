@@ -55,7 +55,7 @@ async def test_a_thread_is_only_for_who_began_it_with_the_rights_they_had(crew: 
     other = (await crew.session()).principal
     for who, to in ((other, "mate"), (caller, "cook"), (replace(caller, mode="plan"), "mate")):
         with pytest.raises(NotFound) as raised:
-            await crew.crib.crew.messenger.send(Context(who, "1"), Letter(to, HELLO, thread))
+            await Messenger(crew.crib.sessions, crew.crib.zoo).send(Context(who, "1"), Letter(to, HELLO, thread))
         assert raised.value.code == "crew.thread"
     assert "no thread" in await crew.wrong("crib_send_message", caller, to_agent="mate", message="x", thread="none")
 
@@ -203,7 +203,7 @@ async def test_a_child_of_a_planning_session_only_plans(crew: Crew) -> None:
     caller = (await crew.session("captain", mode="plan")).principal
     session = Context(replace(caller, mode="plan"), "1")
     with anyio.fail_after(SOON):
-        answer = await crew.crib.crew.messenger.send(session, Letter("eager", "[[script:save]]"))
+        answer = await Messenger(crew.crib.sessions, crew.crib.zoo).send(session, Letter("eager", "[[script:save]]"))
     assert "Mode plan runs read-only tools only" in answer["answer"]
 
 

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from integration.builtin.crew.crews import SOON, Crew, agent
-from toolcrib.builtin.scheduling import Draft
+from toolcrib.builtin.scheduling import Draft, Scheduling
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.principals import Principal
 from toolcrib.model.tools import ToolRef
@@ -123,7 +123,9 @@ async def test_who_changes_a_schedule_answers_for_it_from_then_on(crew: Crew) ->
     rich = replace((await crew.session("cook")).principal, source="web")
     poor = (await crew.session("cook", mode="plan")).principal
     id = (await manage(crew, rich, **DAILY))["schedule"]["id"]
-    await crew.crib.crew.scheduling.change(poor, id, Draft(prompt="Do something else."))
+    crib = crew.crib
+    scheduling = Scheduling(crib.schedules, crib.permissions.has_agent, crib.principals.is_person, str)
+    await scheduling.change(poor, id, Draft(prompt="Do something else."))
     assert (await crew.crib.schedules.get(id)).creator == poor
     await manage(crew, crew.crib.owner("cli"), action="update", id=id, name="Renamed")
     assert (await crew.crib.schedules.get(id)).creator == poor, "a person gives it no more by that"

@@ -10,10 +10,12 @@ import pytest
 
 from lab import eventually
 from toolcrib.gate.policy import permissions as module
+from toolcrib.gate.policy.bundles import Bundles, Projects
 from toolcrib.gate.policy.decide import decide
 from toolcrib.gate.policy.fields import FaultyRequest
 from toolcrib.gate.policy.patterns import Names
 from toolcrib.gate.policy.permissions import Permissions
+from toolcrib.gate.policy.rules import RuleBook
 from toolcrib.model.errors import Conflict, NotFound
 from toolcrib.model.policy import AgentGrants, Bundle, Rule, RuleOrigin
 from toolcrib.model.principals import Principal
@@ -44,6 +46,7 @@ class World:
     names: Names = field(default_factory=Names)
     agents: dict[str, AgentGrants] = field(default_factory=dict[str, AgentGrants])
     changes: int = 0
+    book: RuleBook = field(default_factory=RuleBook)
 
     @property
     def managed(self) -> Path:
@@ -54,15 +57,18 @@ class World:
         return self.folder / "toolcrib.toml"
 
     async def open(self) -> Permissions:
+        book = self.book = RuleBook(on_change=self._count)
+        bundles = Bundles(self.store, lambda: self.names, book.renew)
         opened = Permissions(
             self.store,
+            book=book,
+            bundles=bundles,
+            projects=Projects(self.store, bundles, lambda path: path.endswith("trusted"), book.renew),
             managed=self.managed,
             settings_file=self.own,
             last_rules=self.folder / "last-rules",
             names=lambda: self.names,
             of_agent=self.agents.get,
-            trusted=lambda path: path.endswith("trusted"),
-            on_change=self._count,
         )
         await opened.load()
         return opened
@@ -327,7 +333,7 @@ async def test_projects_are_kept_by_their_real_paths_and_say_whether_they_are_tr
 async def test_a_change_of_an_agent_voids_what_was_decided(world: World) -> None:
     permissions = await world.open()
     before = permissions.rules()
-    permissions.changed()
+    world.book.renew()
     assert permissions.rules().version > before.version
 
 

@@ -170,7 +170,8 @@ async def open_yard(
         yard.tell()
 
     shelf = OfferStore(yard.memory.load, yard.memory.save)
-    yard.pool = Pool(ground, shelf, on_sources=on_sources, on_status=on_status, own_url=lambda: own_url, eager=eager)
+    yard.pool = Pool(ground, shelf, own_url=lambda: own_url, eager=eager)
+    yard.pool.watch(on_sources=on_sources, on_status=on_status)
     async with yard.pool:
         yard.pool.listen(on_notice)
         yield yard

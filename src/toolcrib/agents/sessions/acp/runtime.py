@@ -66,8 +66,7 @@ class AcpRuntime:
         mapper = AcpMapper(Recognition(offered, self._program.dialect))
         calls = AcpCalls(desk, mapper, {each.tool.ref: each for each in brief.tools}, self._endpoint_access.name)
         async with AsyncExitStack() as stack:
-            tokens = self._endpoint_access.tokens
-            token = stack.enter_context(tokens.issued(lambda: self._endpoint_access.who(brief.session), calls.call))
+            token = stack.enter_context(self._endpoint_access.tokens.issued(desk.principal, calls.call))
             transport = await self._started(stack, resolved, token)
             conversation = AcpConversation(self._program, brief, calls, transport, token)
             connection = Connection(conversation.handle, transport)

@@ -15,7 +15,6 @@ from toolcrib.agents.sessions.runtimes import EndpointAccess
 from toolcrib.base.processes.process import Processes
 from toolcrib.base.settings import Environment, Settings
 from toolcrib.model.json import Json, JsonObject
-from toolcrib.model.principals import Principal
 from toolcrib.model.servers import ResolvedServer
 from toolcrib.testing.environments import bare_environment
 from toolcrib.web.run import hold
@@ -85,7 +84,6 @@ async def runner_of(crib: Crib, program: Program, environment: Environment) -> A
         url=lambda: f"http://127.0.0.1:{crib.port}/mcp",
         tokens=crib.session_tokens,
         name=lambda ref: crib.gate.name("endpoint", ref),
-        who=lambda session: Principal("session", session, "api", session=session),
     )
     async with Processes(environment, f"test-{crib.port}", crib.home.root / "agents.txt") as processes:
         async with processes.child("first", ResolvedServer("true"), str):

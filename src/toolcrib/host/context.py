@@ -1,0 +1,69 @@
+"""What every part of a crib needs: its home, store, audit, feed and background tasks, and the address it listens on."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from anyio.abc import TaskGroup
+
+from toolcrib.base.feed import Feed
+from toolcrib.base.home import Home
+from toolcrib.base.masking.known import KnownSecrets
+from toolcrib.base.settings import Environment, Settings
+from toolcrib.base.stop_switch import StopSwitch
+from toolcrib.gate.audit.records import Audit
+from toolcrib.store.engine import Store
+
+
+class CribAddress:
+    """The addresses of a crib. `port` is 0 while it does not listen.
+
+    With `is_lasting`, the crib keeps running, so apps may use the port it listens on.
+    """
+
+    def __init__(self, settings: Settings, *, is_lasting: bool) -> None:
+        self.port = 0
+        self._settings = settings
+        self._is_lasting = is_lasting
+
+    def for_runtimes(self) -> str | None:
+        """Return the MCP endpoint for the crib's own sessions, or None while it does not listen."""
+        return f"{self._url(self.port)}/mcp" if self.port else None
+
+    def for_apps(self) -> str | None:
+        """Return the address for apps: the current one if this crib keeps running, else the configured one."""
+        return self._url(self.port if self._is_lasting and self.port else self._settings.port)
+
+    def on_loopback(self) -> str | None:
+        """Return the address on this machine, or None while the crib does not listen."""
+        return f"http://127.0.0.1:{self.port}" if self.port else None
+
+    def _url(self, port: int) -> str | None:
+        host = f"[{self._settings.host}]" if ":" in self._settings.host else self._settings.host
+        return f"http://{host}:{port}" if port else None
+
+
+@dataclass(frozen=True, slots=True)
+class CribContext:
+    """Shared by all parts of a crib. `id` identifies the crib among those that share a database."""
+
+    id: str
+    settings: Settings
+    environment: Environment
+    home: Home
+    address: CribAddress
+    stop_switch: StopSwitch
+    secrets: KnownSecrets
+    store: Store
+    audit: Audit
+    feed: Feed
+    tasks: TaskGroup
+
+    @property
+    def user_home(self) -> Path:
+        """The home directory of the user."""
+        home = self.environment.get("HOME")
+        return Path(home) if home else Path.home()
+
+    def default_cwd(self) -> str:
+        """Return the directory of sessions and calls that name none."""
+        return str(self.settings.default_cwd or Path.cwd())

@@ -1,0 +1,137 @@
+"""The first half of a crib: the catalog, the permissions and the gate, with the agents and tokens they refer to.
+
+All parts are built in order; `open` then loads their stored state.
+"""
+
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from toolcrib.agents.sessions.creators import Creators
+from toolcrib.agents.zoo.zoo import Zoo
+from toolcrib.base.masking.values import ValueMasker
+from toolcrib.gate.approvals.approvals import Approvals
+from toolcrib.gate.approvals.consent import Consent
+from toolcrib.gate.approvals.handles import Handles
+from toolcrib.gate.audit.changes import Changes
+from toolcrib.gate.catalog.catalog import Catalog
+from toolcrib.gate.catalog.naming import NameRow, NameTable
+from toolcrib.gate.catalog.snapshot import CatalogChange
+from toolcrib.gate.gate import Gate
+from toolcrib.gate.policy.bundles import Bundles, Projects
+from toolcrib.gate.policy.permissions import Permissions, managed_file
+from toolcrib.gate.policy.rules import RuleBook
+from toolcrib.gate.principals import NamedTokens, Principals, SessionTokens
+from toolcrib.gate.touched_paths import HomeGuard
+from toolcrib.host.context import CribContext
+from toolcrib.host.file_changes import FileChangeRecorder
+from toolcrib.host.names import ToolNames, keep_names
+from toolcrib.model.errors import ToolcribError
+from toolcrib.model.events import Event
+from toolcrib.model.policy import AgentGrants
+from toolcrib.model.principals import Principal
+from toolcrib.model.tools import ToolRef
+from toolcrib.servers.servers import Servers
+from toolcrib.servers.trust import load_trust
+from toolcrib.upstream.plan import not_startable
+
+
+class GateParts:
+    """The gate of a crib and all that its decisions depend on. `open` opens them, and its stack closes them."""
+
+    def __init__(self, context: CribContext, *, names: NameTable, owner_token: str) -> None:
+        self._context = context
+        store, home, feed = context.store, context.home, context.feed
+        self.tokens = NamedTokens(store)
+        self.session_tokens = SessionTokens()
+        self.principals = Principals(owner_token, self.tokens, self.session_tokens)
+        self.catalog = Catalog(names, keep_names=self._keep_names, on_change=self._publish_catalog)
+        self.rules = RuleBook(on_change=self._on_rules)
+        self.creators = Creators(self.tokens, self.rules.renew)
+        self.changes = Changes(context.audit, self.rules.fingerprint)
+        self.file_changes = FileChangeRecorder(self.changes)
+        known_names = ToolNames(self.catalog)
+        bundles = Bundles(store, known_names, self.rules.renew)
+        projects = Projects(store, bundles, self._is_trusted, self.rules.renew)
+        self.zoo = Zoo(store, feed.publish, self.changes, renew=self.catalog.refresh, additions=projects.prompts)
+        self.permissions = Permissions(
+            store,
+            book=self.rules,
+            bundles=bundles,
+            projects=projects,
+            managed=managed_file(),
+            settings_file=home.settings_file,
+            last_rules=home.last_rules,
+            names=known_names,
+            of_agent=self._agent_grants,
+            creator_now=self.creators.current,
+            on_file=self.file_changes.record,
+        )
+        self.approvals = Approvals(
+            store,
+            crib=context.id,
+            publish=feed.publish,
+            may_answer=self.principals.may_answer,
+            may_remember=self.principals.may_remember,
+            redact=context.audit.redactor.shown,
+            mask=ValueMasker(context.secrets, certain=True).json,
+            remember=self.permissions.remember,
+        )
+        self._handles = Handles(self.approvals, context.tasks)
+        self.servers = Servers(home, context.environment, context.user_home, feed.publish, self.changes)
+        self.guard = HomeGuard(home.root, home.work, context.user_home)
+        self.gate = Gate(
+            self.catalog,
+            context.audit,
+            default_timeout=context.settings.tool_timeout,
+            rules=self.permissions.rules,
+            grants=self.permissions.grants,
+            limits=self.permissions.limits,
+            consent=Consent(self.approvals, self._handles, self.principals.may_answer, self.changes),
+            home=self.guard,
+            stop_switch=context.stop_switch,
+            absence=self._absence,
+        )
+
+    async def open(self, stack: AsyncExitStack) -> None:
+        """Load tokens, agents and rules, and follow their changes."""
+        await self.tokens.refresh()
+        await self.zoo.open()
+        await self.permissions.load()
+        self.tokens.watch(self.permissions.let_apps_read)
+        self.tokens.listen(self._on_token_end)
+        self._context.tasks.start_soon(self.permissions.follow)
+        stack.callback(self._context.feed.listen(self._on_event))
+        await stack.enter_async_context(self.approvals)
+        self._context.tasks.start_soon(self.zoo.follow)
+
+    async def _absence(self, principal: Principal, ref: ToolRef) -> ToolcribError | None:
+        """Return the error for a tool whose server is disabled. `why` and `mcp list` explain other reasons."""
+        discovery = await self.servers.list(Path(principal.cwd) if principal.cwd is not None else None)
+        entry = discovery.find(ref.server)
+        return not_startable(entry) if entry is not None and entry.state == "disabled" else None
+
+    def _keep_names(self, rows: Sequence[NameRow]) -> None:
+        self._context.tasks.start_soon(keep_names, self._context.store, rows)
+
+    def _agent_grants(self, agent: str) -> AgentGrants | None:
+        granted = self.zoo.granted(agent)
+        return AgentGrants(*granted) if granted is not None else None
+
+    def _is_trusted(self, project: str) -> bool:
+        return any(record.place == project for record in load_trust(self._context.home.trust_file).records)
+
+    def _on_event(self, event: Event) -> None:
+        if event.kind == "agent_changed":
+            self.rules.renew()
+
+    def _on_token_end(self, token: Principal) -> None:
+        self._handles.withdraw(token)
+        self.rules.renew()
+
+    def _on_rules(self) -> None:
+        # Listings may have changed; subscribers compare.
+        self._publish_catalog(CatalogChange(self.catalog.snapshot.version, (), (), ()))
+
+    def _publish_catalog(self, change: CatalogChange) -> None:
+        self._context.feed.publish("catalog_changed", change.to_json())
