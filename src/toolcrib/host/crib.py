@@ -304,7 +304,7 @@ class Crib:
             default_timeout=self.settings.tool_timeout,
             rules=self.permissions.rules,
             grants=self.permissions.grants,
-            limits=lambda: self.permissions.limits,
+            limits=self.permissions.limits,
             consent=Consent(self.approvals, self._handles, self.principals.may_answer, self.changes),
             home=self._guard,
             stop_switch=self.stop_switch,

@@ -175,10 +175,8 @@ def _rules(
             reached = False
             yield by_rule
             continue
-        why = (
-            _why_not(question, tool, ranked) if reached else f"Rule {by_rule.rule if by_rule else ''} decided before it."
-        )
-        yield _unapplied(ranked, why)
+        decided = f"Rule {by_rule.rule if by_rule else ''} decided first."
+        yield _unapplied(ranked, _why_not(question, tool, ranked) if reached else decided)
 
 
 def _why_not(question: ExplainQuery, tool: Tool, ranked: Ranked) -> str:
