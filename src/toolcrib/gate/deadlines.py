@@ -1,6 +1,9 @@
 """Deadlines of calls. A single timer watches all of them, since one timer per call costs more than deciding on it.
 
-Must never cancel a task for any reason other than its deadline or `end_all`.
+A server may ask the client of a call something while the call runs. The deadline is paused as long as one of these
+requests is open, so the time a person takes to answer does not count; the sender of a request bounds that wait.
+
+Must never cancel a task for any reason other than its deadline or `end_all`, nor extend the time a call has for itself.
 """
 
 import asyncio
@@ -8,6 +11,9 @@ import math
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self
+
+from toolcrib.model.json import JsonObject
+from toolcrib.model.sources import Ask, CallContext
 
 
 class Deadline:
@@ -43,13 +49,13 @@ class Deadline:
         self._task.cancel()
 
     def pause(self) -> None:
-        """Stop the countdown. Pauses nest: each one needs a `go_on`."""
+        """Stop the countdown. Pauses nest: each one needs a `resume`."""
         if not self._pauses:
             self._left = self.ends_at - self._deadlines.now()
             self.ends_at = math.inf
         self._pauses += 1
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """End one pause."""
         self._pauses -= 1
         if not self._pauses:
@@ -106,3 +112,26 @@ class Deadlines:
             self._running.discard(deadline)
             deadline.end()
         self.ring_by(min((deadline.ends_at for deadline in self._running), default=math.inf))
+
+
+def pause_while_asking(context: CallContext, deadline: Deadline) -> CallContext:
+    """Return a context for this call whose `ask` pauses the deadline while the client is asked."""
+    client = context.client
+    if client is None or client.ask is None:
+        return context
+    return context._replace(client=client._replace(ask=_PausingAsk(client.ask, deadline)))
+
+
+class _PausingAsk:
+    """Forwards requests to the client of one call, and pauses the deadline meanwhile."""
+
+    def __init__(self, ask: Ask, deadline: Deadline) -> None:
+        self._ask = ask
+        self._deadline = deadline
+
+    async def __call__(self, method: str, params: JsonObject) -> JsonObject:
+        self._deadline.pause()
+        try:
+            return await self._ask(method, params)
+        finally:
+            self._deadline.resume()

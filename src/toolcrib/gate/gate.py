@@ -18,14 +18,12 @@ from functools import partial
 from typing import NamedTuple
 
 from toolcrib.base.stop_switch import StopSwitch
-from toolcrib.gate.approval_time import unhurried
 from toolcrib.gate.approvals.consent import HANDLE, Consent, waiting_result
-from toolcrib.gate.arguments import encode, judged
 from toolcrib.gate.audit.actor import acting
 from toolcrib.gate.audit.records import Audit, CallRecord
 from toolcrib.gate.catalog.catalog import Catalog
 from toolcrib.gate.catalog.naming import Form
-from toolcrib.gate.deadlines import Deadlines
+from toolcrib.gate.deadlines import Deadlines, pause_while_asking
 from toolcrib.gate.pins.lint import ABOUT_OTHERS, FINDINGS
 from toolcrib.gate.pins.pinned_source import held_back
 from toolcrib.gate.policy.decide import Grants
@@ -35,7 +33,7 @@ from toolcrib.gate.policy.rules import Rules
 from toolcrib.gate.policy.zones import closed_paths
 from toolcrib.gate.principals import Door
 from toolcrib.gate.touched_paths import HomeGuard
-from toolcrib.gate.view import Listing, NoView, PrincipalView
+from toolcrib.gate.view import Listing, NoView, PrincipalView, encode_arguments, fill_defaults
 from toolcrib.model.approvals import Approval, ApprovalRequest
 from toolcrib.model.errors import Denied, InvalidRequest, NotFound, ToolcribError, Unavailable
 from toolcrib.model.json import JsonObject, canonical, loads
@@ -128,7 +126,7 @@ class Gate:
         default_timeout: float,
         rules: Callable[[], Rules] = Rules,
         grants: Callable[[Principal], Grants] = lambda _: Grants(),
-        limits: Limits,
+        limits: Limits | None = None,
         consent: Consent | None = None,
         home: HomeGuard | None = None,
         stop_switch: StopSwitch | None = None,
@@ -145,11 +143,11 @@ class Gate:
         self._default_timeout = default_timeout
         self._rules = rules
         self._grants = grants
-        self._limits = limits
+        self._limits = limits or Limits()
         self._consent = consent
         self._home = home or HomeGuard()
         self._absence = absence
-        self._clocks = Deadlines()
+        self._deadlines = Deadlines()
         self._views: OrderedDict[Principal, PrincipalView] = OrderedDict()
         self._latest: tuple[Principal | None, PrincipalView | None] = None, None
         self._in_flight: dict[str, ToolRef] = {}
@@ -243,7 +241,7 @@ class Gate:
 
     def end_calls(self, failure: Callable[[], Exception]) -> None:
         """End every running call. Each caller receives the error that `failure` returns."""
-        self._clocks.end_all(failure)
+        self._deadlines.end_all(failure)
 
     def _refuse_if_stopped(self) -> None:
         if self._stop_switch is not None:
@@ -278,13 +276,13 @@ class Gate:
         """
         if self._is_stopping:
             raise Unavailable("crib.stopping", "The crib is stopping and takes no new calls.")
-        encoded = encode(arguments)
+        encoded = encode_arguments(arguments)
         view = self._view(principal)
         ref = view.snapshot.meant(ref)
         decision = view.decision_on(ref, arguments, encoded)
         tool = view.snapshot.tools.get(ref)
         if tool is not None and (decision.needs_arguments or decision.verdict == "ask" or handle is not None):
-            arguments, encoded = judged(tool, arguments, encoded)
+            arguments, encoded = fill_defaults(tool, arguments, encoded)
         call_id = next(self._call_ids)
         record = self._audit.call(
             call_id, door, principal, ref, tool, arguments, encoded, decision, rules=view.rules_version
@@ -371,7 +369,7 @@ class Gate:
         view = self._view(principal)
         tool = view.snapshot.tools.get(ref)
         unedited = answer.arguments == encoded
-        arguments, encoded = judged(tool, loads(answer.arguments), answer.arguments)
+        arguments, encoded = fill_defaults(tool, loads(answer.arguments), answer.arguments)
         decision = view.decision_on(ref, arguments, encoded)
         call.record = self._audit.call(
             call.context.call_id, call.door, principal, ref, tool, arguments, encoded, decision,
@@ -455,8 +453,8 @@ class Gate:
     ) -> JsonObject:
         self._in_flight[context.call_id] = ref
         try:
-            with self._clocks.start(self._default_timeout) as clock:
-                return await ask(unhurried(context, clock))
+            with self._deadlines.start(self._default_timeout) as deadline:
+                return await ask(pause_while_asking(context, deadline))
         except TimeoutError:
             message = f"{ref} did not answer within {self._default_timeout:g} s and was stopped."
             raise Unavailable("server.timeout", message) from None
@@ -474,8 +472,8 @@ class Gate:
         try:
             self._refuse_if_stopped()  # the owner may have set the stop switch while the intent was recorded
             # Sources end cancelled calls themselves, so cancelling the task is enough; a cancel scope costs much more.
-            with self._clocks.start(timeout) as clock:
-                result = await run(unhurried(context, clock))
+            with self._deadlines.start(timeout) as deadline:
+                result = await run(pause_while_asking(context, deadline))
         except TimeoutError:
             result = CallResult.error(f"{tool.ref} did not answer within {timeout:g} s and was stopped.")
         except BaseException:  # boundary: a cancelled or failed call records its outcome first

@@ -19,8 +19,8 @@ from toolcrib.gate.policy.paths import REAL
 from toolcrib.gate.policy.rules import Rules
 from toolcrib.gate.policy.zones import TouchedPath
 from toolcrib.gate.touched_paths import HomeGuard
-from toolcrib.model.errors import Unavailable
-from toolcrib.model.json import JsonObject
+from toolcrib.model.errors import InvalidRequest, Unavailable
+from toolcrib.model.json import JsonObject, canonical
 from toolcrib.model.policy import Decision, DecisionStep, Verdict
 from toolcrib.model.principals import Principal
 from toolcrib.model.server_names import NO_NAMES
@@ -217,3 +217,21 @@ class NoView(PrincipalView):
 
 def _of_part(kept: _Decided | None, part: SnapshotPart) -> _Decided:
     return kept if kept is not None and kept.part is part else _Decided(part)
+
+
+def encode_arguments(arguments: JsonObject) -> bytes:
+    """Return the canonical JSON of the arguments. Raises `InvalidRequest` for values that are not JSON."""
+    try:
+        return canonical(arguments)
+    except TypeError as error:
+        raise InvalidRequest("tool.arguments_invalid", f"The arguments are not JSON: {error}.") from error
+
+
+def fill_defaults(tool: Tool | None, arguments: JsonObject, encoded: bytes) -> tuple[JsonObject, bytes]:
+    """Return the arguments with the schema's defaults filled in, and their canonical JSON.
+
+    A call that a condition or a person decides on is bound to these arguments and sent with them, so exactly these run.
+    A call decided without its arguments is sent unchanged.
+    """
+    filled = arguments if tool is None else tool.filled(arguments)
+    return (arguments, encoded) if filled is arguments else (filled, encode_arguments(filled))

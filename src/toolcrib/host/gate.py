@@ -19,8 +19,7 @@ from toolcrib.gate.catalog.naming import NameRow, NameTable
 from toolcrib.gate.catalog.snapshot import CatalogChange
 from toolcrib.gate.gate import Gate
 from toolcrib.gate.policy.bundles import Bundles, Projects
-from toolcrib.gate.policy.permissions import Permissions, managed_file
-from toolcrib.gate.policy.rules import RuleBook
+from toolcrib.gate.policy.permissions import Permissions, RuleBook, managed_file
 from toolcrib.gate.principals import NamedTokens, Principals, SessionTokens
 from toolcrib.gate.touched_paths import HomeGuard
 from toolcrib.host.context import CribContext

@@ -3,14 +3,14 @@
 The gate sends an `ApprovalRequest`, an `Approval` is stored and displayed, and the gate receives an `ApprovalAnswer`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
 from toolcrib.model.json import Json, JsonObject, loads
 from toolcrib.model.policy import Condition, Rule
 from toolcrib.model.principals import Principal
-from toolcrib.model.tools import ToolRef
+from toolcrib.model.tools import CallResult, ToolRef
 
 ApprovalStatus = Literal["pending", "approved", "denied", "expired", "withdrawn"]
 """`expired`: not answered in time, or the crib stopped first. `withdrawn`: the caller cancelled the call."""
@@ -159,3 +159,19 @@ class ApprovalAnswer:
 
 def _text(at: datetime) -> str:
     return at.isoformat(timespec="milliseconds")
+
+
+def edited_note(arguments: str) -> str:
+    """Return the note for a call whose arguments a person edited."""
+    return f"A person changed the arguments before approving this call. It ran with: {arguments}"
+
+
+def with_edited(result: CallResult, arguments: bytes) -> CallResult:
+    """Return the result with the note appended to its content."""
+    note: JsonObject = {"type": "text", "text": edited_note(arguments.decode())}
+    return replace(result, content=(*result.content, note))
+
+
+def without_structure(result: CallResult) -> CallResult:
+    """Return the result without structured content, which runtimes show to a model instead of the text and the note."""
+    return replace(result, structured_content=None, has_structured=False) if result.content else result

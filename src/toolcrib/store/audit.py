@@ -1,13 +1,14 @@
-"""Queries of the audit chain. `toolcrib.gate.audit` defines the records and how they are chained."""
+"""Queries of the audit chain, and the current run of each crib. `gate.audit` defines the records and their chain."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Select, func, literal_column, select
+from sqlalchemy import ColumnElement, Connection, Select, delete, func, insert, literal_column, select
 
-from toolcrib.store.schema import audit
+from toolcrib.store.engine import Store
+from toolcrib.store.schema import audit, audit_runs
 
 LARGEST_PAGE = 1000
 _LARGEST_ID = 2**63 - 1
@@ -77,3 +78,35 @@ def hashes(connection: Connection, first: int, last: int) -> dict[int, str]:
 def moment(at: datetime) -> str:
     """Format a time as in records: ISO 8601 in UTC with milliseconds, so that text order is time order."""
     return at.astimezone(UTC).isoformat(timespec="milliseconds")
+
+
+class AuditRun(NamedTuple):
+    """One run: the prefix of its calls, the id of its journal if any, and the last record before it."""
+
+    run: str
+    journal: str | None
+    start: int
+
+
+async def load_run(store: Store, crib: str) -> AuditRun | None:
+    """Return the run of this crib that did not shut down cleanly; None if the last one did."""
+
+    def read(connection: Connection) -> AuditRun | None:
+        query = select(audit_runs.c.run, audit_runs.c.journal, audit_runs.c.start).where(audit_runs.c.crib == crib)
+        row = connection.execute(query).first()
+        return AuditRun(row.run, row.journal, row.start) if row is not None else None
+
+    return await store.read(read)
+
+
+async def save_run(store: Store, crib: str, run: AuditRun) -> None:
+    """Store the run of this crib, replacing the previous one."""
+    await store.write(
+        delete(audit_runs).where(audit_runs.c.crib == crib),
+        insert(audit_runs).values(crib=crib, run=run.run, journal=run.journal, start=run.start),
+    )
+
+
+async def end_run(store: Store, crib: str) -> None:
+    """Record that the run of this crib shut down cleanly."""
+    await store.write(delete(audit_runs).where(audit_runs.c.crib == crib))

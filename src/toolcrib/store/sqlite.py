@@ -37,6 +37,7 @@ from toolcrib.store.batch import (
     Apart,
     Append,
     Item,
+    Journal,
     Journalled,
     JournalledRows,
     Log,
@@ -49,7 +50,6 @@ from toolcrib.store.batch import (
     undo,
 )
 from toolcrib.store.failures import translated, unavailable
-from toolcrib.store.journal import Journal
 from toolcrib.store.upgrade import prepare_schema
 
 logger = logging.getLogger(__name__)

@@ -7,9 +7,16 @@ import pytest
 from toolcrib.model.errors import Conflict
 from toolcrib.model.policy import Bundle, Condition, Rule, RuleOrigin, Where
 from toolcrib.model.projects import Project
-from toolcrib.store.bundles import create_bundle, delete_bundle, load_bundles, replace_bundle
+from toolcrib.store.bundles import (
+    create_bundle,
+    delete_bundle,
+    delete_project,
+    load_bundles,
+    load_projects,
+    replace_bundle,
+    save_project,
+)
 from toolcrib.store.engine import open_store
-from toolcrib.store.projects import delete_project, load_projects, save_project
 from toolcrib.store.rules import delete_rule, load_rules, save_rule
 
 pytestmark = pytest.mark.anyio

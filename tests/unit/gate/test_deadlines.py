@@ -65,12 +65,12 @@ async def test_time_stands_still_until_every_pause_is_over() -> None:
         with deadlines.start(SOON) as deadline:
             deadline.pause()
             deadline.pause()
-            deadline.go_on()
+            deadline.resume()
             with pytest.raises(TimeoutError), deadlines.start(3 * SOON):  # far beyond the time of the other one
                 await wait_forever()
         with pytest.raises(TimeoutError), deadlines.start(SOON) as deadline:
             deadline.pause()
-            deadline.go_on()
+            deadline.resume()
             await wait_forever()
 
 
@@ -97,6 +97,6 @@ async def test_what_goes_on_after_its_block_has_ended_ends_nothing() -> None:
     with anyio.fail_after(10):
         with deadlines.start(SOON) as deadline:
             deadline.pause()
-        deadline.go_on()
+        deadline.resume()
         with pytest.raises(TimeoutError), deadlines.start(3 * SOON):
             await wait_forever()

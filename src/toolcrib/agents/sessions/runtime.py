@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from toolcrib.model.edited_arguments import with_edited, without_structure
+from toolcrib.model.approvals import with_edited, without_structure
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Mode, Principal
 from toolcrib.model.sessions import NO_LIMITS, ServerHealth, SessionEventKind, SessionLimits, TurnEnd

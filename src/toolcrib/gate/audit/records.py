@@ -35,8 +35,7 @@ from toolcrib.model.json import JsonObject, dumps, loads, storable
 from toolcrib.model.policy import Decision
 from toolcrib.model.principals import Principal
 from toolcrib.model.tools import Tool, ToolRef
-from toolcrib.store.audit import Filters, find, hashes
-from toolcrib.store.audit_runs import AuditRun, end_run, load_run, save_run
+from toolcrib.store.audit import AuditRun, Filters, end_run, find, hashes, load_run, save_run
 from toolcrib.store.engine import Store
 
 logger = logging.getLogger(__name__)

@@ -12,8 +12,7 @@ import orjson
 from sqlalchemy import Connection
 
 from toolcrib.model.json import Json, JsonObject, is_object, loads
-from toolcrib.store.audit import page
-from toolcrib.store.audit_runs import AuditRun
+from toolcrib.store.audit import AuditRun, page
 from toolcrib.store.engine import Store
 
 _PAGE = 1000

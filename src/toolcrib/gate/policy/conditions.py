@@ -205,7 +205,8 @@ def _fits_regex(found: Json, wanted: Json, around: ConditionContext) -> bool | N
     texts = _texts(found)
     lengths = [len(text.encode("utf-8", "surrogatepass")) for text in texts]
     return _together(
-        expression.matches(text, beside=sum(lengths) - length) for text, length in zip(texts, lengths, strict=True)
+        expression.matches(text, other_length=sum(lengths) - length)
+        for text, length in zip(texts, lengths, strict=True)
     )
 
 

@@ -175,15 +175,14 @@ def _decide(
     if seen[-1].effect == "exclude":
         return Decision("hidden", ref, (REGISTERED, *seen))
     standing = rules.standing(principal).on(tool)
+    if is_decisive_edit(tool, paths):
+        standing = [ranked for ranked in standing if ranked.step.step != "remembered"]
     ruling = _ruling(standing, arguments, ConditionContext.of(tool, principal, files)) if standing else _NO_RULING
     by_paths = ref.server == coding_tools.SERVER and coding_tools.depends_on_paths(ref.tool)
     ruling = _Ruling(ruling.rule, ruling.needs_arguments or by_paths)
     closed = () if principal.by_hand else closed_paths(paths, principal.projects)
     if closed and not (ruling.rule is not None and ruling.rule.hides):
         return Decision("deny", ref, (REGISTERED, *seen, _CLOSED[closed[0].closed or "inside"]), (), True)
-    if ruling.rule is not None and ruling.rule.step.step == "remembered" and _is_decisive_edit(tool, paths):
-        steps = (REGISTERED, *seen, _NO_DENY, coding_tools.EDITS_DECISIVE, *_instead_of_asking(principal))
-        return Decision(_VERDICTS[steps[-1].effect], ref, steps, (), True)
     if ruling.rule is not None:
         return _ruled(ref, ruling.rule, ruling, seen, principal)
     step = _by_mode(tool, principal, paths)
@@ -192,7 +191,7 @@ def _decide(
     return Decision(_VERDICTS[steps[-1].effect], ref, steps, (), ruling.needs_arguments)
 
 
-def _is_decisive_edit(tool: Tool, paths: Sequence[TouchedPath] | None) -> bool:
+def is_decisive_edit(tool: Tool, paths: Sequence[TouchedPath] | None) -> bool:
     """Return whether a call edits a file that decides what runs. No remembered answer covers that."""
     edits = tool.ref.server == coding_tools.SERVER and tool.ref.tool in coding_tools.EDITORS
     return edits and any(touches_decisive(each) for each in paths or ())

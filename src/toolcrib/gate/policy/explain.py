@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from typing import Literal, TypeAlias
 
 from toolcrib.gate.policy.conditions import ConditionContext
-from toolcrib.gate.policy.decide import REGISTERED, Creator, Grants, decide, sight
+from toolcrib.gate.policy.decide import REGISTERED, Creator, Grants, decide, is_decisive_edit, sight
 from toolcrib.gate.policy.paths import LEXICAL, Files
 from toolcrib.gate.policy.patterns import literally
 from toolcrib.gate.policy.rules import Ranked, Rules, obstacle, unmet
@@ -175,13 +175,14 @@ def _rules(
             reached = False
             yield by_rule
             continue
-        why = (
-            _why_not(question, tool, rule) if reached else f"Rule {by_rule.rule if by_rule else ''} decided before it."
-        )
-        yield _unapplied(ranked, why)
+        decided = f"Rule {by_rule.rule if by_rule else ''} decided first."
+        yield _unapplied(ranked, _why_not(question, tool, ranked) if reached else decided)
 
 
-def _why_not(question: ExplainQuery, tool: Tool, rule: Rule) -> str:
+def _why_not(question: ExplainQuery, tool: Tool, ranked: Ranked) -> str:
+    rule = ranked.rule
+    if ranked.step.step == "remembered" and is_decisive_edit(tool, question.paths):
+        return "A remembered answer does not cover edits of files that decide what runs."
     why = obstacle(rule, tool, question.principal)
     if why is None and rule.conditions:
         why = question.unmet(rule)
@@ -249,7 +250,8 @@ def _repair(
     if step.rule is None:
         return None
     removed = _removing(question, step.rule, step.origin)
-    if step.step == "ask" and removed[1].decide().verdict not in goal:
+    covered = question.tool is not None and not is_decisive_edit(question.tool, question.paths)
+    if step.step == "ask" and covered and removed[1].decide().verdict not in goal:
         return _adding(question, "allow", "remembered")
     return removed
 

@@ -10,7 +10,7 @@ Must never let a read failure end in fewer restrictions than were in force.
 import logging
 import secrets
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from toolcrib.gate.policy.limits import Limits, read_limits_file
 from toolcrib.gate.policy.patterns import Names, understood
 from toolcrib.gate.policy.rule_files import RuleFile, RuleFileState, placed
 from toolcrib.gate.policy.rule_parser import MEMBERS, Read, read_rule, read_rules_file
-from toolcrib.gate.policy.rules import RuleBook, Rules
+from toolcrib.gate.policy.rules import Rules
 from toolcrib.model.errors import Conflict, NotFound
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.policy import AgentGrants, Binding, Rule, RuleOrigin, Where
@@ -53,6 +53,60 @@ _NOTHING_GIVEN = Grants(permissions=())
 def managed_file() -> Path:
     """Return the file for rules of the machine's administrator. No setting or variable can change its location."""
     return Path(_MANAGED.get(sys.platform, "/etc/toolcrib/managed.toml"))
+
+
+class RuleBook:
+    """The rules of all places (files, database, sessions), and the value in force.
+
+    A place is replaced as a whole. Calling the book returns the value, the same object until something changes.
+    `on_change` is called when listings may have changed.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._clock = clock
+        self._on_change = on_change
+        self._places: dict[str, tuple[Rule, ...]] = {}
+        self._current = Rules()
+        self._ends: datetime | None = None
+
+    def __call__(self) -> Rules:
+        """Return the rules in force."""
+        if self._ends is not None and self._clock() >= self._ends:
+            self._compute()
+        return self._current
+
+    def fingerprint(self) -> str:
+        """Return the fingerprint of the rules in force."""
+        return self().fingerprint
+
+    @property
+    def places(self) -> Mapping[str, tuple[Rule, ...]]:
+        """All rules by place, including expired ones."""
+        return self._places
+
+    def set(self, place: str, rules: Sequence[Rule]) -> None:
+        """Replace the rules of a place."""
+        if self._places.get(place, ()) != tuple(rules):
+            self._places[place] = tuple(rules)
+            self.renew()
+
+    def renew(self) -> None:
+        """Assign a new version, because something that decisions depend on has changed."""
+        self._compute()
+        self._on_change()
+
+    def _compute(self) -> None:
+        everything = (rule for rules in self._places.values() for rule in rules)
+        before = self._current
+        rules = Rules.at(self._clock(), before.version + 1, everything)
+        same = (rules.rules, rules.expired) == (before.rules, before.expired)
+        self._current = before.numbered(rules.version) if same else rules
+        self._ends = self._current.next_expiry
+        self._current.arrange()
 
 
 class Permissions:

@@ -8,6 +8,8 @@ line breaks. The whole text must match, so a leading `^` and a trailing `$` are 
 
 For each character of the text, the engine's work is at most the size of the expression. A text is matched only if both
 together stay within a budget, so that no match takes 50 ms. Must never exceed it: the result is undetermined instead.
+Linear time alone is not enough: on 60,000 characters `(.*\\w){100}` takes 219 ms in this engine and 228 ms in RE2. The
+parser also measures the size, which the engine does not report. RE2 reports it, but its `\\w` matches ASCII only.
 """
 
 import string
@@ -67,11 +69,11 @@ class _Parser:
     def parse(self) -> PatternPart:
         node = self._choice()
         if self._at < len(self._text):
-            raise self._wrong("a `)` without its `(`")
+            raise self._error("unmatched `)`")
         return node
 
-    def _wrong(self, what: str) -> NotRegular:
-        return NotRegular(f"{what} at position {self._at + 1}")
+    def _error(self, problem: str) -> NotRegular:
+        return NotRegular(f"{problem} at position {self._at + 1}")
 
     def _peek(self) -> str:
         return self._text[self._at : self._at + 1]
@@ -79,7 +81,7 @@ class _Parser:
     def _next(self) -> str:
         character = self._peek()
         if not character:
-            raise self._wrong("an end too early")
+            raise self._error("unexpected end")
         self._at += 1
         return character
 
@@ -88,7 +90,7 @@ class _Parser:
         while self._peek() == "|":
             self._at += 1
             branches.append(self._sequence())
-        return _joined("|", branches)
+        return _join("|", branches)
 
     def _sequence(self) -> PatternPart:
         parts: list[PatternPart] = []
@@ -96,17 +98,17 @@ class _Parser:
             if self._text[self._at :] == "$":
                 self._at += 1
                 break
-            parts.append(self._repeated(self._atom()))
-        return _joined("", parts)
+            parts.append(self._repetition(self._atom()))
+        return _join("", parts)
 
-    def _repeated(self, part: PatternPart) -> PatternPart:
+    def _repetition(self, part: PatternPart) -> PatternPart:
         bounds = self._bounds()
         if bounds is None:
             return part
         if self._peek() == "?":  # greediness does not matter if the whole text must match
             self._at += 1
         if self._peek() in ("*", "+", "?", "{"):
-            raise self._wrong("a repetition of a repetition")
+            raise self._error("repeated quantifier")
         least, most = bounds
         written = f"{{{least},{'' if most is None else most}}}"
         times = max(least + 1 if most is None else most, 1)
@@ -124,13 +126,13 @@ class _Parser:
         low, comma, high = inside.partition(",")
         numbers = [number for number in (low, high) if number]
         if not closed or not low or not all(number.isascii() and number.isdigit() for number in numbers):
-            raise self._wrong("a `{` that is no repetition (write `\\{`)")
+            raise self._error("`{` does not start a repetition (write `\\{`)")
         self._at += len(inside) + 2
         least, most = int(low[:9]), int((high if comma else low)[:9] or -1)
         if comma and not high:
             return least, None
         if most < least or most > MOST_STATES:
-            raise self._wrong("a repetition that cannot be")
+            raise self._error("invalid repetition bounds")
         return least, most
 
     def _atom(self) -> PatternPart:
@@ -146,21 +148,21 @@ class _Parser:
             return _single(found) if isinstance(found, _Class) else _literal(found)
         if character in "*+?{^$":
             self._at -= 1
-            raise self._wrong(f"a `{character}` that has no meaning there")
+            raise self._error(f"misplaced `{character}`")
         return _literal(character)
 
     def _group(self) -> PatternPart:
         if self._text.startswith("?:", self._at):
             self._at += 2
         elif self._peek() == "?":
-            raise self._wrong("a group of a kind that is not known")
+            raise self._error("unsupported group")
         self._depth += 1
         if self._depth > DEEPEST:
-            raise self._wrong("a group in too many others")
+            raise self._error("groups nested too deeply")
         part = self._choice()
         self._depth -= 1
         if self._peek() != ")":
-            raise self._wrong("a `(` without its `)`")
+            raise self._error("unclosed `(`")
         self._at += 1
         return part._replace(plain=f"(?:{part.plain})", unicode=f"(?:{part.unicode})")
 
@@ -170,7 +172,7 @@ class _Parser:
         if character.lower() in _CLASSES:
             return _Class(character)
         if character.isalnum() and character not in _CONTROLS:
-            raise self._wrong(f"a `\\{character}` that is not known")
+            raise self._error(f"unsupported escape `\\{character}`")
         return _CONTROLS.get(character, character)
 
     def _class(self) -> PatternPart:
@@ -180,7 +182,7 @@ class _Parser:
         while self._peek() != "]" or not members:
             members.append(self._member())
         self._at += 1
-        plain, _, unicode, unicode_size, classes = _joined("", members)
+        plain, _, unicode, unicode_size, classes = _join("", members)
         sign = "^" if inverted else ""
         return PatternPart(f"[[{sign}{plain}]&&[{_ASCII}]]", 1, f"[{sign}{unicode}]", 2 + unicode_size, classes)
 
@@ -189,12 +191,12 @@ class _Parser:
         if self._peek() != "-" or self._text[self._at + 1 : self._at + 2] == "]":
             return _single(first) if isinstance(first, _Class) else _literal(first)
         if isinstance(first, _Class):
-            raise self._wrong("a range that cannot be")
+            raise self._error("invalid range")
         self._at += 1
         last = self._class_character()
         if isinstance(last, _Class) or last < first:
-            raise self._wrong("a range that cannot be")
-        written = f"{_escaped(first)}-{_escaped(last)}"
+            raise self._error("invalid range")
+        written = f"{_escape_character(first)}-{_escape_character(last)}"
         return PatternPart(written, 1, written, 4)
 
     def _class_character(self) -> "_Class | str":
@@ -215,15 +217,15 @@ def _single(each: _Class) -> PatternPart:
 
 
 def _literal(character: str) -> PatternPart:
-    written = _escaped(character)
+    written = _escape_character(character)
     return PatternPart(written, 1, written, 1 if character.isascii() else 3)
 
 
-def _escaped(character: str) -> str:
+def _escape_character(character: str) -> str:
     return character if character in _PLAIN else f"\\x{{{ord(character):X}}}"
 
 
-def _joined(sign: str, parts: list[PatternPart]) -> PatternPart:
+def _join(sign: str, parts: list[PatternPart]) -> PatternPart:
     return PatternPart(
         sign.join(each.plain for each in parts),
         sum(each.plain_size for each in parts),
@@ -238,44 +240,44 @@ class Regular:
 
     def __init__(self, text: str) -> None:
         if len(text) > LONGEST_EXPRESSION:
-            raise NotRegular(f"more than {LONGEST_EXPRESSION} characters")
+            raise NotRegular(f"longer than {LONGEST_EXPRESSION} characters")
         parser = _Parser(text)
         self._part = parser.parse()
         self._flags = "(?i)" if parser.ignore_case else ""
         if self._part.plain_size > LARGEST:
-            raise NotRegular("an expression that is too large")
-        self._plain = _compiled(self._flags, self._part.plain)
+            raise NotRegular("the expression is too large")
+        self._plain = _compile(self._flags, self._part.plain)
         self._unicode: SchemaValidator | None = None
 
-    def matches(self, text: str, beside: int = 0) -> bool | None:
+    def matches(self, text: str, other_length: int = 0) -> bool | None:
         """Return whether the whole text matches, or None if that exceeds the limits.
 
-        `beside` is the UTF-8 length of other texts that share this text's budget.
+        `other_length` is the UTF-8 length of other texts that share this text's budget.
         """
         if len(text) > LONGEST_TEXT:
             return None
         if text.isascii():
-            is_affordable = self._part.plain_size * (len(text) + beside) <= BUDGET
+            is_affordable = self._part.plain_size * (len(text) + other_length) <= BUDGET
             return self._plain.isinstance_python(text) if is_affordable else None
         size = self._part.unicode_size
         try:
-            length = len(text.encode()) + beside
+            length = len(text.encode()) + other_length
         except UnicodeEncodeError:  # half a surrogate pair, which the engine does not accept as text
             return None
         if self._part.classes > MOST_CLASSES or size * length > UNICODE_BUDGET:
             return None
         if self._unicode is None:
-            self._unicode = _compiled(self._flags, self._part.unicode)
+            self._unicode = _compile(self._flags, self._part.unicode)
         return self._unicode.isinstance_python(text)
 
 
-def _compiled(flags: str, expression: str) -> SchemaValidator:
+def _compile(flags: str, expression: str) -> SchemaValidator:
     try:
         return SchemaValidator(
             core_schema.str_schema(pattern=rf"{flags}\A(?:{expression})\z", regex_engine="rust-regex")
         )
     except SchemaError as error:
-        raise NotRegular("an expression that is too large") from error
+        raise NotRegular("the expression is too large") from error
 
 
 @lru_cache(maxsize=1024)

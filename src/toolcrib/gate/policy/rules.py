@@ -11,10 +11,10 @@ names that a file merely claims.
 Must never let a rule apply beyond its scope: one bound to a definition or a session applies there and nowhere else.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cached_property
 from operator import itemgetter
 from typing import NamedTuple
@@ -264,57 +264,3 @@ def unmet(rule: Rule, arguments: JsonObject, around: ConditionContext = NOWHERE)
         if held is False:
             return f"The argument `{condition.pointer}` does not fit."
     return None
-
-
-class RuleBook:
-    """The rules of all places (files, database, sessions), and the value in force.
-
-    A place is replaced as a whole. Calling the book returns the value, the same object until something changes.
-    `on_change` is called when listings may have changed.
-    """
-
-    def __init__(
-        self,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-        on_change: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._clock = clock
-        self._on_change = on_change
-        self._places: dict[str, tuple[Rule, ...]] = {}
-        self._current = Rules()
-        self._ends: datetime | None = None
-
-    def __call__(self) -> Rules:
-        """Return the rules in force."""
-        if self._ends is not None and self._clock() >= self._ends:
-            self._compute()
-        return self._current
-
-    def fingerprint(self) -> str:
-        """Return the fingerprint of the rules in force."""
-        return self().fingerprint
-
-    @property
-    def places(self) -> Mapping[str, tuple[Rule, ...]]:
-        """All rules by place, including expired ones."""
-        return self._places
-
-    def set(self, place: str, rules: Sequence[Rule]) -> None:
-        """Replace the rules of a place."""
-        if self._places.get(place, ()) != tuple(rules):
-            self._places[place] = tuple(rules)
-            self.renew()
-
-    def renew(self) -> None:
-        """Assign a new version, because something that decisions depend on has changed."""
-        self._compute()
-        self._on_change()
-
-    def _compute(self) -> None:
-        everything = (rule for rules in self._places.values() for rule in rules)
-        before = self._current
-        rules = Rules.at(self._clock(), before.version + 1, everything)
-        same = (rules.rules, rules.expired) == (before.rules, before.expired)
-        self._current = before.numbered(rules.version) if same else rules
-        self._ends = self._current.next_expiry
-        self._current.arrange()

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from toolcrib.gate.gate import Gate
-from toolcrib.model.edited_arguments import with_edited
+from toolcrib.model.approvals import with_edited
 from toolcrib.model.errors import NotFound, ToolcribError
 from toolcrib.model.json import Json, JsonObject, is_object
 from toolcrib.model.policy import Decision

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from integration.builtin.crew.crews import HEARD, Crew, do, texts
-from toolcrib.gate.policy.presets import PRESETS
+from toolcrib.gate.policy.bundles import PRESETS
 from toolcrib.model.projects import Project
 from toolcrib.model.sessions import SessionLimits
 

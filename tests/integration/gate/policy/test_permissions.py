@@ -14,8 +14,7 @@ from toolcrib.gate.policy.bundles import Bundles, Projects
 from toolcrib.gate.policy.decide import decide
 from toolcrib.gate.policy.fields import FaultyRequest
 from toolcrib.gate.policy.patterns import Names
-from toolcrib.gate.policy.permissions import Permissions
-from toolcrib.gate.policy.rules import RuleBook
+from toolcrib.gate.policy.permissions import Permissions, RuleBook
 from toolcrib.model.errors import Conflict, NotFound
 from toolcrib.model.policy import AgentGrants, Bundle, Rule, RuleOrigin
 from toolcrib.model.principals import Principal

@@ -138,6 +138,14 @@ def test_edits_of_decisive_files_ask_in_accept_edits(name: str) -> None:
     assert verdict("Read", "acceptEdits", DECISIVE) == "allow"
 
 
+def test_a_remembered_answer_does_not_count_for_edits_of_decisive_files() -> None:
+    remembered = Rule("r", "allow", "claude_code/*", RuleOrigin("remembered"))
+    assert verdict("Edit", "default", INSIDE, rules=(remembered,)) == "allow"
+    assert verdict("Edit", "default", DECISIVE, rules=(remembered,)) == "ask"
+    assert verdict("Edit", "default", DECISIVE, rules=(remembered, ALLOW)) == "allow"
+    assert verdict("Edit", "dontAsk", DECISIVE, rules=(remembered,)) == "deny"
+
+
 def test_a_worktree_of_the_home_is_open_only_to_its_own_project() -> None:
     touched = (TouchedPath("/h/work/1/a.py", "inside", "/h/work/1"),)
     assert verdict("Edit", "acceptEdits", touched, cwd="/h/work/1") == "allow"

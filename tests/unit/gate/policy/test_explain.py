@@ -45,7 +45,7 @@ def test_every_rule_is_told_with_its_place_and_why_it_did_not_count() -> None:
         "deny-web": (False, "It is not for source ide."),
         "ask-n": (False, "It depends on the arguments."),
         "allow": (True, "trusted"),
-        "allow-too": (False, "Rule allow decided before it."),
+        "allow-too": (False, "Rule allow decided first."),
     }
     assert explanation.decided_by.origin == RuleOrigin("user", "/h/toolcrib.toml", 9)
     with_arguments = explain(replace(with_rules(*rules), arguments={"n": 2}))

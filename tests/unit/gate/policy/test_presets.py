@@ -1,8 +1,8 @@
 """The bundles that come with Toolcrib."""
 
+from toolcrib.gate.policy.bundles import PRESETS
 from toolcrib.gate.policy.decide import Grants, decide
 from toolcrib.gate.policy.patterns import parts
-from toolcrib.gate.policy.presets import PRESETS
 from toolcrib.gate.policy.rules import Rules
 from toolcrib.model.tools import Tool, ToolRef
 from unit.gate.policy.test_rules import ASKER

@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from toolcrib.gate.policy.decide import Creator, Grants, decide
-from toolcrib.gate.policy.rules import RuleBook, Rules
+from toolcrib.gate.policy.permissions import RuleBook
+from toolcrib.gate.policy.rules import Rules
 from toolcrib.model.policy import Condition, OriginKind, Rule, RuleEffect, RuleOrigin, Verdict, Where
 from toolcrib.model.principals import Principal
 from toolcrib.model.tools import Marks, Tool, ToolRef

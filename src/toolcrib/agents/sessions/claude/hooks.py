@@ -28,7 +28,7 @@ from toolcrib.agents.sessions.claude.mapping import OWN_NAMES, ClaudeOutcome
 from toolcrib.agents.sessions.claude.servers import LONGEST_CALL
 from toolcrib.agents.sessions.runtime import Desk
 from toolcrib.gate.policy.coding_tools import QUESTION, placed
-from toolcrib.model.edited_arguments import edited_note
+from toolcrib.model.approvals import edited_note
 from toolcrib.model.json import Json, JsonObject, dumps, is_array, is_object
 from toolcrib.model.tools import CallResult
 

@@ -1,0 +1,98 @@
+"""The path of one call: the modules and packages that a reader meets when following it."""
+
+import sys
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import anyio
+import pytest
+
+from bench.client import FIRST_ID, Address, Connection, prepare
+from bench.subjects import CHILD_VARIABLES, ROOT, child, write_servers
+from toolcrib.base.home import owner_token, prepare_home
+from toolcrib.base.settings import Environment, Settings
+from toolcrib.web.api_client.api_client import ApiClient
+from toolcrib.web.run import hold
+
+SOURCE = ROOT / "src" / "toolcrib"
+MOST_MODULES = 51
+MOST_PACKAGES = 7
+"""What one call may pass through. Both only shrink."""
+pytestmark = pytest.mark.anyio
+
+
+class Trace:
+    """Notes the modules of this project whose functions run while it is active."""
+
+    def __init__(self) -> None:
+        self.is_active = False
+        self.functions: dict[str, set[str]] = {}
+        self._paths: dict[str, str | None] = {}
+
+    def __call__(self, frame: FrameType, event: str, _: object) -> None:
+        if not self.is_active or event != "call" or frame.f_code.co_name == "<module>":
+            return
+        name = frame.f_code.co_filename
+        if name not in self._paths:
+            path = Path(name)
+            self._paths[name] = str(path.relative_to(SOURCE)) if path.is_relative_to(SOURCE) else None
+        if (module := self._paths[name]) is not None:
+            self.functions.setdefault(module, set()).add(frame.f_code.co_qualname)
+
+    def take(self) -> dict[str, set[str]]:
+        """Return the functions noted so far by module, and begin again."""
+        noted, self.functions = self.functions, {}
+        return noted
+
+
+@contextmanager
+def tracing() -> Generator[Trace]:
+    """Trace every thread that is started in the block, and this one."""
+    trace = Trace()
+    threading.setprofile(trace)
+    sys.setprofile(trace)
+    try:
+        yield trace
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+
+
+async def modules_of_one_call(folder: Path) -> dict[str, set[str]]:
+    """Return the functions, by module, that run in every one of three calls of a stdio server's tool over `/mcp`."""
+    home = prepare_home(folder / "home")
+    command, *args = child()
+    write_servers(home.root, {"child": {"command": command, "args": args, "env": CHILD_VARIABLES}})
+    environment = Environment({"HOME": str(folder), "PATH": "/usr/bin:/bin"})
+    with tracing() as trace:
+        async with hold(Settings(home=home.root, port=0), kind="serve", environment=environment) as holding:
+            token = owner_token(holding.crib.home)
+            async with ApiClient(holding.info.url, token, source="api") as client:
+                with anyio.fail_after(60):
+                    async for _ in client.events(0):
+                        if (await client.server("child"))["state"] == "connected":
+                            break
+            address = Address(f"{holding.info.url}/mcp", token)
+            params = {"name": "child_echo", "arguments": {"text": "hello"}}
+            request = prepare(address, "tools/call", params, "child_echo")
+            connection = await Connection.open(address)
+            seen: list[dict[str, set[str]]] = []
+            for number in range(4):
+                trace.is_active = True
+                answer = await connection.send(request(FIRST_ID + number))
+                trace.is_active = False
+                assert b"hello" in answer
+                seen.append(trace.take())
+            connection.close()
+    return {module: seen[1][module] for module in sorted(seen[1]) if all(module in each for each in seen[2:])}
+
+
+async def test_one_call_passes_through_few_modules_and_packages(tmp_path: Path) -> None:
+    path = await modules_of_one_call(tmp_path)
+    packages = {module.split("/")[0] for module in path}
+    shown = "\n".join(f"{module}: {', '.join(sorted(functions))}" for module, functions in path.items())
+    assert len(path) <= MOST_MODULES, shown
+    assert len(packages) <= MOST_PACKAGES, shown
