@@ -17,15 +17,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
+from toolcrib.base.deadlines import Deadlines, pause_while_asking
 from toolcrib.base.stop_switch import StopSwitch
-from toolcrib.gate.approval_time import unhurried
 from toolcrib.gate.approvals.consent import HANDLE, Consent, waiting_result
 from toolcrib.gate.arguments import encode, judged
 from toolcrib.gate.audit.actor import acting
 from toolcrib.gate.audit.records import Audit, CallRecord
 from toolcrib.gate.catalog.catalog import Catalog
 from toolcrib.gate.catalog.naming import Form
-from toolcrib.gate.deadlines import Deadlines
 from toolcrib.gate.pins.lint import ABOUT_OTHERS, FINDINGS
 from toolcrib.gate.pins.pinned_source import held_back
 from toolcrib.gate.policy.decide import Grants
@@ -149,7 +148,7 @@ class Gate:
         self._consent = consent
         self._home = home or HomeGuard()
         self._absence = absence
-        self._clocks = Deadlines()
+        self._deadlines = Deadlines()
         self._views: OrderedDict[Principal, PrincipalView] = OrderedDict()
         self._latest: tuple[Principal | None, PrincipalView | None] = None, None
         self._in_flight: dict[str, ToolRef] = {}
@@ -243,7 +242,7 @@ class Gate:
 
     def end_calls(self, failure: Callable[[], Exception]) -> None:
         """End every running call. Each caller receives the error that `failure` returns."""
-        self._clocks.end_all(failure)
+        self._deadlines.end_all(failure)
 
     def _refuse_if_stopped(self) -> None:
         if self._stop_switch is not None:
@@ -456,8 +455,8 @@ class Gate:
     ) -> JsonObject:
         self._in_flight[context.call_id] = ref
         try:
-            with self._clocks.start(self._default_timeout) as clock:
-                return await ask(unhurried(context, clock))
+            with self._deadlines.start(self._default_timeout) as deadline:
+                return await ask(pause_while_asking(context, deadline))
         except TimeoutError:
             message = f"{ref} did not answer within {self._default_timeout:g} s and was stopped."
             raise Unavailable("server.timeout", message) from None
@@ -475,8 +474,8 @@ class Gate:
         try:
             self._refuse_if_stopped()  # the owner may have set the stop switch while the intent was recorded
             # Sources end cancelled calls themselves, so cancelling the task is enough; a cancel scope costs much more.
-            with self._clocks.start(timeout) as clock:
-                result = await run(unhurried(context, clock))
+            with self._deadlines.start(timeout) as deadline:
+                result = await run(pause_while_asking(context, deadline))
         except TimeoutError:
             result = CallResult.error(f"{tool.ref} did not answer within {timeout:g} s and was stopped.")
         except BaseException:  # boundary: a cancelled or failed call records its outcome first
