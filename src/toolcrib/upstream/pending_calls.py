@@ -9,7 +9,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterator
-from typing import Final
 
 import anyio
 
@@ -17,21 +16,14 @@ from toolcrib.base.cooperative import Pacer
 from toolcrib.base.deadlines import Deadline, Deadlines
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.principals import Principal
+from toolcrib.model.protocol import reaches_level
 from toolcrib.model.sources import CallContext
 from toolcrib.upstream.jsonrpc import RequestId
 from toolcrib.upstream.retries import Timing
 
 logger = logging.getLogger(__name__)
 
-LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 _MESSAGES_KEPT = 1_000
-
-
-def reaches(level: Json, wanted: str | None) -> bool:
-    """Return whether a message of `level` meets the `wanted` minimum level."""
-    if wanted not in LEVELS:
-        return False
-    return level not in LEVELS or LEVELS.index(level) >= LEVELS.index(wanted)
 
 
 class PendingCall:
@@ -72,7 +64,7 @@ class PendingCall:
     def wants(self, level: Json) -> bool:
         """Return whether the caller wants log messages of this level."""
         client = self.context.client
-        return client is not None and reaches(level, client.log_level)
+        return client is not None and reaches_level(level, client.log_level)
 
     def queue(self, method: str, params: JsonObject) -> bool:
         """Queue a message for the caller. Drops the oldest if the caller is slow.

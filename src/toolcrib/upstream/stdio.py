@@ -19,6 +19,7 @@ from toolcrib.base.processes.lines import FLOOD_LIMIT, LINE_LIMIT, Garbage, Line
 from toolcrib.base.processes.process import Child, Processes, ServerFailed
 from toolcrib.base.processes.stderr import Mask
 from toolcrib.model.json import Json, JsonObject, is_object
+from toolcrib.model.protocol import METHOD_NOT_FOUND
 from toolcrib.model.servers import ResolvedServer
 from toolcrib.model.sources import ReportProgress
 from toolcrib.upstream import jsonrpc
@@ -406,7 +407,7 @@ class StdioConnection:
             reply.set_exception(self._child.failure("server.reply_invalid", reason))
 
     def _refuse_unknown(self, request_id: RequestId, method: str, _: JsonObject) -> None:
-        self.refuse(request_id, jsonrpc.METHOD_NOT_FOUND, f"Method not found: {method}")
+        self.refuse(request_id, METHOD_NOT_FOUND, f"Method not found: {method}")
 
     @staticmethod
     def _again(failure: ServerFailed) -> ServerFailed:

@@ -18,13 +18,14 @@ from toolcrib.base.network.urls import CheckedUrl, check_url, covers
 from toolcrib.base.network.web import get
 from toolcrib.model.json import JsonObject
 from toolcrib.model.json_values import as_list, as_object, as_text
+from toolcrib.model.protocol import HANDSHAKE_VERSION
 from toolcrib.upstream.oauth.failures import failed, shown
 
 _PARAMETER = re.compile(r'([A-Za-z_]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 _RESOURCE_PATH = "/.well-known/oauth-protected-resource"
 _ISSUER_PATHS = ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration")
-_HEADERS = {"accept": "application/json", "mcp-protocol-version": "2025-11-25"}
+_HEADERS = {"accept": "application/json", "mcp-protocol-version": HANDSHAKE_VERSION}
 
 
 @dataclass(frozen=True, slots=True)

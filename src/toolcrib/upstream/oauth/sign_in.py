@@ -23,6 +23,7 @@ import httpx2
 from toolcrib.base.network.urls import CheckedUrl, check_url
 from toolcrib.base.network.web import DOCUMENT_SECONDS, Web, answered_locally
 from toolcrib.model.json import JsonObject
+from toolcrib.model.protocol import HANDSHAKE_VERSION
 from toolcrib.model.servers import Auth
 from toolcrib.model.version import __version__
 from toolcrib.upstream.credentials import CredentialStore, OAuthCredential, Registration
@@ -47,7 +48,7 @@ _INITIALIZE: JsonObject = {
     "id": 1,
     "method": "initialize",
     "params": {
-        "protocolVersion": "2025-11-25",
+        "protocolVersion": HANDSHAKE_VERSION,
         "capabilities": {},
         "clientInfo": {"name": "toolcrib", "version": __version__},
     },
