@@ -194,7 +194,9 @@ def _private_directory(path: Path) -> None:
     if sys.platform != "win32" and stat.S_IMODE(status.st_mode) != 0o700:
         path.chmod(0o700)
         if stat.S_IMODE(path.stat().st_mode) & 0o077:
-            raise ConfigError("home.unsafe", f"Others can read {path}, and its file system does not let that change.")
+            raise ConfigError(
+                "home.unsafe", f"Other users can read {path}, and its file system does not support private files."
+            )
 
 
 def _private_files(directory: Path) -> None:

@@ -182,7 +182,7 @@ class UpstreamRequests:
             raise
         finally:
             self._pending_calls.remove(pending_call)
-        message = f'Server "{self.conversation.name}" asks more than {ROUNDS_LIMIT} times.'
+        message = f'Server "{self.conversation.name}" asked for input more than {ROUNDS_LIMIT} times.'
         raise Unavailable("server.reply_invalid", message)
 
     async def _answered(

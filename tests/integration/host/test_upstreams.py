@@ -186,7 +186,7 @@ async def test_what_may_not_be_connected_says_why(bench: Bench) -> None:
             await client.test_server("off")
         with pytest.raises(InvalidRequest, match="Invalid server config"):
             await client.test_server("wrong")
-        with pytest.raises(InvalidRequest, match="nothing to sign in to"):
+        with pytest.raises(InvalidRequest, match="has no sign-in"):
             bench.write(local=definition())
             await client.sign_in("local")
 

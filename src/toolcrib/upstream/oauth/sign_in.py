@@ -118,7 +118,7 @@ class SignIn:
         url = urlsplit(final_url.strip())
         base = f"{url.scheme}://{url.netloc}{url.path}"
         if base != self.redirect_uri or self._take(url.query) == "foreign":
-            raise failed("this address does not belong to the sign-in that is under way.")
+            raise failed("this address does not belong to the sign-in in progress.")
 
     async def finish(self) -> OAuthCredential:
         """Wait for the redirect, redeem its code and store the tokens."""
@@ -158,7 +158,7 @@ class SignIn:
         if answer.iss is None and not issuer.sends_iss:
             return
         if answer.iss != issuer.name:
-            raise failed("the answer came from another issuer than the one that was asked.")
+            raise failed("the answer came from another issuer.")
 
     async def _redeem(self, code: str) -> OAuthCredential:
         try:
@@ -283,7 +283,7 @@ async def _bound(stack: AsyncExitStack, port: int) -> ReturnAddress:
     try:
         return await stack.enter_async_context(return_address(port))
     except OSError as error:
-        raise failed(f"the port {port} for the answer cannot be used: {error.strerror or error}.") from error
+        raise failed(f"port {port} for the redirect cannot be used: {error.strerror or error}.") from error
 
 
 async def _given(tokens: CredentialStore, target: Target, issuer: Issuer) -> Registration | None:
