@@ -75,7 +75,7 @@ class Feed:
         after = after or self._start
         oldest = self._kept[0].seq if self._kept else self._last + 1
         if after < oldest - 1 or after > self._last:
-            message = f"Events after {after} are not kept; the oldest is {oldest}, the newest {self._last}."
+            message = f"Events after {after} are no longer kept; the oldest is {oldest}, the newest {self._last}."
             raise NotFound("feed.gone", message)
 
     async def follow(self, after: int | None = None) -> AsyncIterator[Event]:

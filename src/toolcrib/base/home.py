@@ -24,20 +24,10 @@ from urllib.parse import urlsplit
 
 import orjson
 
+from toolcrib.base.files.lock import try_lock
+from toolcrib.base.files.private import write_beside
 from toolcrib.model.errors import ConfigError, Unavailable
 from toolcrib.model.json import Json, JsonObject
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _lock(descriptor: int) -> None:
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-else:
-    import fcntl
-
-    def _lock(descriptor: int) -> None:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
 
 MARKER = "TOOLCRIB_CHILD_OF"
 """Environment variable that marks processes started by the crib of a home."""
@@ -204,7 +194,9 @@ def _private_directory(path: Path) -> None:
     if sys.platform != "win32" and stat.S_IMODE(status.st_mode) != 0o700:
         path.chmod(0o700)
         if stat.S_IMODE(path.stat().st_mode) & 0o077:
-            raise ConfigError("home.unsafe", f"Others can read {path}, and its file system does not let that change.")
+            raise ConfigError(
+                "home.unsafe", f"Other users can read {path}, and its file system does not support private files."
+            )
 
 
 def _private_files(directory: Path) -> None:
@@ -223,19 +215,6 @@ def _private_files(directory: Path) -> None:
 
 def _is_leftover(name: str) -> bool:
     return name.startswith(".") and name.endswith(".tmp")
-
-
-def _write_beside(path: Path, content: bytes) -> Path:
-    """Write a new file of mode 0600 next to `path`, to be renamed or linked to it."""
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "wb") as stream:
-        if sys.platform != "win32":
-            os.fchmod(descriptor, 0o600)
-        stream.write(content)
-        stream.flush()
-        os.fsync(descriptor)
-    return beside
 
 
 def _read_private(path: Path) -> bytes | None:
@@ -298,7 +277,7 @@ def restore_token(home: Home) -> bool:
     token = _kept_tokens.get(home.root)
     if token is None or _read_token(home) is not None:
         return False
-    _write_beside(home.token_file, token.encode() + b"\n").replace(home.token_file)
+    write_beside(home.token_file, token.encode() + b"\n").replace(home.token_file)
     return True
 
 
@@ -315,7 +294,7 @@ def _read_token(home: Home) -> str | None:
 
 def _make_token(home: Home) -> str:
     """Create a token unless another process was first. Raises `home.token` if the file is invalid."""
-    made = _write_beside(home.token_file, secrets.token_urlsafe(32).encode() + b"\n")
+    made = write_beside(home.token_file, secrets.token_urlsafe(32).encode() + b"\n")
     try:
         # Unlike a rename, a link never replaces an existing file and never exposes a partial one.
         with contextlib.suppress(FileExistsError):
@@ -376,14 +355,14 @@ class HomeLock:
         except OSError as error:
             raise ConfigError("home.unsafe", f"{self._path} cannot be opened: {error.strerror or error}.") from error
         try:
-            _lock(descriptor)
-        except (BlockingIOError, PermissionError):
-            os.close(descriptor)
-            return False
+            is_ours = try_lock(descriptor)
         except OSError as error:
             os.close(descriptor)
             message = f"{self._path} cannot be locked: {error.strerror or error}."
             raise Unavailable("home.busy", message, "Choose a home on a file system that has locks.") from error
+        if not is_ours:
+            os.close(descriptor)
+            return False
         os.truncate(descriptor, 0)
         os.write(descriptor, str(os.getpid()).encode())
         _not_for_children.add(descriptor)
@@ -429,7 +408,7 @@ class RunInfo:
 
 def write_run(home: Home, info: RunInfo) -> None:
     """Write `run.json`. Only the holder of the lock may call this."""
-    _write_beside(home.run_file, orjson.dumps(info.to_json(), option=orjson.OPT_APPEND_NEWLINE)).replace(home.run_file)
+    write_beside(home.run_file, orjson.dumps(info.to_json(), option=orjson.OPT_APPEND_NEWLINE)).replace(home.run_file)
 
 
 def read_run(home: Home) -> RunInfo | None:

@@ -7,7 +7,6 @@ import contextlib
 import importlib
 import os
 import secrets
-import sys
 import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -17,24 +16,12 @@ import anyio
 import anyio.to_thread
 import orjson
 
-from toolcrib.base.files.lock import locked
+from toolcrib.base.files.lock import locked, try_lock
 from toolcrib.base.files.reading import read_bytes
 from toolcrib.base.files.write import replace_file
 from toolcrib.model.errors import ConfigError
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.json_values import as_object, at
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _lock(descriptor: int) -> None:
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-else:
-    import fcntl
-
-    def _lock(descriptor: int) -> None:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
 
 KEYRING_SECONDS = 5.0
 _PAUSE = 0.02
@@ -165,19 +152,11 @@ async def only_process(file: Path, seconds: float) -> AsyncGenerator[bool]:
     end = time.monotonic() + seconds
     try:
         # Polling: a blocking system lock would need a thread that cannot be cancelled.
-        while not (held := _try_lock(descriptor)) and time.monotonic() < end:  # noqa: ASYNC110
+        while not (held := try_lock(descriptor)) and time.monotonic() < end:  # noqa: ASYNC110
             await anyio.sleep(_PAUSE)
         yield held
     finally:
         os.close(descriptor)
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        _lock(descriptor)
-    except (BlockingIOError, PermissionError):
-        return False
-    return True
 
 
 def _json(content: bytes) -> Json:

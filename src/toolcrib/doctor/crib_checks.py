@@ -21,7 +21,10 @@ Asking = Callable[[ApiClient], AsyncIterator[Finding]]
 SERVERS_SECONDS: Final = 90.0
 _ASK_APPS: Final = "toolcrib rules ask '*' --source ide --not-read-only"
 _REASONS: Final = (
-    (re.compile(r"command_not_found|ENOENT|not on the PATH|No such file", re.IGNORECASE), "its command is not there"),
+    (
+        re.compile(r'command_not_found|ENOENT|not on the PATH|No such file|command "[^"]*" not found', re.IGNORECASE),
+        "its command is not there",
+    ),
     (
         re.compile(r"E404|404 Not Found|not in this registry|not found in the package registry|No solution found"),
         "its package is not in the registry",
@@ -33,7 +36,7 @@ _REASONS: Final = (
     (re.compile(r"certificate|SSL|TLS", re.IGNORECASE), "the certificate of its address is not accepted"),
     (re.compile(r"\b401\b|\b403\b|[Uu]nauthor|sign in|API key"), "it does not accept who asks"),
     (re.compile(r"KeyError|(?:is|not) (?:required|set)|[Mm]issing .*(?:key|token|variable)"), "a value is missing"),
-    (re.compile(r"timed? ?out|did not answer|in time", re.IGNORECASE), "it does not answer in time"),
+    (re.compile(r"timed? ?out|did not (?:answer|complete)|in time", re.IGNORECASE), "it does not answer in time"),
 )
 
 

@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
+from toolcrib.base.deadlines import Deadlines, pause_while_asking
 from toolcrib.base.stop_switch import StopSwitch
 from toolcrib.gate.approvals.consent import HANDLE, Consent, waiting_result
 from toolcrib.gate.audit.actor import acting
 from toolcrib.gate.audit.records import Audit, CallRecord
 from toolcrib.gate.catalog.catalog import Catalog
 from toolcrib.gate.catalog.naming import Form
-from toolcrib.gate.deadlines import Deadlines, pause_while_asking
 from toolcrib.gate.pins.lint import ABOUT_OTHERS, FINDINGS
 from toolcrib.gate.pins.pinned_source import held_back
 from toolcrib.gate.policy.decide import Grants

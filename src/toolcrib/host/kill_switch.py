@@ -18,7 +18,7 @@ import anyio.to_thread
 
 from toolcrib.agents.schedules.schedules import Schedules
 from toolcrib.agents.sessions.manager import Sessions
-from toolcrib.base.files.reading import replace_private
+from toolcrib.base.files.private import replace_private
 from toolcrib.base.stop_switch import StopState, StopSwitch, stopped
 from toolcrib.gate.approvals.approvals import Approvals
 from toolcrib.gate.audit.changes import Changes

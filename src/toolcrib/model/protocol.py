@@ -14,6 +14,9 @@ MODERN_VERSION: Final = "2026-07-28"
 HANDSHAKE_VERSION: Final = "2025-11-25"
 LEGACY_VERSIONS: Final = frozenset({"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"})
 
+LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+"""The levels of log messages, lowest first."""
+
 META: Final = "_meta"
 KEY: Final = "io.modelcontextprotocol/"
 OUR_KEY: Final = "toolcrib/"
@@ -52,3 +55,8 @@ def encode_header(value: str) -> str:
     if _PLAIN_HEADER.fullmatch(value) and value == value.strip() and not _WRAPPED_HEADER.fullmatch(value):
         return value
     return f"=?base64?{base64.b64encode(value.encode()).decode()}?="
+
+
+def reaches_level(level: object, wanted: str | None) -> bool:
+    """Return whether a log message of `level` reaches a client whose log level is `wanted`. Without one, none does."""
+    return level in LOG_LEVELS and wanted in LOG_LEVELS and LOG_LEVELS.index(level) >= LOG_LEVELS.index(wanted)

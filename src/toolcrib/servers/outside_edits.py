@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import orjson
 
-from toolcrib.base.files.reading import replace_private
+from toolcrib.base.files.private import replace_private
 from toolcrib.model.json import JsonObject, digest, is_object
 from toolcrib.servers.masking import mask_definition
 from toolcrib.servers.project_view import Fingerprint, ProjectView, fingerprint

@@ -81,7 +81,7 @@ async def resolve(
 
 def _not_agreed(spec: ServerSpec) -> Problem:
     message = f'Server "{spec.name}" takes credentials or files that nobody agreed to hand to it'
-    hint = f"Look at it, then run `toolcrib mcp trust {spec.alias or spec.name}`."
+    hint = f"Review it, then run `toolcrib mcp trust {spec.alias or spec.name}`."
     return Problem("server.reveals_secrets", message, hint, spec.source.file, spec.source.line)
 
 

@@ -80,13 +80,13 @@ def judge(raw: JsonObject, *, strict_headers: bool) -> UpstreamTool | Problem:
     name: Json = raw.get("name")
     assert isinstance(name, str)  # guaranteed by the reader of the list
     if len(name) > LONGEST_NAME:
-        return _problem(name, f"has a name of {len(name)} characters and is left out")
+        return _problem(name, f"has a name of {len(name)} characters and is not offered")
     judgement = _Judgement(name, _Sizes.of(raw))
     schema = judgement.input_schema(raw.get("inputSchema"))
     found = _annotated(schema) if judgement.sizes.may_have_headers else ()
     if isinstance(found, str):
         if strict_headers:
-            return _problem(name, f"is left out, as the protocol demands: {found}")
+            return _problem(name, f"is not offered, as the protocol requires: {found}")
         found = ()
     definition = UpstreamTool(
         name=name,
@@ -132,33 +132,33 @@ class _Judgement:
         self.sizes = sizes
         self._name = name
         if len(name) > NAME_LENGTH:
-            self._note(f"has a name of {len(name)} characters, more than the {NAME_LENGTH} that clients have to take")
+            self._note(f"has a name of {len(name)} characters, more than the {NAME_LENGTH} that clients must support")
 
     def description(self, said: Json) -> str:
         if said is None:
             return ""
         if not isinstance(said, str):
-            self._note("has a description that is no text")
+            self._note("has a description that is not text")
             return ""
         if len(said) <= DESCRIPTION_LIMIT // 4 or len(encoded := said.encode()) <= DESCRIPTION_LIMIT:
             return said
-        self._note(f"has a description of {len(encoded)} bytes, which is cut to {DESCRIPTION_LIMIT}")
+        self._note(f"has a description of {len(encoded)} bytes, which is truncated to {DESCRIPTION_LIMIT}")
         return encoded[:DESCRIPTION_LIMIT].decode("utf-8", "ignore") + "…"
 
     def title(self, said: Json) -> str | None:
         if said is None or (isinstance(said, str) and len(said) <= TITLE_LIMIT):
             return said
         if not isinstance(said, str):
-            self._note("has a title that is no text")
+            self._note("has a title that is not text")
             return None
-        self._note(f"has a title of {len(said)} characters, which is cut to {TITLE_LIMIT}")
+        self._note(f"has a title of {len(said)} characters, which is truncated to {TITLE_LIMIT}")
         return said[:TITLE_LIMIT] + "…"
 
     def annotations(self, said: Json) -> JsonObject | None:
         if said is None or (is_object(said) and self._fits("annotations", said)):
             return said
         if not is_object(said):
-            self._note("has `annotations` that are no object")
+            self._note("has `annotations` that are not an object")
         return None
 
     def rest(self, raw: JsonObject) -> dict[str, Json]:
@@ -166,18 +166,18 @@ class _Judgement:
         for key, fits in (("_meta", is_object), ("icons", is_array), ("execution", is_object)):
             if key in kept and not fits(kept[key]):
                 del kept[key]
-                self._note(f"has `{key}` of the wrong kind")
+                self._note(f"has `{key}` of the wrong type")
         return kept
 
     def input_schema(self, said: Json) -> JsonObject:
         schema = self._bounded("inputSchema", said)
         if schema is None:
             if said is None:
-                self._note("has no inputSchema, so it is taken to want no arguments")
+                self._note("has no inputSchema, so it is offered without arguments")
             return {"type": "object", "properties": {}}
         kind: Json = schema.get("type")
         if kind != "object":
-            self._note("has an inputSchema that is not of the type `object`, which arguments always are")
+            self._note("has an inputSchema whose type is not `object`")
             schema = {**schema, "type": "object"}
         return schema if is_object(schema.get("properties")) else {**schema, "properties": {}}
 
@@ -189,7 +189,7 @@ class _Judgement:
         if said is None:
             return None
         if not is_object(said):
-            self._note(f"has an {member} that is no object")
+            self._note(f"has an {member} that is not an object")
             return None
         if not self._fits(member, said):
             return None
@@ -204,11 +204,11 @@ class _Judgement:
             return True
         shown = visible(member[:NAME_LENGTH])
         if _depth(said) > DEPTH_LIMIT:
-            self._note(f"has `{shown}` nested deeper than {DEPTH_LIMIT} levels, which is left out")
+            self._note(f"has `{shown}` nested deeper than {DEPTH_LIMIT} levels, which is dropped")
             return False
         size = len(dumps(said))
         if size > SCHEMA_LIMIT:
-            self._note(f"has `{shown}` of {size} bytes, more than {SCHEMA_LIMIT}, which is left out")
+            self._note(f"has `{shown}` of {size} bytes, more than {SCHEMA_LIMIT}, which is dropped")
             return False
         return True
 
@@ -268,15 +268,15 @@ def _annotated(schema: JsonObject) -> tuple[tuple[_Path, str], ...] | str:
         if HEADER_KEY not in node:
             continue
         if not path:
-            return f"`{HEADER_KEY}` stands where no argument is"
+            return f"`{HEADER_KEY}` is not on an argument"
         token: Json = node[HEADER_KEY]
         where = visible(".".join(path)[:NAME_LENGTH])
         if not isinstance(token, str) or not _TOKEN.fullmatch(token):
-            return f"`{HEADER_KEY}` of {where!r} is no name of a header"
+            return f"`{HEADER_KEY}` of {where!r} is not a valid header name"
         if node.get("type") not in ("string", "integer", "boolean"):
             return f"`{HEADER_KEY}` of {where!r} is on an argument that is neither string, integer nor boolean"
         if token.lower() in found:
-            return f"`{HEADER_KEY}` {token!r} is given twice"
+            return f"`{HEADER_KEY}` {token!r} is used twice"
         found[token.lower()] = path, token
     return tuple(found.values())
 

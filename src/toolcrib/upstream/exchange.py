@@ -128,14 +128,14 @@ class UpstreamRequests:
             params = {**params, META: self._envelope}
         elif client is not None and client.meta:
             params = {**params, META: _passed_on(client)}
-        pending_call, began = self._pending_calls.board(context), time()
+        pending_call, began = self._pending_calls.add(context), time()
         try:
             if context.report_progress is None and (client is None or client.log_level is None):
                 result = await self._call(method, params, headers=headers)
             else:
                 result = await self._begun(method, params, pending_call, headers)
                 if pending_call.has_messages:
-                    await pending_call.tell()
+                    await pending_call.deliver()
         except _NO_RESULT as error:
             self._note((began, time(), "out", method, named(method, params), ending(error)))
             raise
@@ -144,7 +144,7 @@ class UpstreamRequests:
             self._explain(pending_call, method)
             raise
         finally:
-            self._pending_calls.leave(pending_call)
+            self._pending_calls.remove(pending_call)
         self._note((began, time(), "out", method, named(method, params), OK))
         self._heard_at = self._used_at = self._now()
         if self._is_modern and result.get("resultType") == "input_required":
@@ -160,12 +160,12 @@ class UpstreamRequests:
             asked["inputResponses"] = client.responses
         if client.state is not None:
             asked["requestState"] = client.state
-        pending_call, began = self._pending_calls.board(context), time()
+        pending_call, began = self._pending_calls.add(context), time()
         try:
             for _ in range(ROUNDS_LIMIT):
                 result = await self._begun(method, asked, pending_call, headers)
                 if pending_call.has_messages:
-                    await pending_call.tell()  # deliver earlier messages before the result
+                    await pending_call.deliver()  # deliver earlier messages before the result
                 self._note((began, time(), "out", method, named(method, params), OK))
                 self._heard_at = self._used_at = self._now()
                 if result.get("resultType") != "input_required" or client.answers_by_retry:
@@ -181,8 +181,8 @@ class UpstreamRequests:
             self._explain(pending_call, method)
             raise
         finally:
-            self._pending_calls.leave(pending_call)
-        message = f'Server "{self.conversation.name}" asks more than {ROUNDS_LIMIT} times.'
+            self._pending_calls.remove(pending_call)
+        message = f'Server "{self.conversation.name}" asked for input more than {ROUNDS_LIMIT} times.'
         raise Unavailable("server.reply_invalid", message)
 
     async def _answered(
@@ -190,7 +190,7 @@ class UpstreamRequests:
     ) -> JsonObject:
         """Return the same request with the client's answers."""
         assert client.ask is not None
-        self._pending_calls.let_think(pending_call)
+        self._pending_calls.suspend_idle(pending_call)
         answers, state = await answers_to(self.conversation.name, result, client.ask)
         self._pending_calls.prolong(pending_call)
         again = {key: value for key, value in asked.items() if key != "requestState"} | {"inputResponses": answers}
@@ -221,7 +221,7 @@ class UpstreamRequests:
 
     def _explain(self, pending_call: PendingCall, method: str) -> None:
         """Raise `server.timeout` if the cancelled call had exceeded its deadline."""
-        if pending_call.was_given_up():
+        if pending_call.deadline.has_expired():
             self.on_silence()
             message = f'Server "{self.conversation.name}" did not answer {method} in time.'
             raise Unavailable("server.timeout", message)
@@ -251,8 +251,8 @@ class UpstreamRequests:
 
     def _pass(self, pending_call: PendingCall, method: str, params: JsonObject) -> None:
         is_wanted = method != "notifications/message" or pending_call.wants(params.get("level"))
-        if is_wanted and pending_call.put(method, params):
-            self._spawn(pending_call.tell)
+        if is_wanted and pending_call.queue(method, params):
+            self._spawn(pending_call.deliver)
 
     def _asked(self, request_id: RequestId, method: str, params: JsonObject) -> None:
         """Handle a request of the server. Only on the connection of one session is it clear which client to ask."""
@@ -277,4 +277,4 @@ def _passed_on(client: Client) -> JsonObject:
 
 def _gave_up(pending_call: PendingCall) -> str:
     """Return how a cancelled call ended: by its deadline or by its caller."""
-    return "server.timeout" if pending_call.is_overdue else CANCELLED
+    return "server.timeout" if pending_call.deadline.is_over else CANCELLED

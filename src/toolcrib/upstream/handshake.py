@@ -122,7 +122,7 @@ async def probe(
         with anyio.fail_after(connect_wait):
             return await first_words.exchange(era, probe_wait)
     except TimeoutError:
-        message = f'Server "{connection.name}" did not answer the greeting within {connect_wait:g} seconds.'
+        message = f'Server "{connection.name}" did not complete the handshake within {connect_wait:g} seconds.'
         raise Unavailable("server.timeout", message) from None
     finally:
         first_words.forget()
@@ -159,7 +159,7 @@ class _FirstWords:
                     again = self._ask("initialize", self._hello.introduction(version))
                     handshakes.add(again)
                     open_replies.add(again)
-        message = f'Server "{self._connection.name}" does not speak a known version of MCP: {self._refusal}.'
+        message = f'Server "{self._connection.name}" supports no known version of MCP: {self._refusal}.'
         raise Unavailable("server.protocol", message)
 
     async def _discover(self, probe_wait: float) -> _Reply:

@@ -9,13 +9,11 @@ from typing import Final
 import orjson
 
 from toolcrib.model.json import Json, JsonObject, dumps, is_array, is_object, loads
+from toolcrib.model.protocol import INTERNAL_ERROR
 from toolcrib.model.sources import ProtocolError
 
 RequestId = int | str
 
-INVALID_REQUEST: Final = -32600
-METHOD_NOT_FOUND: Final = -32601
-INTERNAL_ERROR: Final = -32603
 SERVER_BUSY: Final = -32000
 
 _BOM = b"\xef\xbb\xbf"

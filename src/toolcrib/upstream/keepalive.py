@@ -190,7 +190,7 @@ class Keepalive:
         with anyio.move_on_after(self._timing.ping_wait) as scope, contextlib.suppress(ProtocolError):
             await self._exchange.ask(method)  # an error is a response too
         if scope.cancelled_caught:
-            raise Unavailable("server.stuck", f'Server "{self._name}" does not answer any more.')
+            raise Unavailable("server.stuck", f'Server "{self._name}" stopped responding.')
         self._on_answer((time.perf_counter() - started) * 1000)
 
     async def tell_wishes(self) -> None:

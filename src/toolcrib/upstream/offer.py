@@ -293,20 +293,22 @@ class _Reading:
             if not await self._take(page.get(self._kind.member)) or not isinstance(cursor, str) or not cursor:
                 break
             if cursor in cursors:
-                self._note("repeats a page for ever; reading stopped there")
+                self._note("repeats a page; the rest is ignored")
                 break
             cursors.add(cursor)
             params = {"cursor": cursor}
         else:
-            self._note(f"has more than {PAGES_LIMIT} pages; reading stopped there")
+            self._note(f"has more than {PAGES_LIMIT} pages; the rest is ignored")
         return tuple(self._items.values())
 
     def _refused(self, error: ProtocolError) -> Definitions:
         if self._items:
-            self._note(f"broke off: the server answered with error {error.code}, {visible(error.message[:200])}")
+            self._note(f"is incomplete: the server answered with error {error.code}, {visible(error.message[:200])}")
             return tuple(self._items.values())
         if self._announced or error.code != METHOD_NOT_FOUND:
-            self._note(f"could not be had: the server answered with error {error.code}, {visible(error.message[:200])}")
+            self._note(
+                f"could not be read: the server answered with error {error.code}, {visible(error.message[:200])}"
+            )
         return tuple(self._known.values()) if self._announced else ()
 
     async def _take(self, listed: Json) -> bool:
@@ -318,13 +320,13 @@ class _Reading:
         for number, item in enumerate(listed, len(self._items) + 1):
             key: Json = item.get(self._kind.key) if is_object(item) else None
             if not isinstance(key, str) or not key:
-                self._note(f"has an item without `{self._kind.key}`, number {number}, which is left out")
+                self._note(f"has an item without `{self._kind.key}` (number {number}), which is skipped")
             elif self._kind is not TOOLS and not _is_flat(item):  # an invalid member of a tool is dropped on its own
-                self._note(f"has {visible(key[:128])!r} nested too deep, which is left out")
+                self._note(f"has {visible(key[:128])!r} nested too deep, which is skipped")
             elif key in self._items:
-                self._note(f"names {visible(key[:128])!r} twice; the first one counts")
+                self._note(f"names {visible(key[:128])!r} twice; the first one is used")
             elif len(self._items) >= ITEMS_LIMIT:
-                self._note(f"has more than {ITEMS_LIMIT} items; the others are left out")
+                self._note(f"has more than {ITEMS_LIMIT} items; the rest is ignored")
                 return False
             else:
                 self._items[key] = self._same_as_before(key, item)

@@ -175,7 +175,7 @@ class Opener:
         # The owner trusted exactly this address, so it may be on this machine or network.
         url = check_url(resolved.url or "", local_allowed=True)
         if _is_same_origin(url, self._own_url()):
-            message = f'Server "{spec.name}" is this crib itself, so it is not connected to.'
+            message = f'Server "{spec.name}" is this crib itself and is never connected.'
             raise ConfigError("server.own_crib", message, f"Run `toolcrib mcp disable {spec.alias}`.")
         if self._bearer is None and "authorization" not in {name.lower() for name in resolved.headers}:
             name = credential_name(spec)

@@ -110,8 +110,8 @@ class UpstreamOperations:
         demand = self._pool.demand(entry)
         is_connected = self._pool.status(entry).state == "connected"
         if not again and not demand.scopes and is_connected and await self._has_credential(spec):
-            message = f'You are signed in to "{entry.name}".'
-            raise Conflict("oauth.signed_in", message, f"Run `toolcrib mcp reauth {entry.alias}` to do it again.")
+            message = f'Already signed in to "{entry.name}".'
+            raise Conflict("oauth.signed_in", message, f"Run `toolcrib mcp reauth {entry.alias}` to sign in again.")
         return await self._sign_ins.begin(await self._target(spec), self._after_sign_in(entry), demand=demand)
 
     async def answer(self, name: str, final_url: str, cwd: Path | None = None) -> None:
@@ -146,8 +146,8 @@ class UpstreamOperations:
 
     async def _target(self, spec: ServerSpec) -> Target:
         if spec.type == "stdio":
-            message = f'Server "{spec.name}" is a program on this machine; there is nothing to sign in to.'
-            raise InvalidRequest("server.invalid", message, "Give it what it needs in `env`.")
+            message = f'Server "{spec.name}" is a local command and has no sign-in.'
+            raise InvalidRequest("server.invalid", message, "Pass its credentials in `env`.")
         filled = await resolve(spec, self._deps.environment, self._deps.commands)
         if filled.url is None and filled.problems:
             problem = filled.problems[0]

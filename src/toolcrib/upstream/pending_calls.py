@@ -1,7 +1,6 @@
 """Calls in flight on one connection, with their callers, deadlines and related messages.
 
-A call times out when the server has been silent about it for too long, or when it exceeds its total time. A single
-timer serves all calls, because one timer per call would cost more than everything else here.
+A call times out when the server has been silent about it for too long, or when it exceeds its total time.
 
 Must never deliver a message to a caller it may not be meant for.
 """
@@ -10,49 +9,39 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterator
-from typing import Final
 
 import anyio
 
 from toolcrib.base.cooperative import Pacer
+from toolcrib.base.deadlines import Deadline, Deadlines
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.principals import Principal
+from toolcrib.model.protocol import reaches_level
 from toolcrib.model.sources import CallContext
 from toolcrib.upstream.jsonrpc import RequestId
 from toolcrib.upstream.retries import Timing
 
 logger = logging.getLogger(__name__)
 
-LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 _MESSAGES_KEPT = 1_000
-
-
-def reaches(level: Json, wanted: str | None) -> bool:
-    """Return whether a message of `level` meets the `wanted` minimum level."""
-    if wanted not in LEVELS:
-        return False
-    return level not in LEVELS or LEVELS.index(level) >= LEVELS.index(wanted)
 
 
 class PendingCall:
     """A call in flight."""
 
     __slots__ = (
-        *("_cancelled_before", "_is_teller_due", "_messages", "_task", "_telling"),
-        *("context", "ends_at", "is_overdue", "questions", "since"),
+        *("_is_delivery_due", "_messages", "_delivering"),
+        *("context", "deadline", "questions", "since"),
     )
 
-    def __init__(self, context: CallContext, task: "asyncio.Task[object] | None", since: float, ends_at: float) -> None:
+    def __init__(self, context: CallContext, since: float, deadline: Deadline) -> None:
         self.context = context
         self.since = since
-        self.ends_at = ends_at
-        self.is_overdue = False
+        self.deadline = deadline
         self.questions: dict[RequestId, anyio.CancelScope] | None = None
         self._messages: deque[tuple[str, JsonObject]] | None = None
-        self._telling: asyncio.Lock | None = None
-        self._is_teller_due = False
-        self._task = task
-        self._cancelled_before = task.cancelling() if task is not None else 0
+        self._delivering: asyncio.Lock | None = None
+        self._is_delivery_due = False
 
     @property
     def whose(self) -> tuple[Principal, str | None]:
@@ -75,27 +64,17 @@ class PendingCall:
     def wants(self, level: Json) -> bool:
         """Return whether the caller wants log messages of this level."""
         client = self.context.client
-        return client is not None and reaches(level, client.log_level)
+        return client is not None and reaches_level(level, client.log_level)
 
-    def give_up(self) -> None:
-        """Cancel the waiting task because the deadline has passed."""
-        self.is_overdue = True
-        if self._task is not None:
-            self._task.cancel()
-
-    def was_given_up(self) -> bool:
-        """Return whether only `give_up` cancelled the waiting task, and undo that cancellation."""
-        return self.is_overdue and self._task is not None and self._task.uncancel() <= self._cancelled_before
-
-    def put(self, method: str, params: JsonObject) -> bool:
+    def queue(self, method: str, params: JsonObject) -> bool:
         """Queue a message for the caller. Drops the oldest if the caller is slow.
 
-        Returns whether a task must be started for `tell`; otherwise a task already started will deliver this message.
+        Returns whether a task must be started for `deliver`; otherwise one already started delivers this message.
         """
         if self._messages is None:
             self._messages = deque(maxlen=_MESSAGES_KEPT)
         self._messages.append((method, params))
-        is_first, self._is_teller_due = not self._is_teller_due, True
+        is_first, self._is_delivery_due = not self._is_delivery_due, True
         return is_first
 
     @property
@@ -103,22 +82,22 @@ class PendingCall:
         """Whether any message was ever queued. The last one may still be in delivery."""
         return self._messages is not None
 
-    async def tell(self) -> None:
+    async def deliver(self) -> None:
         """Deliver queued messages in order. Concurrent calls wait for each other."""
         client = self.context.client
         if self._messages is None or client is None or client.tell is None:
             return
-        if self._telling is None:
-            self._telling = asyncio.Lock()
-        async with self._telling:
-            self._is_teller_due = False
+        if self._delivering is None:
+            self._delivering = asyncio.Lock()
+        async with self._delivering:
+            self._is_delivery_due = False
             pace = Pacer()
             while self._messages:
                 method, params = self._messages.popleft()
                 try:
                     await client.tell(method, params)
                 except Exception:  # boundary: a failing client must not end the connection
-                    logger.debug("A client could not be told what a server said.", exc_info=True)
+                    logger.debug("Could not deliver a server's message to its client.", exc_info=True)
                 await pace.pause()
 
 
@@ -129,8 +108,7 @@ class PendingCalls:
         self._timing = timing
         self._loop = asyncio.get_running_loop()
         self._open: dict[int, PendingCall] = {}
-        self._timer: asyncio.TimerHandle | None = None
-        self._rings_at = 0.0
+        self._deadlines = Deadlines()
 
     def __len__(self) -> int:
         return len(self._open)
@@ -138,18 +116,17 @@ class PendingCalls:
     def __iter__(self) -> Iterator[PendingCall]:
         return iter(tuple(self._open.values()))
 
-    def board(self, context: CallContext) -> PendingCall:
+    def add(self, context: CallContext) -> PendingCall:
         """Register a call that runs in the current task."""
-        now = self._loop.time()
-        pending_call = PendingCall(context, asyncio.current_task(self._loop), now, now + self._timing.idle)
+        deadline = self._deadlines.start(self._timing.idle)
+        pending_call = PendingCall(context, deadline.ends_at - self._timing.idle, deadline)
         self._open[id(pending_call)] = pending_call
-        if self._timer is None:
-            self._ring_at(pending_call.ends_at)
         return pending_call
 
-    def leave(self, pending_call: PendingCall) -> None:
+    def remove(self, pending_call: PendingCall) -> None:
         """Remove a finished call and cancel the server's requests made on its behalf."""
         del self._open[id(pending_call)]
+        pending_call.deadline.stop()
         if pending_call.questions:
             for question in pending_call.questions.values():
                 question.cancel()
@@ -157,15 +134,14 @@ class PendingCalls:
     def prolong(self, pending_call: PendingCall) -> None:
         """Restart the idle timeout after a sign of life. The total timeout is unchanged."""
         if pending_call.questions:
-            self.let_think(pending_call)
+            self.suspend_idle(pending_call)
             return
-        pending_call.ends_at = min(pending_call.since + self._timing.total, self._loop.time() + self._timing.idle)
-        if pending_call.ends_at < self._rings_at:
-            self._ring_at(pending_call.ends_at)
+        idle_until = self._loop.time() + self._timing.idle
+        pending_call.deadline.move(min(pending_call.since + self._timing.total, idle_until))
 
-    def let_think(self, pending_call: PendingCall) -> None:
+    def suspend_idle(self, pending_call: PendingCall) -> None:
         """Suspend the idle timeout while a user is answering."""
-        pending_call.ends_at = pending_call.since + self._timing.total
+        pending_call.deadline.move(pending_call.since + self._timing.total)
 
     def left(self, pending_call: PendingCall) -> float:
         """Return the seconds left of a call's total timeout."""
@@ -186,22 +162,5 @@ class PendingCalls:
         return newest if all(pending_call.whose == newest.whose for pending_call in self._open.values()) else None
 
     def close(self) -> None:
-        """Cancel the timer."""
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _ring_at(self, moment: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._rings_at = moment
-        self._timer = self._loop.call_at(moment, self._ring)
-
-    def _ring(self) -> None:
-        self._timer = None
-        now = self._loop.time()
-        for pending_call in self:
-            if pending_call.ends_at <= now and not pending_call.is_overdue:
-                pending_call.give_up()
-        waiting = [pending_call.ends_at for pending_call in self if not pending_call.is_overdue]
-        if waiting:
-            self._ring_at(min(waiting))
+        """Stop watching the deadlines."""
+        self._deadlines.close()

@@ -73,7 +73,7 @@ def not_startable(entry: ServerEntry) -> ToolcribError:
         case "shadowed":
             return Conflict("server.shadowed", f'Server "{name}" is shadowed by {entry.shadowed_by}.')
         case "untrusted":
-            hint = f"Look at it, then run `toolcrib mcp trust {alias}`."
+            hint = f"Review it, then run `toolcrib mcp trust {alias}`."
             return Denied("server.untrusted", f'Server "{name}" is not trusted.', hint)
         case _:
             problem = next(iter(entry.problems), None)

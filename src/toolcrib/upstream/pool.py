@@ -109,7 +109,7 @@ class Pool:
         try:
             self._stored = dict(await self._shelf.load())
         except ToolcribError as error:
-            logger.warning("What servers offered before cannot be read: %s", error)
+            logger.warning("Could not load the stored offers of servers: %s", error)
         await self._tasks.__aenter__()
         return self
 
@@ -226,7 +226,7 @@ class Pool:
             raise not_startable(entry)
         held = self._held.get(key_of(entry))
         if held is None:
-            raise Unavailable("server.ended", f'Server "{entry.name}" is not wanted in any place that is in use.')
+            raise Unavailable("server.ended", f'Server "{entry.name}" is not used in any open project.')
         return held.link
 
     def _settle(self) -> None:
@@ -332,7 +332,7 @@ class Pool:
                 try:
                     await self._shelf.save(unsaved)
                 except ToolcribError as error:
-                    logger.warning("What servers offer could not be kept for the next start: %s", error)
+                    logger.warning("Could not store the offers of servers: %s", error)
 
     def _said(self, key: LinkKey, session: str | None, method: str, params: JsonObject) -> None:
         kind, held = method.removeprefix("notifications/"), self._held.get(key)

@@ -31,16 +31,18 @@ async def answers_to(name: str, result: JsonObject, ask: Ask) -> tuple[JsonObjec
     wanted: Json = result.get("inputRequests")
     questions = wanted if is_object(wanted) else {}
     if state is not None and (not isinstance(state, str) or len(state) > STATE_LIMIT):
-        raise Unavailable("server.reply_invalid", f'Server "{name}" wants something kept that is too large or no text.')
+        raise Unavailable(
+            "server.reply_invalid", f'Server "{name}" sent a request state that is too large or not text.'
+        )
     if len(questions) > QUESTIONS_LIMIT:
         raise Unavailable(
-            "server.reply_invalid", f'Server "{name}" asks more than {QUESTIONS_LIMIT} questions at once.'
+            "server.reply_invalid", f'Server "{name}" asked for more than {QUESTIONS_LIMIT} inputs at once.'
         )
     answers: JsonObject = {}
     for key, question in questions.items():
         method: Json = question.get("method") if is_object(question) else None
         if not isinstance(method, str):
-            raise Unavailable("server.reply_invalid", f'Server "{name}" asks something that cannot be read.')
+            raise Unavailable("server.reply_invalid", f'Server "{name}" sent an input request that cannot be read.')
         params: Json = question.get("params")
         answers[key] = await ask(method, params if is_object(params) else {})
     return answers, state
@@ -48,7 +50,7 @@ async def answers_to(name: str, result: JsonObject, ask: Ask) -> tuple[JsonObjec
 
 def unanswerable(name: str, method: str) -> JsonObject:
     """Return or raise the error for a caller whose client cannot answer the server."""
-    text = f'Server "{name}" wants to ask something first, and this client cannot be asked.'
+    text = f'Server "{name}" needs input from the user, which this client does not support.'
     if method != "tools/call":
         raise ProtocolError(INVALID_REQUEST, text)
     return {"content": [{"type": "text", "text": text}], "isError": True}
@@ -77,12 +79,12 @@ async def put(
             pending_calls.prolong(pending_call)
             conversation.answer(request_id, await client.ask(method, params))
             return
-        conversation.refuse(request_id, INVALID_REQUEST, "Nobody answered.")
+        conversation.refuse(request_id, INVALID_REQUEST, "No answer in time.")
     except ProtocolError as error:
         conversation.refuse(request_id, error.code, error.message, error.data)
     except Exception:  # boundary: a client that fails to answer must not end the connection
-        logger.exception("The client of a call could not be asked what server %s wants to know.", conversation.name)
-        conversation.refuse(request_id, INTERNAL_ERROR, "The client could not be asked.")
+        logger.exception("The client of a call failed to answer server %s.", conversation.name)
+        conversation.refuse(request_id, INTERNAL_ERROR, "The client failed to answer.")
     finally:
         del pending_call.questions[request_id]
         pending_calls.prolong(pending_call)

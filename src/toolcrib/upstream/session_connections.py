@@ -62,6 +62,6 @@ class SessionUpstreams:
             return
         idle = next((key for key, link in self._links.items() if not link.is_used), None)
         if idle is None:
-            message = f"All {SESSIONS_LIMIT} connections that sessions may have with this server are in use."
-            raise Unavailable("server.no_room", message, "Try again when some of them are idle.")
+            message = f"All {SESSIONS_LIMIT} per-session connections to this server are in use."
+            raise Unavailable("server.no_room", message, "Try again later, or close a session.")
         self._links.pop(idle).stop()

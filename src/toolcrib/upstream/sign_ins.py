@@ -109,7 +109,7 @@ class SignIns:
         known = self._known.get(server)
         if known is None:
             name = shown or server
-            raise NotFound("oauth.none", f'Nobody is signing in to "{name}".', f"Run `toolcrib mcp auth {name}`.")
+            raise NotFound("oauth.none", f'No sign-in to "{name}" is in progress.', f"Run `toolcrib mcp auth {name}`.")
         return known
 
     async def _run(
@@ -135,7 +135,9 @@ class SignIns:
             failure = error
         except Exception:  # boundary: a failing sign-in must end neither the others nor the crib
             logger.exception("The sign-in at %s failed.", target.shown or target.server)
-            failure = Unavailable("oauth.failed", "OAuth authentication failed: something unexpected happened.")
+            failure = Unavailable(
+                "oauth.failed", "OAuth authentication failed: an unexpected error occurred. The log has the details."
+            )
         if known is None:
             assert failure is not None
             task_status.started(failure)

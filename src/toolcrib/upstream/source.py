@@ -141,7 +141,7 @@ class UpstreamSource:
         """Subscribe or unsubscribe. Only the first and the last subscriber of a resource reach the server."""
         uri: Json = params.get("uri")
         if not isinstance(uri, str):
-            raise ProtocolError(INVALID_PARAMS, "`uri` is no text.")
+            raise ProtocolError(INVALID_PARAMS, "`uri` must be a string.")
         exchange = await link.ready()
         change = link.subscribed.add if method == "resources/subscribe" else link.subscribed.remove
         if not change(uri, _who(context)) or exchange.greeting.era == "modern":
@@ -182,7 +182,7 @@ def _writable(name: str, result: JsonObject) -> JsonObject:
     try:
         dumps(result)
     except TypeError:
-        raise Unavailable("server.reply_invalid", f'Server "{name}" gave a reply that is nested too deep.') from None
+        raise Unavailable("server.reply_invalid", f'Server "{name}" sent a reply that is nested too deep.') from None
     return result
 
 

@@ -88,19 +88,19 @@ class Report:
         test = f"toolcrib mcp test {name}"
         match self._state:
             case "connecting":
-                return "It is being connected.", f"toolcrib mcp get {name}"
+                return "Connecting.", f"toolcrib mcp get {name}"
             case "connected":
                 tools = len(offer.judged[0]) if offer is not None else 0
                 count = "1 tool" if tools == 1 else f"{tools} tools"
-                return f"It is connected and offers {count}.", f"toolcrib tools list --server {name}"
+                return f"Connected · {count}", f"toolcrib tools list --server {name}"
             case "needs_auth":
                 return self._reason, f"toolcrib mcp auth {name}"
             case "failed":
                 return self._reason, f"toolcrib mcp get {name}" if isinstance(self.failure, ConfigError) else test
             case "not_checked" if offer is not None:
-                return "It is known from before and is connected when it is first used.", test
+                return "Not connected. Connects on first use.", test
             case _:
-                return "It was not connected yet.", test
+                return "Not connected yet.", test
 
     @property
     def _reason(self) -> str:
@@ -108,7 +108,7 @@ class Report:
         assert failure is not None
         parts = (_brief(failure), failure.hint)
         said = " ".join(part if part.endswith((".", "!", "?", "…")) else f"{part}." for part in parts if part)
-        return f"{said} It is tried again by itself." if self._retries else said
+        return f"{said} Retrying automatically." if self._retries else said
 
 
 def _brief(failure: ToolcribError) -> str:

@@ -19,6 +19,7 @@ from toolcrib.base.processes.lines import FLOOD_LIMIT, LINE_LIMIT, Garbage, Line
 from toolcrib.base.processes.process import Child, Processes, ServerFailed
 from toolcrib.base.processes.stderr import Mask
 from toolcrib.model.json import Json, JsonObject, is_object
+from toolcrib.model.protocol import METHOD_NOT_FOUND
 from toolcrib.model.servers import ResolvedServer
 from toolcrib.model.sources import ReportProgress
 from toolcrib.upstream import jsonrpc
@@ -30,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 OPEN_REQUESTS: Final = 100
 """Maximum number of pending requests from a server."""
-_TOO_LARGE = f"gave a reply of more than {LINE_LIMIT} bytes"
+_TOO_LARGE = f"sent a reply of more than {LINE_LIMIT} bytes"
 OVERLONG_WAIT: Final = 10.0
 """Seconds within which a line over the size limit must end."""
 _PROGRESS_KEPT = 100
@@ -189,7 +190,9 @@ class StdioConnection:
         if len(self._abandoned) > _ABANDONED_KEPT:
             del self._abandoned[next(iter(self._abandoned))]
         if tells:
-            self.notify("notifications/cancelled", {"requestId": request_id, "reason": "The caller took it back."})
+            self.notify(
+                "notifications/cancelled", {"requestId": request_id, "reason": "The caller cancelled the request."}
+            )
 
     def notify(self, method: str, params: JsonObject | None = None) -> None:
         """Send a notification. Dropped after the end."""
@@ -295,7 +298,7 @@ class StdioConnection:
             if is_object(result):
                 reply.set_result(result)
             else:
-                self._fail(reply, "answered with a result that is no object")
+                self._fail(reply, "answered with a result that is not an object")
         else:
             reply.set_exception(jsonrpc.error_of(message["error"]))
 
@@ -343,7 +346,7 @@ class StdioConnection:
         try:
             hearer(*what)
         except Exception:  # boundary: a failing callback must not end the connection
-            logger.exception("What server %s said could not be handled.", self.name)
+            logger.exception("Could not handle a message from server %s.", self.name)
 
     def _refuse_oversized(self, line: OversizedLine) -> None:
         if not line.over:
@@ -354,7 +357,7 @@ class StdioConnection:
         self.dropped.oversized += 1
         self.garbage.add_refused()
         self._check_garbage()
-        logger.warning("A line of %d bytes from server %s was refused.", line.size, self.name)
+        logger.warning("Rejected a line of %d bytes from server %s.", line.size, self.name)
 
     def _line_is_overlong(self, line: OversizedLine) -> None:
         """Fail the call that an oversized line answers, if known. The line itself must end soon."""
@@ -380,7 +383,7 @@ class StdioConnection:
             self._overlong = None
 
     def _not_a_message(self, line: bytes, error: ValueError) -> None:
-        if self._fail_answered(line[:512], line[-512:], f"gave a reply that cannot be read ({error})"):
+        if self._fail_answered(line[:512], line[-512:], f"sent a reply that cannot be read ({error})"):
             self.dropped.malformed += 1
             return
         self.garbage.add(line)
@@ -390,7 +393,7 @@ class StdioConnection:
         if self.garbage.is_too_much and self._failure is None:
             first = f', first "{self.garbage.samples[0]}"' if self.garbage.samples else ""
             amount = f"{self.garbage.lines} lines, {self.garbage.size} bytes{first}"
-            self._child.give_up("server.flood", f"writes what is no message to its output ({amount})")
+            self._child.give_up("server.flood", f"writes something other than messages to its output ({amount})")
 
     def _fail_answered(self, head: bytes, tail: bytes, reason: str) -> bool:
         """Fail only the call that a broken line answers. Returns whether it could be determined."""
@@ -406,7 +409,7 @@ class StdioConnection:
             reply.set_exception(self._child.failure("server.reply_invalid", reason))
 
     def _refuse_unknown(self, request_id: RequestId, method: str, _: JsonObject) -> None:
-        self.refuse(request_id, jsonrpc.METHOD_NOT_FOUND, f"Method not found: {method}")
+        self.refuse(request_id, METHOD_NOT_FOUND, f"Method not found: {method}")
 
     @staticmethod
     def _again(failure: ServerFailed) -> ServerFailed:

@@ -15,11 +15,10 @@ import anyio
 
 from toolcrib.model.errors import InvalidRequest, Unavailable
 from toolcrib.model.json import Json, JsonObject, is_object
-from toolcrib.model.protocol import INVALID_PARAMS, METHOD_NOT_FOUND
+from toolcrib.model.protocol import INVALID_PARAMS, LOG_LEVELS, METHOD_NOT_FOUND
 from toolcrib.model.sources import ProtocolError
 from toolcrib.upstream.connection import OnNotification
 from toolcrib.upstream.exchange import UpstreamRequests
-from toolcrib.upstream.pending_calls import LEVELS
 from toolcrib.upstream.retries import Timing
 
 URIS_LIMIT: Final = 1_000
@@ -38,11 +37,11 @@ class SubscribedResources:
     @property
     def level(self) -> str | None:
         """The most verbose level that any subscriber wants."""
-        return min(self._levels.values(), key=LEVELS.index, default=None)
+        return min(self._levels.values(), key=LOG_LEVELS.index, default=None)
 
     def set_level(self, who: str, level: str) -> None:
         """Set the log level of one subscriber."""
-        if level not in LEVELS:
+        if level not in LOG_LEVELS:
             raise ProtocolError(INVALID_PARAMS, f"Unknown level: {level}")
         self._levels[who] = level
 

@@ -268,8 +268,8 @@ class Upstream:
             self._opener.hush(error)
             failure = error
         except Exception as error:  # boundary: a failing upstream must not end the others
-            logger.exception("The link to server %s failed.", self.spec.name)
-            failure = Unavailable("internal", f'The link to "{self.spec.name}" failed: {type(error).__name__}.')
+            logger.exception("The upstream of server %s failed.", self.spec.name)
+            failure = Unavailable("internal", f'The connection to "{self.spec.name}" failed: {type(error).__name__}.')
         self._is_hurried, self._ended = False, None
         if failure is None:
             self._report.closed()
@@ -302,7 +302,7 @@ class Upstream:
             raise self._stopped()
         failure, wait = self._report.failure, self._retries.until - time.monotonic()
         if failure is not None and self._report.is_failed and wait > 0 and not self._wake.is_set():
-            raise unreachable(self.spec.name, failure, f" It is not tried again for {max(1, round(wait))} s.")
+            raise unreachable(self.spec.name, failure, f" Next attempt in {max(1, round(wait))} s.")
 
     def _stopped(self) -> ToolcribError:
         return Unavailable("server.ended", f'Server "{self.spec.name}" was stopped.')

@@ -103,10 +103,10 @@ async def test_a_browser_elsewhere_hands_in_where_it_ended(desk: Desk) -> None:
 
 
 async def test_signed_in_is_signed_in_until_somebody_signs_out_or_wants_it_again(desk: Desk) -> None:
-    with pytest.raises(NotFound, match="Nobody is signing in"):
+    with pytest.raises(NotFound, match="No sign-in to"):
         await desk.client.await_sign_in("club", 0)
     await signed_in(desk)
-    with pytest.raises(Conflict, match="You are signed in"):
+    with pytest.raises(Conflict, match="Already signed in"):
         await desk.client.sign_in("club")
     again = await desk.client.sign_in("club", again=True)
     await visit(again["url"])
@@ -215,7 +215,7 @@ async def test_the_command_line_signs_in_with_the_persons_browser_and_out_again(
     assert "Opened in your browser." in told
     await until_state(desk.client, "club", "connected")
     code, _, told = await terminal.run("mcp", "auth", "club")
-    assert "You are signed in" in told
+    assert "Already signed in" in told
     assert code == 1
     code, said, _ = await terminal.run("mcp", "reauth", "club")
     assert (code, said) == (0, 'Signed in to "club".\n')
@@ -228,7 +228,7 @@ async def test_the_command_line_takes_the_address_from_a_browser_elsewhere(desk:
     terminal = Terminal(desk)
     code, _, told = await terminal.run("mcp", "auth", "club", "--answer", "http://127.0.0.1/callback?state=x&code=y")
     assert code == 3
-    assert "Nobody is signing in" in told
+    assert "No sign-in to" in told
     begun = await desk.client.sign_in("club")
     final = await final_address(begun["url"])
     code, said, told = await terminal.run("mcp", "auth", "club", "--answer", final)

@@ -87,7 +87,7 @@ async def test_a_rule_on_the_name_that_a_repository_uses_holds_everywhere_it_is_
     person.own(prod=definition("1"))
     project = person.repository("project", harmless=definition("1"))
     async with person.crib() as holding, asking(holding, project) as client:
-        await client.tools()
+        await client.test_server("prod")  # a listing waits for no server
         await client.permissions.add_rule({"effect": "deny", "pattern": "harmless/*"})
         explained = await client.permissions.explain("prod/echo")
         assert explained["verdict"] == "hidden"

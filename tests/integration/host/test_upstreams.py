@@ -97,6 +97,7 @@ async def test_a_server_in_a_file_is_tools_in_every_list_and_a_call_leaves_its_r
         assert found["tools"] == 10
         assert found["latencyMs"] >= 0
         assert "10 tools" in found["sentence"]
+        await client.test_server("crafts")  # returns after the catalog has its tools
         assert "crafts_echo" in {tool["exposedName"] for tool in await client.tools()}
         assert [tool["ref"] for tool in await client.tools(query="crafts echo")] == ["crafts/echo"]
         answer = await client.call(ToolRef("crafts", "echo"), {"text": "hello"})
@@ -185,7 +186,7 @@ async def test_what_may_not_be_connected_says_why(bench: Bench) -> None:
             await client.test_server("off")
         with pytest.raises(InvalidRequest, match="Invalid server config"):
             await client.test_server("wrong")
-        with pytest.raises(InvalidRequest, match="nothing to sign in to"):
+        with pytest.raises(InvalidRequest, match="has no sign-in"):
             bench.write(local=definition())
             await client.sign_in("local")
 

@@ -1,14 +1,11 @@
-"""Reads configuration files without blocking, following unsafe links or exceeding a size limit; creates private files.
+"""Reads configuration files without blocking, following unsafe links or exceeding a size limit.
 
 An unreadable file is returned as a problem, a missing file as None. Must never open anything but a regular file.
 """
 
 import hashlib
 import os
-import secrets
 import stat
-import sys
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,30 +34,6 @@ class Unreadable:
     """A file that exists but cannot be used."""
 
     problem: Problem
-
-
-def create_private(path: Path, content: bytes, mode: int = 0o600) -> None:
-    """Create a file and sync it to disk. It has mode 0600 until it is complete, then `mode`."""
-    flags = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | flags, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        if sys.platform != "win32":
-            os.fchmod(descriptor, mode)
-        os.fsync(descriptor)
-
-
-def replace_private(path: Path, content: bytes) -> None:
-    """Replace a private file atomically; creates its folder if needed. Raises `OSError` and keeps the old file."""
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    try:
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        create_private(beside, content)
-        beside.replace(path)
-    finally:
-        with suppress(OSError):
-            beside.unlink(missing_ok=True)
 
 
 def content_digest(content: bytes) -> str:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import orjson
 
-from toolcrib.base.files.reading import content_digest, create_private, read_bytes
+from toolcrib.base.files.private import create_private
+from toolcrib.base.files.reading import content_digest, read_bytes
 from toolcrib.model.errors import NotFound
 from toolcrib.model.json import JsonObject
 from toolcrib.model.json_values import as_object, as_text

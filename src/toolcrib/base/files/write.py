@@ -7,7 +7,6 @@ old file or the new one, and at worst a temporary file that the next writer remo
 
 import contextlib
 import os
-import secrets
 import stat
 import sys
 from collections.abc import Callable
@@ -16,7 +15,8 @@ from pathlib import Path
 
 from toolcrib.base.files import undo
 from toolcrib.base.files.lock import LOCK_SECONDS, locked
-from toolcrib.base.files.reading import Unreadable, content_digest, create_private, read_bytes
+from toolcrib.base.files.private import write_beside
+from toolcrib.base.files.reading import Unreadable, content_digest, read_bytes
 from toolcrib.model.errors import ConfigError, Conflict, Denied, NotFound
 
 _SUFFIX = ".toolcrib.tmp"
@@ -120,17 +120,17 @@ def replace_file(target: Path, content: bytes | None, mode: int, seen: bytes | N
         target.unlink(missing_ok=True)
         _flush_directory(target.parent)
         return
-    beside = target.with_name(f".{target.name}.{secrets.token_hex(8)}{_SUFFIX}")
     try:
-        create_private(beside, content, mode)
-        if _read(target) != seen:
-            raise _changed(target)
-        beside.replace(target)
+        beside = write_beside(target, content, mode, _SUFFIX)
+        try:
+            if _read(target) != seen:
+                raise _changed(target)
+            beside.replace(target)
+        finally:
+            with contextlib.suppress(OSError):
+                beside.unlink()
     except OSError as error:
         raise _not_writable(target, error.strerror or str(error)) from error
-    finally:
-        with contextlib.suppress(OSError):
-            beside.unlink()
     _flush_directory(target.parent)
 
 

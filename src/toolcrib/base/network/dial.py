@@ -50,7 +50,7 @@ async def judged_addresses(resolve: Resolve, host: str, port: int, judge: Judge)
         raise OSError(f"The name {host} cannot be resolved: {error.strerror or error}.") from error
     judged = [address for address in found if judge(address)]
     if found and not judged:
-        raise Denied("address.refused", f"{host} leads to {found[0]}, which may not be contacted.")
+        raise Denied("address.refused", f"{host} resolves to {found[0]}, which may not be contacted.")
     if not judged:
         raise OSError(f"The name {host} has no address.")
     return judged

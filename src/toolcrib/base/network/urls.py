@@ -133,7 +133,7 @@ def _host(text: str, parsed: httpx2.URL) -> str:
     if ":" in host or _NUMBER.fullmatch(host.rpartition(".")[2]):
         address = as_address(host)
         if address is None or "%" in host or not text.isascii():
-            raise _refused(text, "its host is an address in disguise")
+            raise _refused(text, "its host is a disguised IP address")
         return str(address)
     if not host or len(host) > 253 or not all(_LABEL.fullmatch(label) for label in host.split(".")):
         raise _refused(text, "its host is not a name")
@@ -145,12 +145,12 @@ def _check_place(text: str, scheme: str, host: str, local_allowed: bool) -> bool
     address = as_address(host)
     this_machine = is_loopback(address) if address is not None else host == "localhost" or host.endswith(".localhost")
     if scheme == "http" and not (local_allowed and this_machine):
-        raise _refused(text, "plain http is only for servers on this machine, where their owner named them so")
+        raise _refused(text, "plain http is only allowed for servers on this machine that its owner configured")
     local = this_machine or (address is not None and not is_public(address))
     if local and not local_allowed:
-        raise _refused(text, "it leads into this machine or network")
+        raise _refused(text, "it points to this machine or its network")
     if address is not None and not may_dial(address, local_allowed=local_allowed):
-        raise _refused(text, "its address is none that a server can have")
+        raise _refused(text, "its address cannot belong to a server")
     return local
 
 
@@ -172,4 +172,4 @@ def _netloc(scheme: str, host: str, port: int) -> str:
 def _refused(text: str, reason: str) -> InvalidRequest:
     # Only the beginning is shown, without a possible password.
     shown = ascii(re.sub(r"//[^/@]*@", "//…@", text.partition("?")[0]))[1:81]
-    return InvalidRequest("url.refused", f"The address {shown.rstrip(chr(39))} is not used: {reason}.")
+    return InvalidRequest("url.refused", f"The address {shown.rstrip(chr(39))} was refused: {reason}.")

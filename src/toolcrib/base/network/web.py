@@ -105,7 +105,7 @@ async def get(client: httpx2.AsyncClient, url: str, headers: Mapping[str, str] |
             for name in [name for name in following.headers if name.lower() not in _KEPT_ACROSS_ORIGINS]:
                 del following.headers[name]
         request = following
-    raise httpx2.TooManyRedirects("The server redirects without end.", request=request)
+    raise httpx2.TooManyRedirects("The server redirects too often.", request=request)
 
 
 def answered_locally(response: httpx2.Response) -> bool:
@@ -185,7 +185,7 @@ def _bounded(request: httpx2.Request, response: httpx2.Response, limit: int) -> 
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     packed = response.headers.get("content-encoding", "identity").strip().lower()
     if packed not in ("identity", "gzip", "x-gzip", "deflate"):
-        raise httpx2.RemoteProtocolError(f"The answer is packed as {packed[:40]!r}, which was not asked for.")
+        raise httpx2.RemoteProtocolError(f"The response has an unsupported encoding: {packed[:40]!r}.")
     headers = response.headers
     if packed != "identity":
         dropped = ("content-encoding", "content-length")
@@ -210,7 +210,7 @@ class _Body(httpx2.AsyncByteStream):
             for piece in self._unpack(chunk):
                 total += len(piece)
                 if self._limit is not None and total > self._limit:
-                    raise httpx2.RemoteProtocolError(f"The answer is larger than {self._limit} bytes.")
+                    raise httpx2.RemoteProtocolError(f"The response is larger than {self._limit} bytes.")
                 yield piece
 
     async def aclose(self) -> None:
@@ -230,6 +230,6 @@ def _unpacker(packed: str) -> Callable[[bytes], Iterator[bytes]]:
                 yield piece
                 chunk = decoder.unconsumed_tail
         except zlib.error as error:
-            raise httpx2.DecodingError(f"The answer cannot be unpacked: {error}.") from error
+            raise httpx2.DecodingError(f"The response cannot be decompressed: {error}.") from error
 
     return unpack

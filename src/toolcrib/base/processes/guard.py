@@ -73,7 +73,7 @@ class ProcessGuard:
             )
         except OSError as error:
             # Servers then only end with us if they watch their input; the next crib ends the others.
-            logger.warning("The guard of server processes cannot be started: %s", error)
+            logger.warning("The guard of server processes did not start: %s", error)
             return
         assert self._process.stdin is not None
         os.set_blocking(self._process.stdin.fileno(), False)

@@ -121,7 +121,7 @@ class Processes:
         Raises `ConfigError` (`server.command_not_found`, …) or `Unavailable` (`server.no_room`) if it cannot start.
         """
         if os.name != "posix":
-            raise ConfigError("server.command_unusable", "Servers on standard input and output need Linux or macOS.")
+            raise ConfigError("server.command_unusable", "Stdio servers need Linux or macOS.")
         if not resolved.command:
             raise ConfigError("server.command_not_found", f'Server "{name}" has no command.')
         mark = new_mark() if ends_descendants else None
@@ -157,7 +157,7 @@ class Processes:
             # Not abandoned on cancellation: that would leave an untracked process.
             return await anyio.to_thread.run_sync(begin, abandon_on_cancel=False)
         except RuntimeError as error:  # no thread is available
-            raise Unavailable("server.no_room", f'Server "{name}" cannot be started: {error}.') from None
+            raise Unavailable("server.no_room", f'Server "{name}" did not start: {error}.') from None
 
     def _forget(self, pid: int) -> None:
         self._guard.remove(pid)
@@ -249,12 +249,12 @@ class Child:
         self._watch_exit.close()
         if not self._has_exited:
             # It stays on the guard's list and in the records.
-            logger.warning("Process %d of server %s does not end, not even by SIGKILL.", self.pid, self.name)
+            logger.warning("Process %d of server %s did not exit after SIGKILL.", self.pid, self.name)
             return
         if self._descendants is None or await self._descendants.end(was_asked=was_asked):
             self._on_gone(self.pid)
         else:
-            logger.warning("A process that server %s started does not end, not even by SIGKILL.", self.name)
+            logger.warning("A process that server %s started did not exit after SIGKILL.", self.name)
         self._process.poll()
 
     async def _is_gone_within(self, seconds: float) -> bool:
@@ -278,7 +278,7 @@ class Child:
             self._listener.received(data)
 
     def _stuck(self) -> None:
-        self._end("server.stuck", "does not read what is sent to it")
+        self._end("server.stuck", "does not read its input")
 
     def _closed_a_pipe(self) -> None:
         """Wait a moment for the exit code, which is more useful than a closed pipe."""

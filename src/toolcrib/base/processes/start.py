@@ -93,55 +93,56 @@ def start_server(
     except OSError as error:
         raise _explained(name, words[0], environment, cwd, error) from None
     except ValueError as error:  # a NUL in a word, a variable or the directory
-        raise ConfigError("server.command_unusable", f'Server "{name}" cannot be started: {error}.') from None
+        raise ConfigError("server.command_unusable", f'Server "{name}" did not start: {error}.') from None
 
 
 def _bad_cwd(name: str, cwd: str) -> ToolcribError:
     what = "is not a directory" if Path(cwd).exists() else "does not exist"
-    return ConfigError("server.cwd_unusable", f'Server "{name}" cannot be started: its working directory {cwd} {what}.')
+    return ConfigError("server.cwd_unusable", f'Server "{name}" did not start: its working directory {cwd} {what}.')
 
 
 def _explained(
     name: str, command: str, environment: Mapping[str, str], cwd: str | None, error: OSError
 ) -> ToolcribError:
-    reason = error.strerror or str(error)
-    said = f'Server "{name}" cannot be started: {command}: {reason} (errno {error.errno}).'
+    failed = f'Server "{name}" did not start: command "{command}"'
+    said = f"{failed}: {error.strerror or error} (errno {error.errno})."
     if error.errno in _EXHAUSTED:
         return Unavailable("server.no_room", said)
     if cwd is not None and error.filename == cwd:
         return ConfigError("server.cwd_unusable", said)
     if error.errno == errno.ENOENT:
-        return ConfigError("server.command_not_found", said, _where_to_look(command, environment, cwd))
+        hint = _where_to_look(command, environment, cwd)
+        return ConfigError("server.command_not_found", f"{failed} not found.", hint)
     return ConfigError("server.command_unusable", said, _how_to_mend(error.errno))
 
 
 def _where_to_look(command: str, environment: Mapping[str, str], cwd: str | None) -> str:
     if command.startswith("~"):
-        return "There is no shell that would expand `~`: write the full path."
+        return "`~` is not expanded: write the full path."
     if os.sep not in command:
         return _what_to_install(command, environment.get("PATH"))
     if (Path(cwd) / command if cwd else Path(command)).exists():
-        return f"{command} is there; the program that its first line names is not: install that."
+        return f"{command} exists, but the interpreter in its first line does not: install that."
     return "Install it, or correct the path in the definition."
 
 
 def _what_to_install(command: str, path: str | None) -> str:
     if not path:
-        return "There is no PATH to look on: write the command's full path."
+        return "PATH is not set: write the command's full path."
     if shutil.which(command, path=path):
-        return f"{command} is there; the program that its first line names is not: install that."
+        return f"{command} exists, but the interpreter in its first line does not: install that."
     return _INSTALL.get(command, f"{command} is not on the PATH ({path}): install it, or write its full path.")
 
 
 def _how_to_mend(number: int | None) -> str | None:
     match number:
         case errno.EACCES | errno.EPERM:
-            return "Make the file executable (`chmod +x`) and its directories searchable for you."
+            return "Make the file executable (`chmod +x`) and its directories accessible to you."
         case errno.ENOEXEC:
             return (
-                "It is for another kind of machine, or a script whose first line names no program (`#!/usr/bin/env …`)."
+                "It is built for another platform, or it is a script without an interpreter line (`#!/usr/bin/env …`)."
             )
         case errno.E2BIG:
-            return "Its arguments and variables are too long together: put the long ones into a file."
+            return "Its arguments and variables are too long in total: move the long ones into a file."
         case _:
             return None

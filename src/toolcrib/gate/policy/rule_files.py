@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from toolcrib.base.files.reading import FileText, Unreadable, read_text, replace_private
+from toolcrib.base.files.private import replace_private
+from toolcrib.base.files.reading import FileText, Unreadable, read_text
 from toolcrib.gate.policy.limits import Limit, read_limits_file
 from toolcrib.gate.policy.patterns import Names
 from toolcrib.gate.policy.rule_parser import CREATORS, FileKind, read_rules_file, stand_in

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import orjson
 
-from toolcrib.base.files.reading import content_digest, read_bytes, replace_private
+from toolcrib.base.files.private import replace_private
+from toolcrib.base.files.reading import content_digest, read_bytes
 from toolcrib.model.json import JsonObject, is_object
 
 logger = logging.getLogger(__name__)

@@ -151,7 +151,7 @@ class HttpClient:
 
     async def _dial(self) -> HttpConnection:
         if self._is_closed:
-            raise Unreachable("the connection to it was ended")
+            raise Unreachable("the connection was closed")
         self._dialling += 1
         url = self._url
         try:
@@ -159,9 +159,9 @@ class HttpClient:
             raw = await first_standing(addresses, lambda address: self._web.connect(address, url.port), _discard)
             return await self._secured(raw)
         except ssl.SSLCertVerificationError as error:
-            raise Unreachable(f"its certificate is not accepted: {error.verify_message}") from error
+            raise Unreachable(f"its certificate was rejected: {error.verify_message}") from error
         except ssl.SSLError as error:
-            raise Unreachable(f"no safe connection could be agreed on ({error.reason or error})") from error
+            raise Unreachable(f"the TLS handshake failed ({error.reason or error})") from error
         except TimeoutError:
             raise
         except OSError as error:
@@ -183,7 +183,7 @@ class HttpClient:
             raise
         if self._is_closed:
             connection.close()
-            raise Unreachable("the connection to it was ended")
+            raise Unreachable("the connection was closed")
         self._connections.add(connection)
         if self._timer is None:
             self._timer = self._loop.call_later(self._tick, self._look)
@@ -221,9 +221,9 @@ class HttpClient:
         if not listener.is_waited_for:
             connection.unwanted_for += self._tick
             if connection.unwanted_for > _UNWANTED_SECONDS:
-                connection.close(Broken("server.ended", "went on after its answer"))
+                connection.close(Broken("server.ended", "kept sending after its answer"))
         elif connection.is_stuck and connection.silent_for >= self.patience.write:
-            connection.close(Broken("server.stuck", "does not read what is sent to it"))
+            connection.close(Broken("server.stuck", "does not read its input"))
         elif connection.silent_for >= self.patience.silence:
             reason = f"sent nothing for {self.patience.silence:g} seconds"
             connection.close(Broken("server.timeout", reason))

@@ -103,4 +103,4 @@ class EventParser:
     def _grow(self, size: int) -> None:
         self._size += size
         if self._size > self._limit:
-            raise EventTooLarge(f"An event has more than {self._limit} bytes.")
+            raise EventTooLarge(f"An event is larger than {self._limit} bytes.")

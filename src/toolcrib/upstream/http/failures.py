@@ -70,9 +70,11 @@ def _in_words(refused: RequestRefused) -> str:
     status = refused.status
     if 300 <= status < 400:
         location = shown(refused.head.get(b"location") or "nowhere")
-        return f"leads on to {location} (HTTP {status}), which is not followed: write that address in its definition"
+        return f"redirects to {location} (HTTP {status}), which is not followed: use that address in its definition"
     if 200 <= status < 300:
-        return f"answered HTTP {status} with {shown(refused.head.get(b'content-type') or 'nothing')}, not with events"
+        return (
+            f"answered HTTP {status} with {shown(refused.head.get(b'content-type') or 'nothing')}, not an event stream"
+        )
     said = _said(refused)
     return f"answered with HTTP {status}" + (f": {said}" if said else "")
 

@@ -125,7 +125,7 @@ class HttpHandshake:
             greeting = await conversation.initialize(self._hello)
             if greeting is not None:
                 return conversation, greeting
-            self._refusal = "it wants a version of the protocol that is not known here"
+            self._refusal = "it requires an unknown version of the protocol"
         except (ServerFailed, ProtocolError) as refusal:
             self._note(refusal)
         finally:
@@ -147,5 +147,5 @@ class HttpHandshake:
             return refusal
         if isinstance(refusal, ProtocolError):
             refusal = f"it answered with error {refusal.code}, {refusal.message}"
-        message = f'Server "{self._address.name}" does not speak a known version of MCP: {refusal}.'
-        return Unavailable("server.protocol", message, "Check that the address is that of an MCP server.")
+        message = f'Server "{self._address.name}" supports no known version of MCP: {refusal}.'
+        return Unavailable("server.protocol", message, "Check that the URL belongs to an MCP server.")

@@ -175,9 +175,9 @@ class HttpConnection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._fault("server.reply_invalid", "wants to speak another protocol")
+            self._fault("server.reply_invalid", "requested another protocol")
         except httptools.HttpParserError as error:
-            self._fault("server.reply_invalid", f"gave an answer that is no proper HTTP ({error})")
+            self._fault("server.reply_invalid", f"sent an invalid HTTP response ({error})")
         if self._overhead > HEAD_LIMIT and self.listener is not None:
             self._fault("server.reply_invalid", f"sent headers of more than {HEAD_LIMIT} bytes")
         if self._broken is not None:
@@ -207,7 +207,7 @@ class HttpConnection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         if self._listener is None:
-            self._fault("server.reply_invalid", "sent more than was asked for")
+            self._fault("server.reply_invalid", "sent a response without a request")
         self._has_begun = True
         self._headers = []
 
@@ -235,7 +235,7 @@ class HttpConnection(asyncio.Protocol):
         if self._room is not None:
             self._room -= len(chunk)
             if self._room < 0:
-                self._fault("server.reply_invalid", "gave an answer that is too large")
+                self._fault("server.reply_invalid", "sent a response that is too large")
                 return
         try:
             self._listener.received(chunk)
@@ -278,7 +278,7 @@ class HttpConnection(asyncio.Protocol):
             self._finish(listener)  # without a length, the response ends with the connection
             return
         did = "reset the connection" if isinstance(exc, ConnectionResetError) else "closed the connection"
-        when = "in the middle of its answer" if self._has_head else "before it answered"
+        when = "during its response" if self._has_head else "before it responded"
         listener.broke(Broken("server.ended", f"{did} {when}", is_untouched=not self._has_begun))
 
 

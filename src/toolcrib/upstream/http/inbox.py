@@ -85,7 +85,7 @@ class Inbox:
             if is_object(result):
                 target.settle(result)
             else:
-                target.fail(Broken("server.reply_invalid", "answered with a result that is no object"))
+                target.fail(Broken("server.reply_invalid", "answered with a result that is not an object"))
         else:
             target.fail(jsonrpc.error_of(message["error"]))
 
@@ -129,4 +129,4 @@ class Inbox:
         try:
             hearer(*what)
         except Exception:  # boundary: a failing callback must not end the connection
-            logger.exception("What server %s said could not be handled.", self._name)
+            logger.exception("Could not handle a message from server %s.", self._name)

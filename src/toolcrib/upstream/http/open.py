@@ -56,7 +56,7 @@ async def open_web_server(
             with anyio.fail_after(connect_wait):
                 conversation, greeting = await first_words.exchange(transport, era)
         except TimeoutError:
-            message = f'Server "{name}" did not answer the greeting within {connect_wait:g} seconds.'
+            message = f'Server "{name}" did not complete the handshake within {connect_wait:g} seconds.'
             raise Unavailable("server.timeout", message) from None
         try:
             yield conversation, greeting

@@ -40,7 +40,7 @@ def header_lines(headers: Mapping[str, str]) -> bytes:
     lines: list[bytes] = []
     for name, value in headers.items():
         if not _TOKEN.fullmatch(name) or not _VALUE.fullmatch(value):
-            message = f"The header {ascii(name)[1:61]} has characters that a header cannot carry."
+            message = f"The header {ascii(name)[1:61]} contains characters that a header must not have."
             raise InvalidRequest("server.invalid", message)
         lines.append(f"{name.lower()}: {value.strip()}\r\n".encode("latin-1"))
     return b"".join(lines)

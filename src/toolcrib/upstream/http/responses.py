@@ -188,7 +188,7 @@ class HttpResponse:
             if call.id is None:
                 call.settle({})
             else:
-                self._fail(StreamEnded("server.ended", "ended the stream of its answer without a result"))
+                self._fail(StreamEnded("server.ended", "ended its event stream without a result"))
             return
         body = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
         if not 200 <= head.status < 300 or self._wants_stream:
@@ -227,7 +227,7 @@ class HttpResponse:
         try:
             messages = jsonrpc.read_line(body)
         except ValueError as error:
-            raise Broken("server.reply_invalid", f"gave a reply that cannot be read ({error})") from error
+            raise Broken("server.reply_invalid", f"sent a reply that cannot be read ({error})") from error
         for message in messages:
             self._deliver(message, self._call)
         if not self._reply.done():

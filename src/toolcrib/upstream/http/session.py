@@ -91,7 +91,9 @@ class SessionConnection(WebConnection):
 
     def _abandoned(self, request_id: RequestId, method: str) -> None:
         if method != "initialize":  # the protocol forbids cancelling it
-            self.notify("notifications/cancelled", {"requestId": request_id, "reason": "The caller took it back."})
+            self.notify(
+                "notifications/cancelled", {"requestId": request_id, "reason": "The caller cancelled the request."}
+            )
 
     def _respond(self, message: bytes) -> None:
         if self._failure is None and len(self._outgoing) < _WAITING_MESSAGES:
@@ -115,4 +117,4 @@ class SessionConnection(WebConnection):
         except RequestRefused as refused:
             self._refusal(refused)
         except (Broken, Unreachable, ToolcribError, TimeoutError):
-            logger.debug("A message to server %s did not arrive.", self.name)
+            logger.debug("Could not deliver a message to server %s.", self.name)

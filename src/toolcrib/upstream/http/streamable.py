@@ -98,7 +98,7 @@ class LegacyHttpConnection(SessionConnection):
             try:
                 await self._requests.delete(self._lines)
             except (RequestRefused, Broken, Unreachable, ToolcribError):
-                logger.debug("Server %s did not hear that its session is over.", self.name)
+                logger.debug("Server %s did not confirm the end of its session.", self.name)
 
     async def _converse(
         self, call: HttpCall, method: str, params: JsonObject, headers: Mapping[str, str] | None
@@ -130,7 +130,7 @@ class LegacyHttpConnection(SessionConnection):
                 return await self._requests.stream(call, self._stream_lines(call))
             except RequestRefused as refused:
                 self._refusal(refused)
-                raise Broken("server.ended", "broke off its answer and does not take it up again") from None
+                raise Broken("server.ended", "broke off its response and did not resume it") from None
             except StreamEnded:
                 in_vain = 0
             except (Broken, Unreachable):
@@ -153,7 +153,7 @@ class LegacyHttpConnection(SessionConnection):
                     return  # the server does not support it
                 left_alone = retry_after(refused) or 0.0
             except (Broken, Unreachable, ToolcribError):
-                logger.debug("The standing stream of server %s broke.", self.name)
+                logger.debug("The event stream of server %s broke.", self.name)
             # Back off if the stream keeps ending soon without an event.
             has_stood = call.last_event_id != heard or time.monotonic() - since > _LONGEST_PAUSE
             in_vain = 0 if has_stood else in_vain + 1
@@ -186,15 +186,15 @@ class LegacyHttpConnection(SessionConnection):
 
         The server did not act on that request. For other pending requests this is unknown.
         """
-        why = failure(self.name, "server.session_lost", "does not know our session any more")
-        self._end(why, lambda: failure(self.name, "server.ended", "lost our session while it was working"))
+        why = failure(self.name, "server.session_lost", "no longer knows the session")
+        self._end(why, lambda: failure(self.name, "server.ended", "lost the session during the call"))
         return self._again(why)
 
 
 def _session_of(call: HttpCall) -> str | None:
     session = call.head.get(b"mcp-session-id") if call.head is not None else None
     if session is not None and not _SESSION.fullmatch(session):
-        raise Broken("server.reply_invalid", "gave a session id that cannot be used")
+        raise Broken("server.reply_invalid", "sent an invalid session id")
     return session
 
 

@@ -11,7 +11,7 @@ from typing import Final
 from toolcrib.base.network.urls import CheckedUrl
 from toolcrib.base.processes.process import ServerFailed
 from toolcrib.model.json import Json, JsonObject, is_object
-from toolcrib.model.protocol import META, Era
+from toolcrib.model.protocol import META, METHOD_NOT_FOUND, Era
 from toolcrib.model.sources import ReportProgress
 from toolcrib.upstream import jsonrpc
 from toolcrib.upstream.connection import STANDING, OnMessage, OnNotification, OnRequest
@@ -144,7 +144,7 @@ class WebConnection(ABC):
         """Send a message that has no reply, without blocking."""
 
     def _refuse_unknown(self, request_id: RequestId, method: str, _: JsonObject) -> None:
-        self.refuse(request_id, jsonrpc.METHOD_NOT_FOUND, f"Method not found: {method}")
+        self.refuse(request_id, METHOD_NOT_FOUND, f"Method not found: {method}")
 
     def _end(self, why: ServerFailed, in_flight: Callable[[], Exception] | None = None) -> None:
         """End the connection, once. Pending calls fail with `why`, or with the result of `in_flight`."""

@@ -18,13 +18,14 @@ from toolcrib.base.network.urls import CheckedUrl, check_url, covers
 from toolcrib.base.network.web import get
 from toolcrib.model.json import JsonObject
 from toolcrib.model.json_values import as_list, as_object, as_text
+from toolcrib.model.protocol import HANDSHAKE_VERSION
 from toolcrib.upstream.oauth.failures import failed, shown
 
 _PARAMETER = re.compile(r'([A-Za-z_]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 _RESOURCE_PATH = "/.well-known/oauth-protected-resource"
 _ISSUER_PATHS = ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration")
-_HEADERS = {"accept": "application/json", "mcp-protocol-version": "2025-11-25"}
+_HEADERS = {"accept": "application/json", "mcp-protocol-version": HANDSHAKE_VERSION}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +108,10 @@ async def discover(
         return Discovered(resource, _issuer(name, metadata, local_allowed))
     resource = as_text(described.get("resource")) or ""
     if not covers(resource, server.text):
-        raise failed(f"the server says it is {shown(resource)}, which is not its address.")
+        raise failed(f"the server's metadata is for {shown(resource)}, which is not its address.")
     name = next(iter(_texts(described, "authorization_servers") or ()), None)
     if name is None:
-        raise failed("the server names nobody who could issue a token for it.")
+        raise failed("the server names no authorization server.")
     metadata = await _first(client, _issuer_places(check_url(name, local_allowed=local_allowed)), local_allowed)
     return Discovered(resource, _issuer(name, metadata, local_allowed), _scopes(described))
 
@@ -143,11 +144,11 @@ async def _first(client: httpx2.AsyncClient, places: Iterable[str], local_allowe
 def _issuer(name: str, metadata: JsonObject | None, local_allowed: bool) -> Issuer:
     """Validate an issuer's metadata: it must name this issuer and support PKCE with S256."""
     if metadata is None:
-        raise failed(f"{shown(name)} publishes no metadata that says how to sign in.")
+        raise failed(f"{shown(name)} publishes no sign-in metadata.")
     if metadata.get("issuer") != name:
         raise failed(f"the metadata of {shown(name)} belongs to {shown(str(metadata.get('issuer')))}.")
     if "S256" not in (_texts(metadata, "code_challenge_methods_supported") or ()):
-        raise failed(f"{shown(name)} does not offer PKCE with S256, without which a sign-in can be stolen.")
+        raise failed(f"{shown(name)} does not support PKCE with S256, which is required.")
 
     def endpoint(key: str) -> str | None:
         text = as_text(metadata.get(key))

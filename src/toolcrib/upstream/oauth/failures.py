@@ -25,7 +25,7 @@ def timed_out() -> Unavailable:
 
 def required(server: str, wanted: tuple[str, ...] = ()) -> Unavailable:
     """Return the error for a server that requires a sign-in or additional scopes."""
-    more = f": it wants the rights {shown(' '.join(wanted))}" if wanted else ""
+    more = f": it requires the scopes {shown(' '.join(wanted))}" if wanted else ""
     return Unavailable(
         "oauth.required",
         f'Authentication required for "{server}"{more}.',

@@ -42,7 +42,7 @@ async def register(
 ) -> Registration:
     """Register this crib as a native client (RFC 7591)."""
     if issuer.registration_endpoint is None:
-        raise failed(f"{shown(issuer.name)} registers no programs by itself, so the definition needs a client id.")
+        raise failed(f"{shown(issuer.name)} does not register clients, so the definition needs a client id.")
     wanted: JsonObject = {
         "client_name": "Toolcrib",
         "application_type": "native",
@@ -70,9 +70,9 @@ def _registered(issuer: Issuer, redirect_uri: str, scopes: tuple[str, ...], answ
     method: ClientMethod | None = next((known for known in CLIENT_METHODS if known == written), None)
     redirects = as_list(answer.get("redirect_uris"))
     if not client_id or method is None or (method != "none" and secret is None):
-        raise failed(f"{shown(issuer.name)} registered this crib in a way that it cannot use.")
+        raise failed(f"{shown(issuer.name)} returned a client registration that cannot be used.")
     if redirects and redirect_uri not in redirects:
-        raise failed(f"{shown(issuer.name)} registered another return address than was asked for.")
+        raise failed(f"{shown(issuer.name)} registered another redirect address than the requested one.")
     return Registration(
         issuer.name, client_id, secret if method != "none" else None, method, redirect_uri, scopes or None
     )

@@ -23,6 +23,7 @@ import httpx2
 from toolcrib.base.network.urls import CheckedUrl, check_url
 from toolcrib.base.network.web import DOCUMENT_SECONDS, Web, answered_locally
 from toolcrib.model.json import JsonObject
+from toolcrib.model.protocol import HANDSHAKE_VERSION
 from toolcrib.model.servers import Auth
 from toolcrib.model.version import __version__
 from toolcrib.upstream.credentials import CredentialStore, OAuthCredential, Registration
@@ -47,7 +48,7 @@ _INITIALIZE: JsonObject = {
     "id": 1,
     "method": "initialize",
     "params": {
-        "protocolVersion": "2025-11-25",
+        "protocolVersion": HANDSHAKE_VERSION,
         "capabilities": {},
         "clientInfo": {"name": "toolcrib", "version": __version__},
     },
@@ -117,7 +118,7 @@ class SignIn:
         url = urlsplit(final_url.strip())
         base = f"{url.scheme}://{url.netloc}{url.path}"
         if base != self.redirect_uri or self._take(url.query) == "foreign":
-            raise failed("this address does not belong to the sign-in that is under way.")
+            raise failed("this address does not belong to the sign-in in progress.")
 
     async def finish(self) -> OAuthCredential:
         """Wait for the redirect, redeem its code and store the tokens."""
@@ -157,7 +158,7 @@ class SignIn:
         if answer.iss is None and not issuer.sends_iss:
             return
         if answer.iss != issuer.name:
-            raise failed("the answer came from another issuer than the one that was asked.")
+            raise failed("the answer came from another issuer.")
 
     async def _redeem(self, code: str) -> OAuthCredential:
         try:
@@ -282,7 +283,7 @@ async def _bound(stack: AsyncExitStack, port: int) -> ReturnAddress:
     try:
         return await stack.enter_async_context(return_address(port))
     except OSError as error:
-        raise failed(f"the port {port} for the answer cannot be used: {error.strerror or error}.") from error
+        raise failed(f"port {port} for the redirect cannot be used: {error.strerror or error}.") from error
 
 
 async def _given(tokens: CredentialStore, target: Target, issuer: Issuer) -> Registration | None:

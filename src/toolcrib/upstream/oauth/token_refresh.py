@@ -169,7 +169,7 @@ class Bearer:
                 self.problem = required(self._shown)
                 return None
             if not is_mine:
-                self._keep_quiet("another process has been renewing the token for too long.")
+                self._keep_quiet("another process is still refreshing the token.")
                 return None
             return await self._ask_issuer(stored)
 
@@ -193,7 +193,7 @@ class Bearer:
             await self._tokens.keep(new)
         except ToolcribError as error:
             # The old token is consumed, so the new one is used anyway. After a restart the user has to sign in again.
-            _log.warning("The renewed sign-in at %s could not be stored: %s", self._shown, error.message)
+            _log.warning("Could not store the refreshed sign-in at %s: %s", self._shown, error.message)
         return new
 
     async def _give_up(self, stored: OAuthCredential, refusal: GrantRefused) -> None:
@@ -215,9 +215,9 @@ class Bearer:
         missing = tuple(scope for scope in challenge.scopes if scope not in credential.asked)
         if not missing:
             wanted = shown(" ".join(challenge.scopes))
-            self.problem = failed(f"the server wants the rights {wanted}, which its issuer did not grant.")
+            self.problem = failed(f"the server requires the scopes {wanted}, which its issuer did not grant.")
         elif self._steps >= MOST_STEPS:
-            self.problem = failed("the server asks for more rights after each sign-in.")
+            self.problem = failed("the server requires more scopes after each sign-in.")
         else:
             if not set(missing) <= set(self.demand.scopes):
                 self._steps += 1
@@ -245,4 +245,4 @@ class Bearer:
         """Set `problem`, and do not contact the issuer for a while."""
         self._quiet_until = self._clock() + self._quiet
         self._quiet = min(self._quiet * 2, _LONGEST_QUIET)
-        self.problem = failed(f"the token could not be renewed: {reason}")
+        self.problem = failed(f"the token could not be refreshed: {reason}")

@@ -1,4 +1,4 @@
-"""What a server may request of a client, and which log messages it may send, in both eras.
+"""What a server may request of a client, in both eras.
 
 Pure. `sessions` asks on the live stream, `parked_calls` through the client's next request.
 """
@@ -7,9 +7,6 @@ from toolcrib.model.json import JsonObject
 
 ANSWER_WAIT = 600.0
 """Seconds a client has to answer."""
-
-LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
-"""Log levels, lowest first."""
 
 _CAPABILITIES = {
     "elicitation/create": "elicitation",
@@ -26,9 +23,3 @@ def capability_for(method: str) -> str | None:
 def can_be_asked(capabilities: JsonObject) -> bool:
     """Return whether a client with these capabilities accepts any request."""
     return not capabilities.keys().isdisjoint(_CAPABILITIES.values())
-
-
-def is_wanted(params: JsonObject, level: str | None) -> bool:
-    """Return whether a log message reaches a client with this log level. Without a level, none does."""
-    said = params.get("level")
-    return level in LEVELS and said in LEVELS and LEVELS.index(said) >= LEVELS.index(level)

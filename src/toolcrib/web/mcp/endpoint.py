@@ -30,12 +30,11 @@ from toolcrib.model.errors import Denied, InvalidRequest, NotFound, Unavailable
 from toolcrib.model.events import Event
 from toolcrib.model.json import Json, JsonObject, dumps
 from toolcrib.model.principals import Principal
-from toolcrib.model.protocol import HEADER_MISMATCH, INTERNAL_ERROR, PARSE_ERROR, Era
+from toolcrib.model.protocol import HEADER_MISMATCH, INTERNAL_ERROR, PARSE_ERROR, Era, reaches_level
 from toolcrib.model.sources import Notice
 from toolcrib.web import problems
 from toolcrib.web.fast_response import WHOLE
 from toolcrib.web.limits import CREDENTIAL, ENDED
-from toolcrib.web.mcp.client_requests import is_wanted
 from toolcrib.web.mcp.ended_sessions import EndedSessions
 from toolcrib.web.mcp.exchange import Lasting, ResponseWriter
 from toolcrib.web.mcp.jsonrpc import Message, RequestId, RpcError, check_modern, era_of, read_message
@@ -458,7 +457,8 @@ class McpEndpoint:
         async for notice in self._heard:
             if self._sdk is None:
                 continue
-            if notice.kind != "message" or is_wanted(notice.params, self._sessions.get(notice.session).log_level):
+            wanted = self._sessions.get(notice.session).log_level
+            if notice.kind != "message" or reaches_level(notice.params.get("level"), wanted):
                 await self._sdk.pass_on(notice)
 
 

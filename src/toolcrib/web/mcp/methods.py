@@ -22,6 +22,7 @@ from toolcrib.model.protocol import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     KEY,
+    LOG_LEVELS,
     META,
     MISSING_CAPABILITY,
     RESOURCE_NOT_FOUND,
@@ -32,7 +33,6 @@ from toolcrib.model.protocol import (
 from toolcrib.model.sources import ContentMethod, ProtocolError, ReportProgress
 from toolcrib.model.tools import CallResult, Tool, ToolRef
 from toolcrib.web.mcp.argument_headers import RepeatedArgument, check_repeated, repeated_arguments
-from toolcrib.web.mcp.client_requests import LEVELS
 from toolcrib.web.mcp.jsonrpc import RpcError
 from toolcrib.web.mcp.parked_calls import ParkedCalls, opened
 from toolcrib.web.mcp.request import McpRequest
@@ -207,8 +207,8 @@ class Methods:
 
     async def _set_level(self, request: McpRequest) -> JsonObject:
         level = _text(request, "level")
-        if level not in LEVELS:
-            raise RpcError(INVALID_PARAMS, f"params.level must be one of {', '.join(LEVELS)}.")
+        if level not in LOG_LEVELS:
+            raise RpcError(INVALID_PARAMS, f"params.level must be one of {', '.join(LOG_LEVELS)}.")
         if request.session is not None:
             request.session.log_level = level
         mcp_view = request.mcp_view

@@ -17,9 +17,10 @@ from toolcrib.model.protocol import (
     OUR_KEY,
     VERSION_KEY,
     Era,
+    reaches_level,
 )
 from toolcrib.model.sources import Ask, Client, ReportProgress
-from toolcrib.web.mcp.client_requests import can_be_asked, is_wanted
+from toolcrib.web.mcp.client_requests import can_be_asked
 from toolcrib.web.mcp.exchange import ResponseWriter
 from toolcrib.web.mcp.jsonrpc import Message, RequestId, RpcError
 from toolcrib.web.mcp.sessions import McpSession
@@ -129,7 +130,7 @@ class McpRequest:
         if self.era == "modern" and method not in _ON_A_CALL:
             return
         level: Json = self.session.log_level if self.session is not None else self.message.meta.get(LOG_LEVEL_KEY)
-        if method != "notifications/message" or is_wanted(params, level):
+        if method != "notifications/message" or reaches_level(params.get("level"), level):
             await self.exchange.notify(method, params)
 
     async def _report(self, progress: float, total: float | None = None, text: str | None = None) -> None:

@@ -115,7 +115,7 @@ ANSWERS = {
     "garbled event": STREAM + chunk(b"data: {\n\n"),
     "silent": b"",
     "silent stream": STREAM,
-    "leads on": answer(b"", "307 Temporary Redirect", headers={"location": "/mcp/"}),
+    "redirects": answer(b"", "307 Temporary Redirect", headers={"location": "/mcp/"}),
     "busy": answer(b"slow down", "429 Too Many Requests", "text/plain", {"retry-after": "1000000000"}),
     "away": answer(b"<html>", "503 Service Unavailable", HTML, {"retry-after": "Fri, 31 Dec 1999 23:59:59 GMT"}),
     "wrong": answer(b'{"detail": "no such thing"}', "404 Not Found"),
@@ -123,14 +123,14 @@ ANSWERS = {
 }
 
 TOLD = {
-    "closes": ("server.ended", "closed the connection before it answered"),
-    "resets": ("server.ended", "the connection before it answered"),
-    "half closes": ("server.ended", "closed the connection in the middle of its answer"),
-    "chunk closes": ("server.ended", "in the middle of its answer"),
-    "stream closes": ("server.ended", "in the middle of its answer"),
-    "bad chunk": ("server.reply_invalid", "no proper HTTP"),
-    "no http": ("server.reply_invalid", "no proper HTTP"),
-    "two lengths": ("server.reply_invalid", "no proper HTTP"),
+    "closes": ("server.ended", "closed the connection before it responded"),
+    "resets": ("server.ended", "the connection before it responded"),
+    "half closes": ("server.ended", "closed the connection during its response"),
+    "chunk closes": ("server.ended", "during its response"),
+    "stream closes": ("server.ended", "during its response"),
+    "bad chunk": ("server.reply_invalid", "an invalid HTTP response"),
+    "no http": ("server.reply_invalid", "an invalid HTTP response"),
+    "two lengths": ("server.reply_invalid", "an invalid HTTP response"),
     "upgrades": ("server.reply_invalid", "another protocol"),
     "huge head": ("server.reply_invalid", "headers of more than"),
     "many headers": ("server.reply_invalid", "headers of more than"),
@@ -145,7 +145,7 @@ TOLD = {
     "packed": ("server.reply_invalid", "packed"),
     "garbled event": ("server.reply_invalid", "cannot be read"),
     "other id": ("server.reply_invalid", "something else than what it was asked"),
-    "leads on": ("server.http_status", "leads on to /mcp/ (HTTP 307), which is not followed"),
+    "redirects": ("server.http_status", "redirects to /mcp/ (HTTP 307), which is not followed"),
     "busy": ("server.http_status", "answered with HTTP 429: slow down"),
     "away": ("server.http_status", "answered with HTTP 503."),
     "wrong": ("server.http_status", "answered with HTTP 404: no such thing"),
@@ -240,7 +240,7 @@ async def test_a_request_that_may_run_twice_is_repeated_once_on_a_new_connection
 async def test_a_call_of_a_tool_is_never_repeated() -> None:
     with anyio.fail_after(20):
         async with raw_server(_fickle) as raw, talk(raw.url) as (conversation, _):
-            with pytest.raises(ServerFailed, match="closed the connection before it answered"):
+            with pytest.raises(ServerFailed, match="closed the connection before it responded"):
                 await call(conversation, "echo")
             assert raw.count("tools/call") == 1
             assert (await call(conversation, "echo"))["content"] == []

@@ -325,7 +325,7 @@ async def test_a_server_that_always_names_the_refused_version_is_not_asked_for_e
 
     with anyio.fail_after(20):
         async with raw_server(contrary) as raw:
-            with pytest.raises(ToolcribError, match="does not speak a known version"):
+            with pytest.raises(ToolcribError, match="supports no known version"):
                 async with talk(raw.url):
                     raise AssertionError("it refuses everything")
     assert [request.method for request in raw.seen] == ["server/discover"] * 2 + ["initialize"] * 2
@@ -342,7 +342,7 @@ async def test_a_server_that_always_names_the_refused_version_is_not_asked_for_e
             "server.protocol",
             "error -32601, What?",
         ),
-        (answer(b"", "301 Moved Permanently", headers={"location": "/x"}), "server.http_status", "leads on to /x"),
+        (answer(b"", "301 Moved Permanently", headers={"location": "/x"}), "server.http_status", "redirects to /x"),
     ],
 )
 async def test_what_is_no_mcp_server_is_said_so(said: bytes, code: str, words: str) -> None:

@@ -314,7 +314,7 @@ async def test_an_endpoint_is_an_address_that_may_be_used(
     strange = ("javascript:alert(1)", "file:///etc/passwd", "https://a$(id)", "http://example.com/", "https://u@x/")
     for address in strange:
         site.metadata[endpoint] = address
-        assert "is not used" in await reason(web, tokens, site)
+        assert "was refused" in await reason(web, tokens, site)
 
 
 async def test_a_server_that_says_it_is_another_is_refused(web: Web, tokens: CredentialStore, site: Authority) -> None:

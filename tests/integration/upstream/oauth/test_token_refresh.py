@@ -142,7 +142,7 @@ async def test_a_renewal_that_fails_is_tried_once_for_all(desk: Desk, answer: tu
         assert problem.message == 'Authentication required for "lab".'
         assert problem.hint == "Run `toolcrib mcp auth lab`."
     else:
-        assert problem.message.startswith("OAuth authentication failed: the token could not be renewed: ")
+        assert problem.message.startswith("OAuth authentication failed: the token could not be refreshed: ")
 
 
 async def test_what_an_issuer_refused_is_not_asked_for_after_a_restart(desk: Desk) -> None:
@@ -256,7 +256,7 @@ async def test_a_wish_for_scopes_leads_to_a_sign_in_that_has_them(desk: Desk) ->
         assert await desk.call(bearer, url) == 403
         assert bearer.demand.scopes == ("read", "write")
         assert bearer.problem is not None
-        assert bearer.problem.message == 'Authentication required for "wish": it wants the rights read write.'
+        assert bearer.problem.message == 'Authentication required for "wish": it requires the scopes read write.'
         more = replace(wish, access_token="more", asked=bearer.demand.scopes)
         await desk.tokens.keep(more)
         assert await desk.call(bearer, url) == 403  # signed in anew, and still not granted

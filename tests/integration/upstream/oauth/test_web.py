@@ -272,7 +272,7 @@ async def test_a_public_server_cannot_send_a_sign_in_into_this_network(
             for place in (f"http://127.0.0.1:{port}/", "https://inside.example/", "https://169.254.169.254/latest"):
                 challenge = f'Bearer resource_metadata="{place}"'
                 app.answers["/mcp"] = Response(status_code=401, headers={"www-authenticate": challenge})
-                with pytest.raises(Unavailable, match=r"is not used|may not be contacted"):
+                with pytest.raises(Unavailable, match=r"was refused|may not be contacted"):
                     async with signing_in(site.web, tokens_in(tmp_path), target):
                         pass
         victim.setblocking(False)

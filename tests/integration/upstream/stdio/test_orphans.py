@@ -82,7 +82,7 @@ async def test_without_a_guard_servers_still_start_and_it_is_said(
     monkeypatch.setattr(guard, "SHELL", "/nowhere/sh")
     async with talk(processes, "polite") as connection:
         await call(connection, "echo")
-    assert "The guard of server processes cannot be started" in caplog.text
+    assert "The guard of server processes did not start" in caplog.text
 
 
 async def test_what_a_killed_crib_and_its_killed_guard_left_is_swept_by_the_next(tmp_path: Path) -> None:

@@ -41,11 +41,11 @@ async def refusal(processes: Processes, resolved: ResolvedServer) -> ToolcribErr
 async def test_a_command_that_is_not_there_says_where_was_looked(processes: Processes, tmp_path: Path) -> None:
     error = await refusal(processes, ResolvedServer(command="no-such-program", env={"PATH": "/nowhere"}))
     assert (type(error), error.code) == (ConfigError, "server.command_not_found")
-    assert "No such file or directory" in error.message
+    assert error.message.endswith('did not start: command "no-such-program" not found.')
     assert error.hint == "no-such-program is not on the PATH (/nowhere): install it, or write its full path."
     hints = {
         "npx": "Install Node.js, which brings `npx`.",
-        "~/bin/server": "There is no shell that would expand `~`: write the full path.",
+        "~/bin/server": "`~` is not expanded: write the full path.",
         str(tmp_path / "missing"): "Install it, or correct the path in the definition.",
     }
     for command, hint in hints.items():
@@ -59,7 +59,7 @@ async def test_a_script_whose_interpreter_is_missing_is_told_apart(processes: Pr
     for command, env in ((path, {}), ("server", {"PATH": str(tmp_path)})):
         error = await refusal(processes, ResolvedServer(command=command, env=env))
         assert error.code == "server.command_not_found"
-        assert "the program that its first line names is not" in (error.hint or "")
+        assert "the interpreter in its first line does not" in (error.hint or "")
 
 
 async def test_what_cannot_be_run_is_named_with_the_reason(processes: Processes, tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ async def test_what_cannot_be_run_is_named_with_the_reason(processes: Processes,
     error = await refusal(processes, ResolvedServer(command=sys.executable, args=("x" * 3_000_000,)))
     assert (error.code, error.hint) == (
         "server.command_unusable",
-        "Its arguments and variables are too long together: put the long ones into a file.",
+        "Its arguments and variables are too long in total: move the long ones into a file.",
     )
 
 

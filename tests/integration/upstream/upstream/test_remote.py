@@ -145,7 +145,7 @@ async def test_a_server_that_wants_a_sign_in_says_so_and_is_not_tried_again(yard
         source = await yard.until_state("web", "needs_auth")
         assert source.status.action == "toolcrib mcp auth web"
         assert source.status.sentence.startswith("Authentication required")
-        assert "tried again by itself" not in source.status.sentence
+        assert "Retrying automatically" not in source.status.sentence
 
 
 async def test_calls_side_by_side_all_say_that_the_sign_in_is_over(yard: Yard) -> None:

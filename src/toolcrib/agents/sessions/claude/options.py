@@ -18,9 +18,9 @@ from claude_agent_sdk import ClaudeAgentOptions
 from claude_agent_sdk.types import McpServerConfig, PermissionMode, SystemPromptPreset
 
 from toolcrib.agents.sessions.claude.hooks import ClaudeHooks
-from toolcrib.agents.sessions.claude.program import put_whole
 from toolcrib.agents.sessions.claude.servers import SessionSdkServer
 from toolcrib.agents.sessions.runtime import Brief
+from toolcrib.base.files.private import replace_private
 from toolcrib.model.principals import Mode
 
 LONGEST_LINE: Final = 32 * 1_048_576
@@ -111,5 +111,5 @@ def _written(folder: Path, prompt: str) -> Path:
     """Return the file with a prompt, named by its hash: conversations with the same prompt share it."""
     path = folder / f"prompt-{hashlib.sha256(prompt.encode()).hexdigest()[:32]}.md"
     if not path.exists():
-        put_whole(path, prompt, 0o600)
+        replace_private(path, prompt.encode())
     return path

@@ -8,7 +8,6 @@ Must never pass a variable that is not listed here.
 
 import os
 import re
-import secrets
 import shlex
 import shutil
 import sys
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from toolcrib.agents.sessions.claude.launch import KEPT
-from toolcrib.base.files.reading import create_private
+from toolcrib.base.files.private import replace_private
 from toolcrib.model.errors import Unavailable
 
 _MESSAGE: Final = re.compile(rb'"type":\s*"(?:user|assistant)"')
@@ -129,12 +128,5 @@ def write_wrapper(folder: Path, cli: Path) -> Path:
     command = shlex.join([sys.executable, "-I", "-S", str(launch), str(cli)])
     text = f'#!/bin/sh\nexec {command} "$@"\n'
     if not wrapper.is_file() or wrapper.read_text(encoding="utf-8") != text:
-        put_whole(wrapper, text, 0o700)
+        replace_private(wrapper, text.encode(), 0o700)
     return wrapper
-
-
-def put_whole(path: Path, text: str, mode: int) -> None:
-    """Write a private file atomically: others may read it or write the same content concurrently."""
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    create_private(beside, text.encode(), mode)
-    beside.replace(path)

@@ -1,4 +1,7 @@
-"""Deadlines of calls. A single timer watches all of them, since one timer per call costs more than deciding on it.
+"""Deadlines of calls, in the gate and on the connections to servers.
+
+A single timer watches all deadlines of a `Deadlines`, since one timer or cancel scope per call costs more than deciding
+on the call. Waits that are not on the path of a call use `anyio.fail_after` and `anyio.move_on_after`.
 
 A server may ask the client of a call something while the call runs. The deadline is paused as long as one of these
 requests is open, so the time a person takes to answer does not count; the sender of a request bounds that wait.
@@ -17,17 +20,21 @@ from toolcrib.model.sources import Ask, CallContext
 
 
 class Deadline:
-    """A time limit for a block: `with deadlines.start(seconds)`. The block raises `TimeoutError` when it expires."""
+    """A time limit for the task that started it.
 
-    __slots__ = ("_cancelled_before", "_deadlines", "_error", "_is_over", "_left", "_pauses", "_task", "ends_at")
+    As a block, `with deadlines.start(seconds)`, it raises `TimeoutError` when it expires. Without a block, the task
+    catches its cancellation, checks `has_expired`, and calls `stop` in the end.
+    """
+
+    __slots__ = ("_cancelled_before", "_deadlines", "_error", "_left", "_pauses", "_task", "ends_at", "is_over")
 
     def __init__(self, deadlines: "Deadlines", task: "asyncio.Task[object] | None", ends_at: float) -> None:
         assert task is not None
         self.ends_at = ends_at
+        self.is_over = False
         self._deadlines = deadlines
         self._task = task
         self._cancelled_before = task.cancelling()
-        self._is_over = False
         self._error: Exception | None = None
         self._pauses = 0
         self._left = 0.0
@@ -38,15 +45,28 @@ class Deadline:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._deadlines.forget(self)
-        if self._is_over and self._task.uncancel() <= self._cancelled_before and kind is asyncio.CancelledError:
+        self.stop()
+        if self.is_over and self.has_expired() and kind is asyncio.CancelledError:
             raise self._error or TimeoutError() from error
 
-    def end(self, failure: Exception | None = None) -> None:
-        """Cancel the block's task because the time is up, or with `failure` as the error."""
-        self._is_over = True
+    def stop(self) -> None:
+        """Stop watching the task."""
+        self._deadlines.forget(self)
+
+    def expire(self, failure: Exception | None = None) -> None:
+        """Cancel the task because the time is up, or with `failure` as the error of the block."""
+        self.is_over = True
         self._error = failure
         self._task.cancel()
+
+    def has_expired(self) -> bool:
+        """Return whether the deadline alone cancelled the task, and undo that cancellation. Call it once."""
+        return self.is_over and self._task.uncancel() <= self._cancelled_before
+
+    def move(self, moment: float) -> None:
+        """Move the deadline to another moment of the event loop's time."""
+        self.ends_at = moment
+        self._deadlines.ring_by(moment)
 
     def pause(self) -> None:
         """Stop the countdown. Pauses nest: each one needs a `resume`."""
@@ -59,8 +79,7 @@ class Deadline:
         """End one pause."""
         self._pauses -= 1
         if not self._pauses:
-            self.ends_at = self._deadlines.now() + self._left
-            self._deadlines.ring_by(self.ends_at)
+            self.move(self._deadlines.now() + self._left)
 
 
 class Deadlines:
@@ -88,14 +107,19 @@ class Deadlines:
         return self._loop.time() if self._loop is not None else 0.0
 
     def forget(self, deadline: Deadline) -> None:
-        """Drop the deadline of a block that has ended."""
+        """Drop the deadline of a task that needs it no more."""
         self._running.discard(deadline)
 
     def end_all(self, failure: Callable[[], Exception]) -> None:
         """End every block now, each with its own error from `failure`."""
         running, self._running = self._running, set()
         for deadline in running:
-            deadline.end(failure())
+            deadline.expire(failure())
+
+    def close(self) -> None:
+        """Cancel the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
 
     def ring_by(self, moment: float) -> None:
         """Make sure the timer fires at this moment at the latest."""
@@ -110,12 +134,15 @@ class Deadlines:
         now = self.now()
         for deadline in [deadline for deadline in self._running if deadline.ends_at <= now]:
             self._running.discard(deadline)
-            deadline.end()
+            deadline.expire()
         self.ring_by(min((deadline.ends_at for deadline in self._running), default=math.inf))
 
 
 def pause_while_asking(context: CallContext, deadline: Deadline) -> CallContext:
-    """Return a context for this call whose `ask` pauses the deadline while the client is asked."""
+    """Return the context with an `ask` that pauses the deadline, so a person's answer takes no time of the call.
+
+    The sender of a request bounds the wait for its answer.
+    """
     client = context.client
     if client is None or client.ask is None:
         return context

@@ -1,11 +1,11 @@
-"""Clocks of calls: each ends its own block, in time, and nothing else."""
+"""Deadlines of calls: each ends its own block, in time, and nothing else."""
 
 import asyncio
 
 import anyio
 import pytest
 
-from toolcrib.gate.deadlines import Deadlines
+from toolcrib.base.deadlines import Deadlines
 
 pytestmark = pytest.mark.anyio
 
@@ -100,3 +100,17 @@ async def test_what_goes_on_after_its_block_has_ended_ends_nothing() -> None:
         deadline.resume()
         with pytest.raises(TimeoutError), deadlines.start(3 * SOON):
             await wait_forever()
+
+
+async def test_a_moved_deadline_expires_at_the_new_moment_and_spares_the_task() -> None:
+    deadlines = Deadlines()
+    deadline = deadlines.start(LATE)
+    with anyio.fail_after(10):
+        deadline.move(deadlines.now() + SOON)
+        try:
+            await wait_forever()
+        except asyncio.CancelledError:
+            assert deadline.has_expired()
+        finally:
+            deadline.stop()
+        await asyncio.sleep(0)  # the cancellation is undone
