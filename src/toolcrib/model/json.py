@@ -4,11 +4,17 @@ Values of tools and results are passed through unchanged and typed as any JSON. 
 support integers beyond 64 bits, which orjson reads as floats and refuses to write. Use them for foreign values:
 arguments, results, schemas, and stored copies of them.
 
+`parse_strict` reads what callers send: a text has exactly one meaning or is rejected. `orjson` rejects invalid UTF-8, a
+byte order mark, NaN, lone surrogates, numbers beyond a double and trailing data. `parse_strict` adds nesting depth,
+repeated keys and long integers. The last two are detectable: a dropped key changes the number of quotes after a round
+trip, and a long integer has many digits. Only ambiguous texts are parsed again by `json`, which exposes every key pair.
+
 Invariant: an integer is read exactly, or rejected.
 """
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias, TypeGuard
 
@@ -30,6 +36,13 @@ _MIN_INTEGER, _MAX_INTEGER = -(2**63), 2**64 - 1
 _ONE_DIGIT = bytes.maketrans(b"123456789", b"000000000")
 _LONG_NUMBER = b"0" * 19  # the minimum number of digits of an integer beyond 64 bits
 _DEPTH_LIMIT = 255  # orjson's limit
+
+MAX_DEPTH: Final = 200
+"""Maximum nesting depth for `parse_strict`."""
+
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_ONE_BRACKET = bytes.maketrans(b"{}", b"[]")
+_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
 def no_members() -> JsonObject:
@@ -139,3 +152,85 @@ def _written_out(value: Json) -> Json:
     except TypeError:
         return _written_out(str(value))
     return value
+
+
+class MalformedJson(ValueError):
+    """Raised for JSON that is invalid or ambiguous. The message is a clause with the reason."""
+
+
+def parse_strict(body: bytes) -> Json:
+    """Return the value of this text. Raises `MalformedJson`."""
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise MalformedJson(str(error)) from None
+    if len(body) > 2 * MAX_DEPTH and body.count(b"[") + body.count(b"{") > MAX_DEPTH and _depth_exceeds(body):
+        raise MalformedJson(f"nesting is deeper than {MAX_DEPTH} levels")
+    if _lost_nothing(body, orjson.dumps(value)):
+        return value
+    try:
+        return _read_every_pair(body.decode())
+    except MalformedJson:
+        raise
+    except ValueError as error:
+        raise MalformedJson(str(error)) from None
+
+
+def refuse_long_integers(value: Json, body: bytes, *, but_in: str) -> None:
+    """Raise `MalformedJson` for an integer beyond 64 bits outside the member `but_in`."""
+    if may_have_long_integer(body):
+        _refuse_long_integers(value, but_in)
+
+
+def _refuse_long_integers(value: Json, but_in: str | None = None) -> None:
+    if is_long_integer(value):
+        raise MalformedJson("an integer does not fit into 64 bits")
+    if is_object(value):
+        for name, item in value.items():
+            if name != but_in:
+                _refuse_long_integers(item)
+    elif is_array(value):
+        for item in value:
+            _refuse_long_integers(item)
+
+
+def _lost_nothing(body: bytes, written: bytes) -> bool:
+    """Return whether a round trip provably preserved all keys and numbers.
+
+    Without a backslash, every quote delimits a string in both texts.
+    """
+    if written == body:
+        return True
+    if b"\\" in body or body.count(b'"') != written.count(b'"'):
+        return False
+    return not may_have_long_integer(body)
+
+
+def _depth_exceeds(body: bytes) -> bool:
+    """Return whether valid JSON is nested too deeply. Each pass removes the innermost pairs of brackets."""
+    brackets = _STRING.sub(b"", body).translate(_ONE_BRACKET, _NOT_BRACKETS)
+    for _ in range(MAX_DEPTH):
+        if not brackets:
+            return False
+        brackets = brackets.replace(b"[]", b"")
+    return bool(brackets)
+
+
+def _without_repeats(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    """Return the pairs as a dict. Raises `MalformedJson` for a repeated key."""
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise MalformedJson(f"the key {_first_repeated(pairs)!r} appears twice in one object")
+    return value
+
+
+def _first_repeated(pairs: list[tuple[str, Json]]) -> str:
+    seen: set[str] = set()
+    for key, _ in pairs:
+        if key in seen:
+            return key[:100]
+        seen.add(key)
+    raise AssertionError("no key is repeated")
+
+
+_read_every_pair = json.JSONDecoder(object_pairs_hook=_without_repeats, parse_int=integer).decode

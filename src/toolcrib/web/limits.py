@@ -15,6 +15,12 @@ CREDENTIAL = "toolcrib.credential"
 CONNECTION = "toolcrib.connection"
 """State key in the scope: the connection of the request, which the guard claims for its principal."""
 
+WHOLE = "toolcrib.whole"
+"""Message type that combines the start and body of a response, halving the calls through the applications.
+
+Allowed only if the scope's `extensions` contain it.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class WireLimits:

@@ -19,11 +19,10 @@ from starlette.types import Receive
 from toolcrib.gate.principals import Door, Principals
 from toolcrib.host import Crib
 from toolcrib.model.errors import Denied, InvalidRequest
-from toolcrib.model.json import Json, JsonObject, dumps
+from toolcrib.model.json import Json, JsonObject, MalformedJson, dumps, parse_strict, refuse_long_integers
 from toolcrib.model.principals import Mode, Principal, Source
 from toolcrib.web import problems
 from toolcrib.web.guard import PRINCIPAL
-from toolcrib.web.strict_json import MalformedJson, parse_json, refuse_long_integers
 
 Answer = TypeVar("Answer")
 
@@ -62,7 +61,7 @@ class StrictRoute(APIRoute):
             _check_media_type(strict.headers.get("content-type"))
             try:
                 body = await strict.body()
-                strict.parsed = parse_json(body)
+                strict.parsed = parse_strict(body)
                 refuse_long_integers(strict.parsed, body, but_in="arguments")
             except MalformedJson as error:
                 raise InvalidRequest("request.malformed", f"The body is not JSON: {error}.") from error

@@ -33,15 +33,13 @@ from toolcrib.model.principals import Principal
 from toolcrib.model.protocol import HEADER_MISMATCH, INTERNAL_ERROR, PARSE_ERROR, Era, reaches_level
 from toolcrib.model.sources import Notice
 from toolcrib.web import problems
-from toolcrib.web.fast_response import WHOLE
-from toolcrib.web.limits import CREDENTIAL, ENDED
+from toolcrib.web.limits import CREDENTIAL, ENDED, WHOLE
 from toolcrib.web.mcp.ended_sessions import EndedSessions
-from toolcrib.web.mcp.exchange import Lasting, ResponseWriter
 from toolcrib.web.mcp.jsonrpc import Message, RequestId, RpcError, check_modern, era_of, read_message
 from toolcrib.web.mcp.methods import InSession, Methods
 from toolcrib.web.mcp.pages import LISTED, Pages
 from toolcrib.web.mcp.parked_calls import ParkedCalls
-from toolcrib.web.mcp.request import McpRequest
+from toolcrib.web.mcp.request import LongRequests, McpRequest, ResponseWriter
 from toolcrib.web.mcp.sealed_state import StateSeal
 from toolcrib.web.mcp.sessions import McpSession, McpSessions, owner_of
 from toolcrib.web.mcp.subscriptions import Subscriptions
@@ -72,7 +70,7 @@ Ready = Callable[[Principal, str], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
+class HttpRequest:
     """One HTTP request to the endpoint, with its principal and view."""
 
     scope: Scope
@@ -152,23 +150,23 @@ class McpEndpoint:
         self._parking = ParkedCalls(seal)
         self._methods = Methods(gate, seal, self._parking, self._subscriptions, in_session)
         self._running: dict[tuple[str, RequestId], ResponseWriter] = {}
-        self._lasting = Lasting()
+        self._long_requests = LongRequests()
         self._sdk: SdkEndpoint | None = None
         self._loading = anyio.Lock()
         self._changed = anyio.Event()
-        self._said, self._heard = anyio.create_memory_object_stream[Notice](NOTICES_WAITING)
+        self._notices_in, self._notices_out = anyio.create_memory_object_stream[Notice](NOTICES_WAITING)
         self._stack = AsyncExitStack()
         self._tasks: TaskGroup
 
     async def __aenter__(self) -> Self:
-        self._stack.callback(self._said.close)
-        self._stack.callback(self._heard.close)
+        self._stack.callback(self._notices_in.close)
+        self._stack.callback(self._notices_out.close)
         self._tasks = await self._stack.enter_async_context(anyio.create_task_group())
         self._stack.callback(self._tasks.cancel_scope.cancel)
         self._stack.callback(self._feed.listen(self._notice))
         if self._notices is not None:
-            self._stack.callback(self._notices(self._hear))
-            self._tasks.start_soon(self._pass_on)
+            self._stack.callback(self._notices(self._queue_notice))
+            self._tasks.start_soon(self._forward_notices)
         self._stack.callback(self._parking.close)
         return self
 
@@ -178,21 +176,21 @@ class McpEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one HTTP request that the guard has admitted."""
         principal: Principal = scope["toolcrib.principal"]
-        asked = _read_query(scope["query_string"]) if scope["query_string"] else _NOTHING_ASKED
-        if asked.cwd is not None:
-            principal = await self._in_directory(principal, asked.cwd)
+        query = _read_query(scope["query_string"]) if scope["query_string"] else _NO_QUERY
+        if query.cwd is not None:
+            principal = await self._in_directory(principal, query.cwd)
         path: str = scope["path"]
         mcp_view: McpView
         if path in _PATHS:
-            mcp_view = self._searchable if asked.search else self._everything
+            mcp_view = self._searchable if query.search else self._everything
         elif path.startswith(_AGENTS):
             principal = await self._agent(path, principal)
-            mcp_view = self._as_searching_agent if asked.search else self._as_agent
+            mcp_view = self._as_searching_agent if query.search else self._as_agent
         else:
             mcp_view = await self._one_server(path, principal)
-        visit = Visit(scope, receive, send, principal, mcp_view)
+        http = HttpRequest(scope, receive, send, principal, mcp_view)
         if scope["method"] != "POST":
-            await self._stream_or_end(visit)
+            await self._stream_or_end(http)
             return
         message: Message | None = None
         era: Era = "modern"
@@ -205,21 +203,23 @@ class McpEndpoint:
                 return
             body = await _read_body(receive)
             message = read_message(body)
-            if self._stopping is not None and self._stopping.has_begun and _begins_something(message):
+            if self._stopping is not None and self._stopping.has_begun and _starts_work(message):
                 await _refuse_stopping(send, message)
                 return
-            takes_whole = WHOLE in scope.get("extensions", ())
-            exchange = ResponseWriter(receive, send, headers, self._lasting, takes_whole=takes_whole)
-            if not await self._answer(visit, era, message, headers, exchange):
-                visit = replace(visit, receive=_replay(body, receive))
-                if era == "legacy" and message.method == "initialize" and not visit.session_id:
-                    await self._open_session(visit, message)
+            can_send_whole = WHOLE in scope.get("extensions", ())
+            response = ResponseWriter(receive, send, headers, self._long_requests, can_send_whole=can_send_whole)
+            if not await self._answer(http, era, message, headers, response):
+                http = replace(http, receive=_replay(body, receive))
+                if era == "legacy" and message.method == "initialize" and not http.session_id:
+                    await self._open_session(http, message)
                 else:
-                    await self._hand_over(visit)
+                    await self._delegate(http)
         except RpcError as error:
             request_id = message.id if message else None
             logger.info("refused MCP request: %s", error.message, extra={"code": error.code})
-            await ResponseWriter(receive, send, {}, self._lasting).finish(error.body(request_id), error.status(era))
+            await ResponseWriter(receive, send, {}, self._long_requests).finish(
+                error.body(request_id), error.status(era)
+            )
 
     async def _one_server(self, path: str, principal: Principal) -> McpView:
         """Return the view of one server. Raises `NotFound` for any other path, never falling back to a wider view."""
@@ -262,17 +262,17 @@ class McpEndpoint:
         return await self._enter(named) if self._enter is not None else named
 
     async def _answer(
-        self, visit: Visit, era: Era, message: Message, headers: Mapping[bytes, bytes], exchange: ResponseWriter
+        self, http: HttpRequest, era: Era, message: Message, headers: Mapping[bytes, bytes], response: ResponseWriter
     ) -> bool:
         """Answer the request if the endpoint supports its method. Return False to delegate it to the SDK."""
-        principal, mcp_view = visit.principal, visit.mcp_view
+        principal, mcp_view = http.principal, http.mcp_view
         session: McpSession | None = None
         if era == "legacy":
-            if not await self._is_open(visit):
+            if not await self._is_open(http):
                 return False  # the SDK opens sessions and refuses unknown ones
-            session = self._sessions.get(visit.session_id)
+            session = self._sessions.get(http.session_id)
             if message.id is None or not message.method:
-                return await self._take(session, message, visit.send)
+                return await self._handle_client_message(session, message, http.send)
         listed = LISTED.get(message.method)
         if message.id is None or not (listed or self._methods.answers(era, message.method)):
             return False
@@ -280,23 +280,23 @@ class McpEndpoint:
             check_modern(message, headers)
         if listed:
             page = self._pages.page(mcp_view, listed, principal, era, message.params.get("cursor"))
-            await exchange.finish(b'{"jsonrpc":"2.0","id":' + dumps(message.id) + b',"result":' + page + b"}")
+            await response.finish(b'{"jsonrpc":"2.0","id":' + dumps(message.id) + b',"result":' + page + b"}")
         else:
-            await self._work(McpRequest(principal, mcp_view, era, message, headers, exchange, session))
+            await self._run(McpRequest(principal, mcp_view, era, message, headers, response, session))
         return True
 
-    async def _work(self, request: McpRequest) -> None:
+    async def _run(self, request: McpRequest) -> None:
         """Answer one request that may take long, be cancelled, or be interrupted by questions."""
-        exchange, message = request.exchange, request.message
+        response, message = request.response, request.message
         assert message.id is not None
         session = request.session
         if session is not None:
-            self._running[session.id, message.id] = exchange
+            self._running[session.id, message.id] = response
             session.calls += 1
         outcome: JsonObject | RpcError | None = None
         body, status = b"", 200
         try:
-            with exchange:
+            with response:
                 outcome = await self._methods.answer(request)
                 body = dumps({"jsonrpc": "2.0", "id": message.id, "result": outcome})
         except RpcError as failure:
@@ -313,79 +313,77 @@ class McpEndpoint:
         if request.parked_as is not None:
             self._parking.end(request, outcome or RpcError(INTERNAL_ERROR, "The call was ended."))
         elif body:
-            await exchange.finish(body, status)
+            await response.finish(body, status)
         else:
-            await exchange.end()
+            await response.end()
 
-    async def _take(self, session: McpSession, message: Message, send: Send) -> bool:
+    async def _handle_client_message(self, session: McpSession, message: Message, send: Send) -> bool:
         """Handle a legacy client's response or cancellation. Return False to delegate it to the SDK."""
         if not message.method:
             session.take(message)
         elif message.method == "notifications/cancelled":
             request_id: Any = message.params.get("requestId")
-            exchange = self._running.get((session.id, request_id)) if isinstance(request_id, str | int) else None
-            if exchange is None:
+            response = self._running.get((session.id, request_id)) if isinstance(request_id, str | int) else None
+            if response is None:
                 return False
-            exchange.withdraw()
+            response.cancel()
         else:
             return False
         await send({"type": "http.response.start", "status": 202, "headers": [(b"content-length", b"0")]})
         await send({"type": "http.response.body", "body": b""})
         return True
 
-    async def _hand_over(self, visit: Visit) -> None:
+    async def _delegate(self, http: HttpRequest) -> None:
         sdk = self._sdk or await self._load_sdk()
-        await sdk.handle(visit.scope, visit.receive, visit.send, visit.principal, visit.mcp_view, visit.owner)
+        await sdk.handle(http.scope, http.receive, http.send, http.principal, http.mcp_view, http.owner)
 
-    async def _stream_or_end(self, visit: Visit) -> None:
+    async def _stream_or_end(self, http: HttpRequest) -> None:
         """Open the event stream of a session, or end the session on `DELETE`."""
         if self._stopping is not None:
             self._stopping.check()
-        method = visit.scope["method"]
-        if visit.session_id and await self._is_open(visit):
-            session = self._sessions.get(visit.session_id)
+        method = http.scope["method"]
+        if http.session_id and await self._is_open(http):
+            session = self._sessions.get(http.session_id)
             if method == "DELETE":
                 self._sessions.end(session.id)
             elif method == "GET" and session.is_restored:
                 session.is_restored = False
-                visit = replace(visit, send=self._renewing(session.id, visit.send))
-        await self._hand_over(visit)
+                http = replace(http, send=self._renewing(session.id, http.send))
+        await self._delegate(http)
 
-    async def _open_session(self, visit: Visit, message: Message) -> None:
+    async def _open_session(self, http: HttpRequest, message: Message) -> None:
         """Answer `initialize` and register the session it opens."""
         sdk = self._sdk or await self._load_sdk()
-        key = visit.credential
-        session = McpSession(self._sessions.new_id(message.params, visit.bound_to), message.params)
+        key = http.credential
+        session = McpSession(self._sessions.new_id(message.params, http.bound_to), message.params)
         async with self._opening:
             await self._make_room(sdk, key)
             self._sessions.begin(session, key)
-        self._watch(key, visit.scope.get(ENDED))
+        self._watch(key, http.scope.get(ENDED))
         try:
-            await sdk.open(
-                session.id, visit.scope, visit.receive, visit.send, visit.principal, visit.mcp_view, visit.owner
-            )
+            await sdk.open(session.id, http.scope, http.receive, http.send, http.principal, http.mcp_view, http.owner)
         finally:
             if not sdk.is_open(session.id):
                 self._sessions.forget(session.id)
 
-    async def _is_open(self, visit: Visit) -> bool:
+    async def _is_open(self, http: HttpRequest) -> bool:
         """Return whether the request's session is open, restoring a session of an earlier run if needed."""
-        session_id = visit.session_id
-        if self._sdk is not None and self._sdk.touch(session_id, visit.owner):
+        session_id = http.session_id
+        if self._sdk is not None and self._sdk.touch(session_id, http.owner):
             self._sessions.touch(session_id)
             return True
-        hello = self._sessions.hello_of(session_id, visit.bound_to) if session_id else None
+        hello = self._sessions.hello_of(session_id, http.bound_to) if session_id else None
         if hello is None:
             return False
         sdk = self._sdk or await self._load_sdk()
         async with self._opening:
-            if sdk.touch(session_id, visit.owner):
+            if sdk.touch(session_id, http.owner):
                 return True
-            await self._make_room(sdk, visit.credential)
-            is_open = await sdk.restore(session_id, hello, visit.scope, visit.principal, visit.mcp_view, visit.owner)
+            await self._make_room(sdk, http.credential)
+            is_open = await sdk.restore(session_id, hello, http.scope, http.principal, http.mcp_view, http.owner)
             if is_open:
-                self._sessions.begin(McpSession(session_id, hello, is_restored=True), visit.credential)
-                self._watch(visit.credential, visit.scope.get(ENDED))
+                self._sessions.begin(McpSession(session_id, hello, is_restored=True), http.credential)
+                self._watch(http.credential, http.scope.get(ENDED))
         return is_open
 
     async def _make_room(self, sdk: "SdkEndpoint", key: str) -> None:
@@ -399,9 +397,9 @@ class McpEndpoint:
         """End the sessions of a credential when the credential ends."""
         if ended is not None and key not in self._watched:
             self._watched.add(key)
-            self._tasks.start_soon(self._end_with, key, ended)
+            self._tasks.start_soon(self._end_on_expiry, key, ended)
 
-    async def _end_with(self, key: str, ended: anyio.Event) -> None:
+    async def _end_on_expiry(self, key: str, ended: anyio.Event) -> None:
         await ended.wait()
         self._watched.discard(key)
         for session_id in self._sessions.of(key):
@@ -447,14 +445,14 @@ class McpEndpoint:
         if event.kind == "catalog_changed":
             self._changed.set()
 
-    def _hear(self, notice: Notice) -> None:
+    def _queue_notice(self, notice: Notice) -> None:
         try:
-            self._said.send_nowait(notice)
+            self._notices_in.send_nowait(notice)
         except anyio.WouldBlock:
             logger.warning("dropped %s of %s: too many wait to be passed on", notice.kind, notice.server)
 
-    async def _pass_on(self) -> None:
-        async for notice in self._heard:
+    async def _forward_notices(self) -> None:
+        async for notice in self._notices_out:
             if self._sdk is None:
                 continue
             wanted = self._sessions.get(notice.session).log_level
@@ -462,23 +460,23 @@ class McpEndpoint:
                 await self._sdk.pass_on(notice)
 
 
-class _Asked(NamedTuple):
+class _Query(NamedTuple):
     cwd: str | None
     search: bool
 
 
-_NOTHING_ASKED = _Asked(None, search=False)
+_NO_QUERY = _Query(None, search=False)
 
 
 @lru_cache(maxsize=256)
-def _read_query(query: bytes) -> _Asked:
+def _read_query(query: bytes) -> _Query:
     """Parse the query options of the endpoint."""
     named = parse_qs(query.decode("latin-1"), keep_blank_values=True)
     mode = named.get("tools")
     if mode is not None and mode != ["search"]:
         raise InvalidRequest("request.malformed", "tools may be `search`, once.")
     cwd = named.get("cwd")
-    return _Asked(cwd[-1] if cwd else None, mode is not None)
+    return _Query(cwd[-1] if cwd else None, mode is not None)
 
 
 def _fold(raw: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
@@ -492,7 +490,7 @@ def _fold(raw: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
     return folded
 
 
-def _begins_something(message: Message) -> bool:
+def _starts_work(message: Message) -> bool:
     """Return whether a message starts new work: not a response, a cancellation or the next round of a parked call."""
     return message.id is not None and bool(message.method) and "requestState" not in message.params
 

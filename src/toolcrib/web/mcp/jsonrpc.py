@@ -1,4 +1,4 @@
-"""JSON-RPC messages and the header rules of both protocol eras, for what the endpoint answers itself.
+"""JSON-RPC messages and the rules of both protocol eras: headers, requests to clients, log levels.
 
 Pure functions on bytes and headers, without the SDK, whose import takes longer than starting the crib. A valid message
 is one object with known members, an id that is a string or an integer, and no look-alike keys.
@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from toolcrib.model.json import Json, JsonObject, dumps, is_object
+from toolcrib.model.json import Json, JsonObject, MalformedJson, dumps, is_object, parse_strict
 from toolcrib.model.protocol import (
     CAPABILITIES_KEY,
     HEADER_MISMATCH,
@@ -28,7 +28,16 @@ from toolcrib.model.protocol import (
     Era,
 )
 from toolcrib.model.text import normalized
-from toolcrib.web.strict_json import MalformedJson, parse_json
+
+ANSWER_WAIT = 600.0
+"""Seconds a client has to answer a server's request."""
+
+
+_CLIENT_CAPABILITIES = {
+    "elicitation/create": "elicitation",
+    "sampling/createMessage": "sampling",
+    "roots/list": "roots",
+}
 
 _MODERN_STATUS = {
     PARSE_ERROR: 400,
@@ -97,7 +106,7 @@ class Message(NamedTuple):
 def read_message(body: bytes) -> Message:
     """Parse a body that must be exactly one JSON-RPC message. Raises `RpcError`."""
     try:
-        message = parse_json(body)
+        message = parse_strict(body)
     except MalformedJson as error:
         raise RpcError(PARSE_ERROR, f"Parse error: {error}") from error
     if not is_object(message) or message.get("jsonrpc") != "2.0":
@@ -181,3 +190,13 @@ def decode_header(value: bytes | None) -> str | None:
         return raw.decode() if base64.b64encode(raw).decode() == wrapped[1] else None
     except (binascii.Error, UnicodeDecodeError):
         return None
+
+
+def capability_for(method: str) -> str | None:
+    """Return the client capability that this request needs, or None if no client accepts it."""
+    return _CLIENT_CAPABILITIES.get(method)
+
+
+def can_be_asked(capabilities: JsonObject) -> bool:
+    """Return whether a client with these capabilities accepts any request."""
+    return not capabilities.keys().isdisjoint(_CLIENT_CAPABILITIES.values())

@@ -34,7 +34,7 @@ from toolcrib.model.sources import ContentMethod, ProtocolError, ReportProgress
 from toolcrib.model.tools import CallResult, Tool, ToolRef
 from toolcrib.web.mcp.argument_headers import RepeatedArgument, check_repeated, repeated_arguments
 from toolcrib.web.mcp.jsonrpc import RpcError
-from toolcrib.web.mcp.parked_calls import ParkedCalls, opened
+from toolcrib.web.mcp.parked_calls import ParkedCalls, open_state
 from toolcrib.web.mcp.request import McpRequest
 from toolcrib.web.mcp.sealed_state import StateSeal, TooMuchState
 from toolcrib.web.mcp.subscriptions import WATCHED_BY_ONE, Holder, Subscriptions
@@ -97,7 +97,7 @@ class Methods:
     def answer(self, request: McpRequest) -> Awaitable[JsonObject]:
         """Return an awaitable for the result of a request. Raises `RpcError`, immediately or when awaited."""
         if request.era == "modern" and "requestState" in request.message.params:
-            content = opened(self._seal, request) or {}
+            content = open_state(self._seal, request) or {}
             if "parked" in content:
                 return self._parking.resume(content["parked"], request)
             request.state = content.get("upstream")
@@ -162,8 +162,8 @@ class Methods:
 
     def _result(self, request: McpRequest, result: CallResult) -> JsonObject:
         fault = result.fault
-        if result.is_error and request.lacks is not None:
-            raise request.lacks
+        if result.is_error and request.missing_capability is not None:
+            raise request.missing_capability
         if fault is not None and (request.mcp_view.is_one_server or fault.code in _ACTED_ON):
             raise RpcError(fault.code, fault.message, fault.data)
         return self._on_the_wire(request, result.to_json())
@@ -259,8 +259,8 @@ class Methods:
                 )
             )
         except ProtocolError as error:
-            if request.lacks is not None:
-                raise request.lacks from error
+            if request.missing_capability is not None:
+                raise request.missing_capability from error
             raise RpcError(_code(request.era, method, error), error.message, error.data) from error
         except ToolcribError as error:
             logger.info("refused %s of %s: %s", method, server, error.message, extra={"code": error.code})

@@ -23,8 +23,7 @@ from toolcrib.model.protocol import (
     SERVER_INFO_KEY,
 )
 from toolcrib.model.sources import ProtocolError
-from toolcrib.web.mcp.client_requests import ANSWER_WAIT, capability_for
-from toolcrib.web.mcp.jsonrpc import RpcError
+from toolcrib.web.mcp.jsonrpc import ANSWER_WAIT, RpcError, capability_for
 from toolcrib.web.mcp.request import McpRequest
 from toolcrib.web.mcp.sealed_state import BrokenSeal, StateSeal
 
@@ -49,7 +48,7 @@ class _Parked:
     def __init__(self, request: McpRequest) -> None:
         self.id = secrets.token_hex(16)
         self.request = request
-        self.work = request.exchange
+        self.work = request.response
         self.questions: dict[str, _Question] = {}
         self.waiter: asyncio.Future[Outcome] | None = None
         self.outcome: Outcome | None = None
@@ -74,7 +73,7 @@ class ParkedCalls:
         if need not in request.message.meta[CAPABILITIES_KEY]:
             text = f"The client does not take {method}."
             data: JsonObject = {"requiredCapabilities": {need: {}} if need else {}}
-            request.lacks = RpcError(MISSING_CAPABILITY, text, data)
+            request.missing_capability = RpcError(MISSING_CAPABILITY, text, data)
             raise ProtocolError(MISSING_CAPABILITY, text, data)
         call = self._calls.get(request.parked_as or "") or self._park(request)
         key, question = next(self._keys), _Question(method, params, asyncio.get_running_loop().create_future())
@@ -106,18 +105,18 @@ class ParkedCalls:
         self._hand_in(call, request.message.params.get("inputResponses"))
         if call.outcome is not None:
             self._forget(call)
-            return _told(call.outcome)
+            return _unwrap(call.outcome)
         if call.is_asking:
             return self._wanted(call)
         # From now on, the call reports progress to the request that waits for it.
-        call.request.exchange, call.request.progress_token = request.exchange, request.progress_token
+        call.request.response, call.request.progress_token = request.response, request.progress_token
         call.waiter = asyncio.get_running_loop().create_future()
         try:
             outcome = await call.waiter
         except asyncio.CancelledError:
             self._drop(call)  # the client disconnected, and only it could resume the call
             raise
-        return _told(outcome)
+        return _unwrap(outcome)
 
     def close(self) -> None:
         """End every parked call."""
@@ -174,7 +173,7 @@ class ParkedCalls:
         """End a call that can no longer be resumed."""
         logger.info("ended a parked call of %s", call.request.principal.name)
         self._forget(call)
-        call.work.withdraw()
+        call.work.cancel()
 
     def _forget(self, call: _Parked) -> None:
         self._calls.pop(call.id, None)
@@ -187,13 +186,13 @@ def _settle(waiter: asyncio.Future[Outcome], outcome: Outcome) -> None:
         waiter.set_result(outcome)
 
 
-def _told(outcome: Outcome) -> JsonObject:
+def _unwrap(outcome: Outcome) -> JsonObject:
     if isinstance(outcome, RpcError):
         raise outcome
     return outcome
 
 
-def opened(seal: StateSeal, request: McpRequest) -> JsonObject | None:
+def open_state(seal: StateSeal, request: McpRequest) -> JsonObject | None:
     """Return the content of the client's sealed state, or None if it sent none. Raises `RpcError` if invalid."""
     state: Json = request.message.params.get("requestState")
     if state is None:

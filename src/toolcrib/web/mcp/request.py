@@ -1,12 +1,22 @@
-"""One request in progress: its principal, its view and the channel back to the client.
+"""One request in progress: its principal, its view and the response to its client.
+
+The response is plain JSON, or an event stream if messages precede the result. Most calls finish within milliseconds and
+cost nothing extra. Only a long call gets a monitor task, which cancels the call when the client disconnects and keeps
+the connection alive. One shared timer finds the long calls.
 
 Must never pass a client's claims on as ours: a server learns only what the client declared.
 """
 
+import asyncio
 from collections.abc import Mapping
 from functools import partial
+from types import TracebackType
+from typing import Self
 
-from toolcrib.model.json import Json, JsonObject, digest, is_object
+import anyio
+from starlette.types import Receive, Send
+
+from toolcrib.model.json import Json, JsonObject, digest, dumps, is_object
 from toolcrib.model.principals import Principal
 from toolcrib.model.protocol import (
     CAPABILITIES_KEY,
@@ -20,18 +30,176 @@ from toolcrib.model.protocol import (
     reaches_level,
 )
 from toolcrib.model.sources import Ask, Client, ReportProgress
-from toolcrib.web.mcp.client_requests import can_be_asked
-from toolcrib.web.mcp.exchange import ResponseWriter
-from toolcrib.web.mcp.jsonrpc import Message, RequestId, RpcError
+from toolcrib.web.limits import WHOLE
+from toolcrib.web.mcp.jsonrpc import Message, RequestId, RpcError, can_be_asked
 from toolcrib.web.mcp.sessions import McpSession
 from toolcrib.web.mcp.views import McpView
 
-_OF_ONE_ROUND = frozenset({META, "inputResponses", "requestState"})
+MONITOR_AFTER = 0.05
+"""A call gets its monitor after this many seconds, at most twice as many. Earlier disconnects are noticed then."""
+PING_EVERY = 15.0
+
+_JSON = (b"content-type", b"application/json")
+_STREAM = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+]
+_PER_ROUND = frozenset({META, "inputResponses", "requestState"})
 """Params that differ when a client repeats a request with answers."""
-_OF_THIS_HOP = frozenset({VERSION_KEY, CAPABILITIES_KEY, CLIENT_INFO_KEY, LOG_LEVEL_KEY, "progressToken"})
+_PER_HOP = frozenset({VERSION_KEY, CAPABILITIES_KEY, CLIENT_INFO_KEY, LOG_LEVEL_KEY, "progressToken"})
 """`_meta` keys of most requests that concern only the client and the crib."""
-_ON_A_CALL = frozenset({"notifications/message", "notifications/progress"})
+_DURING_CALLS = frozenset({"notifications/message", "notifications/progress"})
 """Notifications that may precede a result in the modern era; changes have their own stream."""
+
+
+class LongRequests:
+    """Finds long-running responses: those that are still open at the second timer check."""
+
+    def __init__(self) -> None:
+        self._new: set[ResponseWriter] = set()
+        self._seen: set[ResponseWriter] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def add(self, response: "ResponseWriter") -> "asyncio.Task[object] | None":
+        """Register a response whose work starts in the current task, and return the task."""
+        loop = self._loop
+        if loop is None:  # cached: `get_running_loop` makes a system call each time
+            loop = self._loop = asyncio.get_running_loop()
+        self._new.add(response)
+        if self._timer is None:
+            self._timer = loop.call_later(MONITOR_AFTER, self._check)
+        return asyncio.current_task(loop)
+
+    def discard(self, response: "ResponseWriter") -> None:
+        """Unregister a response."""
+        self._new.discard(response)
+        self._seen.discard(response)
+
+    def _check(self) -> None:
+        for response in self._seen:
+            response.monitor()
+        self._seen, self._new = self._new, set()
+        self._timer = self._loop.call_later(MONITOR_AFTER, self._check) if self._seen and self._loop else None
+
+
+class ResponseWriter:
+    """The response to one request, as a context manager around its work. Call `finish` or `end` once afterwards.
+
+    The work may continue after `finish`: a call that waits for its client's answers has already been answered. Anything
+    sent after the end is dropped.
+    """
+
+    is_over = False
+    _streaming = False
+    _is_cancelled = False
+    _work: asyncio.Task[object] | None = None
+    _monitor_task: asyncio.Task[None] | None = None
+
+    def __init__(
+        self,
+        receive: Receive,
+        send: Send,
+        headers: Mapping[bytes, bytes],
+        long_requests: LongRequests,
+        *,
+        can_send_whole: bool = False,
+    ) -> None:
+        """`can_send_whole` allows sending a response as one `WHOLE` message."""
+        self._can_send_whole = can_send_whole
+        self._receive = receive
+        self._send = send
+        self._long_requests = long_requests
+        self.may_stream = b"text/event-stream" in headers.get(b"accept", b"")
+        """Whether messages can be sent ahead of the result."""
+
+    def __enter__(self) -> Self:
+        self._work = self._long_requests.add(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        self._long_requests.discard(self)
+        self._stop_monitor()
+        work, self._work = self._work, None
+        # Cancels the task directly, because a cancel scope would cost every call for the sake of a few.
+        return self._is_cancelled and kind is asyncio.CancelledError and work is not None and work.uncancel() == 0
+
+    def monitor(self) -> None:
+        """Start monitoring the client, unless it has been answered."""
+        if not self.is_over:
+            self._monitor_task = asyncio.get_running_loop().create_task(self._watch_client())
+
+    def cancel(self) -> None:
+        """Cancel the work because the client disconnected or cancelled the request. Idempotent."""
+        if self._work is not None and not self._is_cancelled:
+            self._is_cancelled = True
+            self._work.cancel()
+
+    async def notify(self, method: str, params: JsonObject) -> None:
+        """Send a notification ahead of the result. Ignored if the client accepts no stream."""
+        if self.may_stream:
+            await self._stream(dumps({"jsonrpc": "2.0", "method": method, "params": params}))
+
+    async def request(self, request_id: RequestId, method: str, params: JsonObject) -> None:
+        """Send a request to the client ahead of the result. The client answers in a separate request."""
+        await self._stream(dumps({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}))
+
+    async def end(self) -> None:
+        """End without a result, as for a cancelled request."""
+        if self.is_over:
+            return
+        await self._start_stream()
+        self.is_over = True
+        await self._send({"type": "http.response.body", "body": b""})
+
+    async def finish(self, body: bytes, status: int = 200) -> None:
+        """Send the result and end the response."""
+        if self.is_over:
+            return
+        self.is_over = True
+        self._stop_monitor()
+        if self._streaming:
+            await self._send({"type": "http.response.body", "body": _event(body)})
+            return
+        headers = [_JSON, (b"content-length", b"%d" % len(body))]
+        if self._can_send_whole:
+            await self._send({"type": WHOLE, "status": status, "headers": headers, "body": body})
+            return
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": body})
+
+    async def _stream(self, data: bytes | None) -> None:
+        if self.is_over:
+            return
+        await self._start_stream()
+        frame = b": ping\n\n" if data is None else _event(data)
+        await self._send({"type": "http.response.body", "body": frame, "more_body": True})
+
+    async def _start_stream(self) -> None:
+        if not self._streaming:
+            self._streaming = True
+            await self._send({"type": "http.response.start", "status": 200, "headers": _STREAM})
+
+    def _stop_monitor(self) -> None:
+        if self._monitor_task is not None:
+            self._monitor_task.cancel()
+
+    async def _watch_client(self) -> None:
+        while True:
+            with anyio.move_on_after(PING_EVERY):
+                while (await self._receive())["type"] != "http.disconnect":
+                    pass
+                self.cancel()
+                return
+            if self.may_stream:
+                await self._stream(None)
+
+
+def _event(data: bytes) -> bytes:
+    return b"event: message\ndata: " + data + b"\n\n"
 
 
 class McpRequest:
@@ -39,14 +207,14 @@ class McpRequest:
 
     __slots__ = (
         "era",
-        "exchange",
         "headers",
-        "lacks",
         "mcp_view",
         "message",
+        "missing_capability",
         "parked_as",
         "principal",
         "progress_token",
+        "response",
         "session",
         "state",
     )  # fmt: skip
@@ -58,7 +226,7 @@ class McpRequest:
         era: Era,
         message: Message,
         headers: Mapping[bytes, bytes],
-        exchange: ResponseWriter,
+        response: ResponseWriter,
         session: McpSession | None = None,
     ) -> None:
         self.principal = principal
@@ -66,10 +234,10 @@ class McpRequest:
         self.era: Era = era
         self.message = message
         self.headers = headers
-        self.exchange = exchange
+        self.response = response
         self.session = session
         self.progress_token: RequestId | None = message.progress_token
-        self.lacks: RpcError | None = None
+        self.missing_capability: RpcError | None = None
         """The error for a capability that a server needed and the client did not declare. Raised if the call fails."""
         self.parked_as: str | None = None
         """The id of the parked call, if it waits for its client's answers."""
@@ -80,8 +248,8 @@ class McpRequest:
     def bound_to(self) -> Json:
         """The binding of sealed state: the principal, the view and the content of this request."""
         params = self.message.params
-        asked = digest({key: value for key, value in params.items() if key not in _OF_ONE_ROUND})
-        return [self.principal.to_json(), self.mcp_view.key, self.message.method, asked]
+        content = digest({key: value for key, value in params.items() if key not in _PER_ROUND})
+        return [self.principal.to_json(), self.mcp_view.key, self.message.method, content]
 
     @property
     def progress(self) -> ReportProgress | None:
@@ -92,18 +260,18 @@ class McpRequest:
         """Return what the client can do for a server; `ask` sends questions in the modern era."""
         meta = self.message.meta
         rest: JsonObject = {}
-        if not meta.keys() <= _OF_THIS_HOP:
+        if not meta.keys() <= _PER_HOP:
             ours = (KEY, OUR_KEY)
             rest = {key: value for key, value in meta.items() if key != "progressToken" and not key.startswith(ours)}
         session = self.session
         if session is not None:
-            may_ask = self.exchange.may_stream and can_be_asked(session.capabilities)
+            may_ask = self.response.may_stream and can_be_asked(session.capabilities)
             return Client(
                 capabilities=session.capabilities,
                 info=session.info,
                 session=session.id,
-                ask=partial(session.ask, self.exchange) if may_ask else None,
-                tell=self._tell,
+                ask=partial(session.ask, self.response) if may_ask else None,
+                tell=self._forward,
                 log_level=session.log_level,
                 meta=rest,
             )
@@ -117,7 +285,7 @@ class McpRequest:
             # The modern era has no sessions. The calls of one client are the closest equivalent.
             session=f"modern {digest([self.principal.to_json(), info])}" if may_ask else None,
             ask=ask if may_ask else None,
-            tell=self._tell,
+            tell=self._forward,
             log_level=meta.get(LOG_LEVEL_KEY),
             answers_by_retry=True,
             responses=responses if is_object(responses) else None,
@@ -125,13 +293,13 @@ class McpRequest:
             meta=rest,
         )
 
-    async def _tell(self, method: str, params: JsonObject) -> None:
+    async def _forward(self, method: str, params: JsonObject) -> None:
         """Forward a server's notification, if this client accepts it here."""
-        if self.era == "modern" and method not in _ON_A_CALL:
+        if self.era == "modern" and method not in _DURING_CALLS:
             return
         level: Json = self.session.log_level if self.session is not None else self.message.meta.get(LOG_LEVEL_KEY)
         if method != "notifications/message" or reaches_level(params.get("level"), level):
-            await self.exchange.notify(method, params)
+            await self.response.notify(method, params)
 
     async def _report(self, progress: float, total: float | None = None, text: str | None = None) -> None:
         params: JsonObject = {"progressToken": self.progress_token, "progress": progress}
@@ -139,4 +307,4 @@ class McpRequest:
             params["total"] = total
         if text is not None:
             params["message"] = text
-        await self.exchange.notify("notifications/progress", params)
+        await self.response.notify("notifications/progress", params)

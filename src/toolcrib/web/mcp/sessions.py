@@ -16,6 +16,7 @@ import hashlib
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import Protocol
 
 import anyio
 
@@ -25,10 +26,8 @@ from toolcrib.model.json import Json, JsonObject, is_object
 from toolcrib.model.principals import Principal
 from toolcrib.model.protocol import INTERNAL_ERROR, METHOD_NOT_FOUND
 from toolcrib.model.sources import ProtocolError
-from toolcrib.web.mcp.client_requests import ANSWER_WAIT, capability_for
 from toolcrib.web.mcp.ended_sessions import EndedSessions
-from toolcrib.web.mcp.exchange import ResponseWriter
-from toolcrib.web.mcp.jsonrpc import Message
+from toolcrib.web.mcp.jsonrpc import ANSWER_WAIT, Message, RequestId, capability_for
 from toolcrib.web.mcp.sealed_state import BrokenSeal, StateSeal, TooMuchState
 from toolcrib.web.mcp.views import McpView
 
@@ -59,6 +58,18 @@ def owner_of(key: str, principal: Principal, mcp_view: McpView) -> str:
     ).hexdigest()
 
 
+class ClientStream(Protocol):
+    """The stream of a call, which carries messages ahead of the result."""
+
+    async def request(self, request_id: RequestId, method: str, params: JsonObject) -> None:
+        """Send a request to the client."""
+        ...
+
+    async def notify(self, method: str, params: JsonObject) -> None:
+        """Send a notification to the client."""
+        ...
+
+
 class McpSession:
     """A legacy client's declarations at the start of its session, and its open questions."""
 
@@ -74,14 +85,14 @@ class McpSession:
         self.log_level = DEFAULT_LEVEL
         self._asked: dict[str, asyncio.Future[JsonObject]] = {}
 
-    async def ask(self, exchange: ResponseWriter, method: str, params: JsonObject) -> JsonObject:
+    async def ask(self, stream: ClientStream, method: str, params: JsonObject) -> JsonObject:
         """Ask the client a server's question, on the stream of its call."""
         if capability_for(method) not in self.capabilities:
             raise ProtocolError(METHOD_NOT_FOUND, f"The client does not take {method}.")
         request_id = secrets.token_hex(12)
         answer = self._asked[request_id] = asyncio.get_running_loop().create_future()
         try:
-            await exchange.request(request_id, method, params)
+            await stream.request(request_id, method, params)
             async with asyncio.timeout(ANSWER_WAIT):
                 return await answer
         except TimeoutError:
@@ -89,7 +100,7 @@ class McpSession:
         finally:
             del self._asked[request_id]
             if not answer.done() or answer.cancelled():
-                await _withdraw_question(exchange, request_id)
+                await _withdraw_question(stream, request_id)
 
     def take(self, message: Message) -> None:
         """Handle a response of the client. A response to no open question is dropped."""
@@ -107,10 +118,10 @@ class McpSession:
             )
 
 
-async def _withdraw_question(exchange: ResponseWriter, request_id: str) -> None:
+async def _withdraw_question(stream: ClientStream, request_id: str) -> None:
     """Notify the client that its answer is no longer needed."""
     with anyio.move_on_after(_FAREWELL, shield=True):
-        await exchange.notify("notifications/cancelled", {"requestId": request_id})
+        await stream.notify("notifications/cancelled", {"requestId": request_id})
 
 
 class McpSessions:

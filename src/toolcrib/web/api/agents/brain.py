@@ -11,12 +11,11 @@ from toolcrib.agents.zoo.input import EntryChanges, EntryInput, InputFields
 from toolcrib.host import Crib
 from toolcrib.model.agents import EntryType
 from toolcrib.model.errors import InvalidRequest
-from toolcrib.model.json import JsonObject
+from toolcrib.model.json import JsonObject, MalformedJson, parse_strict
 from toolcrib.model.principals import Principal
 from toolcrib.web.api.agents.asking import check_sight
 from toolcrib.web.api.agents.shapes import EntryShape, RemovedEntry
 from toolcrib.web.api.reading import asker, owner_only
-from toolcrib.web.strict_json import MalformedJson, parse_json
 
 _Tags = Annotated[str | None, Query(description="Entries with any of these, parted by commas.", max_length=2_000)]
 _From = Annotated[str | None, Query(alias="dateFrom", description="First day or moment.", max_length=40)]
@@ -93,6 +92,6 @@ def _pinned(body: bytes) -> bool | None:
     if not body:
         return None
     try:
-        return parse(PinRequest, parse_json(body)).pinned
+        return parse(PinRequest, parse_strict(body)).pinned
     except MalformedJson as error:
         raise InvalidRequest("request.malformed", f"The body is not JSON: {error}.") from error

@@ -14,7 +14,7 @@ from toolcrib.host import Crib
 from toolcrib.host.replay import replay
 from toolcrib.host.rule_check import find_rule_findings
 from toolcrib.model.errors import InvalidRequest, NotFound
-from toolcrib.model.json import JsonObject, is_object
+from toolcrib.model.json import JsonObject, MalformedJson, is_object, parse_strict
 from toolcrib.model.principals import Principal
 from toolcrib.model.tools import ToolRef
 from toolcrib.web.api.changing import Changing, owner_changes
@@ -31,7 +31,6 @@ from toolcrib.web.api.policy.shapes import (
 from toolcrib.web.api.reading import owner_only
 from toolcrib.web.api.resource import Resource
 from toolcrib.web.api.shapes import ProblemShape
-from toolcrib.web.strict_json import MalformedJson, parse_json
 
 _Tool = Annotated[str | None, Query(description="`server/tool`, or the name of a known tool.", max_length=600)]
 _Args = Annotated[str | None, Query(description="The arguments of the call, as JSON.", max_length=60_000)]
@@ -147,7 +146,7 @@ def _arguments(text: str | None) -> JsonObject | None:
     if text is None:
         return None
     try:
-        value = parse_json(text.encode())
+        value = parse_strict(text.encode())
     except MalformedJson as error:
         raise InvalidRequest("request.invalid", f"`args` is not JSON: {error}.") from error
     if not is_object(value):

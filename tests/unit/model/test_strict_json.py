@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.web.strict_json import MAX_DEPTH, MalformedJson, parse_json, refuse_long_integers
+from toolcrib.model.json import MAX_DEPTH, MalformedJson, parse_strict, refuse_long_integers
 
 CORPUS = os.environ.get("TOOLCRIB_CORPUS")
 
@@ -28,12 +28,12 @@ JSON_VALUES = st.recursive(
 
 @given(JSON_VALUES)
 def test_whatever_a_careful_writer_writes_is_read_back(value: object) -> None:
-    assert parse_json(orjson.dumps(value)) == value
+    assert parse_strict(orjson.dumps(value)) == value
 
 
 @given(JSON_VALUES, st.sampled_from([None, 2]))
 def test_spaces_escapes_and_line_breaks_change_nothing(value: object, indent: int | None) -> None:
-    assert parse_json(json.dumps(value, indent=indent).encode()) == value
+    assert parse_strict(json.dumps(value, indent=indent).encode()) == value
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_spaces_escapes_and_line_breaks_change_nothing(value: object, indent: in
 )
 def test_what_is_not_json_is_refused(body: bytes) -> None:
     with pytest.raises(MalformedJson):
-        parse_json(body)
+        parse_strict(body)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_what_is_not_json_is_refused(body: bytes) -> None:
 )
 def test_a_repeated_key_is_refused_at_any_depth_and_in_any_spelling(body: bytes) -> None:
     with pytest.raises(MalformedJson, match="twice"):
-        parse_json(body)
+        parse_strict(body)
 
 
 KEYS = st.text(st.sampled_from(["a", "b", '"', "\\", "ä"]), max_size=2)
@@ -88,16 +88,16 @@ def test_an_object_is_read_if_no_key_of_it_repeats_and_refused_if_one_does(
     written = [json.dumps(key) + colon + json.dumps(value, ensure_ascii=False) for key, value in pairs]
     body = f"[1,{{{comma.join(written)}}}]".encode()
     if len(dict(pairs)) == len(pairs):
-        assert parse_json(body) == [1, dict(pairs)]
+        assert parse_strict(body) == [1, dict(pairs)]
     else:
         with pytest.raises(MalformedJson, match="twice"):
-            parse_json(body)
+            parse_strict(body)
 
 
 def test_the_repeated_key_is_named_and_cut_short() -> None:
     key = "k" * 5_000
     with pytest.raises(MalformedJson) as refused:
-        parse_json(f'{{"{key}":1, "{key}":2}}'.encode())
+        parse_strict(f'{{"{key}":1, "{key}":2}}'.encode())
     assert key[:100] in str(refused.value)
     assert len(str(refused.value)) < 200
 
@@ -105,47 +105,47 @@ def test_the_repeated_key_is_named_and_cut_short() -> None:
 @pytest.mark.parametrize("digits", [302, 400, 5_000])
 def test_an_integer_with_too_many_digits_is_refused(digits: int) -> None:
     with pytest.raises(MalformedJson):
-        parse_json(f'{{"n": {"9" * digits}}}'.encode())
+        parse_strict(f'{{"n": {"9" * digits}}}'.encode())
 
 
 @pytest.mark.parametrize("body", [b'{"n": %d}', b'{"a": [{"arguments": %d}]}', b"[%d]"])
 def test_long_integers_are_refused_where_only_arguments_may_have_them(body: bytes) -> None:
     text = body % 2**64
     with pytest.raises(MalformedJson, match="64 bits"):
-        refuse_long_integers(parse_json(text), text, but_in="arguments")
+        refuse_long_integers(parse_strict(text), text, but_in="arguments")
     allowed = b'{"n": 1, "arguments": {"n": %d}}' % 2**64
-    refuse_long_integers(parse_json(allowed), allowed, but_in="arguments")
+    refuse_long_integers(parse_strict(allowed), allowed, but_in="arguments")
 
 
 @pytest.mark.parametrize("number", [2**64 - 1, -(2**63), 2**53 + 1, 0, 2**64, -(2**63) - 1, 10**299])
 def test_every_integer_is_kept_exactly(number: int) -> None:
     for body in (f"[{number}]", f"[ {number} ]"):
-        assert parse_json(body.encode()) == [number]
+        assert parse_strict(body.encode()) == [number]
 
 
 @pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"k":', "}"), ('[{"k":', "}]")])
 def test_the_limit_of_nesting_is_exact(opening: str, closing: str) -> None:
     levels = MAX_DEPTH // len(closing)
     fits = opening * levels + "0" + closing * levels
-    assert parse_json(fits.encode()) is not None
+    assert parse_strict(fits.encode()) is not None
     with pytest.raises(MalformedJson, match="deeper"):
-        parse_json(f"[{fits}]".encode())
+        parse_strict(f"[{fits}]".encode())
 
 
 def test_many_brackets_side_by_side_or_inside_strings_are_not_nesting() -> None:
-    assert parse_json(b"[" + b",".join([b"[]"] * 5_000) + b"]") == [[]] * 5_000
+    assert parse_strict(b"[" + b",".join([b"[]"] * 5_000) + b"]") == [[]] * 5_000
     text = '["' + "[" * 5_000 + '\\"' + "{" * 5_000 + '"]'
-    assert parse_json(text.encode()) == ["[" * 5_000 + '"' + "{" * 5_000]
+    assert parse_strict(text.encode()) == ["[" * 5_000 + '"' + "{" * 5_000]
 
 
 def test_a_hundred_thousand_opening_brackets_are_refused_at_once() -> None:
     for body in (b"[" * 100_000, b'{"a":' * 100_000, b"[" * 900 + b"]" * 900):
         with pytest.raises(MalformedJson):
-            parse_json(body)
+            parse_strict(body)
 
 
 def test_a_key_that_is_special_elsewhere_is_only_a_key() -> None:
-    assert parse_json(b'{"__proto__":{"a":1},"constructor":2,"name\\u0000":3}') == {
+    assert parse_strict(b'{"__proto__":{"a":1},"constructor":2,"name\\u0000":3}') == {
         "__proto__": {"a": 1},
         "constructor": 2,
         "name\0": 3,
@@ -169,7 +169,7 @@ def test_the_public_suite_accepts_and_refuses_as_it_should() -> None:
     wrong: list[str] = []
     for path in [*_suite("y"), *_suite("n")]:
         try:
-            parse_json(path.read_bytes())
+            parse_strict(path.read_bytes())
             accepted = True
         except MalformedJson:
             accepted = False
@@ -182,6 +182,6 @@ def test_the_public_suite_accepts_and_refuses_as_it_should() -> None:
 def test_what_the_public_suite_leaves_open_is_decided_without_a_crash() -> None:
     for path in _suite("i"):
         try:
-            parse_json(path.read_bytes())
+            parse_strict(path.read_bytes())
         except MalformedJson as refused:
             assert str(refused)
