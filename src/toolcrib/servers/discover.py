@@ -47,9 +47,10 @@ def discover(
 ) -> Discovery:
     """Return every server that an app is configured to use in `cwd`, or for the user in `home`."""
     around = surroundings(environment, cwd, home=home, crib=crib, platform=platform)
-    found = (read(place, around.directories, platform) for place in all_places(around))
+    places = all_places(around)
+    found = (read(place, around.directories, platform) for place in places.files)
     merged = merge([reading for reading in found if reading is not None], environment, trusted)
-    return replace(merged, project=str(around.project))
+    return replace(merged, project=str(around.project), problems=(*places.problems, *merged.problems))
 
 
 def surroundings(
@@ -163,7 +164,8 @@ def _row(
         own = [_own_crib(spec)] if is_crib else []
         said = overlay.get("enabled")
         enabled = said if isinstance(said, bool) else spec.enabled and not off
-        spec = replace(spec, enabled=enabled and not own)
+        enabled = enabled and not own
+        spec = spec if enabled == spec.enabled else replace(spec, enabled=enabled)
         problems = (*problems, *off, *own, *_foreign_credential(spec), *missing(spec, environment))
     made = row(entry, spec, problems, trusted=spec is not None and trusted(spec))
     made.definition = mask_definition(entry.raw)

@@ -19,8 +19,8 @@ from toolcrib.model.problems import Problem
 from toolcrib.model.servers import Discovery, ServerEntry
 from toolcrib.servers.discover import merge, surroundings
 from toolcrib.servers.last_good import LastGood
-from toolcrib.servers.places import Machine, all_places
-from toolcrib.servers.readers.read import ConfigFile, FileReading, ReadEntry
+from toolcrib.servers.places import ConfigFiles, Machine, all_places
+from toolcrib.servers.readers.read import FileReading, ReadEntry
 from toolcrib.servers.trust import TrustBook, change_trust, load_trust
 
 KEPT = 16
@@ -35,7 +35,7 @@ class ProjectView:
 
     cwd: Path | None
     around: Machine
-    places: tuple[ConfigFile, ...]
+    places: ConfigFiles
     prints: Mapping[Path, Fingerprint]
     readings: tuple[FileReading, ...]
     book: TrustBook
@@ -88,7 +88,7 @@ class ProjectViews:
         around = self._around(cwd)
         places = all_places(around)
         # Taken before reading, so a concurrent change is noticed next time.
-        prints = {path: fingerprint(path) for path in (*(place.file for place in places), self._home.trust_file)}
+        prints = {path: fingerprint(path) for path in (*(place.file for place in places.files), self._home.trust_file)}
         kept = self._kept.get(cwd)
         if kept is None or kept.places != places or kept.prints != prints:
             kept = self._read(cwd, around, places, prints)
@@ -115,10 +115,10 @@ class ProjectViews:
         self,
         cwd: Path | None,
         around: Machine,
-        places: tuple[ConfigFile, ...],
+        places: ConfigFiles,
         prints: Mapping[Path, Fingerprint],
     ) -> ProjectView:
-        found = [self._memory.read(place, around.directories, around.platform) for place in places]
+        found = [self._memory.read(place, around.directories, around.platform) for place in places.files]
         readings = tuple(reading for reading in found if reading is not None)
         book, unreadable = self._trust(readings)
         merged = merge(readings, self._environment, partial(book.covers, environment=self._environment))
@@ -126,7 +126,7 @@ class ProjectViews:
             merged,
             servers=tuple(_revealing(server, book) for server in merged.servers),
             project=str(around.project) if around.project is not None else None,
-            problems=(*unreadable, *merged.problems),
+            problems=(*unreadable, *places.problems, *merged.problems),
             agreed=book.agreed(),
         )
         return ProjectView(cwd, around, places, prints, readings, book, _hinted(discovery))
@@ -167,10 +167,15 @@ def _hinted(discovery: Discovery) -> Discovery:
     """Return the same with a hint on every problem that has one in the table of codes."""
 
     def with_hints(problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
-        return tuple(replace(problem, hint=problem.hint or CODES[problem.code].hint) for problem in problems)
+        return tuple(
+            problem if problem.hint or not (hint := CODES[problem.code].hint) else replace(problem, hint=hint)
+            for problem in problems
+        )
 
     def each(servers: tuple[ServerEntry, ...]) -> tuple[ServerEntry, ...]:
-        return tuple(replace(server, problems=with_hints(server.problems)) for server in servers)
+        return tuple(
+            replace(server, problems=with_hints(server.problems)) if server.problems else server for server in servers
+        )
 
     return replace(
         discovery,

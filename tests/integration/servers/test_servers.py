@@ -18,8 +18,7 @@ from toolcrib.model.errors import (
     NotFound,
     ToolcribError,
 )
-from toolcrib.servers.places import Machine, all_places
-from toolcrib.servers.readers.read import ConfigFile
+from toolcrib.servers.places import ConfigFiles, Machine, all_places
 from toolcrib.servers.servers import Servers
 from toolcrib.upstream.credential_names import credential_name
 
@@ -428,7 +427,7 @@ async def test_a_directory_that_cannot_be_looked_at_does_not_end_the_following_o
     await desk.list(None)
     read = all_places
 
-    def broken_inside(around: Machine) -> tuple[ConfigFile, ...]:
+    def broken_inside(around: Machine) -> ConfigFiles:
         if around.project is not None:
             raise RuntimeError("no places")
         return read(around)

@@ -146,7 +146,8 @@ def _read_entry(place: ConfigFile, found: FoundEntry, line: int | None) -> ReadE
     where = str(directory) if directory is not None else None
     source = DefinitionSource(place.dialect.client, scope, str(place.file), line, project, where)
     name = found.name.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
-    placed = replace(place, scope=scope, directory=directory)
+    is_same = scope == place.scope and directory == place.directory
+    placed = place if is_same else replace(place, scope=scope, directory=directory)
     if not _is_plain_json(found.raw):
         reason = f'Invalid server config: Server "{name}": it holds text, a number or nesting that JSON cannot carry'
         problem = Problem("server.invalid", reason, file=source.file, line=line)
