@@ -15,9 +15,10 @@ from toolcrib.model.json_values import as_object
 from toolcrib.model.problems import Problem
 from toolcrib.model.servers import DefinitionSource, Discovery, ServerEntry, ServerSpec
 from toolcrib.servers.crib_entry import crib_entry
+from toolcrib.servers.extensions import config_files
 from toolcrib.servers.masking import mask_definition
 from toolcrib.servers.merge import MergedRow, Server, fold, priority, row
-from toolcrib.servers.places import Machine, all_places, project_directories
+from toolcrib.servers.places import Machine, project_directories
 from toolcrib.servers.readers.dialect import ClientRule
 from toolcrib.servers.readers.fields import judge
 from toolcrib.servers.readers.read import ConfigFile, FileReading, ReadEntry, read_place
@@ -47,7 +48,7 @@ def discover(
 ) -> Discovery:
     """Return every server that an app is configured to use in `cwd`, or for the user in `home`."""
     around = surroundings(environment, cwd, home=home, crib=crib, platform=platform)
-    places = all_places(around)
+    places = config_files(around)
     found = (read(place, around.directories, platform) for place in places.files)
     merged = merge([reading for reading in found if reading is not None], environment, trusted)
     return replace(merged, project=str(around.project), problems=(*places.problems, *merged.problems))

@@ -40,6 +40,8 @@ class ConfigFiles(NamedTuple):
 
     files: tuple[ConfigFile, ...]
     problems: tuple[Problem, ...] = ()
+    consulted: tuple[Path, ...] = ()
+    """Other files that decided which files count; see `servers.extensions`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +74,6 @@ TABLE: tuple[PlaceRow, ...] = (
     PlaceRow("claude-settings", "user", "{claude}/settings.json"),
     PlaceRow("claude-settings", "project", ".claude/settings.json"),
     PlaceRow("claude-settings", "project", ".claude/settings.local.json"),
-    PlaceRow("claude-plugin", "user", "{claude}/plugins/cache/*/*/*/.claude-plugin/plugin.json"),
-    PlaceRow("claude-plugin-mcp", "user", "{claude}/plugins/cache/*/*/*/.mcp.json"),
     PlaceRow("claude-desktop", "user", "{app}/Claude/claude_desktop_config.json"),
     PlaceRow("cursor", "user", "~/.cursor/mcp.json"),
     PlaceRow("cursor", "project", ".cursor/mcp.json"),
@@ -105,10 +105,8 @@ TABLE: tuple[PlaceRow, ...] = (
     PlaceRow("gemini", "managed", "/etc/gemini-cli/settings.json", ("linux",)),
     PlaceRow("gemini", "managed", "/Library/Application Support/GeminiCli/settings.json", ("darwin",)),
     PlaceRow("gemini", "managed", "{program-data}/gemini-cli/settings.json", ("win32",)),
-    PlaceRow("gemini-extension", "user", "~/.gemini/extensions/*/gemini-extension.json"),
     PlaceRow("qwen", "user", "~/.qwen/settings.json"),
     PlaceRow("qwen", "project", ".qwen/settings.json"),
-    PlaceRow("qwen-extension", "user", "~/.qwen/extensions/*/qwen-extension.json"),
     PlaceRow("opencode", "user", "{opencode}/opencode.json"),
     PlaceRow("opencode", "user", "{opencode}/opencode.jsonc"),
     PlaceRow("opencode", "user", "{opencode-file}"),
@@ -218,6 +216,11 @@ def all_places(around: Machine) -> ConfigFiles:
     taken = {place.file for place in found}
     found += [place for place in _project_places(around, problems) if place.file not in taken]
     return ConfigFiles(tuple(found), tuple(problems))
+
+
+def directory_of(word: str, around: Machine) -> Path | None:
+    """Return the directory that a word in braces stands for."""
+    return _roots(around)[word]
 
 
 def _project_places(around: Machine, problems: list[Problem]) -> Iterator[ConfigFile]:

@@ -18,8 +18,9 @@ from toolcrib.model.errors import CODES, ConfigError
 from toolcrib.model.problems import Problem
 from toolcrib.model.servers import Discovery, ServerEntry
 from toolcrib.servers.discover import merge, surroundings
+from toolcrib.servers.extensions import config_files
 from toolcrib.servers.last_good import LastGood
-from toolcrib.servers.places import ConfigFiles, Machine, all_places
+from toolcrib.servers.places import ConfigFiles, Machine
 from toolcrib.servers.readers.read import FileReading, ReadEntry
 from toolcrib.servers.trust import TrustBook, change_trust, load_trust
 
@@ -86,9 +87,10 @@ class ProjectViews:
         """Return the current view."""
         cwd = _real(cwd)
         around = self._around(cwd)
-        places = all_places(around)
+        places = config_files(around)
         # Taken before reading, so a concurrent change is noticed next time.
-        prints = {path: fingerprint(path) for path in (*(place.file for place in places.files), self._home.trust_file)}
+        watched = (*(place.file for place in places.files), *places.consulted, self._home.trust_file)
+        prints = {path: fingerprint(path) for path in watched}
         kept = self._kept.get(cwd)
         if kept is None or kept.places != places or kept.prints != prints:
             kept = self._read(cwd, around, places, prints)
@@ -186,9 +188,12 @@ def _hinted(discovery: Discovery) -> Discovery:
 
 
 def fingerprint(path: Path) -> Fingerprint:
-    """Return the status of a file; None if it cannot be seen."""
+    """Return the status of a file, or of a link that leads nowhere; None if there is neither."""
     try:
         status = os.stat(path)  # noqa: PTH116 about a hundred files per view: a Path would cost more than the call
     except (OSError, ValueError):
-        return None
+        try:
+            status = os.lstat(path)
+        except (OSError, ValueError):
+            return None
     return status.st_mtime_ns, status.st_size, status.st_ino, status.st_mode
