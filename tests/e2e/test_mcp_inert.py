@@ -183,7 +183,7 @@ def test_the_system_sees_no_program_and_no_connection_but_to_the_own_crib(
     started = [line for line in text.splitlines() if re.search(r"\b(?:execve|execveat|v?fork)\(", line)]
     assert len(started) == 1, started  # the command itself
     bound = re.findall(r"bind\(.*?sin_port=htons\((\d+)\), sin_addr=inet_addr\(\"([^\"]+)\"", text)
-    assert {address for _, address in bound} == {"127.0.0.1"}
+    assert {address for _, address in bound} <= {"127.0.0.1"}  # without a crib, a list needs no socket at all
     connected = re.findall(r"(?:connect|sendto|sendmsg)\(\d+, [^)]*?sa_family=(\w+)(.*)", text)
     assert {family for family, _ in connected} <= {"AF_INET"}
     assert all('inet_addr("127.0.0.1")' in rest for _, rest in connected), connected

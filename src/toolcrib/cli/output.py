@@ -7,6 +7,7 @@ Must never write a string that did not pass `safe` or `_escaped`; only `draw` ac
 text.
 """
 
+import contextlib
 import errno
 import io
 import json
@@ -17,6 +18,8 @@ import threading
 import unicodedata
 from collections.abc import Sequence
 from typing import NoReturn, TextIO
+
+import orjson
 
 from toolcrib.model.errors import ToolcribError
 from toolcrib.model.json import Json, JsonObject
@@ -76,7 +79,7 @@ def warn_all(problems: Sequence[JsonObject]) -> None:
 
 def document(value: Json) -> None:
     """Print one JSON document."""
-    _write(sys.stdout, _escaped(json.dumps(value, ensure_ascii=_ascii_only(), indent=2)) + "\n")
+    _write(sys.stdout, _escaped(_indented_json(value)) + "\n")
 
 
 def record(value: JsonObject) -> None:
@@ -107,6 +110,14 @@ def compact(value: Json) -> str:
 def editable(value: Json) -> str:
     """Return JSON on one line for editing; hidden characters are escaped, which keeps the value."""
     return _escaped(json.dumps(value, ensure_ascii=False))
+
+
+def _indented_json(value: Json) -> str:
+    if not _ascii_only():
+        # Long lists take a tenth of the time, but numbers beyond 64 bits and lone surrogates are refused.
+        with contextlib.suppress(TypeError):
+            return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+    return json.dumps(value, ensure_ascii=_ascii_only(), indent=2)
 
 
 def _ascii_only() -> bool:

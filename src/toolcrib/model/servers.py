@@ -42,7 +42,8 @@ class DefinitionSource:
     """The location of one definition: file format, scope, file and line.
 
     `project` is the real path of the project that contains the file, None outside of projects; trust is bound to it.
-    `directory` is the directory that relative paths start from.
+    `directory` is the directory that relative paths start from. `root` is the directory of the plugin that contains the
+    file.
     """
 
     client: str
@@ -51,6 +52,7 @@ class DefinitionSource:
     line: int | None = None
     project: str | None = None
     directory: str | None = None
+    root: str | None = None
 
     def to_json(self) -> JsonObject:
         """Return the public shape (`sources` of a server)."""

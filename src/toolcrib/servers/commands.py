@@ -5,6 +5,7 @@ Independent of definitions: `masking` uses it to decide what can be masked, `dan
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import PurePosixPath, PureWindowsPath
 
 SHELLS = frozenset({"sh", "bash", "zsh", "dash", "fish", "ksh", "cmd", "powershell", "pwsh"})
@@ -24,6 +25,7 @@ _CODE_FLAGS: Mapping[str, frozenset[str]] = {
 _WRAPPERS = frozenset({"env", "nohup", "nice", "time", "timeout", "stdbuf", "xargs", "sudo", "doas"})
 
 
+@lru_cache(maxsize=1024)
 def program(command: str) -> str:
     """Return the bare name of a program, without directory, Windows suffix or version number."""
     name = PureWindowsPath(command).name if "\\" in command else PurePosixPath(command).name

@@ -105,6 +105,7 @@ def _local(url: str) -> SplitResult | None:
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
-        return parts if host == "localhost" or ip_address(host).is_loopback else None
+        is_address = host[:1].isdigit() or ":" in host
+        return parts if host == "localhost" or (is_address and ip_address(host).is_loopback) else None
     except ValueError:
         return None

@@ -25,7 +25,7 @@ class DefinitionPaths:
         """Return the value of a placeholder like `workspaceFolder`."""
         home = self._environment.get("HOME")
         base = str(self.base) if self.base is not None else None
-        root = self._file.parent.parent if self._file.parent.name == ".claude-plugin" else self._file.parent
+        root = Path(self._spec.source.root) if self._spec.source.root is not None else self._file.parent
         places = {
             "workspaceFolder": base,
             "workspaceRoot": base,

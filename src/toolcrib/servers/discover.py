@@ -16,9 +16,10 @@ from toolcrib.model.json_values import as_object
 from toolcrib.model.problems import Problem
 from toolcrib.model.servers import DefinitionSource, Discovery, ServerEntry, ServerSpec
 from toolcrib.servers.crib_entry import crib_entry
+from toolcrib.servers.extensions import config_files
 from toolcrib.servers.masking import mask_definition
 from toolcrib.servers.merge import MergedRow, Server, fold, priority, row
-from toolcrib.servers.places import Machine, all_places, project_directories
+from toolcrib.servers.places import Machine, project_directories
 from toolcrib.servers.readers.dialect import ClientRule
 from toolcrib.servers.readers.fields import judge
 from toolcrib.servers.readers.read import ConfigFile, FileReading, ReadEntry, read_place
@@ -48,8 +49,9 @@ def discover(
 ) -> Discovery:
     """Return every server that an app is configured to use in `cwd`, or for the user in `home`."""
     around = surroundings(environment, cwd, home=home, crib=crib, platform=platform)
-    found = (read(place, around.directories, platform) for place in all_places(around))
-    return compose(around, [reading for reading in found if reading is not None], trusted)
+    places = config_files(around)
+    found = (read(place, around.directories, platform) for place in places.files)
+    return compose(around, [reading for reading in found if reading is not None], trusted, places.problems)
 
 
 def compose(
@@ -192,7 +194,8 @@ def _row(
         own = [_own_crib(spec)] if is_crib else []
         said = overlay.get("enabled")
         enabled = said if isinstance(said, bool) else spec.enabled and not off
-        spec = replace(spec, enabled=enabled and not own)
+        enabled = enabled and not own
+        spec = spec if enabled == spec.enabled else replace(spec, enabled=enabled)
         problems = (*problems, *off, *own, *_foreign_credential(spec), *missing(spec, environment))
     made = row(entry, spec, problems, trusted=spec is not None and trusted(spec))
     made.definition = mask_definition(entry.raw)

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from toolcrib.model.json import digest
 from toolcrib.model.servers import ServerSpec
+from toolcrib.servers.definition_paths import DefinitionPaths
 from toolcrib.servers.variables import SYNTAXES, Field, VariableReference, fill
 
 MAX_NAME = 100
@@ -27,13 +28,19 @@ def is_safe_name(name: str) -> bool:
 def identity(spec: ServerSpec) -> str:
     """Return the same digest for definitions that start the same program or reach the same URL in the same way.
 
-    Values count: one program with two accounts is two servers. References count by what they refer to, whatever the
-    app's syntax.
+    Values count: one program with two accounts is two servers. Variables and secrets count by name, whatever the app's
+    syntax; directories and files by the path they stand for.
     """
+    paths = DefinitionPaths(spec, {})
+
+    def named(reference: VariableReference) -> str:
+        if reference.kind == "place":
+            return paths.place(reference.name) or _named(reference)
+        return f"${{file:{paths.included(reference)}}}" if reference.kind == "file" else _named(reference)
 
     def text(kind: Field, value: str) -> str:
         allowed = kind in SYNTAXES[spec.variables].fields
-        return fill(value, spec.variables, _named) if allowed else value
+        return fill(value, spec.variables, named) if allowed else value
 
     def values(kind: Field, mapping: Mapping[str, str]) -> dict[str, str]:
         return {name if kind == "env" else name.lower(): text(kind, value) for name, value in mapping.items()}
@@ -48,7 +55,11 @@ def identity(spec: ServerSpec) -> str:
         args = [argument for argument in args if argument not in ("-y", "--yes")]
     env = {**values("env", spec.env), **{name: f"${{variable:{name}}}" for name in spec.env_pass}}
     relative = any(word.startswith(("./", "../")) for word in (command, *args, spec.cwd or "")) or spec.cwd == "."
-    return digest(["stdio", command, args, env, spec.cwd, spec.source.directory if relative else None])
+    cwd = text("cwd", spec.cwd) if spec.cwd is not None else None
+    directory = spec.source.directory if relative else None
+    env_file = paths.env_file()
+    included = [] if env_file is None else [str(env_file)]
+    return digest(["stdio", command, args, env, cwd, directory, *included])
 
 
 def normal_url(url: str) -> str:

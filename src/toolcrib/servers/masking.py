@@ -147,7 +147,8 @@ def _secrets_of_url(url: str) -> Iterator[str]:
 def mask_definition(raw: JsonObject) -> JsonObject:
     """Return a definition as written, with every secret masked, also where it is repeated."""
     known = [value for value in _declared_secrets(raw) if is_maskable(value)]
-    return {key: _mask_repeated(_mask_field(key, value), known) for key, value in raw.items()}
+    shown = {key: _mask_field(key, value) for key, value in raw.items()}
+    return {key: _mask_repeated(value, known) for key, value in shown.items()} if known else shown
 
 
 def _declared_secrets(raw: JsonObject) -> Iterator[str]:
@@ -155,7 +156,8 @@ def _declared_secrets(raw: JsonObject) -> Iterator[str]:
     for key in _MAPS:
         declared = as_object(raw.get(key)) or {}
         texts = {name: value for name, value in declared.items() if isinstance(value, str) and not is_reference(value)}
-        yield from secret_values(texts, {}, (), None)
+        if texts:
+            yield from secret_values(texts, {}, (), None)
 
 
 def _mask_repeated(value: Json, known: Sequence[str]) -> Json:

@@ -4,6 +4,7 @@ Trust is decided before priority. An untrusted entry never names or shadows a tr
 where they make the crib stricter. The result depends on the entries alone, not on the order they were read in.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -87,9 +88,12 @@ def fold(rows: Iterable[MergedRow], reserved: Collection[str]) -> tuple[list[Ser
     hidden = [Server(each, [each]) for each in listed if each.hidden]
     _give_aliases(shown + hidden, reserved)
     taken = {server.alias: server for server in shown} | dict.fromkeys(reserved)
+    alike: defaultdict[str, list[Server]] = defaultdict(list)
+    for server in shown:
+        alike[server.main.identity].append(server)
     for server in shown:
         if server.main.identity:
-            server.names = _names(server, shown, in_force, taken)
+            server.names = _names(server, alike[server.main.identity], in_force, taken)
     return sorted(shown, key=_listing_order), hidden
 
 
@@ -149,14 +153,12 @@ def _trusted_names(server: Server) -> frozenset[str]:
 
 
 def _names(
-    server: Server, servers: list[Server], in_force: Mapping[str, Server], taken: Mapping[str, Server | None]
+    server: Server, alike: list[Server], in_force: Mapping[str, Server], taken: Mapping[str, Server | None]
 ) -> ServerNames:
-    """Return every name of a definition: of this server's entries, of shadowed and of disabled ones."""
+    """Return every name of a definition, from all servers with its identity: shadowed and disabled ones, too."""
     trusted: dict[str, OtherName] = {}
     claimed: dict[str, OtherName] = {}
-    for other in servers:
-        if other.main.identity != server.main.identity:
-            continue
+    for other in alike:
         for each in other.rows:
             name, file = each.entry.name, each.entry.source.file
             meant = in_force.get(name)

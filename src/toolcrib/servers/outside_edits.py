@@ -150,7 +150,7 @@ def _changes(before: _Contents, now: _Contents, files: Iterable[str]) -> Iterato
 
 def _project_files(view: ProjectView) -> Mapping[str, str]:
     """Return the files of projects, each with the path of its project."""
-    return {str(place.file): str(place.project) for place in view.places if place.project is not None}
+    return {str(place.file): str(place.project) for place in view.places.files if place.project is not None}
 
 
 def _is_file(shape: object) -> bool:

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from toolcrib.model.problems import Problem
 from toolcrib.model.servers import Scope
 from toolcrib.servers.readers.read import ConfigFile
 
 MAX_DEPTH = 64
-MAX_MATCHES = 200
+MAX_MATCHES = 2_000
+"""Files read for one pattern; more are reported as a problem."""
 
 ALL = ("linux", "darwin", "win32")
 _UNIX = ("linux", "darwin")
@@ -31,6 +33,15 @@ class PlaceRow(NamedTuple):
     scope: Scope
     path: str
     systems: tuple[str, ...] = ALL
+
+
+class ConfigFiles(NamedTuple):
+    """The files that may contain servers, and the problems of patterns that match too many."""
+
+    files: tuple[ConfigFile, ...]
+    problems: tuple[Problem, ...] = ()
+    consulted: tuple[Path, ...] = ()
+    """Other files that decided which files count; see `servers.extensions`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +74,6 @@ TABLE: tuple[PlaceRow, ...] = (
     PlaceRow("claude-settings", "user", "{claude}/settings.json"),
     PlaceRow("claude-settings", "project", ".claude/settings.json"),
     PlaceRow("claude-settings", "project", ".claude/settings.local.json"),
-    PlaceRow("claude-plugin", "user", "{claude}/plugins/cache/*/*/*/.claude-plugin/plugin.json"),
-    PlaceRow("claude-plugin-mcp", "user", "{claude}/plugins/cache/*/*/*/.mcp.json"),
     PlaceRow("claude-desktop", "user", "{app}/Claude/claude_desktop_config.json"),
     PlaceRow("cursor", "user", "~/.cursor/mcp.json"),
     PlaceRow("cursor", "project", ".cursor/mcp.json"),
@@ -96,10 +105,8 @@ TABLE: tuple[PlaceRow, ...] = (
     PlaceRow("gemini", "managed", "/etc/gemini-cli/settings.json", ("linux",)),
     PlaceRow("gemini", "managed", "/Library/Application Support/GeminiCli/settings.json", ("darwin",)),
     PlaceRow("gemini", "managed", "{program-data}/gemini-cli/settings.json", ("win32",)),
-    PlaceRow("gemini-extension", "user", "~/.gemini/extensions/*/gemini-extension.json"),
     PlaceRow("qwen", "user", "~/.qwen/settings.json"),
     PlaceRow("qwen", "project", ".qwen/settings.json"),
-    PlaceRow("qwen-extension", "user", "~/.qwen/extensions/*/qwen-extension.json"),
     PlaceRow("opencode", "user", "{opencode}/opencode.json"),
     PlaceRow("opencode", "user", "{opencode}/opencode.jsonc"),
     PlaceRow("opencode", "user", "{opencode-file}"),
@@ -192,29 +199,35 @@ def project_directories(cwd: Path) -> tuple[tuple[Path, ...], Path]:
     return (start,), start.resolve()
 
 
-def all_places(around: Machine) -> tuple[ConfigFile, ...]:
+def all_places(around: Machine) -> ConfigFiles:
     """Return every file that may contain servers, existing or not, in the order of the table.
 
     A user-level file never counts as a project's, even if the home is a repository.
     """
     roots = _roots(around)
     found: list[ConfigFile] = []
+    problems: list[Problem] = []
     for rank, row in enumerate(TABLE):
         if row.scope == "project" or around.platform not in row.systems:
             continue
         path = _fill(row.path, roots)
         if path is not None:
-            found += [ConfigFile(row.format, row.scope, file, rank) for file in _matches(path)]
+            found += [ConfigFile(row.format, row.scope, file, rank) for file in _matches(path, problems)]
     taken = {place.file for place in found}
-    found += [place for place in _project_places(around) if place.file not in taken]
-    return tuple(found)
+    found += [place for place in _project_places(around, problems) if place.file not in taken]
+    return ConfigFiles(tuple(found), tuple(problems))
 
 
-def _project_places(around: Machine) -> Iterator[ConfigFile]:
+def directory_of(word: str, around: Machine) -> Path | None:
+    """Return the directory that a word in braces stands for."""
+    return _roots(around)[word]
+
+
+def _project_places(around: Machine, problems: list[Problem]) -> Iterator[ConfigFile]:
     for directory in around.directories:
         for rank, row in enumerate(TABLE):
             if row.scope == "project" and around.platform in row.systems:
-                for file in _matches(directory / row.path):
+                for file in _matches(directory / row.path, problems):
                     yield ConfigFile(row.format, row.scope, file, rank, directory, around.project)
 
 
@@ -259,14 +272,18 @@ def _fill(path: str, roots: Mapping[str, Path | None]) -> Path | None:
     return root / rest if root is not None and rest else root
 
 
-def _matches(path: Path) -> Sequence[Path]:
-    """Return the files that match a pattern; a plain path matches itself."""
+def _matches(path: Path, problems: list[Problem]) -> Sequence[Path]:
+    """Return the files that match a pattern, in order; a plain path matches itself. Reports what is left out."""
     parts = path.parts
     wild = next((index for index, part in enumerate(parts) if "*" in part), None)
     if wild is None:
         return (path,)
     base = Path(*parts[:wild])
     try:
-        return sorted(base.glob(str(Path(*parts[wild:]))))[:MAX_MATCHES]
+        matched = sorted(base.glob(str(Path(*parts[wild:]))))
     except OSError:
         return ()
+    if len(matched) > MAX_MATCHES:
+        message = f"{len(matched)} files match {path}; only the first {MAX_MATCHES} are read."
+        problems.append(Problem("config.too_many", message, file=str(base)))
+    return matched[:MAX_MATCHES]

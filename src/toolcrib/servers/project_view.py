@@ -18,9 +18,10 @@ from toolcrib.model.errors import ConfigError
 from toolcrib.model.problems import Problem
 from toolcrib.model.servers import Discovery, ServerEntry
 from toolcrib.servers.discover import compose, surroundings
+from toolcrib.servers.extensions import config_files
 from toolcrib.servers.last_good import LastGood
-from toolcrib.servers.places import Machine, all_places
-from toolcrib.servers.readers.read import ConfigFile, FileReading, ReadEntry
+from toolcrib.servers.places import ConfigFiles, Machine
+from toolcrib.servers.readers.read import FileReading, ReadEntry
 from toolcrib.servers.trust import TrustBook, change_trust, load_trust
 
 KEPT = 16
@@ -35,7 +36,7 @@ class ProjectView:
 
     cwd: Path | None
     around: Machine
-    places: tuple[ConfigFile, ...]
+    places: ConfigFiles
     prints: Mapping[Path, Fingerprint]
     readings: tuple[FileReading, ...]
     book: TrustBook
@@ -86,9 +87,10 @@ class ProjectViews:
         """Return the current view."""
         cwd = _real(cwd)
         around = self._around(cwd)
-        places = all_places(around)
+        places = config_files(around)
         # Taken before reading, so a concurrent change is noticed next time.
-        prints = {path: fingerprint(path) for path in (*(place.file for place in places), self._home.trust_file)}
+        watched = (*(place.file for place in places.files), *places.consulted, self._home.trust_file)
+        prints = {path: fingerprint(path) for path in watched}
         kept = self._kept.get(cwd)
         if kept is None or kept.places != places or kept.prints != prints:
             kept = self._read(cwd, around, places, prints)
@@ -115,13 +117,15 @@ class ProjectViews:
         self,
         cwd: Path | None,
         around: Machine,
-        places: tuple[ConfigFile, ...],
+        places: ConfigFiles,
         prints: Mapping[Path, Fingerprint],
     ) -> ProjectView:
-        found = [self._memory.read(place, around.directories, around.platform) for place in places]
+        found = [self._memory.read(place, around.directories, around.platform) for place in places.files]
         readings = tuple(reading for reading in found if reading is not None)
         book, unreadable = self._trust(readings)
-        composed = compose(around, readings, partial(book.covers, environment=self._environment), unreadable)
+        composed = compose(
+            around, readings, partial(book.covers, environment=self._environment), (*unreadable, *places.problems)
+        )
         discovery = replace(
             composed, servers=tuple(_revealing(server, book) for server in composed.servers), agreed=book.agreed()
         )
@@ -160,9 +164,12 @@ def _revealing(server: ServerEntry, book: TrustBook) -> ServerEntry:
 
 
 def fingerprint(path: Path) -> Fingerprint:
-    """Return the status of a file; None if it cannot be seen."""
+    """Return the status of a file, or of a link that leads nowhere; None if there is neither."""
     try:
         status = os.stat(path)  # noqa: PTH116 about a hundred files per view: a Path would cost more than the call
     except (OSError, ValueError):
-        return None
+        try:
+            status = os.lstat(path)
+        except (OSError, ValueError):
+            return None
     return status.st_mtime_ns, status.st_size, status.st_ino, status.st_mode

@@ -545,7 +545,7 @@ def _again(view: ProjectView, server: ServerEntry) -> ServerEntry:
 def _defined_at(deps: _Deps, environment: Mapping[str, str]) -> tuple[ServerEntry, ...]:
     """Return every definition in a location as written there, even if another entry of it is in force."""
     view, path = deps.view, deps.path
-    if not deps.is_project and path not in {place.file for place in view.places}:
+    if not deps.is_project and path not in {place.file for place in view.places.files}:
         message = f"{path} is neither a directory nor a file in which a tool of yours keeps servers."
         raise NotFound("server.unknown", message)
 

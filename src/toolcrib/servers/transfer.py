@@ -151,7 +151,7 @@ def client_place(view: ProjectView, client: str, scope: Scope) -> ConfigFile:
     dialect = client_named(client)
     places = [
         place
-        for place in view.places
+        for place in view.places.files
         if place.dialect.client == dialect.client and place.dialect.writable and place.scope == scope
     ]
     if scope == "project" and view.around.directories:

@@ -18,8 +18,8 @@ from toolcrib.model.errors import (
     NotFound,
     ToolcribError,
 )
-from toolcrib.servers.places import Machine, all_places
-from toolcrib.servers.readers.read import ConfigFile
+from toolcrib.servers.extensions import config_files
+from toolcrib.servers.places import ConfigFiles, Machine
 from toolcrib.servers.servers import Servers
 from toolcrib.upstream.credential_names import credential_name
 
@@ -420,20 +420,32 @@ async def test_following_begins_before_anybody_asked(
             tasks.cancel_scope.cancel()
 
 
+async def test_link_that_leads_nowhere_and_then_disappears_leaves_no_servers(world: World, desk: Servers) -> None:
+    target = world.root / "target.json"
+    target.write_text(world.cursor.read_text(encoding="utf-8"), encoding="utf-8")
+    world.cursor.unlink()
+    world.cursor.symlink_to(target)
+    assert [server.name for server in (await desk.list(None)).servers] == ["files", "github"]
+    target.unlink()
+    await desk.list(None)
+    world.cursor.unlink()
+    assert (await desk.list(None)).servers == ()
+
+
 async def test_a_directory_that_cannot_be_looked_at_does_not_end_the_following_of_others(
     world: World, desk: Servers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("toolcrib.servers.servers.LOOK_SECONDS", 0.01)
     await desk.list(world.inside)
     await desk.list(None)
-    read = all_places
+    read = config_files
 
-    def broken_inside(around: Machine) -> tuple[ConfigFile, ...]:
+    def broken_inside(around: Machine) -> ConfigFiles:
         if around.project is not None:
             raise RuntimeError("no places")
         return read(around)
 
-    monkeypatch.setattr("toolcrib.servers.project_view.all_places", broken_inside)
+    monkeypatch.setattr("toolcrib.servers.project_view.config_files", broken_inside)
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(desk.follow)

@@ -340,3 +340,20 @@ def test_the_list_does_not_depend_on_the_order_of_reading(files: tuple[dict[str,
 def test_addresses_that_differ_in_nothing_are_equal(one: str, other: str) -> None:
     """Case, default port, last slash, fragment."""
     assert normal_url(one) == normal_url(other)
+
+
+@pytest.mark.parametrize(
+    ("file", "key", "argument", "count"),
+    [
+        (".vscode/mcp.json", "servers", "${workspaceFolder}/serve.py", 2),
+        (".vscode/mcp.json", "servers", "/opt/serve.py", 1),
+        (".cursor/mcp.json", "mcpServers", "${workspaceFolder}/serve.py", 2),
+    ],
+)
+def test_identity_compares_the_directory_a_placeholder_stands_for(
+    machine: Machine, file: str, key: str, argument: str, count: int
+) -> None:
+    """One name in the package, another in the repository above it."""
+    for name, directory in (("near", machine.cwd), ("far", machine.repository)):
+        machine.write(directory / file, {key: {name: {"command": "python", "args": [argument]}}})
+    assert len(machine.discover().servers) == count

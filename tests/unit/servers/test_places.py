@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from toolcrib.servers import places
 from toolcrib.servers.places import TABLE, Machine, all_places, project_directories
 from toolcrib.servers.readers.apps import CLIENTS, FORMATS
 
@@ -13,7 +14,7 @@ HOME, CRIB = Path("/home/me"), Path("/home/me/.crib")
 def files(platform: str, environment: dict[str, str] | None = None) -> set[tuple[str, str, str]]:
     """Client, level and path of every place of a person with one project directory."""
     around = Machine(HOME, CRIB, environment or {}, (Path("/p"),), Path("/p"), platform)
-    return {(place.dialect.client, place.scope, str(place.file)) for place in all_places(around)}
+    return {(place.dialect.client, place.scope, str(place.file)) for place in all_places(around).files}
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,7 @@ def test_the_persons_own_file_is_not_a_projects_too(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     directories, project = project_directories(tmp_path)
     around = Machine(tmp_path, tmp_path / ".crib", {}, directories, project)
-    places = [place for place in all_places(around) if place.file == tmp_path / ".cursor" / "mcp.json"]
+    places = [place for place in all_places(around).files if place.file == tmp_path / ".cursor" / "mcp.json"]
     assert [place.scope for place in places] == ["user"]
 
 
@@ -82,3 +83,20 @@ def test_a_nested_repository_or_worktree_is_its_own_project(tmp_path: Path) -> N
     directories, project = project_directories(inner / "deep")
     assert directories == (inner / "deep", inner)
     assert project == inner.resolve()
+
+
+def test_all_files_of_a_pattern_are_read_up_to_a_limit_that_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / ".continue" / "mcpServers"
+    folder.mkdir(parents=True)
+    for number in range(300):
+        (folder / f"{number}.yaml").touch()
+    found = all_places(Machine(tmp_path, tmp_path / ".crib", {}))
+    assert sum(place.file.parent == folder for place in found.files) == 300
+    assert found.problems == ()
+    monkeypatch.setattr(places, "MAX_MATCHES", 100)
+    limited = all_places(Machine(tmp_path, tmp_path / ".crib", {}))
+    assert sum(place.file.parent == folder for place in limited.files) == 100
+    assert [(problem.code, problem.file) for problem in limited.problems] == [("config.too_many", str(folder))]
+    assert "300 files match" in limited.problems[0].message

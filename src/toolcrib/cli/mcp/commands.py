@@ -63,12 +63,15 @@ app.command("unauth")(mcp_link.unauth)
 @app.command("list")
 def list_servers(ctx: typer.Context, home: HomeOption = None, as_json: JsonOption = False) -> None:
     """List all servers configured for any app on this machine."""
+    from toolcrib.cli.mcp.offline import list_offline
+
     invocation = begin(ctx, home, as_json)
 
     async def work(client: "ApiClient") -> "tuple[list[JsonObject], list[JsonObject]]":
         return await client.servers(), await client.server_problems()
 
-    servers, problems = ask_crib(invocation, work)
+    listing = list_offline(invocation.settings, invocation.environment)
+    servers, problems = listing if listing is not None else ask_crib(invocation, work)
     if invocation.as_json:
         output.document(servers)
         output.warn_all(problems)

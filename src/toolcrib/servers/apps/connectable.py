@@ -82,7 +82,7 @@ def programs_on(path: str) -> frozenset[str]:
 
 def is_installed(row: Connectable, view: ProjectView, programs: frozenset[str]) -> bool:
     """Return whether the app has a file or directory of its own, or one of these programs."""
-    own = [place.file for place in view.places if place.dialect.client == row.name and place.scope == "user"]
+    own = [place.file for place in view.places.files if place.dialect.client == row.name and place.scope == "user"]
     home = view.around.home
     return (
         any(os.path.lexists(file) for file in own)
@@ -94,12 +94,12 @@ def is_installed(row: Connectable, view: ProjectView, programs: frozenset[str]) 
 def places_of(row: Connectable, view: ProjectView) -> tuple[ConfigFile, ...]:
     """Return the files of an app that may contain a crib, for the user and the project."""
     formats: dict[str, str] = {"user": row.format("user"), "project": row.format("project")}
-    return tuple(place for place in view.places if formats.get(place.scope) == place.format)
+    return tuple(place for place in view.places.files if formats.get(place.scope) == place.format)
 
 
 def place_for(row: Connectable, view: ProjectView, scope: ConnectScope) -> ConfigFile:
     """Return the file of an app that has, or will get, the crib's entry. Raises `config.unsupported`."""
-    places = [place for place in view.places if place.format == row.format(scope) and place.scope == scope]
+    places = [place for place in view.places.files if place.format == row.format(scope) and place.scope == scope]
     if scope == "project":
         root = view.around.directories[-1:]
         places = [place for place in places if place.directory in root] if row.in_projects else []

@@ -84,18 +84,15 @@ def _spellings(directory: Path) -> list[str]:
 
 
 def claude_plugin(value: Json, dialect: Dialect, context: ReadingContext) -> Layout:
-    """Find entries in a plugin's manifest: servers, or the name of a file with servers, which is not followed."""
+    """Find entries in a plugin's manifest. Files named there instead are read on their own; see `extensions`."""
     held = at(value, "mcpServers")
-    if isinstance(held, str):
-        return Layout(oddities=((f'"mcpServers" names the file {held}, which is not followed', ("mcpServers",)),))
-    if held is None:
+    listed = as_list(held)
+    if held is None or isinstance(held, str):
         return Layout()
-    plugin = as_text(at(value, "name"))
-    layout = _members(held, ("mcpServers",), ())
-    if not plugin:
-        return layout
-    named = (replace(entry, name=f"plugin:{plugin}:{entry.name}") for entry in layout.entries)
-    return Layout(tuple(named), layout.oddities)
+    if listed is None:
+        return _members(held, ("mcpServers",), ())
+    layouts = [_members(item, ("mcpServers", index), ()) for index, item in enumerate(listed) if as_object(item)]
+    return Layout(tuple(entry for layout in layouts for entry in layout.entries))
 
 
 def opencode(value: Json, dialect: Dialect, context: ReadingContext) -> Layout:

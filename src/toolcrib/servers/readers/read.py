@@ -36,7 +36,8 @@ class ConfigFile:
     """A file in which some app may keep servers.
 
     `format` is a row of `FORMATS` and `rank` its position in the table. `directory` is the project directory it belongs
-    to and `project` the real path of the whole project; both are None outside projects.
+    to and `project` the real path of the whole project; both are None outside projects. A plugin's file has the name of
+    the `plugin` and its `root` directory.
     """
 
     format: str
@@ -45,6 +46,8 @@ class ConfigFile:
     rank: int = 0
     directory: Path | None = None
     project: Path | None = None
+    plugin: str | None = None
+    root: Path | None = None
 
     @property
     def dialect(self) -> Dialect:
@@ -144,9 +147,12 @@ def _read_entry(place: ConfigFile, found: FoundEntry, line: int | None) -> ReadE
     project = str(place.project) if place.project is not None else None
     directory = found.directory or place.directory
     where = str(directory) if directory is not None else None
-    source = DefinitionSource(place.dialect.client, scope, str(place.file), line, project, where)
-    name = found.name.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
-    placed = replace(place, scope=scope, directory=directory)
+    root = str(place.root) if place.root is not None else None
+    source = DefinitionSource(place.dialect.client, scope, str(place.file), line, project, where, root)
+    written_name = f"plugin:{place.plugin}:{found.name}" if place.plugin is not None else found.name
+    name = written_name.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+    is_same = scope == place.scope and directory == place.directory
+    placed = place if is_same else replace(place, scope=scope, directory=directory)
     if not _is_plain_json(found.raw):
         reason = f'Invalid server config: Server "{name}": it holds text, a number or nesting that JSON cannot carry'
         problem = Problem("server.invalid", reason, file=source.file, line=line)
