@@ -176,7 +176,7 @@ class NamedTokens:
             on_end(principal)
 
     def _begin(self, token: Token) -> None:
-        self._live[token.digest] = _Live(token, Credential(token.principal, anyio.Event(), _key_of(token.digest)))
+        self._live[token.digest] = _Live(token, Credential(token.principal, anyio.Event(), f"token {token.id}"))
         self._on_change(self.live)
 
     def _end(self, digest: bytes) -> None:
@@ -287,7 +287,7 @@ class Principals:
         token = self._tokens.named(principal.name) if self._tokens is not None else None
         if token is None or not token.may_approve or principal != token.principal:
             return False
-        own = asker.kind == "token" and asker.name == principal.name
+        own = asker.identity == principal.identity
         return own or (token.agent is None and token.source in _OF_PERSONS)
 
     def may_remember(self, principal: Principal) -> bool:
@@ -315,11 +315,6 @@ class Principals:
 def default_mode(source: Source) -> Mode:
     """Return the mode used if none is set. An MCP client asks its own user; other sources need approvals here."""
     return "acceptEdits" if source == "ide" else "default"
-
-
-def _key_of(digest: bytes) -> str:
-    """Return the key of a token: a digest of its stored digest, which reveals nothing about the secret."""
-    return f"token {hashlib.sha256(digest).hexdigest()[:32]}"
 
 
 def _below(path: str, prefix: str) -> bool:

@@ -89,24 +89,31 @@ class Where:
 class Binding:
     """The principal that a rule applies to: kind, source and agent, and the name of a token.
 
-    Sessions have no name here; a rule for one session sets `Rule.session`.
+    Sessions have no name here; a rule for one session sets `Rule.session`. A remembered answer has a `token_id`: it
+    does not apply to a later token of the same name. A rule that the owner wrote for a name does.
     """
 
     kind: PrincipalKind
     source: Source
     agent: str | None = None
     name: str | None = None
+    token_id: str | None = None
 
     @classmethod
     def of(cls, principal: Principal) -> "Binding":
         """Return the binding for the principal of a call."""
         name = None if principal.kind == "session" else principal.name
-        return cls(principal.kind, principal.source, principal.agent, name)
+        return cls(principal.kind, principal.source, principal.agent, name, principal.token_id)
+
+    @classmethod
+    def of_json(cls, shape: Mapping[str, Json]) -> "Binding":
+        """Return the binding for a shape made by `to_json`."""
+        return cls(shape["kind"], shape["source"], shape.get("agent"), shape.get("name"), shape.get("tokenId"))
 
     def includes(self, principal: Principal) -> bool:
         """Return whether a rule with this binding applies to the principal."""
         same = (self.kind, self.source, self.agent) == (principal.kind, principal.source, principal.agent)
-        return same and self.name in (None, principal.name)
+        return same and self.name in (None, principal.name) and self.token_id in (None, principal.token_id)
 
     def describe(self) -> str:
         """Return a description of the principal."""
@@ -116,7 +123,8 @@ class Binding:
 
     def to_json(self) -> JsonObject:
         """Return the public shape, without absent fields."""
-        return _present({"kind": self.kind, "source": self.source, "agent": self.agent, "name": self.name})
+        shape: JsonObject = {"kind": self.kind, "source": self.source, "agent": self.agent, "name": self.name}
+        return _present({**shape, "tokenId": self.token_id})
 
 
 @dataclass(frozen=True, slots=True)

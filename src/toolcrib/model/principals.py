@@ -24,7 +24,8 @@ class Principal:
 
     `by_hand`: the owner makes this call interactively, which counts as approval. `creator` is the principal that
     started this session, if a tool, a job or another session did; the session never has more rights. `worktree` is the
-    directory of a work task that this principal started; it counts as its project in addition to `cwd`.
+    directory of a work task that this principal started; it counts as its project in addition to `cwd`. `token_id`
+    distinguishes a named token from a later one of the same name.
     """
 
     kind: PrincipalKind
@@ -37,6 +38,12 @@ class Principal:
     by_hand: bool = False
     creator: "Principal | None" = None
     worktree: str | None = None
+    token_id: str | None = None
+
+    @property
+    def identity(self) -> tuple[PrincipalKind, str, str | None]:
+        """Identifies the owner, one token or one session, regardless of source, mode and agent."""
+        return self.kind, self.name, self.token_id
 
     @property
     def projects(self) -> tuple[str | None, str | None]:
@@ -58,6 +65,7 @@ class Principal:
             "cwd": self.cwd,
             "creator": creator,
             "worktree": self.worktree,
+            "tokenId": self.token_id,
         }
         return shape | {key: value for key, value in optional.items() if value is not None}
 
@@ -75,4 +83,5 @@ class Principal:
             shape.get("cwd"),
             creator=cls.of_json(creator) if is_object(creator) else None,
             worktree=shape.get("worktree"),
+            token_id=shape.get("tokenId"),
         )

@@ -1,5 +1,6 @@
 """Named tokens: credentials issued by the owner, each bound to a source, mode and agent."""
 
+import hashlib
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -35,14 +36,20 @@ class Token:
     level: Level | None = None
 
     @property
+    def id(self) -> str:
+        """Identifies this token, also against a later one of the same name. Reveals nothing about the secret."""
+        return hashlib.sha256(self.digest).hexdigest()[:32]
+
+    @property
     def principal(self) -> Principal:
         """The principal of requests with this token."""
-        return Principal("token", self.name, self.source, self.mode, self.agent)
+        return Principal("token", self.name, self.source, self.mode, self.agent, token_id=self.id)
 
     def to_json(self) -> JsonObject:
         """Return the public shape, without absent fields and the digest."""
         shape: JsonObject = {
             "name": self.name,
+            "id": self.id,
             "source": self.source,
             "mode": self.mode,
             "mayApprove": self.may_approve,

@@ -72,7 +72,7 @@ def _rule(row: Row[*tuple[Any, ...]]) -> Rule:
         where=_where(loads(row.applies)),
         definition_hash=row.definition_hash,
         session=row.session,
-        principal=None if row.principal is None else Binding(**loads(row.principal)),
+        principal=None if row.principal is None else Binding.of_json(loads(row.principal)),
     )
 
 

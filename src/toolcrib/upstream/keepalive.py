@@ -82,6 +82,7 @@ class Keepalive:
         self._lives: dict[Kind, float] = {}
         self._read_at: dict[Kind, float] = {}
         self._is_listening = False
+        self._refreshing = anyio.Lock()
 
     def changed(self, method: str) -> bool:
         """Return whether a notification announces changed lists, and schedule reading them again."""
@@ -101,6 +102,19 @@ class Keepalive:
         self._on_answer((time.perf_counter() - started) * 1000)
         return await offer.looked_at()
 
+    async def refresh(
+        self, before: Callable[[], Offer | None], take: Callable[[Offer], None], kinds: Sequence[Kind] = KINDS
+    ) -> tuple[Offer | None, Offer]:
+        """Read lists again and pass the result to `take`; return the offers before and after. Raises like `read`.
+
+        One at a time: a response that arrives late must not replace a newer one.
+        """
+        async with self._refreshing:
+            known = before()
+            offer = await self.read(known, kinds)
+            take(offer)
+            return known, offer
+
     async def follow(
         self, before: Callable[[], Offer | None], take: Callable[[Offer], None], said: Callable[[str], None]
     ) -> None:
@@ -115,9 +129,7 @@ class Keepalive:
             if not kinds:
                 continue
             try:
-                known = before()
-                offer = await self.read(known, kinds)
-                take(offer)
+                known, offer = await self.refresh(before, take, kinds)
                 news = {kind for kind in kinds if kind in told or not _is_same(kind, known, offer)}
                 for method in (method for method, changed in CHANGES.items() if not news.isdisjoint(changed)):
                     said(method)

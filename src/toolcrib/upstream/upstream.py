@@ -165,7 +165,7 @@ class Upstream:
                 await self._until_listed()
             else:
                 await keepalive.ping()
-                self._take(await keepalive.read(self.offer))
+                await keepalive.refresh(lambda: self.offer, self._take)
         except ToolcribError as failure:
             self._end(failure)
             logger.debug("Server %s was checked: %s", self.spec.name, failure)

@@ -1,5 +1,6 @@
 """The schema: the same whether a database is made anew or migrated, and never touched if it is newer."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,15 @@ from sqlalchemy.exc import DatabaseError
 
 import toolcrib.store
 from integration.store.databases import ask, engine_of, run
+from toolcrib.gate.principals import NamedTokens
 from toolcrib.model.errors import ConfigError, Unavailable
+from toolcrib.model.policy import Binding, Rule, RuleOrigin
+from toolcrib.model.principals import Principal
+from toolcrib.model.schedules import Cadence, Schedule
 from toolcrib.store.engine import open_store
 from toolcrib.store.names import load_names, save_names
+from toolcrib.store.rules import load_rules, save_rule
+from toolcrib.store.schedules import load_schedules, save_schedule
 from toolcrib.store.schema import HEAD, REVISIONS, metadata
 from toolcrib.store.upgrade import migrate
 
@@ -73,6 +80,25 @@ async def test_an_older_database_is_migrated_when_it_is_opened(database: str) ->
         await save_names(store, [("f", "n", "s", "t")])
         assert await load_names(store) == [("f", "n", "s", "t")]
     assert ask(database, "SELECT version_num FROM alembic_version") == [(HEAD,)]
+
+
+async def test_stored_principals_get_the_id_of_the_token_that_they_mean(database: str) -> None:
+    """A token that was created after the answer or the schedule is a later one of the same name."""
+    async with open_store(database) as store:
+        token, _ = await NamedTokens(store).create("laptop")
+        before, after = token.created_at - timedelta(days=1), token.created_at + timedelta(days=1)
+        without = Principal("token", "laptop", "ide")
+        session = Principal("session", "s", "agent", creator=without)
+        for id, at in (("old", before), ("new", after)):
+            rule = Rule(id, "allow", "a/b", RuleOrigin("remembered"), created_at=at, principal=Binding.of(without))
+            await save_rule(store, rule)
+            await save_schedule(store, Schedule(id, id, "a", "p", "/", Cadence(every_seconds=60), at, creator=session))
+    run(database, "UPDATE alembic_version SET version_num = '0013'")
+    async with open_store(database) as store:
+        rules = {rule.id: rule.principal.token_id for rule in await load_rules(store) if rule.principal is not None}
+        assert rules == {"old": "revoked", "new": token.id}
+        creators = [each.creator.creator for each in await load_schedules(store) if each.creator is not None]
+        assert {each.token_id for each in creators if each is not None} == {"revoked", token.id}
 
 
 async def test_a_newer_database_is_refused_and_left_alone(database: str) -> None:

@@ -30,7 +30,7 @@ async def test_a_token_is_told_once_and_stands_for_its_principal(store: Store, d
     assert len(secret) >= 4 + 43
     credential = Principals(OWNER_TOKEN, tokens).authenticate(secret.encode())
     assert credential is not None
-    assert credential.principal == Principal("token", "laptop", "api", "plan", "reviewer")
+    assert credential.principal == Principal("token", "laptop", "api", "plan", "reviewer", token_id=token.id)
     (row,) = ask(database, "SELECT * FROM tokens")
     assert secret not in repr(row)
     assert secret.removeprefix("tcb_") not in repr(row)
@@ -40,14 +40,14 @@ async def test_a_token_is_told_once_and_stands_for_its_principal(store: Store, d
 
 
 async def test_tokens_work_after_a_restart(store: Store) -> None:
-    _, secret = await NamedTokens(store).create("laptop")
+    token, secret = await NamedTokens(store).create("laptop")
     tokens = NamedTokens(store)
     principals = Principals(OWNER_TOKEN, tokens)
     assert principals.authenticate(secret.encode()) is None
     await tokens.refresh()
     credential = principals.authenticate(secret.encode())
     assert credential is not None
-    assert credential.principal == Principal("token", "laptop", "ide", "acceptEdits")
+    assert credential.principal == Principal("token", "laptop", "ide", "acceptEdits", token_id=token.id)
 
 
 async def test_a_revoked_token_is_refused_at_once_and_what_is_open_under_it_ends(store: Store) -> None:

@@ -1,5 +1,6 @@
 """The kill switch: everything that runs ends, nothing starts until the owner resumes, and both are on record."""
 
+import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
@@ -227,6 +228,21 @@ async def test_a_marker_removed_by_hand_between_runs_is_on_record(tmp_path: Path
         found = await changes(running)
     assert [each["tool"] for each in found] == ["crib.stop", "crib.stop", "crib.resume"]
     assert found[2]["arguments"] == {"file": str(marker), "removed": "by hand"}
+
+
+async def test_a_stop_that_is_not_recorded_in_time_is_logged_and_recorded_at_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running_crib(tmp_path / "home") as running, running.client() as client:
+        with monkeypatch.context() as patched:
+            patched.setattr(kill_switch, "_ENDING", 0.1)
+            patched.setattr(running.holding.crib.audit, "record", lambda _: asyncio.get_running_loop().create_future())
+            assert (await stop(client))["state"] == "stopped"
+    assert "The stop is not on record yet: the audit did not accept the record in time." in caplog.messages
+    async with running_crib(tmp_path / "home") as running:
+        with anyio.fail_after(BOUND):
+            while len(await changes(running)) < 2:
+                await anyio.lowlevel.checkpoint()
 
 
 async def test_only_the_owner_stops_and_resumes(tmp_path: Path) -> None:

@@ -1,10 +1,17 @@
-"""How long a list of a modern server holds before it is read again."""
+"""How long a list of a server holds, and that an older one never replaces it."""
 
+from typing import cast
+
+import anyio
 import pytest
 
-from toolcrib.model.json import Json
-from toolcrib.upstream.keepalive import LONGEST_LIFE, life_of
+from toolcrib.model.json import Json, JsonObject
+from toolcrib.upstream.exchange import UpstreamRequests
+from toolcrib.upstream.handshake import ServerIntroduction
+from toolcrib.upstream.keepalive import LONGEST_LIFE, Keepalive, life_of
+from toolcrib.upstream.offer import Offer
 from toolcrib.upstream.retries import Timing
+from toolcrib.upstream.subscriptions import SubscribedResources
 
 
 @pytest.mark.parametrize(
@@ -27,3 +34,42 @@ def test_the_life_of_a_list_is_what_the_server_says_within_bounds(said: Json, se
 
 def test_a_list_without_a_life_does_not_expire() -> None:
     assert life_of({}, Timing()) is None
+
+
+class LateServer:
+    """Answers the first request for its tools only after the second one, if that comes meanwhile."""
+
+    def __init__(self) -> None:
+        capabilities: JsonObject = {"tools": {}}
+        self.greeting = ServerIntroduction("legacy", "2025-11-25", capabilities, {"name": "late"}, None, {})
+        self.conversation = self
+        self.name = "late"
+        self.asked = 0
+        self.may_answer = anyio.Event()
+
+    async def ask(self, method: str, params: JsonObject) -> JsonObject:
+        """Return one tool, named after the number of the request."""
+        self.asked += 1
+        number = self.asked
+        if number == 1:
+            await self.may_answer.wait()
+        return {"tools": [{"name": f"tool{number}", "inputSchema": {"type": "object"}}]}
+
+
+@pytest.mark.anyio
+async def test_a_list_that_arrives_late_does_not_replace_a_newer_one() -> None:
+    server = LateServer()
+    keepalive = Keepalive(cast("UpstreamRequests", server), SubscribedResources(), Timing(), lambda _: None)
+    taken: list[str] = []
+
+    def take(offer: Offer) -> None:
+        taken.append(offer.tools[0]["name"])
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(keepalive.refresh, lambda: None, take)
+            await anyio.wait_all_tasks_blocked()
+            tasks.start_soon(keepalive.refresh, lambda: None, take)
+            await anyio.wait_all_tasks_blocked()
+            server.may_answer.set()
+    assert taken == ["tool1", "tool2"]

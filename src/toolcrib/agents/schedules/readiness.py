@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from toolcrib.gate.gate import Gate
+from toolcrib.gate.policy.patterns import names
 from toolcrib.model.errors import CODES, Denied
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Principal
@@ -82,6 +83,9 @@ class ReadinessCheck:
         if ref is None:
             return Problem("schedule.tool", f"{text!r} is not a tool.", "Write `server/tool`.")
         decision = self._gate.decision(principal, ref)
+        if decision.verdict == "unknown" and (matching := self._matching(text, principal)):
+            problems = [await self._missing(str(each), principal) for each in matching]
+            return None if None in problems else problems[0]
         why = f"`toolcrib why {ref} --agent {principal.agent} --source scheduler` explains it."
         if decision.verdict == "allow":
             note = await self._note(ref.server, principal.cwd)
@@ -90,6 +94,11 @@ class ReadinessCheck:
             note = await self._note(ref.server, principal.cwd)
             return Problem("schedule.tool", note or f"There is no tool {str(ref)!r}.", "Check the server, or the name.")
         return Problem("schedule.tool", f"{ref} would be refused: {decision.decided_by.reason}", why)
+
+    def _matching(self, pattern: str, principal: Principal) -> list[ToolRef]:
+        """Return the tools that match a pattern and that a run would see; one that can run makes it ready."""
+        seen = (*self._gate.listing(principal).tools, *self._gate.own_tools(principal))
+        return [tool.ref for tool in seen if names(pattern, tool.ref)]
 
 
 def as_run(schedule: Schedule) -> Principal:

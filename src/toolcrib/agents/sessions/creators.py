@@ -26,7 +26,7 @@ class Creators:
         """Return the creator as it is now; None if it was revoked."""
         if creator.kind == "token":
             token = self._tokens.named(creator.name)
-            if token is None:
+            if token is None or token.id != creator.token_id:
                 return None
             return replace(creator, source=token.source, mode=token.mode, agent=token.agent)
         if creator.kind == "session" and creator.session is not None:

@@ -460,7 +460,7 @@ class Approvals:
 
 
 def _asker(principal: Principal) -> tuple[str | None, ...]:
-    return (principal.kind, principal.name, principal.session)
+    return (*principal.identity, principal.session)
 
 
 def _edited(arguments: JsonObject | None, asked: PendingApproval | None) -> bytes | None:

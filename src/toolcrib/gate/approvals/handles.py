@@ -87,7 +87,7 @@ class Handles:
         """Withdraw the approvals of this token."""
         for left in self._left.values():
             principal = left.asked.approval.principal
-            if (principal.kind, principal.name) == (asker.kind, asker.name):
+            if principal.identity == asker.identity:
                 left.scope.cancel()
 
     async def _mind(self, question: ApprovalRequest, check: Check, *, task_status: TaskStatus[PendingApproval]) -> None:

@@ -352,7 +352,7 @@ def _reading_rule(token: Token) -> Rule:
         reason=f"The level of {token.name} runs read-only tools without asking.",
         created_at=token.created_at,
         where=Where(read_only=True),
-        principal=Binding("token", token.source, token.agent, token.name),
+        principal=Binding("token", token.source, token.agent, token.name, token.id),
     )
 
 

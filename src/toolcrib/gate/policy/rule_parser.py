@@ -224,12 +224,13 @@ def _where(value: Json, faults: list[FieldFault]) -> Where | None:
 def _principal(value: Json, faults: list[FieldFault]) -> Binding | None:
     if not is_object(value):
         return None
-    reader = Members(value, ("kind", "source", "agent", "name"), faults, "principal/")
+    reader = Members(value, ("kind", "source", "agent", "name", "tokenId"), faults, "principal/")
     kind = reader.take("kind", _KIND, f"one of {', '.join(KINDS)}", needed=True)
     source = reader.take("source", _SOURCE, f"one of {', '.join(SOURCES)}", needed=True)
     agent = reader.take("agent", text_of(200), "the id of an agent")
     name = reader.take("name", text_of(200), "the name of a token")
-    return None if kind is None or source is None else Binding(kind, source, agent, name)
+    token_id = reader.take("tokenId", text_of(200), "the id of a token")
+    return None if kind is None or source is None else Binding(kind, source, agent, name, token_id)
 
 
 _KIND: Callable[[Json], PrincipalKind | None] = one_of(KINDS)

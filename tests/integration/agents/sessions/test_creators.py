@@ -133,6 +133,19 @@ async def test_a_schedule_of_a_revoked_token_does_not_run_by_hand_either(crib: C
     assert "was revoked" in str(run.reason)
 
 
+async def test_a_later_token_of_the_same_name_inherits_nothing(crib: Crib) -> None:
+    token, _ = await crib.tokens.create("laptop")
+    schedule = await crib.schedules.add(hourly(crib, token.principal))
+    session = await child(crib, token.principal)
+    await crib.tokens.revoke("laptop")
+    again, _ = await crib.tokens.create("laptop")
+    assert again.id != token.id
+    assert await verdict(crib, session) == "hidden"
+    assert (await crib.schedules.readiness(schedule)).revoked == 'The token "laptop", which started it, was revoked.'
+    with pytest.raises(Denied):
+        await child(crib, token.principal)
+
+
 async def test_a_token_that_was_revoked_while_no_crib_ran_counts_at_the_next_start(tmp_path: Path) -> None:
     async with opened(tmp_path) as crib:
         token, _ = await crib.tokens.create("laptop")

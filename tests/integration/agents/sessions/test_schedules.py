@@ -290,6 +290,15 @@ async def test_entry_of_an_app_that_reaches_the_crib_leaves_its_own_tools_ready(
         assert (await crib.schedules.readiness(schedule)).problems == ()
 
 
+async def test_a_required_pattern_is_ready_if_one_of_its_tools_can_run(crib: Crib) -> None:
+    needs = replace(nightly(crib), mode="acceptEdits", tools=("toolcrib/*",))
+    assert (await crib.schedules.readiness(await crib.schedules.add(needs))).problems == ()
+    asking = await crib.schedules.add(replace(needs, mode="default", tools=("toolcrib/*", "nowhere/*")))
+    refused, missing = (await crib.schedules.readiness(asking)).problems
+    assert "would be refused" in refused.message
+    assert missing.message == "There is no tool 'nowhere/*'."
+
+
 async def test_a_schedule_that_is_not_ready_fails_before_anything_is_spent(crib: Crib, hands: Hands) -> None:
     needs = replace(nightly(crib), tools=("toolcrib/ping", "nowhere/tool"))
     schedule = await crib.schedules.add(needs)

@@ -176,8 +176,9 @@ def test_secrets_and_long_arguments_cannot_be_remembered() -> None:
 
 def test_other_tools_are_bound_to_the_principal() -> None:
     ref = ToolRef("github", "star")
-    token = Principal("token", "laptop", "ide", "default")
+    token = Principal("token", "laptop", "ide", "default", token_id="1")
     made = rule(approval({"repo": "a"}, ref, token))
-    assert (made.principal, made.conditions) == (Binding("token", "ide", None, "laptop"), ())
+    assert (made.principal, made.conditions) == (Binding("token", "ide", None, "laptop", "1"), ())
     assert verdict(made, {"repo": "b"}, ref, token) == "allow"
     assert verdict(made, {"repo": "b"}, ref, replace(token, name="phone")) == "ask"
+    assert verdict(made, {"repo": "b"}, ref, replace(token, token_id="2")) == "ask", "a later token of that name"

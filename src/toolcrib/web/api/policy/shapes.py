@@ -60,6 +60,7 @@ class BindingShape(Shape):
     source: Source
     agent: str = ""
     name: str = Field("", description="The name of a token.")
+    token_id: str = Field("", description="The id of a token; without it, every token of that name.")
 
 
 class RuleChanges(Shape):
@@ -364,9 +365,10 @@ class TokenRequest(Shape):
 
 
 class TokenShape(Shape):
-    """A named token, without its secret."""
+    """A named token, without its secret. A later token of the same name has another `id`."""
 
     name: str
+    id: str
     source: Source
     mode: Mode
     may_approve: bool
