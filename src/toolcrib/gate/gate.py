@@ -56,7 +56,7 @@ _VIEWS_KEPT = 256
 _READS = frozenset({"resources/read", "prompts/get"})
 """Content methods that are audited. The others return nothing a model could act on."""
 
-_UNSETTLED = "whether it may be called could not be settled; the log says why."
+_UNSETTLED = "the decision failed. See the log."
 
 logger = logging.getLogger(__name__)
 
@@ -275,7 +275,7 @@ class Gate:
         `Unavailable` (`audit.unavailable`) if the call could not be recorded.
         """
         if self._is_stopping:
-            raise Unavailable("crib.stopping", "The crib is stopping and takes no new calls.")
+            raise Unavailable("crib.stopping", "The crib is stopping and accepts no new calls.")
         encoded = encode_arguments(arguments)
         view = self._view(principal)
         ref = view.snapshot.meant(ref)
@@ -308,7 +308,7 @@ class Gate:
             call.record.abandoned(0.0)
             raise
         except Exception as error:  # boundary: if a deciding part fails, the call is refused and recorded
-            logger.exception("Whether %s may be called could not be settled.", ref)
+            logger.exception("Could not decide on a call of %s.", ref)
             await call.record.refused("policy.denied")
             raise Denied("policy.denied", f"{ref} was refused: {_UNSETTLED}") from error
         return await self._run(tool, run, call)
@@ -379,9 +379,9 @@ class Gate:
             raise Denied("approval.denied", answer.refusal)
         call.edited = encoded if answer.edited else None
         if tool is None or tool.definition_hash != asked.definition_hash:
-            raise Denied("tool.changed", f"{ref} was defined anew while its approval was waited for.")
+            raise Denied("tool.changed", f"{ref} was redefined while its approval was pending.")
         if unedited and view.paths(ref, arguments) != asked_paths:
-            message = f"{ref} was refused: a path of the call leads elsewhere than when a person was asked."
+            message = f"{ref} was refused: a path of the call leads elsewhere than when the approval was requested."
             raise Denied("policy.denied", message)
         if decision.verdict not in ("allow", "ask"):
             raise _refused(decision) if decision.visible else _invisible(decision, principal)
@@ -418,7 +418,8 @@ class Gate:
         if self._touches_home(ref, params, principal):
             await record.refused("policy.denied")
             raise Denied(
-                "policy.denied", f"{server} was not asked: the crib's home is closed to agents, in every mode."
+                "policy.denied",
+                f"The request to {server} was refused: the crib's home is closed to agents, in every mode.",
             )
         try:
             self._refuse_if_stopped()
@@ -499,7 +500,7 @@ class Gate:
                     snapshot, rules, principal, self._grants(principal), view, self._home
                 )
         except Exception:  # boundary: without a computed view the principal sees nothing, until the next attempt
-            logger.exception("What %s may see could not be told.", principal.name)
+            logger.exception("Could not compute what %s may see.", principal.name)
             return NoView(snapshot, principal)
         if len(self._views) > _VIEWS_KEPT:
             self._views.popitem(last=False)

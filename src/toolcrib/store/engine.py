@@ -117,19 +117,19 @@ def _open(url: str, durability: Durability, alone: bool) -> AbstractAsyncContext
     try:
         parts = make_url(url)
     except ArgumentError as error:
-        raise ConfigError("settings.invalid", "The database address cannot be read.") from error
+        raise ConfigError("settings.invalid", "The database URL is invalid.") from error
     kind = parts.drivername.partition("+")[0]
     if kind == "sqlite" and parts.database:
         return open_sqlite(Path(parts.database).absolute(), durability, alone)
     if kind in ("postgresql", "postgres"):
         return _open_postgres(url, durability)
-    raise ConfigError("settings.invalid", f"A database of the kind {parts.drivername!r} is not supported.")
+    raise ConfigError("settings.invalid", f"Databases of type {parts.drivername!r} are not supported.")
 
 
 def _open_postgres(url: str, durability: Durability) -> AbstractAsyncContextManager[tuple[Engine, Queue]]:
     try:
         module = importlib.import_module("toolcrib.store.postgres")
     except ModuleNotFoundError as error:
-        message = "PostgreSQL needs a part of Toolcrib that is not installed."
+        message = "PostgreSQL support is not installed."
         raise Unavailable("database.unavailable", message, "pip install 'toolcrib[postgres]'") from error
     return module.open_postgres(url, durability)

@@ -20,7 +20,7 @@ def unavailable(error: BaseException, *, place: str | None = None, hint: str | N
     if getattr(cause, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         message = f"The database{f' {place}' if place else ''} is damaged: {reason}."
         return Unavailable("database.damaged", message, hint)
-    return Unavailable("database.unavailable", f"The database{f' {place}' if place else ''} fails: {reason}.", hint)
+    return Unavailable("database.unavailable", f"The database{f' {place}' if place else ''} failed: {reason}.", hint)
 
 
 @contextmanager

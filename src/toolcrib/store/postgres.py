@@ -90,7 +90,7 @@ def _parameters(url: str, durability: Durability) -> dict[str, Any]:
     try:
         given = conninfo_to_dict("postgresql:" + url.partition(":")[2])
     except psycopg.ProgrammingError as error:
-        raise ConfigError("settings.invalid", "The address of the PostgreSQL database cannot be read.") from error
+        raise ConfigError("settings.invalid", "The URL of the PostgreSQL database is invalid.") from error
     options = f"{given.get('options') or ''} -c statement_timeout={_STATEMENT_LIMIT}s"
     if durability == "power":
         options += " -c synchronous_commit=on"

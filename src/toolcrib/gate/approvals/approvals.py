@@ -80,8 +80,8 @@ _LOOK_AT_ONCE = 500
 CLOCK_SECONDS = 2.0
 """Seconds between two checks of the wall clock."""
 _OVERDUE = timedelta(minutes=1)
-_STOPPED = "The crib stopped before anybody answered."
-_GIVEN_UP = "The call was given up before anybody answered."
+_STOPPED = "The crib stopped before the approval was answered."
+_GIVEN_UP = "The call ended before the approval was answered."
 
 Publish: TypeAlias = Callable[[str, JsonObject], object]
 MayAnswer: TypeAlias = Callable[[Principal, Principal], bool]
@@ -164,14 +164,14 @@ class Approvals:
                     self._store, [self._closing(asked.approval, "expired", reason=_STOPPED) for asked in left]
                 )
             except Unavailable as error:
-                logger.warning("The end of %d questions could not be kept: %s", len(left), error)
+                logger.warning("Could not store the outcome of %d approvals: %s", len(left), error)
         for asked in left:
             self._settle(asked, ended(asked.approval, "expired", _STOPPED))
         self._tasks.cancel_scope.cancel()
         await self._tasks.__aexit__(None, None, None)
 
     async def _close_orphans(self) -> None:
-        reason = "The crib ended before anybody answered."
+        reason = "The crib ended before the approval was answered."
         while orphans := await load_orphans(self._store, self._crib, self._clock() - _OVERDUE):
             await close_approvals(self._store, [self._closing(each, "expired", reason=reason) for each in orphans])
 
@@ -217,15 +217,17 @@ class Approvals:
 
     def _admit(self, question: ApprovalRequest, seconds: float, check: Check | None) -> PendingApproval:
         if self._closed:
-            raise Unavailable("crib.closed", "The crib is stopping; nobody can be asked any more.")
+            raise Unavailable("crib.closed", "The crib is stopping and opens no new approvals.")
         asker = _asker(question.principal)
         if self._askers[asker] >= MOST_OPEN_PER_ASKER:
-            raise Denied("approval.too_many", f"{MOST_OPEN_PER_ASKER} questions of this asker wait for an answer.")
+            raise Denied("approval.too_many", f"{MOST_OPEN_PER_ASKER} approvals of this caller are pending.")
         size = len(question.arguments)
         if self._bytes[asker] + size > MOST_BYTES_PER_ASKER:
-            raise Denied("approval.too_many", "The arguments of this asker's open questions are too large together.")
+            raise Denied(
+                "approval.too_many", "The arguments of this caller's pending approvals are too large in total."
+            )
         if len(self._open) >= MOST_OPEN or self._bytes.total() + size > MOST_BYTES:
-            raise Denied("approval.too_many", f"{len(self._open)} questions wait for an answer.")
+            raise Denied("approval.too_many", f"{len(self._open)} approvals are pending.")
         seconds = min(max(seconds, 0.0), LONGEST_WAIT)
         approval = opened(question, seconds, propose(question, self._redact, REAL), self._clock())
         asked = PendingApproval(approval, anyio.current_time() + seconds, check)
@@ -249,7 +251,7 @@ class Approvals:
             await asked.done.wait()
         if asked.answer is None:
             await self._expire(asked)
-        return asked.answer or ended(asked.approval, "expired", "Nobody approved this call.")
+        return asked.answer or ended(asked.approval, "expired", "This call was not approved.")
 
     async def _watch_clock(self) -> None:
         """Expire approvals by the wall clock, which keeps running while the machine sleeps."""
@@ -268,7 +270,7 @@ class Approvals:
 
     async def _expire(self, asked: PendingApproval) -> None:
         waited = asked.approval.expires_at - asked.approval.created_at
-        await self._end(asked, "expired", f"Nobody answered within {waited.total_seconds():g} s.")
+        await self._end(asked, "expired", f"The approval was not answered within {waited.total_seconds():g} s.")
 
     async def _end(self, asked: PendingApproval, decision: Decided, reason: str) -> None:
         """Close an approval without an answer. An answer that was durable first still counts."""
@@ -279,7 +281,7 @@ class Approvals:
             try:
                 kept = await close_approval(self._store, self._closing(asked.approval, decision, reason=reason))
             except Unavailable as error:  # nothing runs because of it, and the next start closes it
-                logger.warning("The end of question %s could not be kept: %s", asked.approval.id, error)
+                logger.warning("Could not store the outcome of approval %s: %s", asked.approval.id, error)
                 kept = True
             if not kept:
                 answer = next((given for _, given in await self._answers([asked])), answer)
@@ -292,7 +294,7 @@ class Approvals:
             try:
                 await replace_edit(self._store, asked.approval.id, self._redact(loads(edited), edited))
             except Unavailable as error:
-                logger.warning("Edited arguments of %s stay as they are: %s", asked.approval.id, error)
+                logger.warning("Could not mask the edited arguments of approval %s: %s", asked.approval.id, error)
 
     async def answer(
         self,
@@ -315,22 +317,24 @@ class Approvals:
         asked = self._open.get(id)
         found = (asked.approval, self._crib, asked.binding) if asked else await load_approval(self._store, id)
         if found is None:
-            raise NotFound("approval.unknown", f"There is no question {id!r}.")
+            raise NotFound("approval.unknown", f"Approval {id!r} not found.")
         approval, crib, binding = found
         if self._may_answer(by, approval.principal) is not True:
-            raise Denied("approval.not_a_person", f"{by.name} ({by.source}) cannot answer this: only a person may.")
+            raise Denied(
+                "approval.not_a_person", f"{by.name} ({by.source}) cannot answer approvals. Only a person can."
+            )
         if scope != "once" and self._may_remember(by) is not True:
-            raise Denied("approval.once_only", f"{by.name} may answer `once` only; {scope!r} writes a rule.")
+            raise Denied("approval.once_only", f"{by.name} may only answer `once`; {scope!r} creates a rule.")
         edited = None if decision == "deny" else _edited(self._unmasked(arguments, approval), asked)
         reply = ApprovalReply(decision, scope, by.name, _bounded(reason), edited, prefix)
         if scope != "once":
             remembered(approval, reply, approval.created_at)
         elif prefix is not None:
-            raise InvalidRequest("approval.prefix", "A prefix is for answers that are remembered.", "Choose a scope.")
+            raise InvalidRequest("approval.prefix", "A prefix applies only to remembered answers.", "Choose a scope.")
         await self._refuse_late(approval, asked)
         if asked is None:
             if approval.status == "pending" and crib == self._crib:
-                raise Conflict("approval.decided", f"Nobody waits for an answer to {id} any more.")
+                raise Conflict("approval.decided", f"Approval {id} is no longer pending.")
             return await self._decide(approval, binding, reply)
         async with asked.lock:
             if asked.answer is not None:
@@ -408,7 +412,7 @@ class Approvals:
         """Return one approval. Raises `NotFound` (`approval.unknown`)."""
         found = await load_approval(self._store, id)
         if found is None:
-            raise NotFound("approval.unknown", f"There is no question {id!r}.")
+            raise NotFound("approval.unknown", f"Approval {id!r} not found.")
         return found[0]
 
     async def _follow_others(self) -> None:
@@ -426,7 +430,7 @@ class Approvals:
         try:
             rows = await load_decided(self._store, tuple(by_id))
         except Exception as error:  # noqa: BLE001 boundary: without an answer the approval expires as denied
-            logger.warning("Answers cannot be looked for: %s", error)
+            logger.warning("Could not check for answers to approvals: %s", error)
             return []
         return [(by_id[row.id], answered(by_id[row.id].approval, row)) for row in rows]
 
@@ -438,7 +442,7 @@ class Approvals:
             if asked.announced:
                 self._publish("approval_resolved", self._resolved(asked.approval, answer))
         except Exception:  # boundary: the waiting caller gets the answer even if it cannot be published
-            logger.exception("The end of a question could not be told.")
+            logger.exception("Could not publish the outcome of an approval.")
         asked.done.set()
 
     def _closing(

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 FETCHED_WITHIN = 600.0
 """Seconds for which an answer can be fetched."""
-_ANOTHER = "This approval was not given for this call."
+_ANOTHER = "This approval does not belong to this call."
 
 
 class _Left:
@@ -101,7 +101,7 @@ class Handles:
                         with anyio.move_on_after(FETCHED_WITHIN):
                             await left.fetched.wait()
             except Exception:  # boundary: this approval ends unanswered, without affecting others
-                logger.exception("The question %s cannot be minded any longer.", asked.approval.id)
+                logger.exception("Could not wait for the outcome of approval %s.", asked.approval.id)
             finally:
                 del self._left[asked.approval.id]
 
@@ -125,4 +125,4 @@ def _same_call(approval: Approval, question: ApprovalRequest) -> bool:
 
 
 def _used(id: str) -> Denied:
-    return Denied("approval.used", f"The approval {id} was used before, or not in time.")
+    return Denied("approval.used", f"Approval {id} was already used, or has expired.")

@@ -73,7 +73,7 @@ def ended(approval: Approval, decision: Decided, reason: str) -> ApprovalAnswer:
 def answered(approval: Approval, row: Approval) -> ApprovalAnswer:
     """Return the answer stored in a row. An undecided row counts as a denial."""
     if row.status == "pending":
-        return ended(approval, "expired", "Nobody approved this call.")
+        return ended(approval, "expired", "This call was not approved.")
     given = approval.arguments if row.edited is None else row.edited
     return ApprovalAnswer(row.id, row.status, given, row.edited is not None, row.decided_by, row.reason)
 
@@ -81,7 +81,7 @@ def answered(approval: Approval, row: Approval) -> ApprovalAnswer:
 def decided(id: str, decision: str = "closed", by: str | None = None) -> Conflict:
     """Return the error for an approval that was already decided, and by whom."""
     who = f" by {by}" if by else ""
-    return Conflict("approval.decided", f"The question {id} was {decision}{who} already.")
+    return Conflict("approval.decided", f"Approval {id} was already {decision}{who}.")
 
 
 def remembered(approval: Approval, reply: ApprovalReply, now: datetime) -> Rule:
@@ -94,12 +94,14 @@ def remembered(approval: Approval, reply: ApprovalReply, now: datetime) -> Rule:
     principal = approval.principal
     for_session = reply.scope == "session"
     if for_session and principal.session is None:
-        raise InvalidRequest("approval.scope", f"The question {approval.id} comes from no session.")
+        raise InvalidRequest("approval.scope", f"Approval {approval.id} does not belong to a session.")
     offered = approval.remembering
     if offered.refusal is not None:
         raise InvalidRequest("approval.scope", offered.refusal, "Answer `once`.")
     if reply.edited is not None and offered.conditions:
-        message = "The rule was proposed for other arguments, so an answer with edited ones cannot be remembered."
+        message = (
+            "An answer with edited arguments cannot be remembered, since the rule was proposed for the original ones."
+        )
         raise InvalidRequest("approval.scope", message, "Answer `once`.")
     effect: RuleEffect = "allow" if reply.verb == "approve" else "deny"
     return Rule(
@@ -124,7 +126,9 @@ def _conditions(offered: Remembering, prefix: str | None) -> tuple[Condition, ..
     chosen = next((each.condition for each in offered.prefixes if each.text == prefix), None)
     if chosen is None:
         choices = ", ".join(repr(each.text) for each in offered.prefixes) or "none"
-        raise InvalidRequest("approval.prefix", f"{prefix!r} was not proposed.", f"Proposed prefixes: {choices}.")
+        raise InvalidRequest(
+            "approval.prefix", f"The prefix {prefix!r} was not proposed.", f"Proposed prefixes: {choices}."
+        )
     return tuple(chosen if each.pointer == chosen.pointer else each for each in offered.conditions)
 
 

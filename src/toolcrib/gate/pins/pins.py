@@ -70,12 +70,12 @@ class Sighting(Generic[Defined]):
             return f"{ref} is new."
         if self.standing == "widened":
             added = ", ".join(difference.name for difference in self.change.differences)
-            return f"{ref} takes more arguments now: {added}."
+            return f"{ref} has new optional arguments: {added}."
         if self.standing != "held":
             return None
         what = "is new" if self.change.kind == "new" else "changed"
         why = f": {self.findings[0].message}" if self.findings else "."
-        return f"{ref} {what} and waits for a person to accept it{why}"
+        return f"{ref} {what} and needs a person to accept it{why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ class Pins:
                     self._pins[look.place][pin.tool] = pin
                 return seen
             await self.load(look.place)  # another crib on the same database was first
-        raise Unavailable("database.unavailable", "Definitions of tools change faster than they can be kept.")
+        raise Unavailable("database.unavailable", "Tool definitions change faster than they can be stored.")
 
     def _judge(
         self, look: "_Look[Defined]", items: Sequence[Defined], firsts: dict[str, Defined]
@@ -244,7 +244,10 @@ class Pins:
 
     def _known(self, server: str, tool: str, kind: PinKind, by: Principal) -> Pin:
         if self._is_person(by) is not True:
-            raise Denied("approval.not_a_person", f"{by.name} ({by.source}) cannot judge definitions: a person has to.")
+            raise Denied(
+                "approval.not_a_person",
+                f"{by.name} ({by.source}) cannot accept or reject definitions. Only a person can.",
+            )
         pin = self.pin(server, tool, kind)
         if pin is None:
             raise NotFound("pin.unknown", f"No definition of {tool!r} is known.")

@@ -236,7 +236,7 @@ def _repair(
     step = decision.decided_by
     if step.step == "scheduler" and step.effect == "exclude":
         principal = replace(question.principal, source="api")
-        return RuleChange("source", "Ask from another source than the scheduler."), replace(
+        return RuleChange("source", "Call the tool from another source than the scheduler."), replace(
             question, principal=principal
         )
     if step.step == "scheduler":
@@ -267,7 +267,7 @@ def _repair_above(question: ExplainQuery, goal: frozenset[Verdict]) -> tuple[Rul
         return None
     change, after = found
     grants = replace(question.grants, creator=Creator(after.principal, after.grants))
-    words = f"For {creator.principal.name}, who started the session: {change.change}"
+    words = f"For {creator.principal.name}, the creator of the session: {change.change}"
     return replace(change, change=words), replace(question, grants=grants, rules=after.rules)
 
 
@@ -290,7 +290,7 @@ def _adding(
     said = f"{effect} {pattern}"
     words = f"Add the rule `{said}`: toolcrib rules {effect} '{pattern}'."
     if kind == "remembered":
-        words = "Answer the next question about this tool with `always`."
+        words = "Answer the next approval of this tool with `always`."
     return RuleChange("add_rule", words, said), replace(question, rules=question.rules.having(rule))
 
 
@@ -298,8 +298,8 @@ def _granting(question: ExplainQuery) -> tuple[RuleChange, ExplainQuery]:
     pattern, grants, agent = literally(question.ref), question.grants, question.principal.agent
     if grants.permissions is None:
         grants = replace(grants, bundles=(*grants.bundles, pattern))
-        words = f"Give the {'agent' if agent else 'asker'} a bundle with {question.ref}."
+        words = f"Give the {'agent' if agent else 'caller'} a bundle with {question.ref}."
     else:
         grants = replace(grants, permissions=(*grants.permissions, pattern))
-        words = f"Add {question.ref} to the tool permissions of {f'agent {agent}' if agent else 'the asker'}."
+        words = f"Add {question.ref} to the tool permissions of {f'agent {agent}' if agent else 'the caller'}."
     return RuleChange("grant", words), replace(question, grants=grants)

@@ -113,7 +113,7 @@ class Permissions:
                 told = False
             except Exception:  # boundary: the rules in force stay, and the next attempt may succeed
                 if not told:
-                    logger.exception("Changes of rules cannot be looked for.")
+                    logger.exception("Could not check for changed rules.")
                 told = True
 
     async def look(self) -> None:
@@ -188,7 +188,7 @@ class Permissions:
         """Return one rule. Raises `NotFound` (`rule.unknown`)."""
         found = next((rule for rule in self.list() if rule.id == id), None)
         if found is None:
-            raise NotFound("rule.unknown", f"There is no rule {id!r}.")
+            raise NotFound("rule.unknown", f"Rule {id!r} not found.")
         return found
 
     async def add(self, raw: Json, *, by: str) -> Rule:
@@ -232,7 +232,7 @@ class Permissions:
         changed = await _checked(made)
         async with self._lock:
             if not await replace_rule(self._store, changed):
-                raise NotFound("rule.unknown", f"There is no rule {id!r}.")
+                raise NotFound("rule.unknown", f"Rule {id!r} not found.")
             self._keep(changed if each.id == id else each for each in self._kept)
         return changed
 
@@ -263,10 +263,10 @@ class Permissions:
         rule = self.get(id)
         if rule in self._book.places.get(_LEVELS, ()):
             hint = "Connect the app again with another `--level`, or revoke its token."
-            raise Conflict("rule.of_level", f"Rule {id} is the level of an app.", hint)
+            raise Conflict("rule.of_level", f"Rule {id} is the access level of an app.", hint)
         if rule.origin.file is not None:
             place = f"{rule.origin.file}, line {rule.origin.line}" if rule.origin.line else rule.origin.file
-            raise Conflict("rule.in_file", f"Rule {id} stands in {place}.", f"Change it there: {place}.")
+            raise Conflict("rule.in_file", f"Rule {id} is defined in {place}.", f"Edit {place}.")
         return rule
 
     @property
@@ -307,7 +307,7 @@ def _reading_rule(token: Token) -> Rule:
         effect="allow",
         pattern="*",
         origin=RuleOrigin("default"),
-        reason=f"The level of {token.name} runs read-only tools without asking.",
+        reason=f"The access level of {token.name} allows read-only tools without asking.",
         created_at=token.created_at,
         where=Where(read_only=True),
         principal=Binding("token", token.source, token.agent, token.name),

@@ -26,9 +26,9 @@ logger = logging.getLogger(__name__)
 
 _UNTIL: Mapping[FileKind, str] = {
     "managed": "Until then a person is asked before every call.",
-    "user": "It could never be read, so nothing may be used until then.",
+    "user": "It has never been readable, so no tool may be used until then.",
 }
-_MENDED = "Mend it; what it says counts a moment later, without a restart."
+_MENDED = "Fix the file. It is read again within seconds, without a restart."
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class RuleFile:
     def _instead(self, content: Content, problems: tuple[Problem, ...], known: Names) -> RuleFileState:
         """Return the substitute for a file that cannot be read as a whole."""
         last = self._last(known)
-        until = _UNTIL[self.kind] if last is None else "What it last said stays in force."
+        until = _UNTIL[self.kind] if last is None else "Its last readable content stays in force."
         told = tuple(replace(each, hint=f"{until} {_MENDED}") for each in problems)
         rules = last.rules if last is not None else _never_read(self.kind, told[0])
         limits = last.limits if last is not None else ()
@@ -116,7 +116,7 @@ class RuleFile:
             if not self._kept.exists() or self._kept.read_bytes() != content:
                 replace_private(self._kept, content)
         except OSError as error:
-            logger.warning("%s cannot be kept for the case that it breaks: %s.", self.path, error.strerror or error)
+            logger.warning("Could not store a copy of %s: %s.", self.path, error.strerror or error)
 
     def _forget(self) -> None:
         """Drop the stored text after the owner removed the file."""
@@ -160,5 +160,5 @@ def _never_read(kind: FileKind, found: Problem) -> tuple[Rule, ...]:
     if kind == "managed":
         return ()
     place = f"{found.file}, line {found.line}" if found.line else f"{found.file}"
-    reason = f"{place} cannot be read and never could be, so nothing may be used until it is mended."
+    reason = f"{place} has never been readable, so no tool may be used until it is fixed."
     return (Rule("user-unreadable", "deny", "*", RuleOrigin(kind, found.file, found.line), reason),)

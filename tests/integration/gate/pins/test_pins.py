@@ -66,7 +66,7 @@ async def test_an_optional_argument_more_passes_with_a_note_and_is_the_new_pin(s
     wider = tool(page={"type": "integer"})
     (seen,) = await pins.see(SERVER, [wider])
     assert (seen.standing, seen.usable) == ("widened", True)
-    assert seen.note == "github/search takes more arguments now: page."
+    assert seen.note == "github/search has new optional arguments: page."
     again = await opened(store)
     assert standings(await again.see(SERVER, [wider])) == ["same"]
     assert standings(await again.see(SERVER, [tool()])) == ["held"]
