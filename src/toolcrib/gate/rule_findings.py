@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from toolcrib.gate.approvals.remembering import propose
-from toolcrib.gate.approvals.requests import ApprovalReply, remembered
+from toolcrib.gate.approvals.requests import ApprovalReply, rule_of_answer
 from toolcrib.gate.policy import coding_tools
 from toolcrib.gate.policy.paths import is_path_name, looks_like_path
 from toolcrib.gate.policy.patterns import names
@@ -88,7 +88,7 @@ def _narrower(rule: Rule, approval: Approval) -> Rule:
     offered = replace(approval, remembering=replace(propose(asked), refusal=None))
     decision = "approve" if rule.effect == "allow" else "deny"
     scope = "session" if rule.session is not None else "always"
-    made = remembered(offered, ApprovalReply(decision, scope, rule.created_by, rule.reason, None), approval.created_at)
+    made = rule_of_answer(offered, ApprovalReply(decision, scope, rule.created_by, rule.reason, None), approval.created_at)
     bound = Binding.of(approval.principal)
     return replace(rule, conditions=made.conditions, where=made.where, principal=bound)
 

@@ -138,7 +138,7 @@ class PrincipalView:
 
     def would_see(self, ref: ToolRef) -> bool:
         """Return whether this principal would see an upstream tool of this name if it existed."""
-        ref = self.snapshot.meant(ref)
+        ref = self.snapshot.canonical(ref)
         part = self.snapshot.parts.get(ref.server)
         names = part.names if part is not None else NO_NAMES
         return self._decide(ref, Tool(ref, "", {}, "upstream", names=names)).visible

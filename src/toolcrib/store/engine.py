@@ -18,7 +18,7 @@ from sqlalchemy.exc import ArgumentError
 from toolcrib.base.settings import Durability
 from toolcrib.model.errors import ConfigError, Unavailable
 from toolcrib.store.batch import Item, Journalled, Log, Queue, Statement
-from toolcrib.store.failures import translated
+from toolcrib.store.failures import translate_errors
 from toolcrib.store.sqlite import open_sqlite
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ class Store:
         return self._read(work)
 
     def _read(self, work: Callable[[Connection], T]) -> T:
-        with translated(), self._engine.connect() as connection:
+        with translate_errors(), self._engine.connect() as connection:
             return work(connection)
 
     async def write(self, *statements: Statement) -> tuple[int, ...]:
@@ -76,7 +76,7 @@ class Store:
         if not self._writer.catch_up():
             await self._writer.write(())
 
-    def journalled(self) -> list[bytes]:
+    def journal_lines(self) -> list[bytes]:
         """Return the lines found in the journal when the database was opened, including old and torn ones."""
         return self._writer.journalled()
 

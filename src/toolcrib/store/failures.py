@@ -24,7 +24,7 @@ def unavailable(error: BaseException, *, place: str | None = None, hint: str | N
 
 
 @contextmanager
-def translated(place: str | None = None) -> Generator[None]:
+def translate_errors(place: str | None = None) -> Generator[None]:
     """Convert errors about the state of a database to `Unavailable`; errors of our own statements pass through."""
     try:
         yield

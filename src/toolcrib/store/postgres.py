@@ -35,7 +35,7 @@ from toolcrib.store.batch import (
     settle,
     undo,
 )
-from toolcrib.store.failures import translated, unavailable
+from toolcrib.store.failures import translate_errors, unavailable
 from toolcrib.store.upgrade import prepare_schema
 
 logger = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ async def open_postgres(url: str, durability: Durability) -> AsyncGenerator[tupl
     """Connect, migrate the schema, and yield the engine for reading and the writer."""
     parameters = _parameters(url, durability)
     connect = partial(psycopg.connect, **parameters)
-    with translated("of PostgreSQL"):
+    with translate_errors("of PostgreSQL"):
         await anyio.to_thread.run_sync(_prepare, connect)
     engine = create_engine(
         "postgresql+psycopg://",

@@ -31,14 +31,14 @@ from toolcrib.base.masking.restore import restored
 from toolcrib.gate.approvals.remembering import propose
 from toolcrib.gate.approvals.requests import (
     ApprovalReply,
-    answered,
+    stored_answer,
     bind,
-    decided,
-    ended,
-    opened,
-    remembered,
-    required,
-    resolved,
+    already_decided,
+    answer_without_reply,
+    new_approval,
+    rule_of_answer,
+    required_event,
+    resolved_event,
 )
 from toolcrib.gate.policy.paths import REAL
 from toolcrib.model.approvals import Approval, ApprovalAnswer, ApprovalRequest, ApprovalStatus, Decided, Scope, Verb
@@ -166,7 +166,7 @@ class Approvals:
             except Unavailable as error:
                 logger.warning("Could not store the outcome of %d approvals: %s", len(left), error)
         for asked in left:
-            self._settle(asked, ended(asked.approval, "expired", _STOPPED))
+            self._settle(asked, answer_without_reply(asked.approval, "expired", _STOPPED))
         self._tasks.cancel_scope.cancel()
         await self._tasks.__aexit__(None, None, None)
 
@@ -189,11 +189,11 @@ class Approvals:
         self, question: ApprovalRequest, *, seconds: float = WAIT, check: Check | None = None
     ) -> ApprovalAnswer:
         """Request an approval and wait for the answer; see `asked`."""
-        async with self.asked(question, seconds=seconds, check=check) as asked:
+        async with self.open(question, seconds=seconds, check=check) as asked:
             return await self.wait(asked)
 
     @asynccontextmanager
-    async def asked(
+    async def open(
         self, question: ApprovalRequest, *, seconds: float = WAIT, check: Check | None = None
     ) -> AsyncGenerator[PendingApproval]:
         """Open an approval for the block. Use `wait` for its answer; leaving without one withdraws it.
@@ -206,13 +206,13 @@ class Approvals:
             await save_approval(self._store, asked.approval, self._crib, asked.binding)
             if asked.answer is None:
                 asked.announced = True
-                self._publish("approval_required", required(self.shown(asked.approval)))
+                self._publish("approval_required", required_event(self.shown(asked.approval)))
             yield asked
         finally:
             with anyio.move_on_after(_LAST_WORDS, shield=True):
                 await self._end(asked, "withdrawn", _GIVEN_UP)
                 await self._forget_edit(asked)
-            self._settle(asked, ended(asked.approval, "withdrawn", _GIVEN_UP))
+            self._settle(asked, answer_without_reply(asked.approval, "withdrawn", _GIVEN_UP))
             self._release(asked)
 
     def _admit(self, question: ApprovalRequest, seconds: float, check: Check | None) -> PendingApproval:
@@ -229,7 +229,7 @@ class Approvals:
         if len(self._open) >= MOST_OPEN or self._bytes.total() + size > MOST_BYTES:
             raise Denied("approval.too_many", f"{len(self._open)} approvals are pending.")
         seconds = min(max(seconds, 0.0), LONGEST_WAIT)
-        approval = opened(question, seconds, propose(question, self._redact, REAL), self._clock())
+        approval = new_approval(question, seconds, propose(question, self._redact, REAL), self._clock())
         asked = PendingApproval(approval, anyio.current_time() + seconds, check)
         self._open[approval.id] = asked
         self._askers[asker] += 1
@@ -251,7 +251,7 @@ class Approvals:
             await asked.done.wait()
         if asked.answer is None:
             await self._expire(asked)
-        return asked.answer or ended(asked.approval, "expired", "This call was not approved.")
+        return asked.answer or answer_without_reply(asked.approval, "expired", "This call was not approved.")
 
     async def _watch_clock(self) -> None:
         """Expire approvals by the wall clock, which keeps running while the machine sleeps."""
@@ -277,7 +277,7 @@ class Approvals:
         async with asked.lock:
             if asked.answer is not None:
                 return
-            answer = ended(asked.approval, decision, reason)
+            answer = answer_without_reply(asked.approval, decision, reason)
             try:
                 kept = await close_approval(self._store, self._closing(asked.approval, decision, reason=reason))
             except Unavailable as error:  # nothing runs because of it, and the next start closes it
@@ -328,7 +328,7 @@ class Approvals:
         edited = None if decision == "deny" else _edited(self._unmasked(arguments, approval), asked)
         reply = ApprovalReply(decision, scope, by.name, _bounded(reason), edited, prefix)
         if scope != "once":
-            remembered(approval, reply, approval.created_at)
+            rule_of_answer(approval, reply, approval.created_at)
         elif prefix is not None:
             raise InvalidRequest("approval.prefix", "A prefix applies only to remembered answers.", "Choose a scope.")
         await self._refuse_late(approval, asked)
@@ -338,7 +338,7 @@ class Approvals:
             return await self._decide(approval, binding, reply)
         async with asked.lock:
             if asked.answer is not None:
-                raise decided(id, asked.answer.decision, asked.answer.by)
+                raise already_decided(id, asked.answer.decision, asked.answer.by)
             return await self._decide(approval, binding, reply, asked)
 
     async def _refuse_late(self, approval: Approval, asked: PendingApproval | None) -> None:
@@ -346,7 +346,7 @@ class Approvals:
         if approval.status == "pending" and (asked is None or asked.answer is None) and self._is_over(approval, asked):
             if asked is not None:
                 await self._expire(asked)
-            raise decided(approval.id, "expired")
+            raise already_decided(approval.id, "expired")
 
     async def _decide(
         self, approval: Approval, binding: str, reply: ApprovalReply, asked: PendingApproval | None = None
@@ -354,13 +354,13 @@ class Approvals:
         decision: Decided = "approved" if reply.verb == "approve" else "denied"
         closing = self._closing(approval, decision, by=reply.by, reason=reply.reason)
         closing = replace(closing, scope=reply.scope, edited=reply.edited)
-        rule = None if reply.scope == "once" else remembered(approval, reply, closing.at)
+        rule = None if reply.scope == "once" else rule_of_answer(approval, reply, closing.at)
         given = approval.arguments if reply.edited is None else reply.edited
         answer = ApprovalAnswer(approval.id, decision, given, reply.edited is not None, reply.by, reply.reason, rule)
         with anyio.CancelScope(shield=True):  # the caller must get the answer even if the answerer disconnects
             if not await close_approval(self._store, closing, binding):
                 kept = await load_approval(self._store, approval.id)
-                raise decided(approval.id, kept[0].status, kept[0].decided_by) if kept else decided(approval.id)
+                raise already_decided(approval.id, kept[0].status, kept[0].decided_by) if kept else already_decided(approval.id)
             try:
                 if rule is not None:
                     await self._remember(rule)
@@ -393,7 +393,7 @@ class Approvals:
     def _resolved(self, approval: Approval, answer: ApprovalAnswer) -> JsonObject:
         """Return the event for a resolved approval, with the edited arguments if there are any."""
         edited = self.shown(replace(approval, edited=answer.arguments)).edited if answer.edited else None
-        return resolved(approval, answer, None if edited is None else loads(edited))
+        return resolved_event(approval, answer, None if edited is None else loads(edited))
 
     def _unmasked(self, arguments: JsonObject | None, approval: Approval) -> JsonObject | None:
         """Return edited arguments with the masked secrets restored."""
@@ -432,7 +432,7 @@ class Approvals:
         except Exception as error:  # noqa: BLE001 boundary: without an answer the approval expires as denied
             logger.warning("Could not check for answers to approvals: %s", error)
             return []
-        return [(by_id[row.id], answered(by_id[row.id].approval, row)) for row in rows]
+        return [(by_id[row.id], stored_answer(by_id[row.id].approval, row)) for row in rows]
 
     def _settle(self, asked: PendingApproval, answer: ApprovalAnswer) -> None:
         if asked.answer is not None:

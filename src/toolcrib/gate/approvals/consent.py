@@ -64,7 +64,7 @@ class Consent:
         self, question: ApprovalRequest, context: CallContext, check: Check, patience: float | None = None
     ) -> ApprovalAnswer:
         """Request an approval and wait up to `patience` seconds. Raises `Denied` if too many approvals are pending."""
-        async with self._approvals.asked(question, seconds=patience or WAIT, check=check) as asked:
+        async with self._approvals.open(question, seconds=patience or WAIT, check=check) as asked:
             async with anyio.create_task_group() as beside:
                 client = context.client
                 if context.report_progress is not None:

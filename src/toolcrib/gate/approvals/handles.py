@@ -14,7 +14,7 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
 from toolcrib.gate.approvals.approvals import Approvals, Check, PendingApproval
-from toolcrib.gate.approvals.requests import answered, bind
+from toolcrib.gate.approvals.requests import stored_answer, bind
 from toolcrib.model.approvals import Approval, ApprovalAnswer, ApprovalRequest
 from toolcrib.model.errors import Denied, NotFound
 from toolcrib.model.principals import Principal
@@ -91,7 +91,7 @@ class Handles:
                 left.scope.cancel()
 
     async def _mind(self, question: ApprovalRequest, check: Check, *, task_status: TaskStatus[PendingApproval]) -> None:
-        async with self._approvals.asked(question, check=check) as asked:
+        async with self._approvals.open(question, check=check) as asked:
             left = self._left[asked.approval.id] = _Left(asked)
             task_status.started(asked)
             try:
@@ -116,7 +116,7 @@ class Handles:
             raise Denied("approval.mismatch", _ANOTHER)
         if kept.status == "approved":
             raise _used(id)
-        return answered(kept, kept)
+        return stored_answer(kept, kept)
 
 
 def _same_call(approval: Approval, question: ApprovalRequest) -> bool:

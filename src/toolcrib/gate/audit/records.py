@@ -169,7 +169,7 @@ class Audit:
         They follow a record of the database, or the last one known to the head file.
         """
         base = await self._base()
-        found = [record for record in unbroken(self._store.journalled()) if record.head.number > base.number]
+        found = [record for record in unbroken(self._store.journal_lines()) if record.head.number > base.number]
         if not found:
             return []
         first, last = found[0].prev, found[-1].head

@@ -32,7 +32,7 @@ from toolcrib.store.batch import ConstraintError
 from toolcrib.store.engine import Store
 from toolcrib.store.pins import load_pins, save_pins
 
-Standing = Literal["first", "new", "same", "widened", "held"]
+PinState = Literal["first", "new", "same", "widened", "held"]
 """`new` is the first definition of a tool whose server was known before."""
 Defined = TypeVar("Defined", Tool, ContentItem)
 Review = Callable[[Defined, DefinitionChange], tuple[Problem, ...]]
@@ -53,25 +53,25 @@ class Sighting(Generic[Defined]):
     """The judgement on a tool or other item: its standing, its difference from the pin, and why it is held."""
 
     tool: Defined
-    standing: Standing
+    state: PinState
     change: DefinitionChange
     findings: tuple[Problem, ...] = ()
 
     @property
     def usable(self) -> bool:
         """Whether the tool may be listed and called with its current definition."""
-        return self.standing != "held"
+        return self.state != "held"
 
     @property
     def note(self) -> str | None:
         """A note for people, if there is one."""
         ref = self.tool.ref
-        if self.standing == "new":
+        if self.state == "new":
             return f"{ref} is new."
-        if self.standing == "widened":
+        if self.state == "widened":
             added = ", ".join(difference.name for difference in self.change.differences)
             return f"{ref} has new optional arguments: {added}."
-        if self.standing != "held":
+        if self.state != "held":
             return None
         what = "is new" if self.change.kind == "new" else "changed"
         why = f": {self.findings[0].message}" if self.findings else "."
@@ -299,7 +299,7 @@ class _Look(Generic[Defined]):
         findings = self.review(item, change)
         if not findings and (self.loose or change.kind == "widening" or not pin.counts):
             # No person has accepted this text, so the acceptance of the narrower one ends here.
-            standing: Standing = "new" if not pin.counts else "widened"
+            standing: PinState = "new" if not pin.counts else "widened"
             return Sighting(item, standing, change), Pin(pin.server, pin.tool, hash, item.definition, now)
         if pin.held is not None and pin.held.hash == hash:
             return Sighting(item, "held", change, findings), pin

@@ -14,7 +14,7 @@ import anyio
 import anyio.to_thread
 
 from toolcrib.gate.policy.fields import FaultyRequest, FieldFault
-from toolcrib.gate.policy.patterns import Names, understood
+from toolcrib.gate.policy.patterns import Names, resolve_pattern
 from toolcrib.gate.policy.zones import is_inside
 from toolcrib.model.errors import Conflict, NotFound
 from toolcrib.model.policy import Bundle
@@ -143,7 +143,7 @@ class Bundles:
 
     def _checked(self, bundle: Bundle) -> Bundle:
         known = self._names()
-        patterns = [understood(text, known) for text in bundle.tools]
+        patterns = [resolve_pattern(text, known) for text in bundle.tools]
         faults = [
             FieldFault(
                 f"tools/{at}", f"`tools/{at}` must be `server/tool` with `*` for any, or the name of a known tool."

@@ -134,7 +134,7 @@ def named_paths(tool: str, arguments: JsonObject, cwd: str, user_home: str) -> t
     return tuple(NamedPath(base, tool in READERS) for base in bases)
 
 
-def placed(tool: str, arguments: JsonObject, directory: str) -> JsonObject:
+def with_absolute_path(tool: str, arguments: JsonObject, directory: str) -> JsonObject:
     """Return the arguments of a call made in this directory, with its path made absolute.
 
     Agents change their directory, so a relative path may differ from the same path in the session's directory.

@@ -22,8 +22,8 @@ from toolcrib.gate.policy.bundles import Bundles, Projects
 from toolcrib.gate.policy.decide import Creator, Grants
 from toolcrib.gate.policy.fields import FaultyRequest
 from toolcrib.gate.policy.limits import Limits, read_limits_file
-from toolcrib.gate.policy.patterns import Names, understood
-from toolcrib.gate.policy.rule_files import RuleFile, RuleFileState, placed
+from toolcrib.gate.policy.patterns import Names, resolve_pattern
+from toolcrib.gate.policy.rule_files import RuleFile, RuleFileState, with_real_projects
 from toolcrib.gate.policy.rule_parser import MEMBERS, Read, read_rule, read_rules_file
 from toolcrib.gate.policy.rules import Rules
 from toolcrib.model.errors import Conflict, NotFound
@@ -121,7 +121,7 @@ class Permissions:
         self._known = self._names()
         for file in self._files:
             content = await anyio.to_thread.run_sync(file.look)
-            if content != file.said.content or file.said.problems:
+            if content != file.state.content or file.state.problems:
                 self._take(file, await anyio.to_thread.run_sync(file.read, content, self._known))
 
     def changed(self) -> None:
@@ -133,7 +133,7 @@ class Permissions:
     def problems(self) -> tuple[Problem, ...]:
         """The problems in the files."""
         self._read_again()
-        return tuple(problem for file in self._files for problem in file.said.problems)
+        return tuple(problem for file in self._files for problem in file.state.problems)
 
     def rules(self) -> Rules:
         """Return the rules in force. A file's rule with an unknown name applies as soon as the name exists."""
@@ -147,8 +147,8 @@ class Permissions:
             return
         self._known = self._names()
         for file in self._files:
-            if file.said.problems and file.said.content is not None:
-                self._take(file, file.read(file.said.content, self._known))
+            if file.state.problems and file.state.content is not None:
+                self._take(file, file.read(file.state.content, self._known))
 
     def grants(self, principal: Principal) -> Grants:
         """Return the grants of a principal. An agent that does not exist has none."""
@@ -214,7 +214,7 @@ class Permissions:
         wrong = [f"{problem.file}, line {problem.line}: {problem.message}" for problem in problems]
         if wrong:
             raise FaultyRequest.of("rule.invalid", "file", " ".join(wrong))
-        return tuple(await anyio.to_thread.run_sync(lambda: [placed(rule) for rule in found.rules]))
+        return tuple(await anyio.to_thread.run_sync(lambda: [with_real_projects(rule) for rule in found.rules]))
 
     async def change(self, id: str, raw: JsonObject) -> Rule:
         """Change the given members of a rule. None removes a member. Raises like `add` and `remove`."""
@@ -284,13 +284,13 @@ class Permissions:
 
     def _take(self, file: RuleFile, said: RuleFileState) -> None:
         for problem in said.problems:
-            if problem not in file.said.problems:
+            if problem not in file.state.problems:
                 hint = f" {problem.hint}" if problem.hint else ""
                 logger.warning("%s:%s: %s%s", problem.file, problem.line or 1, problem.message, hint)
-        before = file.said if file.said.content is not None else file.before
-        file.said = said
-        self._unclear = any(each.said.problems for each in self._files)
-        self.limits.set([limit for each in self._files for limit in each.said.limits])
+        before = file.state if file.state.content is not None else file.before
+        file.state = said
+        self._unclear = any(each.state.problems for each in self._files)
+        self.limits.set([limit for each in self._files for limit in each.state.limits])
         self._set(file.kind, said.rules)
         self._on_file(file, before, said)
 
@@ -317,12 +317,12 @@ def _reading_rule(token: Token) -> Rule:
 async def _checked(read: Read) -> Rule:
     if read.rule is None:
         raise FaultyRequest("rule.invalid", read.faults)
-    return await anyio.to_thread.run_sync(placed, read.rule)
+    return await anyio.to_thread.run_sync(with_real_projects, read.rule)
 
 
 def _patterns(texts: Iterable[str], known: Names) -> tuple[str, ...]:
     """Return the patterns of these texts, without unknown ones."""
-    return tuple(pattern for text in texts if (pattern := understood(text, known)) is not None)
+    return tuple(pattern for text in texts if (pattern := resolve_pattern(text, known)) is not None)
 
 
 class RuleBook:
@@ -360,6 +360,6 @@ class RuleBook:
         before = self._current
         rules = Rules.at(self._clock(), before.version + 1, everything)
         same = (rules.rules, rules.expired) == (before.rules, before.expired)
-        self._current = before.numbered(rules.version) if same else rules
+        self._current = before.with_version(rules.version) if same else rules
         self._ends = self._current.next_expiry
         self._current.arrange()

@@ -58,7 +58,7 @@ class RuleFile:
         self.kind: FileKind = kind
         self.path = path
         self._kept = kept
-        self.said = RuleFileState()
+        self.state = RuleFileState()
         self.before = RuleFileState()
         """Its last state before this run, if known."""
 
@@ -74,7 +74,7 @@ class RuleFile:
     def read(self, content: Content, known: Names) -> RuleFileState:
         """Parse the file's content, and store it if it is readable as a whole."""
         text = content.text
-        if self.said.content is None and (last := self._last(known)) is not None:
+        if self.state.content is None and (last := self._last(known)) is not None:
             self.before = last
         if text is None:
             self._forget()
@@ -87,7 +87,7 @@ class RuleFile:
         if said is None:
             problems = read_rules_file(text.text, str(self.path), self.kind, known).problems
             return self._instead(content, problems, known)
-        if self.said.content != content:
+        if self.state.content != content:
             self._keep(text.text)
         return said
 
@@ -102,7 +102,7 @@ class RuleFile:
 
     def _last(self, known: Names) -> RuleFileState | None:
         """Return the last readable state of the file, from this run or an earlier one, parsed with current names."""
-        said = self.said
+        said = self.state
         is_first_look = said.content is None
         last = said if said.whole else said.last
         content = _content(self._kept) if is_first_look else last.content if last is not None else None
@@ -130,7 +130,7 @@ def read_file(content: Content, text: FileText, path: Path, kind: FileKind, know
     if not read.whole:
         return None
     limits = read_limits_file(text.text, str(path))
-    rules = tuple(placed(rule) for rule in read.rules)
+    rules = tuple(with_real_projects(rule) for rule in read.rules)
     return RuleFileState(content, rules, limits.limits, (*read.problems, *limits.problems))
 
 
@@ -139,7 +139,7 @@ def _emptied(path: Path) -> Problem:
     return Problem("config.empty", f"{path.name}: the file was emptied", file=str(path))
 
 
-def placed(rule: Rule) -> Rule:
+def with_real_projects(rule: Rule) -> Rule:
     """Return the rule with the real paths of its projects, for comparison with principals."""
     if not rule.where.projects:
         return rule

@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 from toolcrib.gate.policy.commands import words_of
 from toolcrib.gate.policy.conditions import is_number
 from toolcrib.gate.policy.fields import FieldFault, Members, boolean, lines_of_tables, list_of, one_of, text_of
-from toolcrib.gate.policy.patterns import Names, understood
+from toolcrib.gate.policy.patterns import Names, resolve_pattern
 from toolcrib.gate.policy.regular import NotRegular, regular
 from toolcrib.model.json import Json, JsonObject, digest, is_array, is_object
 from toolcrib.model.policy import (
@@ -76,7 +76,7 @@ def read_rule(
     effect = reader.take("effect", _EFFECT, "allow, ask or deny", needed=True)
     pattern = reader.take(
         "pattern",
-        lambda value: understood(value, known) if isinstance(value, str) else None,
+        lambda value: resolve_pattern(value, known) if isinstance(value, str) else None,
         "`server/tool` with `*` for any, or the name of a known tool",
         needed=True,
     )

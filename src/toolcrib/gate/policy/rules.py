@@ -139,7 +139,7 @@ class Rules:
         """Sort and parse all patterns now instead of during the first call."""
         _ = self._index, self._for_all, self.fingerprint
 
-    def naming(self, ref: ToolRef, names: ServerNames = NO_NAMES) -> tuple[Ranked, ...]:
+    def matching(self, ref: ToolRef, names: ServerNames = NO_NAMES) -> tuple[Ranked, ...]:
         """Return the rules whose patterns match this tool, in order of decision, for any principal."""
         return tuple(_naming(self.ranked, self._index, ref, names))
 
@@ -162,7 +162,7 @@ class Rules:
             found = self._standings[shape] = ApplicableRules(ranked, self._index.only(count))
         return found
 
-    def numbered(self, version: int) -> "Rules":
+    def with_version(self, version: int) -> "Rules":
         """Return the same rules under another version, with their caches."""
         again = copy(self)
         object.__setattr__(again, "version", version)
@@ -173,7 +173,7 @@ class Rules:
         gone = frozenset(ids)
         return Rules(self.version, tuple(rule for rule in self.rules if rule.id not in gone), self.expired)
 
-    def having(self, *more: Rule) -> "Rules":
+    def with_rules(self, *more: Rule) -> "Rules":
         """Return these rules and more."""
         return Rules(self.version, (*self.rules, *more), self.expired)
 

@@ -196,7 +196,7 @@ async def test_a_call_that_is_given_up_withdraws_its_question(store: Store) -> N
 async def test_leaving_without_waiting_withdraws_too(store: Store) -> None:
     async with desk(store) as at:
         with pytest.raises(ZeroDivisionError):
-            async with at.approvals.asked(question()):
+            async with at.approvals.open(question()):
                 raise ZeroDivisionError
         assert (await at.approvals.get(at.open_id)).status == "withdrawn"
 
@@ -465,7 +465,7 @@ async def test_nobody_is_told_means_nobody_approves(store: Store) -> None:
 
 
 async def test_what_an_earlier_run_left_open_is_closed_and_cannot_be_answered(store: Store, database: str) -> None:
-    async with desk(store) as at, at.approvals.asked(question()):
+    async with desk(store) as at, at.approvals.open(question()):
         pass
     left = at.open_id
     run(database, "UPDATE approvals SET status = 'pending', decided_at = NULL")
@@ -477,7 +477,7 @@ async def test_what_an_earlier_run_left_open_is_closed_and_cannot_be_answered(st
 
 async def test_a_pending_row_that_nobody_waits_for_is_not_approved(store: Store, database: str) -> None:
     async with desk(store) as at:
-        async with at.approvals.asked(question()):
+        async with at.approvals.open(question()):
             pass
         run(database, "UPDATE approvals SET status = 'pending'")
         await at.refused("approval.decided", at.open_id, "approve", by=OWNER)
