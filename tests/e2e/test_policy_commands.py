@@ -173,7 +173,7 @@ def test_rules_of_the_settings_file_count_and_what_is_wrong_in_it_is_told(tmp_pa
     done = shell.run("rules", "list", "--json")
     (rule,) = json.loads(done.stdout)
     assert (rule["pattern"], rule["origin"]["line"]) == ("toolcrib/ping", 1)
-    assert "toolcrib.toml:5: This rule is not used" in done.stderr
+    assert "toolcrib.toml:5: This rule is ignored" in done.stderr
     assert "is not a setting" not in done.stderr
     assert code(shell, "rules", "remove", rule["id"]) == 1
 
@@ -188,7 +188,7 @@ def test_a_settings_file_that_breaks_goes_on_forbidding_what_it_forbade(tmp_path
     listed = person.run("rules", "list")
     assert "lab/greet" in listed.stdout
     assert f"{file}:1: The rules cannot be read" in listed.stderr
-    assert "What it last said stays in force." in listed.stderr
+    assert "Its last readable content stays in force." in listed.stderr
     assert person.run("tools", "call", "lab/secret", "{}").returncode == 4
     assert "ValueError: x" in person.run("tools", "call", "lab/fail", '{"message": "x"}').stdout
 
@@ -198,12 +198,12 @@ def test_a_settings_file_that_could_never_be_read_forbids_everything_until_it_is
     file = person.home / "toolcrib.toml"
     file.write_text('log_level = "info"\n[[rules]]\neffect = "deny\n', encoding="utf-8")
     done = person.run("tools", "call", "lab/greet", '{"name": "Ann"}')
-    assert (done.returncode, f"{file}, line 3" in done.stderr, "until it is mended" in done.stderr) == (4, True, True)
+    assert (done.returncode, f"{file}, line 3" in done.stderr, "until it is fixed" in done.stderr) == (4, True, True)
     assert person.json("tools", "list") == []
     assert f"{file}:3" in person.run("why", "lab/greet").stdout
     warned = person.run("rules", "list").stderr
     assert f"{file}:3: The rules cannot be read" in warned
-    assert "nothing may be used until then" in warned
+    assert "no tool may be used until then" in warned
     file.write_text('log_level = "info"\n', encoding="utf-8")
     assert "Hello, Ann." in said(person, "tools", "call", "lab/greet", '{"name": "Ann"}')
 

@@ -56,14 +56,14 @@ _VIEWS_KEPT = 256
 _READS = frozenset({"resources/read", "prompts/get"})
 """Content methods that are audited. The others return nothing a model could act on."""
 
-_UNSETTLED = "whether it may be called could not be settled; the log says why."
+_UNSETTLED = "the decision failed. See the log."
 
 logger = logging.getLogger(__name__)
 
 Absence = Callable[[Principal, ToolRef], Awaitable[ToolcribError | None]]
 
 
-class Called(NamedTuple):
+class CallOutcome(NamedTuple):
     """The answer to a call: the result, the audit number of its intent, and its duration.
 
     `edited` holds the arguments that ran, as canonical JSON, if a person changed them before approving the call.
@@ -202,14 +202,14 @@ class Gate:
         """Return the canonical name of a server, from any name that its definition has in the principal's project."""
         return self._catalog.at(principal.cwd).server(name)
 
-    def named(self, form: Form, name: str) -> ToolRef | None:
+    def ref_of_name(self, form: Form, name: str) -> ToolRef | None:
         """Return the tool or prompt with this exposed name. Does not check whether a principal may see it."""
         return self._catalog.names.ref(form, name)
 
     def decision(self, principal: Principal, ref: ToolRef) -> Decision:
         """Return the decision on a call of the tool by this principal, with reasons."""
         view = self._view(principal)
-        return view.decision(view.snapshot.meant(ref))
+        return view.decision(view.snapshot.canonical(ref))
 
     def explain(
         self, principal: Principal, ref: ToolRef, arguments: JsonObject | None = None, server_note: str | None = None
@@ -219,22 +219,22 @@ class Gate:
         `server_note` describes a problem with the tool's server. Suggestions only contain names the principal may know.
         """
         view = self._view(principal)
-        ref = view.snapshot.meant(ref)
+        ref = view.snapshot.canonical(ref)
         known = view.snapshot.tools if principal.is_owner else (tool.ref for tool in view.listing.tools)
         source = view.snapshot.sources.get(ref.server)
         lack = source.lacks(ref.tool) if isinstance(source, ConditionalSource) else None
         return explain(view.question(ref, arguments), known, lack or server_note)
 
-    def seen(self, principal: Principal, ref: ToolRef) -> tuple[Tool | None, Decision]:
+    def find_visible(self, principal: Principal, ref: ToolRef) -> tuple[Tool | None, Decision]:
         """Return the tool, or None if this principal does not see it, and the decision on it."""
         view = self._view(principal)
-        ref = view.snapshot.meant(ref)
+        ref = view.snapshot.canonical(ref)
         decision = view.decision(ref)
         return (view.snapshot.tools[ref] if decision.visible else None), decision
 
     def find(self, principal: Principal, ref: ToolRef) -> Tool:
         """Return a tool this principal sees. Raises `NotFound` for a hidden tool, or `Denied` for the owner."""
-        tool, decision = self.seen(principal, ref)
+        tool, decision = self.find_visible(principal, ref)
         if tool is None:
             raise _absent(self._view(principal), decision, principal)
         return tool
@@ -264,7 +264,7 @@ class Gate:
         client: Client | None = None,
         session: InSession | None = None,
         handle: str | None = None,
-    ) -> Called:
+    ) -> CallOutcome:
         """Call a tool for this principal. `client` is what the MCP client behind it can do for the server meanwhile.
 
         With `handle`, the call does not wait for an approval: `HANDLE` opens one and returns its id, and the id returns
@@ -275,10 +275,10 @@ class Gate:
         `Unavailable` (`audit.unavailable`) if the call could not be recorded.
         """
         if self._is_stopping:
-            raise Unavailable("crib.stopping", "The crib is stopping and takes no new calls.")
+            raise Unavailable("crib.stopping", "The crib is stopping and accepts no new calls.")
         encoded = encode_arguments(arguments)
         view = self._view(principal)
-        ref = view.snapshot.meant(ref)
+        ref = view.snapshot.canonical(ref)
         decision = view.decision_on(ref, arguments, encoded)
         tool = view.snapshot.tools.get(ref)
         if tool is not None and (decision.needs_arguments or decision.verdict == "ask" or handle is not None):
@@ -300,7 +300,7 @@ class Gate:
         except InvalidRequest as error:
             return await _answer_unrun(call.record, CallResult.error(_sentence(error)))
         except _Waits as waits:
-            return Called(waiting_result(waits.approval), await call.record.refused("approval.required"), 0.0)
+            return CallOutcome(waiting_result(waits.approval), await call.record.refused("approval.required"), 0.0)
         except ToolcribError as error:
             await call.record.refused(error.code)
             raise
@@ -308,7 +308,7 @@ class Gate:
             call.record.abandoned(0.0)
             raise
         except Exception as error:  # boundary: if a deciding part fails, the call is refused and recorded
-            logger.exception("Whether %s may be called could not be settled.", ref)
+            logger.exception("Could not decide on a call of %s.", ref)
             await call.record.refused("policy.denied")
             raise Denied("policy.denied", f"{ref} was refused: {_UNSETTLED}") from error
         return await self._run(tool, run, call)
@@ -316,7 +316,7 @@ class Gate:
     async def refuse(self, principal: Principal, ref: ToolRef, arguments: JsonObject, *, door: Door) -> None:
         """Record a call that was refused elsewhere because the caller has no such tool."""
         view = self._view(principal)
-        ref = view.snapshot.meant(ref)
+        ref = view.snapshot.canonical(ref)
         tool, decision = view.snapshot.tools.get(ref), view.decision(ref)
         call_id, encoded = next(self._call_ids), canonical(arguments)
         record = self._audit.call(
@@ -379,9 +379,9 @@ class Gate:
             raise Denied("approval.denied", answer.refusal)
         call.edited = encoded if answer.edited else None
         if tool is None or tool.definition_hash != asked.definition_hash:
-            raise Denied("tool.changed", f"{ref} was defined anew while its approval was waited for.")
+            raise Denied("tool.changed", f"{ref} was redefined while its approval was pending.")
         if unedited and view.paths(ref, arguments) != asked_paths:
-            message = f"{ref} was refused: a path of the call leads elsewhere than when a person was asked."
+            message = f"{ref} was refused: a path of the call leads elsewhere than when the approval was requested."
             raise Denied("policy.denied", message)
         if decision.verdict not in ("allow", "ask"):
             raise _refused(decision) if decision.visible else _invisible(decision, principal)
@@ -418,7 +418,8 @@ class Gate:
         if self._touches_home(ref, params, principal):
             await record.refused("policy.denied")
             raise Denied(
-                "policy.denied", f"{server} was not asked: the crib's home is closed to agents, in every mode."
+                "policy.denied",
+                f"The request to {server} was refused: the crib's home is closed to agents, in every mode.",
             )
         try:
             self._refuse_if_stopped()
@@ -461,7 +462,7 @@ class Gate:
         finally:
             del self._in_flight[context.call_id]
 
-    async def _run(self, tool: Tool, run: RunCall, call: "_Call") -> Called:
+    async def _run(self, tool: Tool, run: RunCall, call: "_Call") -> CallOutcome:
         record, context = call.record, call.context
         if tool.kind == "builtin":  # these change the crib itself; the changes are recorded under their caller
             run = _as_actor(run, call)
@@ -483,7 +484,7 @@ class Gate:
             del self._in_flight[context.call_id]
         duration = _since(started)
         await record.outcome(is_error=result.is_error, duration_ms=duration)
-        return Called(result, audit_id, duration, call.edited)
+        return CallOutcome(result, audit_id, duration, call.edited)
 
     def _view(self, principal: Principal) -> PrincipalView:
         snapshot = self._catalog.at(principal.cwd)
@@ -499,7 +500,7 @@ class Gate:
                     snapshot, rules, principal, self._grants(principal), view, self._home
                 )
         except Exception:  # boundary: without a computed view the principal sees nothing, until the next attempt
-            logger.exception("What %s may see could not be told.", principal.name)
+            logger.exception("Could not compute what %s may see.", principal.name)
             return NoView(snapshot, principal)
         if len(self._views) > _VIEWS_KEPT:
             self._views.popitem(last=False)
@@ -534,11 +535,11 @@ def _prepare(view: PrincipalView, call: _Call) -> Callable[[str, JsonObject, byt
     return view.snapshot.sources[call.ref.server].prepare
 
 
-async def _answer_unrun(record: CallRecord, result: CallResult) -> Called:
+async def _answer_unrun(record: CallRecord, result: CallResult) -> CallOutcome:
     """Return a result without running anything. Both records are still written."""
     audit_id = await record.intent()
     await record.outcome(is_error=True, duration_ms=0.0)
-    return Called(result, audit_id, 0.0)
+    return CallOutcome(result, audit_id, 0.0)
 
 
 def _since(started: int) -> float:

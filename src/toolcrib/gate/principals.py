@@ -111,7 +111,7 @@ class NamedTokens:
         if may_remember and not may_approve:
             raise InvalidRequest("token.rights", "`mayRemember` needs `mayApprove`.")
         if not _NAME.fullmatch(name) or name.lower() == "owner":
-            raise InvalidRequest("token.name", f"{name!r} is not a name for a token.")
+            raise InvalidRequest("token.name", f"{name!r} is not a valid token name.")
         secret = PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
         effective: Mode = mode or ("default" if level == "ask" else default_mode(source))
         decided = level or ("app" if mode is not None and source == "ide" else None)
@@ -129,7 +129,7 @@ class NamedTokens:
         try:
             await save_token(self._store, token)
         except ConstraintError as error:
-            raise Conflict("token.exists", f"A token named {name!r} is in use.") from error
+            raise Conflict("token.exists", f"A token named {name!r} already exists.") from error
         self._begin(token)
         return token, secret
 
@@ -138,7 +138,7 @@ class NamedTokens:
         for digest in [digest for digest, live in self._live.items() if live.token.name == name]:
             self._end(digest)
         if not await revoke_token(self._store, name, datetime.now(UTC)):
-            raise NotFound("token.unknown", f"There is no token {name!r} in use.")
+            raise NotFound("token.unknown", f"Token {name!r} not found.")
 
     def cut(self) -> None:
         """Cut every open request of a named token. The tokens stay valid."""

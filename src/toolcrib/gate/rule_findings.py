@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from toolcrib.gate.approvals.remembering import propose
-from toolcrib.gate.approvals.requests import ApprovalReply, remembered
+from toolcrib.gate.approvals.requests import ApprovalReply, rule_of_answer
 from toolcrib.gate.policy import coding_tools
 from toolcrib.gate.policy.paths import is_path_name, looks_like_path
 from toolcrib.gate.policy.patterns import names
@@ -55,9 +55,9 @@ def _of_rule(rule: Rule, approvals: Mapping[str, Approval]) -> Iterator[RuleFind
         if _is_path_as_text(rule, condition):
             yield _path_as_text(rule, condition)
         if condition.test == "regex" and not _is_usable(condition):
-            message = f"Rule {rule.id} ({_short(rule)}) has an expression that cannot be used: {condition.value}."
+            message = f"Rule {rule.id} ({_short(rule)}) has an expression that is not supported: {condition.value}."
             fix = _change(rule, None, "a regular expression without back-references and look-around")
-            yield RuleFinding(rule, "rule.expression", f"{message} It counts against the caller.", fix)
+            yield RuleFinding(rule, "rule.expression", f"{message} The condition counts against the caller.", fix)
 
 
 def _too_wide(rule: Rule, approval: Approval | None) -> Iterator[RuleFinding]:
@@ -65,7 +65,7 @@ def _too_wide(rule: Rule, approval: Approval | None) -> Iterator[RuleFinding]:
     if rule.principal is None and (rule.session is None or rule.effect == "allow"):
         reasons.append(f"{'allows' if rule.effect == 'allow' else 'denies'} {rule.pattern} for {_whom(rule)}")
     if rule.effect == "allow" and not rule.conditions and any(names(rule.pattern, ref) for ref in _BOUND_TOOLS):
-        reasons.append("holds for every command, path or address")
+        reasons.append("applies to every command, path or address")
     if reasons:
         proposal = _narrower(rule, approval) if approval is not None else None
         message = f"Rule {rule.id} was remembered from one answer and {' and '.join(reasons)}."
@@ -88,7 +88,7 @@ def _narrower(rule: Rule, approval: Approval) -> Rule:
     offered = replace(approval, remembering=replace(propose(asked), refusal=None))
     decision = "approve" if rule.effect == "allow" else "deny"
     scope = "session" if rule.session is not None else "always"
-    made = remembered(offered, ApprovalReply(decision, scope, rule.created_by, rule.reason, None), approval.created_at)
+    made = rule_of_answer(offered, ApprovalReply(decision, scope, rule.created_by, rule.reason, None), approval.created_at)
     bound = Binding.of(approval.principal)
     return replace(rule, conditions=made.conditions, where=made.where, principal=bound)
 
@@ -110,7 +110,7 @@ def _path_as_text(rule: Rule, condition: Condition) -> RuleFinding:
         proposal = replace(rule, conditions=tuple(better if each == condition else each for each in rule.conditions))
     message = (
         f"Rule {rule.id} ({_short(rule)}) compares the path `{condition.pointer}` as text: `//etc/passwd`, "
-        "`/var/../etc/passwd` and links are spelled differently and mean the same file."
+        "`/var/../etc/passwd` and links are other spellings of the same file."
     )
     return RuleFinding(rule, "rule.path_as_text", message, _change(rule, proposal), proposal)
 

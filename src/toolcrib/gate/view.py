@@ -31,9 +31,7 @@ logger = logging.getLogger(__name__)
 UNSETTLED = -1
 """A rules version that never occurs. A view with an undecided tool gets it, so it is not reused."""
 _VERDICTS = frozenset(get_args(Verdict))
-_UNDECIDED = DecisionStep(
-    "registered", True, "exclude", "The rules could not be applied to this tool; the log says why."
-)
+_UNDECIDED = DecisionStep("registered", True, "exclude", "The rules could not be applied to this tool. See the log.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +138,7 @@ class PrincipalView:
 
     def would_see(self, ref: ToolRef) -> bool:
         """Return whether this principal would see an upstream tool of this name if it existed."""
-        ref = self.snapshot.meant(ref)
+        ref = self.snapshot.canonical(ref)
         part = self.snapshot.parts.get(ref.server)
         names = part.names if part is not None else NO_NAMES
         return self._decide(ref, Tool(ref, "", {}, "upstream", names=names)).visible
@@ -180,7 +178,7 @@ class PrincipalView:
         try:
             return sees(tool, *self._asked)
         except Exception:  # boundary: an undecided tool is hidden, and the others are still decided
-            logger.exception("The rules could not be applied to %s.", tool.ref)
+            logger.exception("Could not apply the rules to %s.", tool.ref)
             self.version = (self.snapshot.version, UNSETTLED)
             return False
 
@@ -191,7 +189,7 @@ class PrincipalView:
             if decision.verdict in _VERDICTS:
                 return decision
         except Exception:  # boundary: an undecided tool is hidden, and the others are still decided
-            logger.exception("The rules could not be applied to %s.", ref)
+            logger.exception("Could not apply the rules to %s.", ref)
         self.version = (self.snapshot.version, UNSETTLED)
         return Decision("hidden", ref, (_UNDECIDED,))
 
@@ -206,7 +204,7 @@ class NoView(PrincipalView):
 
     def question(self, ref: ToolRef, arguments: JsonObject | None) -> ExplainQuery:
         """Raise `Unavailable`: there is nothing to explain."""
-        raise Unavailable("internal", "The rules cannot be told at the moment; the log says why.")
+        raise Unavailable("internal", "The rules cannot be explained at the moment. See the log.")
 
     def _decide(self, ref: ToolRef, tool: Tool | None, arguments: JsonObject | None = None) -> Decision:
         return Decision("hidden" if tool is not None else "unknown", ref, (_UNDECIDED,))

@@ -67,7 +67,7 @@ async def _tried(crib: Crib, trial: Trial, before: Rules) -> Rules:
         except FaultyRequest as error:
             faults = [replace(fault, path=f"add/{number}/{fault.path}") for fault in error.faults]
             raise FaultyRequest(error.code, faults) from error
-    return before.without(gone).having(*more)
+    return before.without(gone).with_rules(*more)
 
 
 async def _records(crib: Crib, trial: Trial) -> dict[str | None, list[JsonObject]]:
@@ -96,7 +96,7 @@ async def _replay_at(
     snapshot = crib.catalog.at(place)
 
     def find(ref: ToolRef) -> Tool | None:
-        return snapshot.tools.get(snapshot.meant(ref))
+        return snapshot.tools.get(snapshot.canonical(ref))
 
     @cache
     def grants_of(agent: str | None) -> Any:

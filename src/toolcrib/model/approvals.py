@@ -153,8 +153,8 @@ class ApprovalAnswer:
     def refusal(self) -> str:
         """The reason for the refusal, as sent to the model."""
         if self.decision == "denied":
-            return f"A person refused this call: {self.reason}" if self.reason else "A person refused this call."
-        return self.reason or "Nobody approved this call."
+            return f"A person denied this call: {self.reason}" if self.reason else "A person denied this call."
+        return self.reason or "This call was not approved."
 
 
 def _text(at: datetime) -> str:

@@ -62,7 +62,7 @@ def write_backup(database: Path, to: Path, extra: Mapping[str, Path]) -> Backup:
     Raises `Conflict` (`backup.exists`), `Unavailable` (`database.damaged`, `backup.failed`).
     """
     if os.path.lexists(to):
-        raise Conflict("backup.exists", f"{to} exists already.")
+        raise Conflict("backup.exists", f"{to} already exists.")
     mark = secrets.token_hex(8)
     copy, archive = (to.with_name(f".{to.name}.{mark}.{kind}.tmp") for kind in ("db", "zip"))
     try:
@@ -155,7 +155,7 @@ def read_backup(file: Path) -> Backup:
         }:
             return Backup(str(file), at, revision, number, digest, size)
         case _:
-            raise InvalidRequest("backup.invalid", f"{file} is not a backup that this Toolcrib understands.")
+            raise InvalidRequest("backup.invalid", f"{file} was not made by a supported version of Toolcrib.")
 
 
 def unpack_backup(file: Path, folder: Path) -> Backup:
@@ -182,11 +182,11 @@ def _listed(packed: zipfile.ZipFile) -> dict[str, str]:
     manifest: Json = orjson.loads(packed.read(_MANIFEST))
     files = manifest.get("files") if is_object(manifest) else None
     if not is_object(files) or DATABASE not in files:
-        raise InvalidRequest("backup.invalid", "The manifest of the backup names no database.")
+        raise InvalidRequest("backup.invalid", "The manifest of the backup does not name a database.")
     for name in files:
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or "\\" in name or ":" in name:
-            raise InvalidRequest("backup.invalid", f"The backup has a file {name!r} that leads out of it.")
+            raise InvalidRequest("backup.invalid", f"The backup names a file outside of it: {name!r}.")
     return {name: str(digest) for name, digest in files.items()}
 
 
@@ -203,4 +203,4 @@ def _unpack(packed: zipfile.ZipFile, name: str, digest: str, to: Path) -> None:
         target.flush()
         os.fsync(target.fileno())
     if found.hexdigest() != digest:
-        raise InvalidRequest("backup.invalid", f"{name} in the backup is not what was backed up.")
+        raise InvalidRequest("backup.invalid", f"{name} in the backup does not match its checksum.")

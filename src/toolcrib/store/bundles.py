@@ -26,7 +26,7 @@ async def create_bundle(store: Store, bundle: Bundle) -> None:
     try:
         await store.write(insert(bundles).values(id=bundle.id, **_columns(bundle)))
     except ConstraintError as error:
-        raise Conflict("bundle.exists", f"There is a bundle {bundle.id} already.") from error
+        raise Conflict("bundle.exists", f"Bundle {bundle.id} already exists.") from error
 
 
 async def replace_bundle(store: Store, bundle: Bundle) -> bool:

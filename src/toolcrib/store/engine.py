@@ -18,7 +18,7 @@ from sqlalchemy.exc import ArgumentError
 from toolcrib.base.settings import Durability
 from toolcrib.model.errors import ConfigError, Unavailable
 from toolcrib.store.batch import Item, Journalled, Log, Queue, Statement
-from toolcrib.store.failures import translated
+from toolcrib.store.failures import translate_errors
 from toolcrib.store.sqlite import open_sqlite
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ class Store:
         return self._read(work)
 
     def _read(self, work: Callable[[Connection], T]) -> T:
-        with translated(), self._engine.connect() as connection:
+        with translate_errors(), self._engine.connect() as connection:
             return work(connection)
 
     async def write(self, *statements: Statement) -> tuple[int, ...]:
@@ -76,7 +76,7 @@ class Store:
         if not self._writer.catch_up():
             await self._writer.write(())
 
-    def journalled(self) -> list[bytes]:
+    def journal_lines(self) -> list[bytes]:
         """Return the lines found in the journal when the database was opened, including old and torn ones."""
         return self._writer.journalled()
 
@@ -117,19 +117,19 @@ def _open(url: str, durability: Durability, alone: bool) -> AbstractAsyncContext
     try:
         parts = make_url(url)
     except ArgumentError as error:
-        raise ConfigError("settings.invalid", "The database address cannot be read.") from error
+        raise ConfigError("settings.invalid", "The database URL is invalid.") from error
     kind = parts.drivername.partition("+")[0]
     if kind == "sqlite" and parts.database:
         return open_sqlite(Path(parts.database).absolute(), durability, alone)
     if kind in ("postgresql", "postgres"):
         return _open_postgres(url, durability)
-    raise ConfigError("settings.invalid", f"A database of the kind {parts.drivername!r} is not supported.")
+    raise ConfigError("settings.invalid", f"Databases of type {parts.drivername!r} are not supported.")
 
 
 def _open_postgres(url: str, durability: Durability) -> AbstractAsyncContextManager[tuple[Engine, Queue]]:
     try:
         module = importlib.import_module("toolcrib.store.postgres")
     except ModuleNotFoundError as error:
-        message = "PostgreSQL needs a part of Toolcrib that is not installed."
+        message = "PostgreSQL support is not installed."
         raise Unavailable("database.unavailable", message, "pip install 'toolcrib[postgres]'") from error
     return module.open_postgres(url, durability)

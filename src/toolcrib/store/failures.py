@@ -20,11 +20,11 @@ def unavailable(error: BaseException, *, place: str | None = None, hint: str | N
     if getattr(cause, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         message = f"The database{f' {place}' if place else ''} is damaged: {reason}."
         return Unavailable("database.damaged", message, hint)
-    return Unavailable("database.unavailable", f"The database{f' {place}' if place else ''} fails: {reason}.", hint)
+    return Unavailable("database.unavailable", f"The database{f' {place}' if place else ''} failed: {reason}.", hint)
 
 
 @contextmanager
-def translated(place: str | None = None) -> Generator[None]:
+def translate_errors(place: str | None = None) -> Generator[None]:
     """Convert errors about the state of a database to `Unavailable`; errors of our own statements pass through."""
     try:
         yield

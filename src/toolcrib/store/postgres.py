@@ -35,7 +35,7 @@ from toolcrib.store.batch import (
     settle,
     undo,
 )
-from toolcrib.store.failures import translated, unavailable
+from toolcrib.store.failures import translate_errors, unavailable
 from toolcrib.store.upgrade import prepare_schema
 
 logger = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ async def open_postgres(url: str, durability: Durability) -> AsyncGenerator[tupl
     """Connect, migrate the schema, and yield the engine for reading and the writer."""
     parameters = _parameters(url, durability)
     connect = partial(psycopg.connect, **parameters)
-    with translated("of PostgreSQL"):
+    with translate_errors("of PostgreSQL"):
         await anyio.to_thread.run_sync(_prepare, connect)
     engine = create_engine(
         "postgresql+psycopg://",
@@ -90,7 +90,7 @@ def _parameters(url: str, durability: Durability) -> dict[str, Any]:
     try:
         given = conninfo_to_dict("postgresql:" + url.partition(":")[2])
     except psycopg.ProgrammingError as error:
-        raise ConfigError("settings.invalid", "The address of the PostgreSQL database cannot be read.") from error
+        raise ConfigError("settings.invalid", "The URL of the PostgreSQL database is invalid.") from error
     options = f"{given.get('options') or ''} -c statement_timeout={_STATEMENT_LIMIT}s"
     if durability == "power":
         options += " -c synchronous_commit=on"

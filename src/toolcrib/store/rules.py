@@ -25,7 +25,7 @@ async def save_rule(store: Store, rule: Rule) -> None:
     try:
         await store.write(insert(rules).values(**_columns(rule)))
     except ConstraintError as error:
-        raise Conflict("rule.exists", f"There is a rule {rule.id} already.") from error
+        raise Conflict("rule.exists", f"Rule {rule.id} already exists.") from error
 
 
 async def replace_rule(store: Store, rule: Rule) -> bool:

@@ -49,7 +49,7 @@ from toolcrib.store.batch import (
     settle,
     undo,
 )
-from toolcrib.store.failures import translated, unavailable
+from toolcrib.store.failures import translate_errors, unavailable
 from toolcrib.store.upgrade import prepare_schema
 
 logger = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ async def open_sqlite(path: Path, durability: Durability, alone: bool) -> AsyncG
     """
     write = partial(_connect, path, f"synchronous={'FULL' if durability == 'power' else 'NORMAL'}")
     read = partial(_connect, path, "query_only=ON")
-    with translated(str(path)):
+    with translate_errors(str(path)):
         await anyio.to_thread.run_sync(_prepare, path, write)
         journal = Journal(beside(path, "-pending")) if alone and hasattr(os, "pwrite") else None
         writer = SqliteWriter(await anyio.to_thread.run_sync(write), write, journal, ahead=durability == "process")

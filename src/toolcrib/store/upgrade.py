@@ -37,7 +37,9 @@ def prepare_schema(connection: Connection, lock: str, before_migrating: Callable
         _version.create(connection, checkfirst=False)
         connection.execute(insert(_version).values(version_num=HEAD))
     elif revision not in (_BASE, *REVISIONS):
-        raise ConfigError("database.newer", f"The database has revision {revision!r}; this Toolcrib knows {HEAD!r}.")
+        raise ConfigError(
+            "database.newer", f"The database has revision {revision!r}; this version of Toolcrib supports {HEAD!r}."
+        )
     elif revision != HEAD:
         before_migrating(revision)
         migrate(connection)

@@ -125,7 +125,7 @@ def definition_of(function: object) -> ToolDefinition | None:
     if not isinstance(found, ToolDefinition):
         return None
     if found.function is not function:  # a decorator above copied the attribute and would be skipped by every call
-        raise definition_error(str(found), "another decorator stands above `@tool`.", "Put `@tool` on top.")
+        raise definition_error(str(found), "another decorator is above `@tool`.", "Put `@tool` on top.")
     return found
 
 
@@ -171,7 +171,7 @@ def _definitions(server: str, functions: Sequence[Callable[..., Any]]) -> Mappin
             raise ConfigError("tool.definition", message, "Decorate the function with `@tool`.")
         if definition.name in found:
             hint = 'Rename one of them, or give it a name: `@tool(name="…")`.'
-            raise definition_error(str(definition), f"server `{server}` has a tool `{definition.name}` already.", hint)
+            raise definition_error(str(definition), f"server `{server}` already has a tool `{definition.name}`.", hint)
         found[definition.name] = definition
     return found
 

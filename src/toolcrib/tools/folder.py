@@ -100,7 +100,7 @@ class ToolFolder:
                     with anyio.move_on_after(QUIET_MS / 1000):
                         await self._stopped.wait()
                 else:  # the system's limit of watches is reached
-                    logger.warning("%s is looked at now and then instead of being watched: %s", self._folder, error)
+                    logger.warning("Polling %s instead of watching it: %s", self._folder, error)
                     polling = True
 
     async def _watched(self, *, polling: bool) -> AsyncIterator[None]:
@@ -136,7 +136,7 @@ class ToolFolder:
             return await anyio.to_thread.run_sync(load_folder, self._folder, self._loaded, abandon_on_cancel=True)
         message = f"The modules in {self._folder} were not loaded within {LOAD_SECONDS:g} s."
         problem = Problem(
-            "tool.module", message, "Look for a module that waits when it is imported.", str(self._folder)
+            "tool.module", message, "Look for a module that blocks while it is imported.", str(self._folder)
         )
         return LoadedFolder(self._loaded.servers, (problem,), self._loaded.modules)
 
@@ -150,7 +150,7 @@ class ToolFolder:
                 continue
             file = files[server]
             if self._taken(server.name) and server.name not in self._sources:
-                message = f"`{server.name}` cannot be loaded: a server of this name is registered already."
+                message = f"`{server.name}` cannot be loaded: a server of this name is already registered."
                 problems.append(Problem("tool.server_exists", message, "Rename the module.", file))
                 continue
             try:

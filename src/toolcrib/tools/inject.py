@@ -119,7 +119,7 @@ class Graph:
             found = "call" if key is Context else self._scope(key)
             if found is None:
                 hint = f"Add `providers={{{type_name(key)}: …}}` to the server or module."
-                raise definition_error(subject, f"nothing provides {type_name(key)}.", hint, parameter)
+                raise definition_error(subject, f"no provider for {type_name(key)}.", hint, parameter)
             if _WIDTH[found] < _WIDTH[scope]:
                 message = f"{type_name(key)} lives for a {found}, shorter than the {scope} of its user."
                 hint = f'Use `Provider(…, scope="{found}")` for the user, or a wider scope for {type_name(key)}.'
@@ -138,8 +138,8 @@ class Graph:
         if key in way:
             circle = " → ".join(type_name(part) for part in (*way[way.index(key) :], key))
             user, parameter = users[-1]
-            hint = "Let one of them do without the other."
-            raise definition_error(str(self._recipes[user]), f"it needs itself: {circle}.", hint, parameter)
+            hint = "Remove one of the dependencies."
+            raise definition_error(str(self._recipes[user]), f"it depends on itself: {circle}.", hint, parameter)
         for parameter, needed in recipe.needs.items():
             self._check_cycles(needed, (*users, (key, parameter)))
 
@@ -152,5 +152,5 @@ def _read(key: Key, provider: Provider) -> Recipe:
     for parameter in parameters:
         if not parameter.injected and parameter.default is EMPTY:
             hint = "Mark it `Annotated[T, Inject]`, or give it a default."
-            raise definition_error(subject, "nothing fills it.", hint, parameter.name)
+            raise definition_error(subject, "neither an argument nor a provider fills it.", hint, parameter.name)
     return Recipe(key, provider, injected(parameters))

@@ -97,7 +97,7 @@ def _version(path: Path) -> str:
 
 
 def _taken(path: Path, other: Path) -> Problem:
-    message = f"`{other.name}` is server `{_server_name(path)}` already."
+    message = f"`{other.name}` is already server `{_server_name(path)}`."
     return _problem(path, ConfigError("tool.module", message, "Rename one of them."))
 
 
@@ -179,7 +179,7 @@ def _tools(module: ModuleType) -> Sequence[Callable[..., Any]]:
     }
     if not found:
         raise ConfigError(
-            "tool.module", "There is no tool in it.", "Put `@tool` on a function, or `_` before its name."
+            "tool.module", "The module has no tools.", "Put `@tool` on a function, or `_` before its name."
         )
     return list(found.values())
 
@@ -201,7 +201,7 @@ def _hint(error: BaseException) -> str | None:
     if isinstance(error, ToolcribError):
         return error.hint
     if isinstance(error, ModuleNotFoundError) and error.name:
-        return f"Install what has `{error.name}` into the environment that Toolcrib runs in."
+        return f"Install the package that has `{error.name}` into Toolcrib's environment."
     return CODES["tool.module"].hint
 
 

@@ -46,7 +46,7 @@ def read_results(annotation: Any, subject: str) -> Results:
         adapter: TypeAdapter[Any] = TypeAdapter(annotation)
         schema = object_schema(adapter, "serialization")
     except Exception as error:  # boundary: pydantic runs hooks of the author's types
-        hint = "Return a type that JSON can carry, or annotate `dict`."
+        hint = "Return a type that JSON can represent, or annotate `dict`."
         raise definition_error(subject, f"its return type has no JSON Schema ({error}).", hint) from error
     if schema.get("type") != "object":
         return Results(None, to_result)
@@ -64,7 +64,7 @@ def to_result(value: object) -> CallResult:
     if isinstance(value, CallResult):
         return _made(value)
     if isinstance(value, bytes | bytearray | memoryview):
-        raise _invalid("bytes, which JSON cannot carry", "Return text, or encode the bytes, for example as base64.")
+        raise _invalid("bytes, which JSON cannot represent", "Return text, or encode the bytes, for example as base64.")
     if isinstance(value, Iterator):  # it may be infinite
         raise _invalid("an iterator", "Return a list.")
     return _structured(value)
@@ -110,7 +110,7 @@ def _conform(adapter: TypeAdapter[Any], name: str) -> ToResult:
         try:
             fitting = serialize(validate(value), mode="json", by_alias=True, warnings="error")
         except ValidationError as error:
-            raise _invalid(f"what is not a {name}: {describe(error)}", f"Return a {name}.") from error
+            raise _invalid(f"a value that is not a {name}: {describe(error)}", f"Return a {name}.") from error
         except PydanticSerializationError as error:
             raise _invalid(f"a {name} with wrong fields", f"Give the fields of {name} their types.") from error
         return to_result(fitting)
@@ -147,7 +147,7 @@ def _plain(value: object) -> tuple[Json, bytes]:
         encoded = dumps(value)
     except (TypeError, ValueError) as error:
         raise _invalid(
-            f"what is not JSON ({error})", "Return text, numbers, lists, dicts or pydantic models."
+            f"a value that is not JSON ({error})", "Return text, numbers, lists, dicts or pydantic models."
         ) from error
     _check_size(len(encoded))
     plain = loads(encoded)

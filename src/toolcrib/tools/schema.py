@@ -95,7 +95,7 @@ def _field(parameter: Parameter, doc: str | None, subject: str) -> Any:
     stated = [extra for extra in extras if isinstance(extra, FieldInfo)]
     if isinstance(parameter.default, FieldInfo) or not all(info.is_required() for info in stated):
         hint = "Write `days: Annotated[int, Field(ge=1)] = 3`, so that a plain call has the default too."
-        raise definition_error(subject, "its default stands in `Field`.", hint, parameter.name)
+        raise definition_error(subject, "its default is set in `Field`.", hint, parameter.name)
     text = next((extra for extra in extras if isinstance(extra, str)), None)
     if text is None and not any(info.description for info in stated):
         text = doc
@@ -115,7 +115,7 @@ def _adapter(fields: Mapping[str, Any], subject: str) -> tuple[TypeAdapter[Any],
         for name, annotation in fields.items():
             reason = _refusal({name: annotation})
             if reason is not None:
-                hint = "Use a type that JSON can carry; mark what a provider fills as `Annotated[T, Inject]`."
+                hint = "Use a type that JSON can represent; mark injected parameters as `Annotated[T, Inject]`."
                 raise definition_error(subject, f"its type has no JSON Schema ({reason})", hint, name) from error
         raise definition_error(subject, f"no JSON Schema can be made ({error}).", "Use simpler types.") from error
 

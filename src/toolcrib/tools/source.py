@@ -171,7 +171,7 @@ class PythonSource:
         with anyio.CancelScope(shield=True):
             await asyncio.wait([running], timeout=LAST_WORDS)
         if not running.done():
-            logger.error("Tool %s/%s was cancelled but does not end; it is left behind", self.name, definition.name)
+            logger.error("Tool %s/%s was cancelled but does not end; it was abandoned", self.name, definition.name)
 
     def _ended(self, _: asyncio.Task[None]) -> None:
         self._calls -= 1

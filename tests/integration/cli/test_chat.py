@@ -61,7 +61,7 @@ async def test_a_call_is_denied_with_a_reason_that_the_agent_is_told(person: Per
     async with person.crib(), person.chat("greet") as terminal:
         await terminal.until("approve lab/greet? >")
         terminal.enter("deny not before noon")
-        await terminal.until("It says: A person refused this call: not before noon")
+        await terminal.until("It says: A person denied this call: not before noon")
 
 
 async def test_what_destroys_is_not_approved_by_one_key(person: Person) -> None:
@@ -108,7 +108,7 @@ async def test_what_is_typed_while_a_question_arrives_stays_a_message_and_answer
         await terminal.until("wipe a dra")
         await terminal.until("approve lab/greet? >")
         terminal.enter("d no")
-        await terminal.until("It says: A person refused")
+        await terminal.until("It says: A person denied")
         await terminal.until("> wipe a dra")
 
 

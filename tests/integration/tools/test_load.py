@@ -112,13 +112,13 @@ def test_what_is_not_meant_as_a_module_is_passed_over(folder: Path) -> None:
         ("\nimport no_such_module_at_all\n", 2, "no_such_module_at_all"),
         ("from toolcrib.tools import tool\n@tool\ndef f(x): ...\n", 2, "parameter `x`: it has no type"),
         ("def a():\n    return b()\ndef b():\n    return 1 / 0\na()\n", 4, "ZeroDivisionError"),
-        ("x = 1\n", None, "no tool in it"),
-        ("", None, "no tool in it"),
+        ("x = 1\n", None, "has no tools"),
+        ("", None, "has no tools"),
         (GOOD + "tools = 5\n", None, "`tools` is not a list"),
         (GOOD + "tools = [print]\n", None, "is not a tool"),
         (GOOD + "providers = []\n", None, "`providers` is not a dict"),
         (GOOD + "providers = {int: 5}\n", None, "cannot be called"),
-        (GOOD + "@tool(name='forecast')\ndef again() -> None: ...\n", None, "has a tool `forecast` already"),
+        (GOOD + "@tool(name='forecast')\ndef again() -> None: ...\n", None, "already has a tool `forecast`"),
         ("raise BaseExceptionGroup('x', [ValueError('inner')])", 1, "ValueError: inner"),
         ("def f(): f()\nf()\n", 1, "RecursionError"),
         ("x = " + "(" * 1000 + ")" * 1000, 1, "SyntaxError"),
@@ -168,7 +168,7 @@ def test_a_module_and_a_package_of_one_name_are_a_problem(folder: Path) -> None:
     write(folder / "weather.py", GOOD)
     write(folder / "weather" / "__init__.py", GOOD)
     loaded = load_folder(folder)
-    assert "server `weather` already" in only_problem(loaded).message
+    assert "already server `weather`" in only_problem(loaded).message
     assert len(loaded.servers) == 1
 
 

@@ -128,7 +128,7 @@ async def test_what_a_mode_or_a_schedule_does_not_allow_is_refused(running: Runn
         answer = await client.post("/api/tools/bench/broken/call", params=scheduled, json={})
         plan = await client.post("/api/tools/bench/broken/call", params={"mode": "plan"}, json={})
     assert (answer.status_code, answer.json()["code"]) == (403, "policy.denied")
-    assert "nobody who could be asked" in answer.json()["detail"]
+    assert "no person who could approve" in answer.json()["detail"]
     assert (plan.status_code, plan.json()["code"]) == (403, "policy.denied")
 
 

@@ -184,7 +184,7 @@ def test_two_tools_of_one_name_are_refused() -> None:
     @tool(name="bare")
     def other() -> None: ...
 
-    with pytest.raises(ConfigError, match="has a tool `bare` already"):
+    with pytest.raises(ConfigError, match="already has a tool `bare`"):
         ToolServer("s", tools=[bare, other])
 
 

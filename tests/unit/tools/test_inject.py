@@ -40,12 +40,12 @@ def refusal(providers: Mapping[Any, Provider | Callable[..., Any]]) -> str:
 
 
 def test_a_missing_provider_of_a_tool_names_function_and_parameter() -> None:
-    assert refusal({}) == "Tool `report`, parameter `service`: nothing provides Service."
+    assert refusal({}) == "Tool `report`, parameter `service`: no provider for Service."
 
 
 def test_a_missing_provider_of_a_provider_names_factory_and_parameter() -> None:
     message = refusal({Service: Service, Clock: Clock})
-    assert message == "Provider `Service` of Service, parameter `database`: nothing provides Database."
+    assert message == "Provider `Service` of Service, parameter `database`: no provider for Database."
 
 
 def test_a_cycle_is_shown_as_a_circle() -> None:
@@ -97,7 +97,7 @@ def test_a_parameter_that_nothing_fills_is_refused() -> None:
     def make(path: str, size: int = 3) -> Service:
         raise AssertionError(path, size)
 
-    assert "parameter `path`: nothing fills it" in refusal({Service: make})
+    assert "a provider fills it" in refusal({Service: make})
 
 
 def test_what_cannot_be_called_is_no_provider() -> None:
@@ -125,7 +125,7 @@ def test_a_tool_without_its_service_is_known_but_not_offered_and_not_checked() -
     source = PythonSource(ToolServer("s", tools=[report, star], providers={Service: lambda: None}))
     assert [tool.ref.tool for tool in source.tools()] == ["report"]
     assert source.unmet == {"star": ("github",)}
-    with pytest.raises(ConfigError, match="nothing provides int"):
+    with pytest.raises(ConfigError, match="no provider for int"):
         PythonSource(source.server, services=["github"])
 
 

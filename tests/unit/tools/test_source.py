@@ -180,7 +180,7 @@ async def test_a_tool_that_resists_its_cancellation_is_left_behind(
         may_end.set()  # else the loop could not end after a failure
     assert limit.cancelled_caught
     assert cancelled.is_set()
-    assert "Tool s/act was cancelled but does not end; it is left behind" in caplog.messages
+    assert "Tool s/act was cancelled but does not end; it was abandoned" in caplog.messages
     with anyio.fail_after(5):
         await ended.wait()
 
@@ -263,7 +263,7 @@ async def test_a_result_that_cannot_be_carried_is_an_error_result(is_async: bool
         return object()
 
     text = error_of(await call(act if is_async else act_in_thread))
-    assert text.startswith("The tool returned what is not JSON")
+    assert text.startswith("The tool returned a value that is not JSON")
     assert "\nHint: Return text" in text
 
 

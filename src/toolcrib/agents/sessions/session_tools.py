@@ -135,7 +135,7 @@ class SessionTools:
 
     async def refused(self, tool: ToolRef | str, arguments: JsonObject) -> None:
         """Record a call that the runtime refused itself."""
-        ref = tool if isinstance(tool, ToolRef) else self._gate.named("claude", tool) or _labelled(tool)
+        ref = tool if isinstance(tool, ToolRef) else self._gate.ref_of_name("claude", tool) or _labelled(tool)
         try:
             await self._gate.refuse(self.principal(), ref, arguments, door="session")
         except ToolcribError as error:

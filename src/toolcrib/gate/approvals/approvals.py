@@ -31,14 +31,14 @@ from toolcrib.base.masking.restore import restored
 from toolcrib.gate.approvals.remembering import propose
 from toolcrib.gate.approvals.requests import (
     ApprovalReply,
-    answered,
+    stored_answer,
     bind,
-    decided,
-    ended,
-    opened,
-    remembered,
-    required,
-    resolved,
+    already_decided,
+    answer_without_reply,
+    new_approval,
+    rule_of_answer,
+    required_event,
+    resolved_event,
 )
 from toolcrib.gate.policy.paths import REAL
 from toolcrib.model.approvals import Approval, ApprovalAnswer, ApprovalRequest, ApprovalStatus, Decided, Scope, Verb
@@ -80,8 +80,8 @@ _LOOK_AT_ONCE = 500
 CLOCK_SECONDS = 2.0
 """Seconds between two checks of the wall clock."""
 _OVERDUE = timedelta(minutes=1)
-_STOPPED = "The crib stopped before anybody answered."
-_GIVEN_UP = "The call was given up before anybody answered."
+_STOPPED = "The crib stopped before the approval was answered."
+_GIVEN_UP = "The call ended before the approval was answered."
 
 Publish: TypeAlias = Callable[[str, JsonObject], object]
 MayAnswer: TypeAlias = Callable[[Principal, Principal], bool]
@@ -172,14 +172,14 @@ class Approvals:
                     self._store, [self._closing(asked.approval, "expired", reason=_STOPPED) for asked in left]
                 )
             except Unavailable as error:
-                logger.warning("The end of %d questions could not be kept: %s", len(left), error)
+                logger.warning("Could not store the outcome of %d approvals: %s", len(left), error)
         for asked in left:
-            self._settle(asked, ended(asked.approval, "expired", _STOPPED))
+            self._settle(asked, answer_without_reply(asked.approval, "expired", _STOPPED))
         self._tasks.cancel_scope.cancel()
         await self._tasks.__aexit__(None, None, None)
 
     async def _close_orphans(self) -> None:
-        reason = "The crib ended before anybody answered."
+        reason = "The crib ended before the approval was answered."
         while orphans := await load_orphans(self._store, self._crib, self._clock() - _OVERDUE):
             await close_approvals(self._store, [self._closing(each, "expired", reason=reason) for each in orphans])
 
@@ -197,11 +197,11 @@ class Approvals:
         self, question: ApprovalRequest, *, seconds: float = WAIT, check: Check | None = None
     ) -> ApprovalAnswer:
         """Request an approval and wait for the answer; see `asked`."""
-        async with self.asked(question, seconds=seconds, check=check) as asked:
+        async with self.open(question, seconds=seconds, check=check) as asked:
             return await self.wait(asked)
 
     @asynccontextmanager
-    async def asked(
+    async def open(
         self, question: ApprovalRequest, *, seconds: float = WAIT, check: Check | None = None
     ) -> AsyncGenerator[PendingApproval]:
         """Open an approval for the block. Use `wait` for its answer; leaving without one withdraws it.
@@ -214,28 +214,30 @@ class Approvals:
             await save_approval(self._store, asked.approval, self._crib, asked.binding)
             if asked.answer is None:
                 asked.announced = True
-                self._publish("approval_required", required(self.shown(asked.approval)))
+                self._publish("approval_required", required_event(self.shown(asked.approval)))
             yield asked
         finally:
             with anyio.move_on_after(_LAST_WORDS, shield=True):
                 await self._end(asked, "withdrawn", _GIVEN_UP)
                 await self._forget_edit(asked)
-            self._settle(asked, ended(asked.approval, "withdrawn", _GIVEN_UP))
+            self._settle(asked, answer_without_reply(asked.approval, "withdrawn", _GIVEN_UP))
             self._release(asked)
 
     def _admit(self, question: ApprovalRequest, seconds: float, check: Check | None) -> PendingApproval:
         if self._closed:
-            raise Unavailable("crib.closed", "The crib is stopping; nobody can be asked any more.")
+            raise Unavailable("crib.closed", "The crib is stopping and opens no new approvals.")
         asker = _asker(question.principal)
         if self._askers[asker] >= MOST_OPEN_PER_ASKER:
-            raise Denied("approval.too_many", f"{MOST_OPEN_PER_ASKER} questions of this asker wait for an answer.")
+            raise Denied("approval.too_many", f"{MOST_OPEN_PER_ASKER} approvals of this caller are pending.")
         size = len(question.arguments)
         if self._bytes[asker] + size > MOST_BYTES_PER_ASKER:
-            raise Denied("approval.too_many", "The arguments of this asker's open questions are too large together.")
+            raise Denied(
+                "approval.too_many", "The arguments of this caller's pending approvals are too large in total."
+            )
         if len(self._open) >= MOST_OPEN or self._bytes.total() + size > MOST_BYTES:
-            raise Denied("approval.too_many", f"{len(self._open)} questions wait for an answer.")
+            raise Denied("approval.too_many", f"{len(self._open)} approvals are pending.")
         seconds = min(max(seconds, 0.0), LONGEST_WAIT)
-        approval = opened(question, seconds, propose(question, self._redact, REAL), self._clock())
+        approval = new_approval(question, seconds, propose(question, self._redact, REAL), self._clock())
         asked = PendingApproval(approval, anyio.current_time() + seconds, check)
         self._open[approval.id] = asked
         self._askers[asker] += 1
@@ -257,7 +259,7 @@ class Approvals:
             await asked.done.wait()
         if asked.answer is None:
             await self._expire(asked)
-        return asked.answer or ended(asked.approval, "expired", "Nobody approved this call.")
+        return asked.answer or answer_without_reply(asked.approval, "expired", "This call was not approved.")
 
     async def _watch_clock(self) -> None:
         """Expire approvals by the wall clock, which keeps running while the machine sleeps."""
@@ -276,18 +278,18 @@ class Approvals:
 
     async def _expire(self, asked: PendingApproval) -> None:
         waited = asked.approval.expires_at - asked.approval.created_at
-        await self._end(asked, "expired", f"Nobody answered within {waited.total_seconds():g} s.")
+        await self._end(asked, "expired", f"The approval was not answered within {waited.total_seconds():g} s.")
 
     async def _end(self, asked: PendingApproval, decision: Decided, reason: str) -> None:
         """Close an approval without an answer. An answer that was durable first still counts."""
         async with asked.lock:
             if asked.answer is not None:
                 return
-            answer = ended(asked.approval, decision, reason)
+            answer = answer_without_reply(asked.approval, decision, reason)
             try:
                 kept = await close_approval(self._store, self._closing(asked.approval, decision, reason=reason))
             except Unavailable as error:  # nothing runs because of it, and the next start closes it
-                logger.warning("The end of question %s could not be kept: %s", asked.approval.id, error)
+                logger.warning("Could not store the outcome of approval %s: %s", asked.approval.id, error)
                 kept = True
             if not kept:
                 answer = next((given for _, given in await self._answers([asked])), answer)
@@ -300,7 +302,7 @@ class Approvals:
             try:
                 await replace_edit(self._store, asked.approval.id, self._redact(loads(edited), edited))
             except Unavailable as error:
-                logger.warning("Edited arguments of %s stay as they are: %s", asked.approval.id, error)
+                logger.warning("Could not mask the edited arguments of approval %s: %s", asked.approval.id, error)
 
     async def answer(
         self,
@@ -323,26 +325,28 @@ class Approvals:
         asked = self._open.get(id)
         found = (asked.approval, self._crib, asked.binding) if asked else await load_approval(self._store, id)
         if found is None:
-            raise NotFound("approval.unknown", f"There is no question {id!r}.")
+            raise NotFound("approval.unknown", f"Approval {id!r} not found.")
         approval, crib, binding = found
         if self._may_answer(by, approval.principal) is not True:
-            raise Denied("approval.not_a_person", f"{by.name} ({by.source}) cannot answer this: only a person may.")
+            raise Denied(
+                "approval.not_a_person", f"{by.name} ({by.source}) cannot answer approvals. Only a person can."
+            )
         if scope != "once" and self._may_remember(by) is not True:
-            raise Denied("approval.once_only", f"{by.name} may answer `once` only; {scope!r} writes a rule.")
+            raise Denied("approval.once_only", f"{by.name} may only answer `once`; {scope!r} creates a rule.")
         edited = None if decision == "deny" else _edited(self._unmasked(arguments, approval), asked)
         reply = ApprovalReply(decision, scope, by.name, _bounded(reason), edited, prefix)
         if scope != "once":
-            remembered(approval, reply, approval.created_at)
+            rule_of_answer(approval, reply, approval.created_at)
         elif prefix is not None:
-            raise InvalidRequest("approval.prefix", "A prefix is for answers that are remembered.", "Choose a scope.")
+            raise InvalidRequest("approval.prefix", "A prefix applies only to remembered answers.", "Choose a scope.")
         await self._refuse_late(approval, asked)
         if asked is None:
             if approval.status == "pending" and crib == self._crib:
-                raise Conflict("approval.decided", f"Nobody waits for an answer to {id} any more.")
+                raise Conflict("approval.decided", f"Approval {id} is no longer pending.")
             return await self._decide(approval, binding, reply)
         async with asked.lock:
             if asked.answer is not None:
-                raise decided(id, asked.answer.decision, asked.answer.by)
+                raise already_decided(id, asked.answer.decision, asked.answer.by)
             return await self._decide(approval, binding, reply, asked)
 
     async def _refuse_late(self, approval: Approval, asked: PendingApproval | None) -> None:
@@ -350,7 +354,7 @@ class Approvals:
         if approval.status == "pending" and (asked is None or asked.answer is None) and self._is_over(approval, asked):
             if asked is not None:
                 await self._expire(asked)
-            raise decided(approval.id, "expired")
+            raise already_decided(approval.id, "expired")
 
     async def _decide(
         self, approval: Approval, binding: str, reply: ApprovalReply, asked: PendingApproval | None = None
@@ -358,13 +362,13 @@ class Approvals:
         decision: Decided = "approved" if reply.verb == "approve" else "denied"
         closing = self._closing(approval, decision, by=reply.by, reason=reply.reason)
         closing = replace(closing, scope=reply.scope, edited=reply.edited)
-        rule = None if reply.scope == "once" else remembered(approval, reply, closing.at)
+        rule = None if reply.scope == "once" else rule_of_answer(approval, reply, closing.at)
         given = approval.arguments if reply.edited is None else reply.edited
         answer = ApprovalAnswer(approval.id, decision, given, reply.edited is not None, reply.by, reply.reason, rule)
         with anyio.CancelScope(shield=True):  # the caller must get the answer even if the answerer disconnects
             if not await close_approval(self._store, closing, binding):
                 kept = await load_approval(self._store, approval.id)
-                raise decided(approval.id, kept[0].status, kept[0].decided_by) if kept else decided(approval.id)
+                raise already_decided(approval.id, kept[0].status, kept[0].decided_by) if kept else already_decided(approval.id)
             try:
                 if rule is not None:
                     await self._remember(rule)
@@ -397,7 +401,7 @@ class Approvals:
     def _resolved(self, approval: Approval, answer: ApprovalAnswer) -> JsonObject:
         """Return the event for a resolved approval, with the edited arguments if there are any."""
         edited = self.shown(replace(approval, edited=answer.arguments)).edited if answer.edited else None
-        return resolved(approval, answer, None if edited is None else loads(edited))
+        return resolved_event(approval, answer, None if edited is None else loads(edited))
 
     def _unmasked(self, arguments: JsonObject | None, approval: Approval) -> JsonObject | None:
         """Return edited arguments with the masked secrets restored."""
@@ -416,7 +420,7 @@ class Approvals:
         """Return one approval. Raises `NotFound` (`approval.unknown`)."""
         found = await load_approval(self._store, id)
         if found is None:
-            raise NotFound("approval.unknown", f"There is no question {id!r}.")
+            raise NotFound("approval.unknown", f"Approval {id!r} not found.")
         return found[0]
 
     async def _follow_others(self) -> None:
@@ -434,9 +438,9 @@ class Approvals:
         try:
             rows = await load_decided(self._store, tuple(by_id))
         except Exception as error:  # noqa: BLE001 boundary: without an answer the approval expires as denied
-            logger.warning("Answers cannot be looked for: %s", error)
+            logger.warning("Could not check for answers to approvals: %s", error)
             return []
-        return [(by_id[row.id], answered(by_id[row.id].approval, row)) for row in rows]
+        return [(by_id[row.id], stored_answer(by_id[row.id].approval, row)) for row in rows]
 
     def _settle(self, asked: PendingApproval, answer: ApprovalAnswer) -> None:
         if asked.answer is not None:
@@ -446,7 +450,7 @@ class Approvals:
             if asked.announced:
                 self._publish("approval_resolved", self._resolved(asked.approval, answer))
         except Exception:  # boundary: the waiting caller gets the answer even if it cannot be published
-            logger.exception("The end of a question could not be told.")
+            logger.exception("Could not publish the outcome of an approval.")
         asked.done.set()
 
     def _closing(

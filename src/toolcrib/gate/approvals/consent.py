@@ -38,7 +38,7 @@ _FORM: JsonObject = {
     "type": "object",
     "properties": {
         "decision": {"type": "string", "title": "Decision", "enum": ["approve", "deny"]},
-        "reason": {"type": "string", "title": "Reason, told to the model"},
+        "reason": {"type": "string", "title": "Reason, shown to the model"},
     },
     "required": ["decision"],
 }
@@ -64,7 +64,7 @@ class Consent:
         self, question: ApprovalRequest, context: CallContext, check: Check, patience: float | None = None
     ) -> ApprovalAnswer:
         """Request an approval and wait up to `patience` seconds. Raises `Denied` if too many approvals are pending."""
-        async with self._approvals.asked(question, seconds=patience or WAIT, check=check) as asked:
+        async with self._approvals.open(question, seconds=patience or WAIT, check=check) as asked:
             async with anyio.create_task_group() as beside:
                 client = context.client
                 if context.report_progress is not None:
@@ -92,11 +92,11 @@ class Consent:
         reports = 0
         while True:
             reports += 1
-            text = f"Waiting for a person: toolcrib approvals approve {asked.approval.id}"
+            text = f"Waiting for approval: toolcrib approvals approve {asked.approval.id}"
             try:
                 await report(reports * _A_LITTLE, None, text)
             except Exception as error:  # noqa: BLE001 boundary: a client that cannot get progress still waits
-                logger.info("The client of question %s could not be told: %s", asked.approval.id, error)
+                logger.info("Could not notify the client of approval %s: %s", asked.approval.id, error)
             await anyio.sleep(SIGN_OF_LIFE)
 
     async def _elicit(self, asked: PendingApproval, question: ApprovalRequest, client: Client) -> None:
@@ -104,9 +104,9 @@ class Consent:
         assert client.ask is not None
         masked = self._approvals.shown(asked.approval)
         shown = show(masked.given, is_masked=masked.arguments != asked.approval.arguments)
-        message = f"May {question.ref} be called? {question.why}\n\n{shown.text}"
+        message = f"Allow a call of {question.ref}? {question.why}\n\n{shown.text}"
         if shown.hidden:
-            message += f"\n\n{shown.hidden} characters in it are not visible; they are written out above."
+            message += f"\n\n{shown.hidden} hidden characters are written out above."
         try:
             said = await client.ask("elicitation/create", {"message": message, "requestedSchema": _FORM})
             decision, reason = _read(said)
@@ -115,7 +115,7 @@ class Consent:
             elif decision == "deny":
                 await self._answer(asked.approval.id, decision, question, reason=reason)
         except Exception as error:  # noqa: BLE001 boundary: if the client cannot be asked, others still can
-            logger.info("The client could not answer question %s: %s", asked.approval.id, error)
+            logger.info("The client could not answer approval %s: %s", asked.approval.id, error)
 
     async def _answer(
         self, id: str, decision: Literal["approve", "deny"], question: ApprovalRequest, reason: str | None = None
@@ -143,8 +143,8 @@ def waiting_result(approval: Approval) -> CallResult:
     """Return the result for a client that will fetch the answer later."""
     until = approval.expires_at.isoformat(timespec="seconds")
     text = (
-        f"This call waits for a person until {until}. They answer with `toolcrib approvals approve {approval.id}` or "
-        f'`deny`. Afterwards make the same call again with `_meta: {{"toolcrib/approval": "{approval.id}"}}`.'
+        f"This call waits for approval until {until}. A person runs `toolcrib approvals approve {approval.id}` or "
+        f'`deny`. Then repeat the same call with `_meta: {{"toolcrib/approval": "{approval.id}"}}`.'
     )
     shape: JsonObject = {"approvalId": approval.id, "status": "waiting", "expiresAt": until}
     return CallResult(({"type": "text", "text": text},), is_error=True, structured_content=shape, has_structured=True)

@@ -14,7 +14,7 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
 from toolcrib.gate.approvals.approvals import Approvals, Check, PendingApproval
-from toolcrib.gate.approvals.requests import answered, bind
+from toolcrib.gate.approvals.requests import stored_answer, bind
 from toolcrib.model.approvals import Approval, ApprovalAnswer, ApprovalRequest
 from toolcrib.model.errors import Denied, NotFound
 from toolcrib.model.principals import Principal
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 FETCHED_WITHIN = 600.0
 """Seconds for which an answer can be fetched."""
-_ANOTHER = "This approval was not given for this call."
+_ANOTHER = "This approval does not belong to this call."
 
 
 class _Left:
@@ -91,7 +91,7 @@ class Handles:
                 left.scope.cancel()
 
     async def _mind(self, question: ApprovalRequest, check: Check, *, task_status: TaskStatus[PendingApproval]) -> None:
-        async with self._approvals.asked(question, check=check) as asked:
+        async with self._approvals.open(question, check=check) as asked:
             left = self._left[asked.approval.id] = _Left(asked)
             task_status.started(asked)
             try:
@@ -101,7 +101,7 @@ class Handles:
                         with anyio.move_on_after(FETCHED_WITHIN):
                             await left.fetched.wait()
             except Exception:  # boundary: this approval ends unanswered, without affecting others
-                logger.exception("The question %s cannot be minded any longer.", asked.approval.id)
+                logger.exception("Could not wait for the outcome of approval %s.", asked.approval.id)
             finally:
                 del self._left[asked.approval.id]
 
@@ -116,7 +116,7 @@ class Handles:
             raise Denied("approval.mismatch", _ANOTHER)
         if kept.status == "approved":
             raise _used(id)
-        return answered(kept, kept)
+        return stored_answer(kept, kept)
 
 
 def _same_call(approval: Approval, question: ApprovalRequest) -> bool:
@@ -125,4 +125,4 @@ def _same_call(approval: Approval, question: ApprovalRequest) -> bool:
 
 
 def _used(id: str) -> Denied:
-    return Denied("approval.used", f"The approval {id} was used before, or not in time.")
+    return Denied("approval.used", f"Approval {id} was already used, or has expired.")

@@ -44,11 +44,9 @@ _RUN_SUBCOMMANDS = frozenset({"run", "exec", "x", "dlx", "eval", "shell", "ssh"}
 _NO_SANDBOX = "dangerouslyDisableSandbox"
 _WIDENING = frozenset({("Glob", "pattern"), ("Bash", _NO_SANDBOX)})
 """Arguments of the coding agent's tools that a rule repeats, in addition to commands and paths."""
-_DECISIVE = "Edits of files that decide what runs are asked for every time: it can be answered once only."
-_ONCE = "Its arguments are too long to be repeated in a rule: it can be answered once only."
-_SECRET = (
-    "Its arguments hold what looks like a secret, which no rule may repeat, so the answer holds for this call only."
-)
+_DECISIVE = "Edits of files that decide what runs need approval every time, so this call can only be answered once."
+_ONCE = "The arguments are too long for a rule, so this call can only be answered once."
+_SECRET = "The arguments appear to contain a secret, which no rule may repeat, so the answer applies to this call only."
 
 
 def propose(

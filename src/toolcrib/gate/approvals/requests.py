@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 
 from toolcrib.gate.policy import coding_tools
-from toolcrib.gate.policy.patterns import literally
+from toolcrib.gate.policy.patterns import literal_pattern
 from toolcrib.gate.policy.wording import describe
 from toolcrib.gate.policy.zones import is_inside
 from toolcrib.model.approvals import Approval, ApprovalAnswer, ApprovalRequest, Decided, Remembering, Scope, Verb
@@ -38,7 +38,7 @@ class ApprovalReply:
 _NOTHING = Remembering()
 
 
-def opened(
+def new_approval(
     question: ApprovalRequest, seconds: float, remembering: Remembering = _NOTHING, at: datetime | None = None
 ) -> Approval:
     """Return a new pending approval."""
@@ -65,26 +65,26 @@ def bind(approval: Approval, nonce: str) -> str:
     return sha256(json.dumps(bound, sort_keys=True).encode() + b"\n" + approval.arguments).hexdigest()
 
 
-def ended(approval: Approval, decision: Decided, reason: str) -> ApprovalAnswer:
+def answer_without_reply(approval: Approval, decision: Decided, reason: str) -> ApprovalAnswer:
     """Return the answer for an approval that ended without one."""
     return ApprovalAnswer(approval.id, decision, approval.arguments, reason=reason)
 
 
-def answered(approval: Approval, row: Approval) -> ApprovalAnswer:
+def stored_answer(approval: Approval, row: Approval) -> ApprovalAnswer:
     """Return the answer stored in a row. An undecided row counts as a denial."""
     if row.status == "pending":
-        return ended(approval, "expired", "Nobody approved this call.")
+        return answer_without_reply(approval, "expired", "This call was not approved.")
     given = approval.arguments if row.edited is None else row.edited
     return ApprovalAnswer(row.id, row.status, given, row.edited is not None, row.decided_by, row.reason)
 
 
-def decided(id: str, decision: str = "closed", by: str | None = None) -> Conflict:
+def already_decided(id: str, decision: str = "closed", by: str | None = None) -> Conflict:
     """Return the error for an approval that was already decided, and by whom."""
     who = f" by {by}" if by else ""
-    return Conflict("approval.decided", f"The question {id} was {decision}{who} already.")
+    return Conflict("approval.decided", f"Approval {id} was already {decision}{who}.")
 
 
-def remembered(approval: Approval, reply: ApprovalReply, now: datetime) -> Rule:
+def rule_of_answer(approval: Approval, reply: ApprovalReply, now: datetime) -> Rule:
     """Return the rule that an answer for longer than one call writes.
 
     It is bound to the current definition of the tool, to the principal of the call and to the displayed conditions. An
@@ -94,18 +94,20 @@ def remembered(approval: Approval, reply: ApprovalReply, now: datetime) -> Rule:
     principal = approval.principal
     for_session = reply.scope == "session"
     if for_session and principal.session is None:
-        raise InvalidRequest("approval.scope", f"The question {approval.id} comes from no session.")
+        raise InvalidRequest("approval.scope", f"Approval {approval.id} does not belong to a session.")
     offered = approval.remembering
     if offered.refusal is not None:
         raise InvalidRequest("approval.scope", offered.refusal, "Answer `once`.")
     if reply.edited is not None and offered.conditions:
-        message = "The rule was proposed for other arguments, so an answer with edited ones cannot be remembered."
+        message = (
+            "An answer with edited arguments cannot be remembered, since the rule was proposed for the original ones."
+        )
         raise InvalidRequest("approval.scope", message, "Answer `once`.")
     effect: RuleEffect = "allow" if reply.verb == "approve" else "deny"
     return Rule(
         id=f"answer-{approval.id}",
         effect=effect,
-        pattern=literally(approval.ref),
+        pattern=literal_pattern(approval.ref),
         origin=RuleOrigin("session" if for_session else "remembered"),
         reason=reply.reason,
         created_by=reply.by,
@@ -124,7 +126,9 @@ def _conditions(offered: Remembering, prefix: str | None) -> tuple[Condition, ..
     chosen = next((each.condition for each in offered.prefixes if each.text == prefix), None)
     if chosen is None:
         choices = ", ".join(repr(each.text) for each in offered.prefixes) or "none"
-        raise InvalidRequest("approval.prefix", f"{prefix!r} was not proposed.", f"Proposed prefixes: {choices}.")
+        raise InvalidRequest(
+            "approval.prefix", f"The prefix {prefix!r} was not proposed.", f"Proposed prefixes: {choices}."
+        )
     return tuple(chosen if each.pointer == chosen.pointer else each for each in offered.conditions)
 
 
@@ -152,7 +156,7 @@ def remember_as(approval: Approval) -> JsonObject:
 
 
 def _proposed(approval: Approval, scope: Scope, verb: Verb) -> JsonObject:
-    rule = remembered(approval, ApprovalReply(verb, scope, "", None, None), approval.created_at)
+    rule = rule_of_answer(approval, ApprovalReply(verb, scope, "", None, None), approval.created_at)
     members = rule.to_json()
     for unknown in ("id", "createdBy", "createdAt"):
         members.pop(unknown, None)
@@ -160,10 +164,10 @@ def _proposed(approval: Approval, scope: Scope, verb: Verb) -> JsonObject:
 
 
 def _sentence(approval: Approval, scope: Scope, verb: Verb, prefix: str) -> str:
-    return describe(remembered(approval, ApprovalReply(verb, scope, "", None, None, prefix), approval.created_at))
+    return describe(rule_of_answer(approval, ApprovalReply(verb, scope, "", None, None, prefix), approval.created_at))
 
 
-def required(approval: Approval) -> JsonObject:
+def required_event(approval: Approval) -> JsonObject:
     """Return the event for a requested approval."""
     data: JsonObject = {
         "approvalId": approval.id,
@@ -177,7 +181,7 @@ def required(approval: Approval) -> JsonObject:
     return data | _session_of(approval)
 
 
-def resolved(approval: Approval, answer: ApprovalAnswer, edited: JsonObject | None = None) -> JsonObject:
+def resolved_event(approval: Approval, answer: ApprovalAnswer, edited: JsonObject | None = None) -> JsonObject:
     """Return the event for a resolved approval. `edited` are the arguments that run instead of the requested ones."""
     data: JsonObject = {"approvalId": approval.id, "decision": answer.decision}
     optional: JsonObject = {"by": answer.by, "reason": answer.reason, "arguments": edited}

@@ -77,9 +77,9 @@ class Chain(Journalled[Entry]):
         newest = ChainHead(*rows[-1]) if rows else ChainHead()
         if number and there.get(number) != link:
             if newest.number < number:
-                self._file.note(f"{span(newest.number + 1, number)} gone, although written before.")
+                self._file.note(f"{span(newest.number + 1, number)} missing at the end of the chain.")
             else:
-                self._file.note(f"Record {number} is not the one that was written.")
+                self._file.note(f"Record {number} differs from the one that was written.")
         self.head = newest
 
     def committed(self) -> None:

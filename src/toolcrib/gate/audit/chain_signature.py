@@ -40,13 +40,15 @@ class ChainSignature:
         signed = await anyio.to_thread.run_sync(read_signed, self._path)
         wrong: list[str] = []
         if signed is None or not key.fits(signed.signature, signed.head):
-            wrong.append(f"{self._path.name} was missing or not signed with the key of the keyring at {head.number}.")
+            wrong.append(
+                f"{self._path.name} was missing, or not signed with the key in the keyring, at record {head.number}."
+            )
         known = {signed.head if signed is not None and not wrong else None, key.known}
         for each in sorted(each for each in known if each is not None and each.number):
             if each.number > head.number:
-                wrong.append(f"Record {each.number} was signed and is gone; the chain ends at {head.number}.")
+                wrong.append(f"Record {each.number} was signed and is missing: the chain ends at {head.number}.")
             elif await hash_of(each.number) not in (each.hash, None):
-                wrong.append(f"Record {each.number} is not the one that was signed.")
+                wrong.append(f"Record {each.number} differs from the one that was signed.")
         return wrong
 
     async def witnesses(self) -> tuple[list[Witness], list[ChainFinding]]:
@@ -70,7 +72,7 @@ class ChainSignature:
             return []
         key = self.key
         return [
-            ChainFinding("anchor", f"The anchor of {each.at} has a signature that is not of the crib's key.")
+            ChainFinding("anchor", f"The anchor of {each.at} was not signed with the crib's key.")
             for each in anchors
             if each.signature is not None and not each.is_signed_by(key)
         ]

@@ -54,7 +54,7 @@ class Changes:
         try:
             await self._audit.record({"phase": "outcome", **body, "rulesVersion": self._rules(), "isError": False})
         except Unavailable as error:
-            message = f"The change was made, but how it ended could not be recorded. {error.message}"
+            message = f"The change was made, but its outcome could not be recorded. {error.message}"
             raise Unavailable("audit.unavailable", message) from error
         return result
 
@@ -75,4 +75,4 @@ class Changes:
 
 def _log_failure(recorded: "asyncio.Future[int]") -> None:
     if not recorded.cancelled() and (error := recorded.exception()) is not None:
-        logger.error("A change could not be recorded: %s", error)
+        logger.error("Could not record a change: %s", error)

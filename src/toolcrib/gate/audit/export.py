@@ -83,7 +83,7 @@ def follow(lines: Iterable[bytes], start: ChainHead | None = None) -> ChainHead:
     for number, line in enumerate(lines, 1):
         record = read_line(line)
         if record is None:
-            raise Conflict("audit.broken", f"Line {number} is not a whole record: it was edited or cut.")
+            raise Conflict("audit.broken", f"Line {number} is not a complete record: it was edited or truncated.")
         if last is not None and record.head.number != last.number + 1:
             gap = span(last.number + 1, record.head.number - 1)
             raise Conflict("audit.broken", f"Line {number} is record {record.head.number}: {gap} missing before it.")

@@ -105,7 +105,11 @@ class HeadFile:
                 os.pwrite(self._descriptor, line, 0)
         except OSError as error:
             if not self._failed:
-                logger.warning("%s cannot be written (%s); a cut tail may go unnoticed.", self._path, error.strerror)
+                logger.warning(
+                    "%s cannot be written (%s); missing records at the end may go unnoticed.",
+                    self._path,
+                    error.strerror,
+                )
             self._failed = True
         else:
             self._failed = False

@@ -40,9 +40,7 @@ from toolcrib.store.engine import Store
 
 logger = logging.getLogger(__name__)
 
-_NO_JOURNAL = (
-    "The journal of the killed run before was removed or replaced: records after {} may be missing that were durable."
-)
+_NO_JOURNAL = "The journal of the killed run was removed or replaced: durable records after {} may be missing."
 Phase = Literal["intent", "outcome"]
 _LONGEST_NAME = 256
 _MOST_FORMS = 4096
@@ -129,7 +127,9 @@ class Audit:
         joins = known is None and self._store.shared  # a new crib joins a database in use
         if rows and head is None and not joins:
             state = "missing" if known is None else "unreadable"
-            self._file.note(f"This file was {state} at record {chain.head.number}: a tail cut off before is not found.")
+            self._file.note(
+                f"This file was {state} at record {chain.head.number}: earlier removals at the end are undetectable."
+            )
         return chain
 
     async def _begin_run(self, chain: Chain, killed: AuditRun | None) -> None:
@@ -150,7 +150,7 @@ class Audit:
             await save_run(self._store, self._crib, run)
         except Unavailable as error:  # calls that cannot be recorded raise their own error
             self._store.journal(None)
-            logger.warning("The audit works without its journal: %s", error)
+            logger.warning("The audit runs without its journal: %s", error)
 
     async def _end_run(self) -> None:
         try:
@@ -161,7 +161,7 @@ class Audit:
                 await end_run(self._store, self._crib)
                 self._store.forget_journal()
         except Unavailable as error:
-            logger.warning("The end of this run could not be noted: %s", error)
+            logger.warning("Could not record the end of this run: %s", error)
 
     async def _left_in_journal(self, known: ChainHead) -> list[Left]:
         """Return the records that were durable but not yet in the database when an earlier process ended.
@@ -169,13 +169,13 @@ class Audit:
         They follow a record of the database, or the last one known to the head file.
         """
         base = await self._base()
-        found = [record for record in unbroken(self._store.journalled()) if record.head.number > base.number]
+        found = [record for record in unbroken(self._store.journal_lines()) if record.head.number > base.number]
         if not found:
             return []
         first, last = found[0].prev, found[-1].head
         there = await self._store.read(lambda connection: hashes(connection, first.number, last.number))
         if first.number and there.get(first.number) != first.hash and first not in (known, base):
-            logger.error("The journal of another database was found and is not used: it begins at %d.", first.number)
+            logger.error("Ignored the journal of another database: it begins at %d.", first.number)
             return []
         return [record for record in found if there.get(record.head.number) != record.head.hash]
 
@@ -184,7 +184,7 @@ class Audit:
         try:
             return await self.segments.base()
         except Conflict as error:
-            logger.error("The list of sealed records cannot be used: %s", error)  # noqa: TRY400 verify reports more
+            logger.error("Could not use the list of sealed records: %s", error)  # noqa: TRY400 verify reports more
             return ChainHead()
 
     async def __aexit__(self, *_: object) -> None:
@@ -249,7 +249,7 @@ class Audit:
         for record in await self.find(Filters(after=number + 1, limit=1)):
             if record["id"] == number:
                 return record
-        raise NotFound("audit.unknown", f"There is no record {number}.")
+        raise NotFound("audit.unknown", f"Audit record {number} not found.")
 
     async def verify(self, anchors: Sequence[Anchor] = ()) -> Verification:
         """Verify every record, including sealed ones, every link, both ends, the signature and these anchors.
@@ -276,7 +276,7 @@ class Audit:
         except Conflict:  # the check of the segments reports the details
             return []
         return [
-            ChainFinding(each.kind, f"{each.says} record {each.head.number}, which is not the one in the chain.")
+            ChainFinding(each.kind, f"{each.says} record {each.head.number}, which differs from the one in the chain.")
             for each in older
             if hashes.get(each.head.number, each.head.hash) != each.head.hash
         ]
@@ -347,7 +347,7 @@ class CallRecord:
         try:
             return await self._store.append(self._chain, entry)
         except Unavailable as error:
-            message = f"The call was made, but how it ended could not be recorded. {error.message}"
+            message = f"The call was made, but its outcome could not be recorded. {error.message}"
             raise Unavailable("audit.unavailable", message) from error
 
     async def refused(self, code: str) -> int:
@@ -377,7 +377,7 @@ def _witness(anchor: Anchor) -> Witness:
 
 def _log_failure(ended: "asyncio.Future[int]") -> None:
     if not ended.cancelled() and (error := ended.exception()) is not None:
-        logger.error("The end of an abandoned call could not be recorded: %s", error)
+        logger.error("Could not record the outcome of an abandoned call: %s", error)
 
 
 def _now() -> str:

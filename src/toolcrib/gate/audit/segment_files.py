@@ -74,7 +74,7 @@ async def sealed_lines(path: Path, after: int, upto: int | None) -> AsyncIterato
                     if after < number and (upto is None or number <= upto):
                         yield line
     except (OSError, EOFError, ValueError, zlib.error) as error:
-        raise Conflict("audit.broken", f"{path.name} cannot be read as a whole: {error}") from error
+        raise Conflict("audit.broken", f"{path.name} is incomplete: {error}") from error
 
 
 def private(path: Path) -> BinaryIO:
@@ -132,7 +132,7 @@ def read_list(path: Path) -> tuple[Segment, ...]:
     for number, line in enumerate(written, 1):
         segment = _segment(line)
         if segment is None:
-            raise Conflict("audit.broken", f"Line {number} of {path.name} cannot be understood.")
+            raise Conflict("audit.broken", f"Line {number} of {path.name} is invalid.")
         segments[segment.first] = segment
     end = ChainHead()
     for segment in segments.values():
@@ -181,7 +181,7 @@ def check(folder: Path, segment: Segment) -> tuple[str | None, tuple[int, ...]]:
     except OSError as error:
         return f"{segment.file} cannot be read: {error.strerror or error}.", ()
     except (Conflict, EOFError, zlib.error, orjson.JSONDecodeError) as error:
-        return f"{segment.file} is not whole: {error}", ()
+        return f"{segment.file} is incomplete: {error}", ()
     if end != ChainHead(segment.last, segment.hash):
-        return f"{segment.file} does not hold what the list says.", ()
+        return f"{segment.file} does not match the list of sealed records.", ()
     return None, tuple(told)

@@ -110,7 +110,7 @@ class Segments:
                 for segment in await self.seal(datetime.now(UTC) - timedelta(days=days), by=by, door="library"):
                     logger.info("Sealed records %d to %d in %s.", segment.first, segment.last, segment.file)
             except Exception:  # boundary: unsealed records stay in the database, and the next run may succeed
-                logger.exception("Old records cannot be sealed.")
+                logger.exception("Could not seal old records.")
             await anyio.sleep(LOOK_EVERY)
 
     async def export(self, after: int = 0, upto: int | None = None) -> AsyncIterator[bytes]:

@@ -60,7 +60,7 @@ class HeadKey:
             self._keep(HEAD, {"number": head.number, "hash": head.hash})
             self.known = head
         except ConfigError as error:
-            logger.warning("The end of the audit chain could not be kept in the keyring: %s", error.message)
+            logger.warning("Could not store the end of the audit chain in the keyring: %s", error.message)
 
     def restart(self) -> None:
         """Forget what was signed, after the chain was replaced on purpose. Blocking; a failure is logged."""

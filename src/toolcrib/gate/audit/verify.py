@@ -32,8 +32,8 @@ Kind = Literal[
     "edited", "moved", "unlinked", "missing", "columns", "cut", "head", "unreadable", "segment", "signature", "anchor"
 ]
 UNSIGNED = (
-    "The end of the chain is not signed, since no system keyring is available: whoever can write the home can replace "
-    "the whole chain. Keep anchors elsewhere: `toolcrib audit anchor --to …`."
+    "The end of the chain is not signed, since no system keyring is available. Programs that can write to the home can "
+    "replace the whole chain. Store anchors elsewhere: `toolcrib audit anchor --to …`."
 )
 
 
@@ -109,7 +109,7 @@ async def verify(
     check.end()
     for segment in sealed.erased:
         if segment.first not in check.erasings | sealed.told:
-            check.found("segment", f"{segment.file} is said to be erased, but no record tells of it.")
+            check.found("segment", f"{segment.file} is listed as erased, but no record confirms it.")
     _judge_head(check, content, head_file.name)
     return Verification(sealed.records + check.records, tuple(check.findings))
 
@@ -117,10 +117,10 @@ async def verify(
 def _judge_head(check: "_Check", content: HeadContent | None, name: str) -> None:
     if content is None:
         if check.records:
-            check.found("head", f"{name} is missing, so a cut tail cannot be found.")
+            check.found("head", f"{name} is missing, so records removed from the end cannot be detected.")
         return
     if content.head is None:
-        check.found("head", f"{name} cannot be understood.")
+        check.found("head", f"{name} is invalid.")
     for note in content.notes:
         check.found("head", note)
 
@@ -163,7 +163,7 @@ class _Check:
             self.found("missing", f"{span(self.last.number + 1, number - 1)} missing.", number)
         prev = record.get("prev")
         if not isinstance(prev, str) or sha256(prev.encode() + raw).hexdigest() != digest:
-            self.found("edited", f"Record {number} was edited: its content does not have its hash.", number)
+            self.found("edited", f"Record {number} was edited: its content does not match its hash.", number)
         elif record.get("id") != number:
             self.found("moved", f"Record {number} was moved: it was written as {record.get('id')}.", number)
         elif prev != self.last.hash and not gap:
@@ -187,12 +187,12 @@ class _Check:
         for head in sorted(self._expected):
             if head.number > self.last.number:
                 lost = span(self.last.number + 1, head.number)
-                self.found("cut", f"{lost} gone, although written before.", head.number)
+                self.found("cut", f"{lost} missing at the end of the chain.", head.number)
             else:
-                self.found("head", f"Record {head.number} is not the one that was written.", head.number)
+                self.found("head", f"Record {head.number} differs from the one that was written.", head.number)
         for head, witnesses in sorted(self._witnesses.items()):
             is_gone = head.number > self.last.number
-            how = "gone" if is_gone else "not the one in the chain"
+            how = "gone" if is_gone else "different from the one in the chain"
             for each in witnesses:
                 self.found(each.kind, f"{each.says} record {head.number}, which is {how}.", head.number)
 

@@ -109,7 +109,7 @@ class Catalog:
     @staticmethod
     def _new(source: ToolSource, taken: Container[str]) -> dict[str, SnapshotPart]:
         if source.name in taken:
-            raise Conflict("tool.server_exists", f"A server named {source.name!r} is registered already.")
+            raise Conflict("tool.server_exists", f"A server named {source.name!r} is already registered.")
         return {source.name: SnapshotPart.of(source)}
 
     def _set_own(self, own: dict[str, SnapshotPart]) -> CatalogChange:
@@ -134,7 +134,7 @@ class Catalog:
         for upstream in self._upstreams[place]:
             name = upstream.source.name
             if name in self._own:
-                message = f"The server {name!r} is left out: Python tools are registered under that name."
+                message = f"The server {name!r} was skipped: Python tools are registered under that name."
                 taken.append(Problem("tool.server_exists", message, "Rename one of them."))
             else:
                 parts[name] = upstream

@@ -71,7 +71,7 @@ class Snapshot:
         """Return the server of this name: the one known by it, otherwise one whose definition also has it."""
         return name if name in self.parts else self.also.get(name, name)
 
-    def meant(self, ref: ToolRef) -> ToolRef:
+    def canonical(self, ref: ToolRef) -> ToolRef:
         """Return the same tool under the canonical name of its server."""
         server = self.server(ref.server)
         return ref if server == ref.server else ToolRef(server, ref.tool)

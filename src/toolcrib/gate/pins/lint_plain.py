@@ -71,9 +71,9 @@ def departure(text: str, *, is_name: bool) -> str | None:
     if _LATIN.fullmatch(text) is None:
         return "is in a script that cannot be checked"
     if _ADDRESS.search(text):
-        return "names an address, a path or a variable"
+        return "contains an address, a path or a variable"
     if _ADDRESSES_READER.search(text) or _CAPITALS.search(text):
-        return "speaks to its reader"
+        return "addresses the reader"
     return "is in a language that cannot be checked" if _is_foreign(text) else None
 
 
@@ -89,8 +89,8 @@ def _is_foreign(text: str) -> bool:
 def _unplain_name(name: str) -> str | None:
     """Check a name as an identifier, and the words it consists of."""
     if _IDENTIFIER.fullmatch(name) is None:
-        return "is no plain name"
+        return "is not a plain name"
     words = _WORD_BOUNDARY.sub(" ", name).strip()
     if len(words.split()) > _MOST_WORDS:
         return f"is a name of more than {_MOST_WORDS} words"
-    return "is a name that speaks to its reader" if _ADDRESSES_READER.search(words) else None
+    return "is a name that addresses the reader" if _ADDRESSES_READER.search(words) else None

@@ -61,7 +61,9 @@ async def see_content(pins: Pins, identity: str, source: ContentSource, said: In
     own = ContentItem(source.name, "", instructions_of(said))
     (seen_own,) = await pins.see_content(identity, "instructions", [own], _review, known=known)
     if not seen_own.usable:
-        message = f"Server {source.name!r} changed its instructions; the accepted ones stay until a person decides."
+        message = (
+            f"Server {source.name!r} changed its instructions; the accepted ones stay in use until a person decides."
+        )
         problems.append(Problem("tool.changed", message, _HINT))
     return PinnedContent(shown["prompt"], shown["resource"], shown["template"], frozenset(withheld), tuple(problems))
 
@@ -106,5 +108,5 @@ def _review(item: ContentItem, _: DefinitionChange) -> tuple[Problem, ...]:
 def _note(kind: PinKind, seen: Sighting[ContentItem]) -> Problem:
     why = f": {seen.findings[0].message}" if seen.findings else "."
     what = "is new" if seen.change.kind == "new" else "changed"
-    message = f"{_NAMES[kind]} {seen.tool.ref} {what} and waits for a person to accept it{why}"
+    message = f"{_NAMES[kind]} {seen.tool.ref} {what} and needs a person to accept it{why}"
     return Problem("tool.changed", message, _HINT)

@@ -32,7 +32,7 @@ from toolcrib.store.batch import ConstraintError
 from toolcrib.store.engine import Store
 from toolcrib.store.pins import load_pins, save_pins
 
-Standing = Literal["first", "new", "same", "widened", "held"]
+PinState = Literal["first", "new", "same", "widened", "held"]
 """`new` is the first definition of a tool whose server was known before."""
 Defined = TypeVar("Defined", Tool, ContentItem)
 Review = Callable[[Defined, DefinitionChange], tuple[Problem, ...]]
@@ -53,29 +53,29 @@ class Sighting(Generic[Defined]):
     """The judgement on a tool or other item: its standing, its difference from the pin, and why it is held."""
 
     tool: Defined
-    standing: Standing
+    state: PinState
     change: DefinitionChange
     findings: tuple[Problem, ...] = ()
 
     @property
     def usable(self) -> bool:
         """Whether the tool may be listed and called with its current definition."""
-        return self.standing != "held"
+        return self.state != "held"
 
     @property
     def note(self) -> str | None:
         """A note for people, if there is one."""
         ref = self.tool.ref
-        if self.standing == "new":
+        if self.state == "new":
             return f"{ref} is new."
-        if self.standing == "widened":
+        if self.state == "widened":
             added = ", ".join(difference.name for difference in self.change.differences)
-            return f"{ref} takes more arguments now: {added}."
-        if self.standing != "held":
+            return f"{ref} has new optional arguments: {added}."
+        if self.state != "held":
             return None
         what = "is new" if self.change.kind == "new" else "changed"
         why = f": {self.findings[0].message}" if self.findings else "."
-        return f"{ref} {what} and waits for a person to accept it{why}"
+        return f"{ref} {what} and needs a person to accept it{why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ class Pins:
                     self._pins[look.place][pin.tool] = pin
                 return seen
             await self.load(look.place)  # another crib on the same database was first
-        raise Unavailable("database.unavailable", "Definitions of tools change faster than they can be kept.")
+        raise Unavailable("database.unavailable", "Tool definitions change faster than they can be stored.")
 
     def _judge(
         self, look: "_Look[Defined]", items: Sequence[Defined], firsts: dict[str, Defined]
@@ -244,7 +244,10 @@ class Pins:
 
     def _known(self, server: str, tool: str, kind: PinKind, by: Principal) -> Pin:
         if self._is_person(by) is not True:
-            raise Denied("approval.not_a_person", f"{by.name} ({by.source}) cannot judge definitions: a person has to.")
+            raise Denied(
+                "approval.not_a_person",
+                f"{by.name} ({by.source}) cannot accept or reject definitions. Only a person can.",
+            )
         pin = self.pin(server, tool, kind)
         if pin is None:
             raise NotFound("pin.unknown", f"No definition of {tool!r} is known.")
@@ -296,7 +299,7 @@ class _Look(Generic[Defined]):
         findings = self.review(item, change)
         if not findings and (self.loose or change.kind == "widening" or not pin.counts):
             # No person has accepted this text, so the acceptance of the narrower one ends here.
-            standing: Standing = "new" if not pin.counts else "widened"
+            standing: PinState = "new" if not pin.counts else "widened"
             return Sighting(item, standing, change), Pin(pin.server, pin.tool, hash, item.definition, now)
         if pin.held is not None and pin.held.hash == hash:
             return Sighting(item, "held", change, findings), pin

@@ -14,7 +14,7 @@ import anyio
 import anyio.to_thread
 
 from toolcrib.gate.policy.fields import FaultyRequest, FieldFault
-from toolcrib.gate.policy.patterns import Names, understood
+from toolcrib.gate.policy.patterns import Names, resolve_pattern
 from toolcrib.gate.policy.zones import is_inside
 from toolcrib.model.errors import Conflict, NotFound
 from toolcrib.model.policy import Bundle
@@ -39,8 +39,8 @@ PRESETS: tuple[Bundle, ...] = (
             "claude_code/WebFetch", "crew/crib_recall_memory", "crew/crib_save_memory", "crew/crib_library_*",
             "agent_zoo/agent_zoo_query_brain_entries", "agent_zoo/agent_zoo_create_brain_entry",
         ),
-        "Finds things out and writes down what it found: reading, searching, memory and the library.",
-        "You research. Look at several sources before you conclude, say where each finding comes from and how sure "
+        "Researches and records findings: reading, searching, memory and the library.",
+        "You research. Check several sources before you conclude, state where each finding comes from and how sure "
         "you are, and keep what others will need in the library.",
         preset=True,
     ),
@@ -53,7 +53,7 @@ PRESETS: tuple[Bundle, ...] = (
             "crew/crib_github_repo_info", "crew/crib_github_list_issues", "crew/crib_github_review_pr",
             "crew/crib_github_comment_on_pr",
         ),
-        "Reads code and changes and says what is wrong with them: reading, symbols, pull requests.",
+        "Reviews code and changes: reading, symbols, pull requests.",
         "You review. Read the whole change and what it touches before you judge; name file and line, say what would "
         "go wrong and how you know, and do not change the code yourself.",
         preset=True,
@@ -106,13 +106,13 @@ class Bundles:
         """Return a bundle. Raises `NotFound` (`bundle.unknown`)."""
         found = self.find(id)
         if found is None:
-            raise NotFound("bundle.unknown", f"There is no bundle {id!r}.")
+            raise NotFound("bundle.unknown", f"Bundle {id!r} not found.")
         return found
 
     async def create(self, bundle: Bundle) -> Bundle:
         """Add a bundle. Raises `Conflict` (`bundle.exists`) if its id is taken."""
         if bundle.id in _PRESETS:
-            raise Conflict("bundle.exists", f"There is a bundle {bundle.id} already.")
+            raise Conflict("bundle.exists", f"Bundle {bundle.id} already exists.")
         checked = self._checked(bundle)
         async with self._lock:
             await create_bundle(self._store, checked)
@@ -125,7 +125,7 @@ class Bundles:
         checked = self._checked(bundle)
         async with self._lock:
             if not await replace_bundle(self._store, checked):
-                raise NotFound("bundle.unknown", f"There is no bundle {bundle.id!r}.")
+                raise NotFound("bundle.unknown", f"Bundle {bundle.id!r} not found.")
             self._set({**self._own, checked.id: checked})
         return checked
 
@@ -134,19 +134,19 @@ class Bundles:
         self._check_own(id)
         async with self._lock:
             if not await delete_bundle(self._store, id):
-                raise NotFound("bundle.unknown", f"There is no bundle {id!r}.")
+                raise NotFound("bundle.unknown", f"Bundle {id!r} not found.")
             self._set({known: bundle for known, bundle in self._own.items() if known != id})
 
     def _check_own(self, id: str) -> None:
         if id in _PRESETS:
-            raise Conflict("bundle.preset", f"The bundle {id} comes with Toolcrib and is not changed.")
+            raise Conflict("bundle.preset", f"Bundle {id} is built in and cannot be changed.")
 
     def _checked(self, bundle: Bundle) -> Bundle:
         known = self._names()
-        patterns = [understood(text, known) for text in bundle.tools]
+        patterns = [resolve_pattern(text, known) for text in bundle.tools]
         faults = [
             FieldFault(
-                f"tools/{at}", f"`tools/{at}` must be `server/tool` with `*` for any, or a name that is known here."
+                f"tools/{at}", f"`tools/{at}` must be `server/tool` with `*` for any, or the name of a known tool."
             )
             for at, pattern in enumerate(patterns)
             if pattern is None
@@ -188,7 +188,7 @@ class Projects:
         """Return the project at a path. Raises `NotFound` (`project.unknown`)."""
         found = self._projects.get(await _real(path))
         if found is None:
-            raise NotFound("project.unknown", f"Nothing is set for {path}.")
+            raise NotFound("project.unknown", f"{path} has no project settings.")
         return await anyio.to_thread.run_sync(self._shown, found)
 
     async def save(self, project: Project) -> Project:
@@ -206,7 +206,7 @@ class Projects:
         real = await _real(path)
         async with self._lock:
             if not await delete_project(self._store, real):
-                raise NotFound("project.unknown", f"Nothing is set for {path}.")
+                raise NotFound("project.unknown", f"{path} has no project settings.")
             self._set(project for project in self._projects.values() if project.path != real)
 
     async def without_bundle(self, id: str) -> None:

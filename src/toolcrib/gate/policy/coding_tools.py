@@ -74,9 +74,9 @@ _READS_OUTSIDE = DecisionStep("mode", True, "ask", "Reading outside the project 
 _EDITS_OUTSIDE = DecisionStep("mode", True, "ask", "Editing outside the project asks a person.")
 EDITS_DECISIVE = DecisionStep("mode", True, "ask", "Editing a file that decides what runs asks a person.")
 _ASKED = DecisionStep("mode", True, "ask", "This tool of the coding agent asks a person before each call.")
-_UNNAMED = DecisionStep("mode", True, "ask", "The call does not say which file it touches, so it asks a person.")
-_TALKS = DecisionStep("mode", True, "allow", "This tool touches nothing but the conversation.")
-_LEAVES = DecisionStep("mode", True, "ask", "Whether planning is over is for a person to say.")
+_UNNAMED = DecisionStep("mode", True, "ask", "The call does not name a file, so it asks a person.")
+_TALKS = DecisionStep("mode", True, "allow", "This tool affects only the conversation.")
+_LEAVES = DecisionStep("mode", True, "ask", "Only a person ends planning.")
 
 
 def mode_step(tool: str, mode: Mode, zone: Zone) -> DecisionStep | None:
@@ -134,7 +134,7 @@ def named_paths(tool: str, arguments: JsonObject, cwd: str, user_home: str) -> t
     return tuple(NamedPath(base, tool in READERS) for base in bases)
 
 
-def placed(tool: str, arguments: JsonObject, directory: str) -> JsonObject:
+def with_absolute_path(tool: str, arguments: JsonObject, directory: str) -> JsonObject:
     """Return the arguments of a call made in this directory, with its path made absolute.
 
     Agents change their directory, so a relative path may differ from the same path in the session's directory.

@@ -47,7 +47,7 @@ NOWHERE: Final = ConditionContext()
 
 def holds(condition: Condition, arguments: JsonObject, around: ConditionContext = NOWHERE) -> bool | None:
     """Return whether the condition holds, or None if that is undetermined."""
-    found = pointed(condition.pointer, arguments)
+    found = value_at(condition.pointer, arguments)
     if condition.test == "present":
         return (found is not ABSENT) is condition.value
     if found is ABSENT:
@@ -84,7 +84,7 @@ def takes(tool: Tool | None, pointer: str) -> bool:
     return not declared or name in declared
 
 
-def pointed(pointer: str, value: Json) -> Json:
+def value_at(pointer: str, value: Json) -> Json:
     """Return the value at a JSON pointer (RFC 6901), or `ABSENT`."""
     if not pointer:
         return value

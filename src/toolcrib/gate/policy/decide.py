@@ -79,8 +79,8 @@ _GRANTED = DecisionStep("permissions", True, "include", "The agent's permissions
 _NOT_GRANTED = DecisionStep("permissions", True, "exclude", "The agent's permissions do not name the tool.")
 _BUNDLED = DecisionStep("permissions", True, "include", "A skill or project bundle grants the tool.")
 _SCHEDULED = DecisionStep("scheduler", True, "exclude", "The tool is blocked for scheduled runs.")
-_NOBODY_THERE = DecisionStep("scheduler", True, "deny", "A scheduled run has nobody who could be asked.")
-_BY_HAND = DecisionStep("by_hand", True, "allow", "The owner makes this call by hand, which is its own approval.")
+_NOBODY_THERE = DecisionStep("scheduler", True, "deny", "A scheduled run has no person who could approve the call.")
+_BY_HAND = DecisionStep("by_hand", True, "allow", "The owner makes this call by hand, which counts as approval.")
 _CREATOR_REVOKED = DecisionStep("creator", True, "exclude", "The token that started this session was revoked.")
 _NO_DENY = DecisionStep("deny", False, "none", "No deny rule applies here.")
 _BY_MODE: dict[Mode, DecisionStep] = {
@@ -151,7 +151,7 @@ def decide(
 
 def sees(tool: Tool, principal: Principal, grants: Grants, rules: Rules) -> bool:
     """Return whether `decide` makes the tool visible, without reasons. Fast, for listings of thousands of tools."""
-    if sight(tool, principal, grants)[-1].effect == "exclude" or rules.standing(principal).hides(tool):
+    if sight(tool, principal, grants)[-1].effect == "exclude" or rules.applicable_to(principal).hides(tool):
         return False
     creator = grants.creator
     if creator is None or creator.is_revoked:
@@ -174,7 +174,7 @@ def _decide(
     seen = sight(tool, principal, grants)
     if seen[-1].effect == "exclude":
         return Decision("hidden", ref, (REGISTERED, *seen))
-    standing = rules.standing(principal).on(tool)
+    standing = rules.applicable_to(principal).on(tool)
     if is_decisive_edit(tool, paths):
         standing = [ranked for ranked in standing if ranked.step.step != "remembered"]
     ruling = _ruling(standing, arguments, ConditionContext.of(tool, principal, files)) if standing else _NO_RULING
@@ -272,7 +272,7 @@ def _limited(own: Decision, above: Decision, principal: Principal) -> Decision:
     if _STRICTNESS.index(above.verdict) <= _STRICTNESS.index(own.verdict):
         return Decision(own.verdict, own.ref, own.steps, own.rules, needs_arguments)
     cause = above.decided_by
-    reason = f"Who started this session may not do more either: {cause.reason}"
+    reason = f"The creator of this session is limited too: {cause.reason}"
     step = DecisionStep("creator", True, _EFFECTS[above.verdict], reason, cause.rule, cause.origin)
     if above.verdict == "ask" and principal.source == "scheduler":
         return Decision("deny", own.ref, (*own.steps, step, _NOBODY_THERE), above.rules, needs_arguments)

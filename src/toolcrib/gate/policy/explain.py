@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 from toolcrib.gate.policy.conditions import ConditionContext
 from toolcrib.gate.policy.decide import REGISTERED, Creator, Grants, decide, is_decisive_edit, sight
 from toolcrib.gate.policy.paths import LEXICAL, Files
-from toolcrib.gate.policy.patterns import literally
+from toolcrib.gate.policy.patterns import literal_pattern
 from toolcrib.gate.policy.rules import Ranked, Rules, obstacle, unmet
 from toolcrib.gate.policy.zones import TouchedPath
 from toolcrib.model.json import JsonObject
@@ -127,7 +127,7 @@ def explain(question: ExplainQuery, known: Iterable[ToolRef] = (), server_note: 
         return _unknown(question, decision, known, server_note)
     steps = tuple(_chain(question, question.tool, decision))
     flipped = flip(question, decision)
-    naming = frozenset(each.rule.id for each in question.rules.naming(question.ref, question.tool.names))
+    naming = frozenset(each.rule.id for each in question.rules.matching(question.ref, question.tool.names))
     return Explanation(
         decision.verdict, question.ref, question.principal, steps, decision.decided_by, flipped, naming=naming
     )
@@ -158,7 +158,7 @@ def _chain(question: ExplainQuery, tool: Tool, decision: Decision) -> Iterator[D
     rest = decision.steps[len(seen) :]
     by_rule = next((step for step in rest if step.rule is not None and step.step != "creator"), None)
     if seen[-1].effect != "exclude":
-        naming = question.rules.naming(question.ref, tool.names)
+        naming = question.rules.matching(question.ref, tool.names)
         yield from _rules(question, tool, naming, by_rule)
         yield from _others(question, tool, naming)
     yield from (step for step in rest if step.matched and step is not by_rule)
@@ -191,7 +191,7 @@ def _why_not(question: ExplainQuery, tool: Tool, ranked: Ranked) -> str:
 
 def _others(question: ExplainQuery, tool: Tool, naming: Sequence[Ranked]) -> Iterator[DecisionStep]:
     """Yield expired rules, and the first rules that name other tools."""
-    for ranked in Rules(rules=question.rules.expired).naming(question.ref, tool.names):
+    for ranked in Rules(rules=question.rules.expired).matching(question.ref, tool.names):
         ended = ranked.rule.expires_at
         yield _unapplied(ranked, f"It expired at {ended.isoformat() if ended else 'an unknown time'}.")
     ids = {ranked.rule.id for ranked in naming}
@@ -236,7 +236,7 @@ def _repair(
     step = decision.decided_by
     if step.step == "scheduler" and step.effect == "exclude":
         principal = replace(question.principal, source="api")
-        return RuleChange("source", "Ask from another source than the scheduler."), replace(
+        return RuleChange("source", "Call the tool from another source than the scheduler."), replace(
             question, principal=principal
         )
     if step.step == "scheduler":
@@ -267,7 +267,7 @@ def _repair_above(question: ExplainQuery, goal: frozenset[Verdict]) -> tuple[Rul
         return None
     change, after = found
     grants = replace(question.grants, creator=Creator(after.principal, after.grants))
-    words = f"For {creator.principal.name}, who started the session: {change.change}"
+    words = f"For {creator.principal.name}, the creator of the session: {change.change}"
     return replace(change, change=words), replace(question, grants=grants, rules=after.rules)
 
 
@@ -285,21 +285,21 @@ def _stands(origin: RuleOrigin | None) -> str:
 def _adding(
     question: ExplainQuery, effect: Literal["allow", "deny"], kind: Literal["user", "remembered"]
 ) -> tuple[RuleChange, ExplainQuery]:
-    pattern = literally(question.ref)
+    pattern = literal_pattern(question.ref)
     rule = Rule(_PROPOSED, effect, pattern, RuleOrigin(kind))
     said = f"{effect} {pattern}"
     words = f"Add the rule `{said}`: toolcrib rules {effect} '{pattern}'."
     if kind == "remembered":
-        words = "Answer the next question about this tool with `always`."
-    return RuleChange("add_rule", words, said), replace(question, rules=question.rules.having(rule))
+        words = "Answer the next approval of this tool with `always`."
+    return RuleChange("add_rule", words, said), replace(question, rules=question.rules.with_rules(rule))
 
 
 def _granting(question: ExplainQuery) -> tuple[RuleChange, ExplainQuery]:
-    pattern, grants, agent = literally(question.ref), question.grants, question.principal.agent
+    pattern, grants, agent = literal_pattern(question.ref), question.grants, question.principal.agent
     if grants.permissions is None:
         grants = replace(grants, bundles=(*grants.bundles, pattern))
-        words = f"Give the {'agent' if agent else 'asker'} a bundle with {question.ref}."
+        words = f"Give the {'agent' if agent else 'caller'} a bundle with {question.ref}."
     else:
         grants = replace(grants, permissions=(*grants.permissions, pattern))
-        words = f"Add {question.ref} to the tool permissions of {f'agent {agent}' if agent else 'the asker'}."
+        words = f"Add {question.ref} to the tool permissions of {f'agent {agent}' if agent else 'the caller'}."
     return RuleChange("grant", words), replace(question, grants=grants)

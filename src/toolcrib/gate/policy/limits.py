@@ -171,7 +171,7 @@ def read_limits_file(text: str, file: str) -> LimitsRead:
             limits.append(limit)
             continue
         message = " ".join(fault.message for fault in faults)
-        problems.append(Problem("limit.invalid", f"This limit is not used: {message}", file=file, line=lines(number)))
+        problems.append(Problem("limit.invalid", f"This limit is ignored: {message}", file=file, line=lines(number)))
     return LimitsRead(tuple(limits), tuple(problems))
 
 
@@ -219,7 +219,9 @@ def _refusal(limit: Limit, ref: ToolRef, counter: _Counter, now: float) -> str |
     else:
         return None
     wait = max(0.0, counter.free_at(limit.seconds) - now) if limit.seconds is not None else None
-    then = "Do without it, or ask the owner for more." if wait is None else f"Try again in {wait:.0f} s."
+    then = (
+        "Continue without it, or ask the owner to raise the limit." if wait is None else f"Try again in {wait:.0f} s."
+    )
     return f"Limit reached: {said} {then}"
 
 

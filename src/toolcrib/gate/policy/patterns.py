@@ -55,7 +55,7 @@ def glob(text: str) -> Matcher:
     return fits
 
 
-def literally(ref: ToolRef) -> str:
+def literal_pattern(ref: ToolRef) -> str:
     """Return the pattern that matches this tool and no other."""
     return "/".join(_SPECIAL.sub(lambda special: f"[{special[0]}]", part) for part in ref)
 
@@ -202,13 +202,13 @@ def bare_names(refs: Iterable[ToolRef]) -> dict[str, ToolRef]:
     return {name: ref for name, ref in found.items() if name not in twice}
 
 
-def understood(text: str, known: Names) -> str | None:
+def resolve_pattern(text: str, known: Names) -> str | None:
     """Return the pattern that a person means by this text, or None if it is unknown."""
     text = text.strip()
     if len(text) > LONGEST:
         return None
     if (ref := known.tools.get(text)) is not None:
-        return literally(ref)
+        return literal_pattern(ref)
     if (server := known.servers.get(text.removesuffix("__*"))) is not None:
         return _SPECIAL.sub(lambda special: f"[{special[0]}]", server) + "/*"
     return text if parts(text) is not None else None

@@ -22,8 +22,8 @@ from toolcrib.gate.policy.bundles import Bundles, Projects
 from toolcrib.gate.policy.decide import Creator, Grants
 from toolcrib.gate.policy.fields import FaultyRequest
 from toolcrib.gate.policy.limits import Limits, read_limits_file
-from toolcrib.gate.policy.patterns import Names, understood
-from toolcrib.gate.policy.rule_files import RuleFile, RuleFileState, placed
+from toolcrib.gate.policy.patterns import Names, resolve_pattern
+from toolcrib.gate.policy.rule_files import RuleFile, RuleFileState, with_real_projects
 from toolcrib.gate.policy.rule_parser import MEMBERS, Read, read_rule, read_rules_file
 from toolcrib.gate.policy.rules import Rules
 from toolcrib.model.errors import Conflict, NotFound
@@ -104,7 +104,7 @@ class RuleBook:
         before = self._current
         rules = Rules.at(self._clock(), before.version + 1, everything)
         same = (rules.rules, rules.expired) == (before.rules, before.expired)
-        self._current = before.numbered(rules.version) if same else rules
+        self._current = before.with_version(rules.version) if same else rules
         self._ends = self._current.next_expiry
         self._current.arrange()
 
@@ -166,7 +166,7 @@ class Permissions:
                 told = False
             except Exception:  # boundary: the rules in force stay, and the next attempt may succeed
                 if not told:
-                    logger.exception("Changes of rules cannot be looked for.")
+                    logger.exception("Could not check for changed rules.")
                 told = True
 
     async def look(self) -> None:
@@ -174,14 +174,14 @@ class Permissions:
         self._known = self._names()
         for file in self._files:
             content = await anyio.to_thread.run_sync(file.look)
-            if content != file.said.content or file.said.problems:
+            if content != file.state.content or file.state.problems:
                 self._take(file, await anyio.to_thread.run_sync(file.read, content, self._known))
 
     @property
     def problems(self) -> tuple[Problem, ...]:
         """The problems in the files."""
         self._read_again()
-        return tuple(problem for file in self._files for problem in file.said.problems)
+        return tuple(problem for file in self._files for problem in file.state.problems)
 
     def rules(self) -> Rules:
         """Return the rules in force. A file's rule with an unknown name applies as soon as the name exists."""
@@ -195,8 +195,8 @@ class Permissions:
             return
         self._known = self._names()
         for file in self._files:
-            if file.said.problems and file.said.content is not None:
-                self._take(file, file.read(file.said.content, self._known))
+            if file.state.problems and file.state.content is not None:
+                self._take(file, file.read(file.state.content, self._known))
 
     def grants(self, principal: Principal) -> Grants:
         """Return the grants of a principal. An agent that does not exist has none."""
@@ -236,7 +236,7 @@ class Permissions:
         """Return one rule. Raises `NotFound` (`rule.unknown`)."""
         found = next((rule for rule in self.list() if rule.id == id), None)
         if found is None:
-            raise NotFound("rule.unknown", f"There is no rule {id!r}.")
+            raise NotFound("rule.unknown", f"Rule {id!r} not found.")
         return found
 
     async def add(self, raw: Json, *, by: str) -> Rule:
@@ -262,7 +262,7 @@ class Permissions:
         wrong = [f"{problem.file}, line {problem.line}: {problem.message}" for problem in problems]
         if wrong:
             raise FaultyRequest.of("rule.invalid", "file", " ".join(wrong))
-        return tuple(await anyio.to_thread.run_sync(lambda: [placed(rule) for rule in found.rules]))
+        return tuple(await anyio.to_thread.run_sync(lambda: [with_real_projects(rule) for rule in found.rules]))
 
     async def change(self, id: str, raw: JsonObject) -> Rule:
         """Change the given members of a rule. None removes a member. Raises like `add` and `remove`."""
@@ -280,7 +280,7 @@ class Permissions:
         changed = await _checked(made)
         async with self._lock:
             if not await replace_rule(self._store, changed):
-                raise NotFound("rule.unknown", f"There is no rule {id!r}.")
+                raise NotFound("rule.unknown", f"Rule {id!r} not found.")
             self._keep(changed if each.id == id else each for each in self._kept)
         return changed
 
@@ -311,10 +311,10 @@ class Permissions:
         rule = self.get(id)
         if rule in self._book.places.get(_LEVELS, ()):
             hint = "Connect the app again with another `--level`, or revoke its token."
-            raise Conflict("rule.of_level", f"Rule {id} is the level of an app.", hint)
+            raise Conflict("rule.of_level", f"Rule {id} is the access level of an app.", hint)
         if rule.origin.file is not None:
             place = f"{rule.origin.file}, line {rule.origin.line}" if rule.origin.line else rule.origin.file
-            raise Conflict("rule.in_file", f"Rule {id} stands in {place}.", f"Change it there: {place}.")
+            raise Conflict("rule.in_file", f"Rule {id} is defined in {place}.", f"Edit {place}.")
         return rule
 
     @property
@@ -332,13 +332,13 @@ class Permissions:
 
     def _take(self, file: RuleFile, said: RuleFileState) -> None:
         for problem in said.problems:
-            if problem not in file.said.problems:
+            if problem not in file.state.problems:
                 hint = f" {problem.hint}" if problem.hint else ""
                 logger.warning("%s:%s: %s%s", problem.file, problem.line or 1, problem.message, hint)
-        before = file.said if file.said.content is not None else file.before
-        file.said = said
-        self._unclear = any(each.said.problems for each in self._files)
-        self.limits.set([limit for each in self._files for limit in each.said.limits])
+        before = file.state if file.state.content is not None else file.before
+        file.state = said
+        self._unclear = any(each.state.problems for each in self._files)
+        self.limits.set([limit for each in self._files for limit in each.state.limits])
         self._book.set(file.kind, said.rules)
         self._on_file(file, before, said)
 
@@ -349,7 +349,7 @@ def _reading_rule(token: Token) -> Rule:
         effect="allow",
         pattern="*",
         origin=RuleOrigin("default"),
-        reason=f"The level of {token.name} runs read-only tools without asking.",
+        reason=f"The access level of {token.name} allows read-only tools without asking.",
         created_at=token.created_at,
         where=Where(read_only=True),
         principal=Binding("token", token.source, token.agent, token.name, token.id),
@@ -359,9 +359,9 @@ def _reading_rule(token: Token) -> Rule:
 async def _checked(read: Read) -> Rule:
     if read.rule is None:
         raise FaultyRequest("rule.invalid", read.faults)
-    return await anyio.to_thread.run_sync(placed, read.rule)
+    return await anyio.to_thread.run_sync(with_real_projects, read.rule)
 
 
 def _patterns(texts: Iterable[str], known: Names) -> tuple[str, ...]:
     """Return the patterns of these texts, without unknown ones."""
-    return tuple(pattern for text in texts if (pattern := understood(text, known)) is not None)
+    return tuple(pattern for text in texts if (pattern := resolve_pattern(text, known)) is not None)

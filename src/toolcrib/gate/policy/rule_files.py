@@ -27,9 +27,9 @@ logger = logging.getLogger(__name__)
 
 _UNTIL: Mapping[FileKind, str] = {
     "managed": "Until then a person is asked before every call.",
-    "user": "It could never be read, so nothing may be used until then.",
+    "user": "It has never been readable, so no tool may be used until then.",
 }
-_MENDED = "Mend it; what it says counts a moment later, without a restart."
+_MENDED = "Fix the file. It is read again within seconds, without a restart."
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class RuleFile:
         self.kind: FileKind = kind
         self.path = path
         self._kept = kept
-        self.said = RuleFileState()
+        self.state = RuleFileState()
         self.before = RuleFileState()
         """Its last state before this run, if known."""
 
@@ -75,7 +75,7 @@ class RuleFile:
     def read(self, content: Content, known: Names) -> RuleFileState:
         """Parse the file's content, and store it if it is readable as a whole."""
         text = content.text
-        if self.said.content is None and (last := self._last(known)) is not None:
+        if self.state.content is None and (last := self._last(known)) is not None:
             self.before = last
         if text is None:
             self._forget()
@@ -88,14 +88,14 @@ class RuleFile:
         if said is None:
             problems = read_rules_file(text.text, str(self.path), self.kind, known).problems
             return self._instead(content, problems, known)
-        if self.said.content != content:
+        if self.state.content != content:
             self._keep(text.text)
         return said
 
     def _instead(self, content: Content, problems: tuple[Problem, ...], known: Names) -> RuleFileState:
         """Return the substitute for a file that cannot be read as a whole."""
         last = self._last(known)
-        until = _UNTIL[self.kind] if last is None else "What it last said stays in force."
+        until = _UNTIL[self.kind] if last is None else "Its last readable content stays in force."
         told = tuple(replace(each, hint=f"{until} {_MENDED}") for each in problems)
         rules = last.rules if last is not None else _never_read(self.kind, told[0])
         limits = last.limits if last is not None else ()
@@ -103,7 +103,7 @@ class RuleFile:
 
     def _last(self, known: Names) -> RuleFileState | None:
         """Return the last readable state of the file, from this run or an earlier one, parsed with current names."""
-        said = self.said
+        said = self.state
         is_first_look = said.content is None
         last = said if said.whole else said.last
         content = _content(self._kept) if is_first_look else last.content if last is not None else None
@@ -117,7 +117,7 @@ class RuleFile:
             if not self._kept.exists() or self._kept.read_bytes() != content:
                 replace_private(self._kept, content)
         except OSError as error:
-            logger.warning("%s cannot be kept for the case that it breaks: %s.", self.path, error.strerror or error)
+            logger.warning("Could not store a copy of %s: %s.", self.path, error.strerror or error)
 
     def _forget(self) -> None:
         """Drop the stored text after the owner removed the file."""
@@ -131,7 +131,7 @@ def read_file(content: Content, text: FileText, path: Path, kind: FileKind, know
     if not read.whole:
         return None
     limits = read_limits_file(text.text, str(path))
-    rules = tuple(placed(rule) for rule in read.rules)
+    rules = tuple(with_real_projects(rule) for rule in read.rules)
     return RuleFileState(content, rules, limits.limits, (*read.problems, *limits.problems))
 
 
@@ -140,7 +140,7 @@ def _emptied(path: Path) -> Problem:
     return Problem("config.empty", f"{path.name}: the file was emptied", file=str(path))
 
 
-def placed(rule: Rule) -> Rule:
+def with_real_projects(rule: Rule) -> Rule:
     """Return the rule with the real paths of its projects, for comparison with principals."""
     if not rule.where.projects:
         return rule
@@ -161,5 +161,5 @@ def _never_read(kind: FileKind, found: Problem) -> tuple[Rule, ...]:
     if kind == "managed":
         return ()
     place = f"{found.file}, line {found.line}" if found.line else f"{found.file}"
-    reason = f"{place} cannot be read and never could be, so nothing may be used until it is mended."
+    reason = f"{place} has never been readable, so no tool may be used until it is fixed."
     return (Rule("user-unreadable", "deny", "*", RuleOrigin(kind, found.file, found.line), reason),)

@@ -13,7 +13,7 @@ from toolcrib.model.text import visible
 from toolcrib.model.tools import ToolRef
 
 _GLOB = frozenset("*?[")
-_HINT = "Compare the names letter by letter; `toolcrib tools list` has those that exist."
+_HINT = "Compare the names letter by letter; `toolcrib tools list` lists the existing ones."
 
 
 def look_alikes(rules: Iterable[Rule], known: Collection[ToolRef]) -> list[Problem]:

@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 from toolcrib.gate.policy.commands import words_of
 from toolcrib.gate.policy.conditions import is_number
 from toolcrib.gate.policy.fields import FieldFault, Members, boolean, lines_of_tables, list_of, one_of, text_of
-from toolcrib.gate.policy.patterns import Names, understood
+from toolcrib.gate.policy.patterns import Names, resolve_pattern
 from toolcrib.gate.policy.regular import NotRegular, regular
 from toolcrib.model.json import Json, JsonObject, digest, is_array, is_object
 from toolcrib.model.policy import (
@@ -76,8 +76,8 @@ def read_rule(
     effect = reader.take("effect", _EFFECT, "allow, ask or deny", needed=True)
     pattern = reader.take(
         "pattern",
-        lambda value: understood(value, known) if isinstance(value, str) else None,
-        "`server/tool` with `*` for any, or the name of a tool that is known here",
+        lambda value: resolve_pattern(value, known) if isinstance(value, str) else None,
+        "`server/tool` with `*` for any, or the name of a known tool",
         needed=True,
     )
     conditions = reader.take("conditions", lambda value: _conditions(value, faults), "a list of conditions")
@@ -127,7 +127,7 @@ def read_rules_file(
             rules.append(read.rule)
             continue
         message = " ".join(fault.message for fault in read.faults)
-        found = Problem("rule.invalid", f"This rule is not used: {message}", file=file, line=origin.line)
+        found = Problem("rule.invalid", f"This rule is ignored: {message}", file=file, line=origin.line)
         problems.append(found)
         rules.extend(stand_in(kind, found))
     return RulesRead(_unique(rules), tuple(problems))
@@ -137,7 +137,7 @@ def stand_in(kind: FileKind, found: Problem) -> tuple[Rule, ...]:
     """Return the substitute for an unreadable rule of the managed file, which may have been a deny rule."""
     if kind != "managed":
         return ()
-    reason = "A rule of the managed file cannot be read; until it is mended, a person is asked before every call."
+    reason = "A rule of the managed file cannot be read; until it is fixed, a person is asked before every call."
     origin = RuleOrigin(kind, found.file, found.line)
     return (Rule(f"managed-unreadable-{found.line or 0}", "ask", "*", origin, reason, "administrator"),)
 
@@ -197,12 +197,12 @@ def _wrong_value(test: str, value: Json) -> str | None:
             None if value.startswith(("/", "~/")) or value == "~" else "must be an absolute path, or begin with `~/`."
         )
     if test == "command":
-        return None if words_of(value) else "must be plain words, without anything that a shell acts on."
+        return None if words_of(value) else "must be plain words, without shell syntax."
     if test == "regex":
         try:
             regular(value)
         except NotRegular as error:
-            return f"is not an expression that can be used here: {error}."
+            return f"is not a supported regular expression: {error}."
     return None
 
 

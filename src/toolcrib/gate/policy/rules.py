@@ -139,11 +139,11 @@ class Rules:
         """Sort and parse all patterns now instead of during the first call."""
         _ = self._index, self._for_all, self.fingerprint
 
-    def naming(self, ref: ToolRef, names: ServerNames = NO_NAMES) -> tuple[Ranked, ...]:
+    def matching(self, ref: ToolRef, names: ServerNames = NO_NAMES) -> tuple[Ranked, ...]:
         """Return the rules whose patterns match this tool, in order of decision, for any principal."""
         return tuple(_naming(self.ranked, self._index, ref, names))
 
-    def standing(self, asker: Principal) -> ApplicableRules:
+    def applicable_to(self, asker: Principal) -> ApplicableRules:
         """Return the rules that apply to this principal."""
         for_all = self._for_all
         if for_all is not None:
@@ -162,7 +162,7 @@ class Rules:
             found = self._standings[shape] = ApplicableRules(ranked, self._index.only(count))
         return found
 
-    def numbered(self, version: int) -> "Rules":
+    def with_version(self, version: int) -> "Rules":
         """Return the same rules under another version, with their caches."""
         again = copy(self)
         object.__setattr__(again, "version", version)
@@ -173,7 +173,7 @@ class Rules:
         gone = frozenset(ids)
         return Rules(self.version, tuple(rule for rule in self.rules if rule.id not in gone), self.expired)
 
-    def having(self, *more: Rule) -> "Rules":
+    def with_rules(self, *more: Rule) -> "Rules":
         """Return these rules and more."""
         return Rules(self.version, (*self.rules, *more), self.expired)
 
@@ -240,14 +240,16 @@ def _wrong_asker(rule: Rule, principal: Principal) -> str | None:
         return f"It was remembered for {rule.principal.describe()}."
     where = rule.where
     if where.sources and principal.source not in where.sources:
-        return f"It is not for source {principal.source}."
+        return f"It does not apply to source {principal.source}."
     if where.agents and principal.agent not in where.agents:
-        return f"It is not for agent {principal.agent}." if principal.agent else "It is for other askers only."
+        return (
+            f"It does not apply to agent {principal.agent}." if principal.agent else "It applies to other callers only."
+        )
     if where.modes and principal.mode not in where.modes:
-        return f"It is not for mode {principal.mode}."
+        return f"It does not apply to mode {principal.mode}."
     cwd = principal.cwd
     if where.projects and (cwd is None or not any(is_inside(cwd, project) for project in where.projects)):
-        return "The asker works in no project of it."
+        return "The caller's directory is in none of its projects."
     return None
 
 
@@ -260,7 +262,7 @@ def unmet(rule: Rule, arguments: JsonObject, around: ConditionContext = NOWHERE)
     for condition in rule.conditions:
         held = holds(condition, arguments, around)
         if held is None and rule.effect == "allow":
-            return f"Whether `{condition.pointer}` fits cannot be told for certain."
+            return f"Whether `{condition.pointer}` matches is undetermined."
         if held is False:
-            return f"The argument `{condition.pointer}` does not fit."
+            return f"The argument `{condition.pointer}` does not match."
     return None

@@ -79,7 +79,7 @@ class RecordedCall:
     recorded: str
     approved: bool
 
-    def asker(self, verdict: Verdict) -> Principal:
+    def caller(self, verdict: Verdict) -> Principal:
         """Return the principal of the call, given its current decision.
 
         Records do not contain whether a call was made by hand. A call of the owner was if it ran without an approval;
@@ -125,7 +125,7 @@ def _compare(
     def decided(principal: Principal, rules: Rules) -> Decision:
         return decide(call.ref, tool, principal, grants, rules, call.arguments, real)
 
-    principal = call.asker(decided(call.principal, before).verdict)
+    principal = call.caller(decided(call.principal, before).verdict)
     old = decided(principal, before)
     new = decided(principal, after)
     if old.verdict == new.verdict:

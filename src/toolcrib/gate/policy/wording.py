@@ -6,10 +6,10 @@ from toolcrib.model.policy import Condition, Rule
 
 _TESTS = {
     "equals": "is exactly {0}",
-    "glob": "fits {0}",
+    "glob": "matches {0}",
     "regex": "matches {0}",
-    "range": "lies in {0}",
-    "path": "is {0} or lies in it",
+    "range": "is in {0}",
+    "path": "is {0} or inside it",
     "command": "begins with the words {0}",
 }
 
@@ -31,7 +31,7 @@ def describe(rule: Rule) -> str:
     if rule.where.modes:
         parts.append(f"in mode {' or '.join(rule.where.modes)}")
     if rule.definition_hash is not None:
-        parts.append("as the tool is defined now")
+        parts.append("for the current definition of the tool")
     parts.append("in this session only" if rule.session is not None else "until the rule is removed")
     return ", ".join(parts) + "."
 
@@ -41,6 +41,6 @@ def describe_condition(condition: Condition) -> str:
     if condition.test == "present":
         return f"`{condition.pointer}` is {'given' if condition.value else 'not given'}"
     if condition.test == "path" and (bare := str(condition.value).rstrip("*")) != condition.value:
-        return f"`{condition.pointer}` lies in {bare}"
+        return f"`{condition.pointer}` is inside {bare}"
     written = condition.value if condition.test == "path" else json.dumps(condition.value, ensure_ascii=False)
     return f"`{condition.pointer}` {_TESTS[condition.test].format(written)}"

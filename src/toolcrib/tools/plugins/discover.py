@@ -59,7 +59,7 @@ def discover() -> list[FoundPlugin]:
         entries.sort(key=lambda entry: entry.name)
         one = FoundPlugin(package, tuple(entries), _manifest(distributions[package], entries))
         if one.name in found:
-            message = f"{package} and {found[one.name].package} are both the plugin {one.name!r}."
+            message = f"{package} and {found[one.name].package} both provide the plugin {one.name!r}."
             one = FoundPlugin(package, tuple(entries), Problem("plugin.manifest", message, "Uninstall one of them."))
         found[one.name] = one
     return [found[name] for name in sorted(found)]
@@ -77,7 +77,7 @@ def _manifest(distribution: Distribution, entries: Sequence[EntryPoint]) -> Mani
     (top,) = tops
     folder = _folder(distribution, top)
     if folder is None:
-        return _problem(f"The package `{top}` of {distribution.name} is not where it was installed.")
+        return _problem(f"The package `{top}` of {distribution.name} was not found where it was installed.")
     manifest = read_manifest(folder / FILE)
     if isinstance(manifest, Manifest) and manifest.version != distribution.version:
         said = f"The manifest says version {manifest.version}, but {distribution.name} {distribution.version}"
@@ -114,4 +114,4 @@ def _editable(distribution: Distribution) -> Path | None:
 
 
 def _problem(message: str, file: str | None = None) -> Problem:
-    return Problem("plugin.manifest", message, "Tell whoever made the plugin.", file)
+    return Problem("plugin.manifest", message, "Report this to the developers of the plugin.", file)

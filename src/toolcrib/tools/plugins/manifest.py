@@ -47,15 +47,15 @@ def _wrong(fields: JsonObject) -> str | None:
     """Return why these fields are not a valid manifest. Unknown fields are rejected, since one may be a typo."""
     unknown = sorted(set(fields) - {*_TEXTS, "capabilities"})
     if unknown:
-        return f"`{unknown[0]}` is not a field of it"
+        return f"`{unknown[0]}` is not a known field"
     for name in _TEXTS:
         if not isinstance(fields.get(name), str) or not fields[name].strip():
             return f"`{name}` is not a text"
     if not _NAME.fullmatch(fields["name"]):
-        return "`name` has other characters than letters, digits and `_.-`, or more than 100"
+        return "`name` must have 1 to 100 letters, digits or `_.-`"
     asked: Json = fields.get("capabilities")
     if not is_array(asked) or not all(isinstance(each, str) for each in asked):
-        return "`capabilities` is not a list; an empty one asks for nothing"
+        return "`capabilities` is not a list; use an empty list to request nothing"
     other = [each for each in asked if cast("Capability", each) not in CAPABILITIES]
     return f"{other[0]!r} is not a capability: {', '.join(CAPABILITIES)}" if other else None
 

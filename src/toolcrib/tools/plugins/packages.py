@@ -102,7 +102,7 @@ class Plugins:
             problem = self._known(name).problems[0]
             raise ConfigError(problem.code, problem.message, problem.hint)
         if manifest.digest != digest:
-            raise Conflict("plugin.changed", f"{name} is not what was shown any more.")
+            raise Conflict("plugin.changed", f"{name} changed after you reviewed it.")
         now = datetime.now(UTC)
         grant = PluginGrant(name, manifest.version, manifest.capabilities, digest, now, by)
         async with self._changing:
@@ -137,7 +137,7 @@ class Plugins:
     def _known(self, name: str) -> Plugin:
         plugin = self._plugins.get(name)
         if plugin is None:
-            raise NotFound("plugin.unknown", f"There is no plugin {name!r}.")
+            raise NotFound("plugin.unknown", f"Plugin {name!r} not found.")
         return plugin
 
     async def _load(self) -> None:
@@ -182,11 +182,9 @@ class Plugins:
         """Import a granted plugin and create its sources."""
         manifest = one.manifest
         if not isinstance(manifest, Manifest):
-            raise TypeError("what has no manifest is never wanted")
+            raise TypeError("a plugin without a manifest is never loaded")
         if self._imported.setdefault(one.package, manifest.version) != manifest.version:
-            message = (
-                f"{one.name} {self._imported[one.package]} is loaded; {manifest.version} is from the next start on."
-            )
+            message = f"{one.name} {self._imported[one.package]} is loaded; {manifest.version} loads at the next start."
             return _Loaded(manifest, problem=Problem("plugin.failed", message, "Restart the crib."))
         try:
             with anyio.fail_after(LOAD_SECONDS):
@@ -201,7 +199,7 @@ class Plugins:
 
     def _source(self, server: ToolServer, is_free: Callable[[str], bool]) -> PythonSource:
         if not is_free(server.name):
-            raise Conflict("tool.server_exists", f"A server named {server.name!r} is registered already.")
+            raise Conflict("tool.server_exists", f"A server named {server.name!r} is already registered.")
         return PythonSource(server, services=self._services)
 
     def _failed(self, one: FoundPlugin, manifest: Manifest, why: str) -> _Loaded:
@@ -240,11 +238,13 @@ def _servers(entries: Sequence[EntryPoint]) -> list[ToolServer]:
             module = importlib.import_module(entry.module)
         offered: Any = getattr(module, entry.attr) if entry.attr else module_server(entry.name, module)
         if not isinstance(offered, ToolServer):
-            message = f"The entry point `{entry.name}` leads to {entry.value}, which is no `ToolServer` and no module."
+            message = (
+                f"The entry point `{entry.name}` leads to {entry.value}, which is neither a `ToolServer` nor a module."
+            )
             raise ConfigError("tool.module", message)
         servers.append(replace(offered, name=entry.name, kind="plugin", timeout=offered.timeout or TIMEOUT))
     return servers
 
 
 def _not_granted(name: str) -> ToolcribError:
-    return NotFound("plugin.not_granted", f"Nothing is granted to a plugin {name!r}.")
+    return NotFound("plugin.not_granted", f"Plugin {name!r} has no grant.")

@@ -102,7 +102,7 @@ def _person(crib: Crib) -> Callable[..., Principal]:
 async def _found(crib: Crib, principal: Principal, id: str) -> Approval:
     approval = await crib.approvals.get(id)
     if not _sees(crib, principal, approval):
-        raise NotFound("approval.unknown", f"There is no question {id!r}.")
+        raise NotFound("approval.unknown", f"Approval {id!r} not found.")
     return approval
 
 

@@ -117,7 +117,7 @@ class Methods:
         if isinstance(target, CallResult):
             return self._result(request, target)
         ref, given = target
-        tool, decision = self._gate.seen(request.principal, ref)
+        tool, decision = self._gate.find_visible(request.principal, ref)
         if given is not arguments:
             name = arguments["ref"]  # called through `call_tool`, which names it
         elif tool is not None and request.era == "modern":

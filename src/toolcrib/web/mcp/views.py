@@ -124,12 +124,12 @@ class Everything(McpView):
 
     def target(self, principal: Principal, name: str, arguments: JsonObject) -> Target:
         """Resolve a unique tool name."""
-        ref = self._gate.named("endpoint", name)
+        ref = self._gate.ref_of_name("endpoint", name)
         return None if ref is None else (ref, arguments)
 
     def prompt(self, principal: Principal, name: str) -> ToolRef | None:
         """Resolve a unique prompt name, if the principal sees the prompt."""
-        ref = self._gate.named("prompt", name)
+        ref = self._gate.ref_of_name("prompt", name)
         known = ref is not None and any(ref == (item.server, item.key) for item in self._gate.prompts(principal))
         return ref if known else None
 

@@ -25,7 +25,7 @@ async def calls(database: str) -> None:
 
         async def call(session: str, number: int) -> None:
             asker = Principal("session", session, "web", session=session)
-            async with at.approvals.asked(question({"number": number}, principal=asker), seconds=5) as asked:
+            async with at.approvals.open(question({"number": number}, principal=asker), seconds=5) as asked:
                 id = asked.approval.id
                 if number % 3 == 0:
                     say(f"left {id}")

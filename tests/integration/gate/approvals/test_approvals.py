@@ -97,7 +97,7 @@ async def test_the_events_have_the_documented_shape(store: Store) -> None:
         }
         await at.approvals.answer(at.open_id, "deny", by=CONSOLE, reason="Not this one.")
         answer = await waiting.end()
-        assert answer.refusal == "A person refused this call: Not this one."
+        assert answer.refusal == "A person denied this call: Not this one."
         assert at.resolved() == [
             {
                 "approvalId": at.open_id,
@@ -169,7 +169,7 @@ async def test_when_nobody_answers_in_time_it_is_a_no(store: Store) -> None:
         with anyio.fail_after(10):
             answer = await at.approvals.ask(question(), seconds=0.02)
         assert (answer.decision, answer.approved) == ("expired", False)
-        assert answer.refusal == "Nobody answered within 0.02 s."
+        assert answer.refusal == "The approval was not answered within 0.02 s."
         assert [data["decision"] for data in at.resolved()] == ["expired"]
         error = await at.refused("approval.decided", at.open_id, "approve", by=OWNER)
         assert "expired" in error.message
@@ -196,7 +196,7 @@ async def test_a_call_that_is_given_up_withdraws_its_question(store: Store) -> N
 async def test_leaving_without_waiting_withdraws_too(store: Store) -> None:
     async with desk(store) as at:
         with pytest.raises(ZeroDivisionError):
-            async with at.approvals.asked(question()):
+            async with at.approvals.open(question()):
                 raise ZeroDivisionError
         assert (await at.approvals.get(at.open_id)).status == "withdrawn"
 
@@ -371,7 +371,8 @@ async def test_a_crib_that_stops_says_no_to_everything_that_waits(store: Store) 
             waiting = [await put(tasks, at) for _ in range(3)]
         for each in waiting:
             answer = await each.end()
-            assert (answer.decision, answer.refusal) == ("expired", "The crib stopped before anybody answered.")
+            assert answer.decision == "expired"
+            assert answer.refusal == "The crib stopped before the approval was answered."
         assert [data["decision"] for data in at.resolved()] == ["expired"] * 3
         assert {row.status for row in await at.approvals.find()} == {"expired"}
         with pytest.raises(Unavailable, match="stopping"):
@@ -464,19 +465,19 @@ async def test_nobody_is_told_means_nobody_approves(store: Store) -> None:
 
 
 async def test_what_an_earlier_run_left_open_is_closed_and_cannot_be_answered(store: Store, database: str) -> None:
-    async with desk(store) as at, at.approvals.asked(question()):
+    async with desk(store) as at, at.approvals.open(question()):
         pass
     left = at.open_id
     run(database, "UPDATE approvals SET status = 'pending', decided_at = NULL")
     async with desk(store) as at:
         kept = await at.approvals.get(left)
-        assert (kept.status, kept.reason) == ("expired", "The crib ended before anybody answered.")
+        assert (kept.status, kept.reason) == ("expired", "The crib ended before the approval was answered.")
         await at.refused("approval.decided", left, "approve", by=OWNER)
 
 
 async def test_a_pending_row_that_nobody_waits_for_is_not_approved(store: Store, database: str) -> None:
     async with desk(store) as at:
-        async with at.approvals.asked(question()):
+        async with at.approvals.open(question()):
             pass
         run(database, "UPDATE approvals SET status = 'pending'")
         await at.refused("approval.decided", at.open_id, "approve", by=OWNER)
@@ -554,7 +555,7 @@ async def test_question_expires_although_the_machine_slept(store: Store, monkeyp
         waiting = await put(tasks, at)
         clock.now += timedelta(hours=8)  # the monotonic clock stood still meanwhile
         answer = await waiting.end()
-        assert (answer.decision, answer.refusal) == ("expired", "Nobody answered within 600 s.")
+        assert (answer.decision, answer.refusal) == ("expired", "The approval was not answered within 600 s.")
         assert await at.approvals.find(status="pending") == []
 
 

@@ -33,7 +33,7 @@ class Fate:
         if (seconds, patience) == (30.0, 30.0):
             repliers.append(OWNER)  # else nothing would end it
         with anyio.move_on_after(patience):
-            async with self.at.approvals.asked(question(), seconds=seconds) as asked:
+            async with self.at.approvals.open(question(), seconds=seconds) as asked:
                 self.id = asked.approval.id
                 async with anyio.create_task_group() as tasks:
                     for by in repliers:

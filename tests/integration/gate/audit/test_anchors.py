@@ -71,7 +71,7 @@ async def signed(url: str, head: Path, calls: int = 0, anchors: list[Anchor] | N
 
 
 def forge_head(url: str, head: Path) -> None:
-    """Write the head that fits the records as they are now, as whoever can write the home does."""
+    """Write the head that fits the records as they are now, as a program that can write to the home does."""
     (number, digest) = ask(url, "SELECT id, hash FROM audit ORDER BY id DESC LIMIT 1")[0]
     head.write_bytes(b"%020d %b\n" % (number, str(digest).encode()))
 
@@ -110,7 +110,7 @@ async def test_an_old_signature_does_not_pass_for_the_newest(sqlite_url: str, he
         path.write_bytes(content)
     verification = await signed(sqlite_url, head)
     assert [each.message.partition(" ")[2] for each in verification.findings if "signed" in each.message] == [
-        "Record 10 was signed and is gone; the chain ends at 4."
+        "Record 10 was signed and is missing: the chain ends at 4."
     ]
 
 
@@ -124,7 +124,7 @@ async def test_a_signature_that_is_missing_or_wrong_is_found(
         signature.unlink()
     else:
         signature.write_bytes(content)
-    assert "missing or not signed" in (await signed(sqlite_url, head)).findings[0].message
+    assert "missing, or not signed" in (await signed(sqlite_url, head)).findings[0].message
 
 
 async def test_a_keyring_that_fails_leaves_the_audit_unsigned_and_working(

@@ -205,7 +205,7 @@ async def test_a_changed_missing_or_unlisted_segment_is_found(world: World) -> N
     listed.write_bytes(b"nonsense\n")
     with pytest.raises(Conflict):
         await world.segments.base()
-    assert (await world.segments.check()).findings == (f"Line 1 of {LIST} cannot be understood.",)
+    assert (await world.segments.check()).findings == (f"Line 1 of {LIST} is invalid.",)
 
 
 async def test_an_erased_segment_leaves_its_trace_in_list_and_chain(world: World) -> None:
@@ -227,7 +227,7 @@ async def test_a_segment_that_is_said_to_be_erased_and_was_not_is_found(world: W
     (world.folder / segment.file).unlink()
     erased = segment.to_json() | {"erasedAt": segment.sealed_at}
     (world.folder / LIST).write_bytes(orjson.dumps(erased, option=orjson.OPT_APPEND_NEWLINE))
-    assert await world.findings() == [f"{segment.file} is said to be erased, but no record tells of it."]
+    assert await world.findings() == [f"{segment.file} is listed as erased, but no record confirms it."]
 
 
 async def test_an_erasing_is_also_told_by_a_record_that_was_sealed_itself(world: World) -> None:

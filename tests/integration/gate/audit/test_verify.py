@@ -148,7 +148,7 @@ async def test_a_cut_tail_stays_found_when_the_chain_has_grown_over_it(database:
     run(database, "DELETE FROM audit WHERE id > 7")
     for times in range(1, 4):
         verification = await verified(database, head, more=4)
-        assert [finding.message for finding in verification.findings if "8 to 10 are gone" in finding.message]
+        assert [finding.message for finding in verification.findings if "8 to 10 are missing" in finding.message]
         assert verification.records == 7 + 8 * times
 
 

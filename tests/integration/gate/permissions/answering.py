@@ -179,7 +179,7 @@ async def open_desk(folder: Path, **servers: JsonObject) -> AsyncGenerator[Desk]
 
 def unanswered(monkeypatch: pytest.MonkeyPatch, least: float) -> None:
     """Let every question run out after so many seconds, whatever is asked for."""
-    asked = Approvals.asked
+    asked = Approvals.open
 
     def briefly(
         self: Approvals, question: ApprovalRequest, *, seconds: float = 0.0, check: Check | None = None

@@ -52,7 +52,7 @@ async def test_a_denied_call_tells_the_model_why_and_leaves_one_record(desk: Des
         async with calling(lambda: robot.call(SELL, {"what": "tea"})) as call:
             question = await desk.question()
             await desk.answer(question["id"], "deny", reason="We are out of tea.")
-        assert refusal(call.raised) == ("approval.denied", "A person refused this call: We are out of tea.")
+        assert refusal(call.raised) == ("approval.denied", "A person denied this call: We are out of tea.")
     [record] = await desk.records()
     assert (record["phase"], record["isError"], record["approvalId"]) == ("outcome", True, question["id"])
     assert desk.shop.sold == []
@@ -80,7 +80,7 @@ async def test_edited_arguments_are_checked_decided_and_recorded_anew(desk: Desk
 async def test_when_nobody_answers_in_time_the_call_is_denied(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     unanswered(monkeypatch, 0.05)
     async with desk.rest(await desk.token("robot", source="api")) as robot:
-        with pytest.raises(Denied, match="Nobody answered"), anyio.fail_after(10):
+        with pytest.raises(Denied, match="was not answered within"), anyio.fail_after(10):
             await robot.call(SELL, {"what": "tea"})
     [question] = await desk.owner.permissions.approvals()
     assert (question["status"], desk.shop.sold) == ("expired", [])

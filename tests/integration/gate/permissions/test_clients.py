@@ -61,7 +61,7 @@ async def test_the_person_behind_a_client_that_may_approve_approves(asking: Desk
 @pytest.mark.parametrize(
     ("result", "said"),
     [
-        (ElicitResult(action="decline"), "A person refused this call."),
+        (ElicitResult(action="decline"), "A person denied this call."),
         (ElicitResult(action="accept", content={"decision": "deny", "reason": "No tea."}), "No tea."),
     ],
 )

@@ -82,7 +82,7 @@ async def test_the_call_returns_at_once_with_a_handle_and_runs_once_when_it_come
         assert asking.shop.sold == [], "nothing runs before the client is back"
         done = await client.sell(id, amount=2)
         assert (done.is_error, done.content[0].text) == (False, "sold 2 tea")
-        assert "used before" in await client.refusal(id, amount=2)
+        assert "already used" in await client.refusal(id, amount=2)
     assert asking.shop.sold == [("tea", 2)]
     records = await asking.records()
     assert {record["approvalId"] for record in records[:4]} == {id}
@@ -114,7 +114,7 @@ async def test_a_denial_is_told_with_its_reason_as_often_as_it_is_asked_for(aski
         await asking.answer(id, "deny", reason="We are out of tea.")
         for _ in range(2):
             assert await client.refusal(id) == (
-                "A person refused this call: We are out of tea. Continue without this call, or ask the person."
+                "A person denied this call: We are out of tea. Continue without this call, or ask the person."
             )
     assert asking.shop.sold == []
 
@@ -128,7 +128,7 @@ async def test_what_nobody_answers_in_time_is_denied(asking: Desk, monkeypatch: 
             return (await asking.owner.permissions.approval(id))["status"] == "expired"
 
         await asking.until(expired)
-        assert "Nobody answered" in await client.refusal(id)
+        assert "was not answered within" in await client.refusal(id)
     assert asking.shop.sold == []
 
 
@@ -137,7 +137,7 @@ async def test_an_approval_that_nobody_fetches_in_time_is_void(asking: Desk, mon
     async with ide(asking) as client:
         id = await client.ask()
         await asking.answer(id, "approve")
-        assert "not in time" in await client.refusal(id)
+        assert "has expired" in await client.refusal(id)
     assert asking.shop.sold == []
 
 
@@ -151,7 +151,7 @@ async def test_a_handle_is_for_the_very_call_that_was_asked_about(asking: Desk) 
             await client.refusal("0" * 16),
             await other.refusal(id),
         ):
-            assert "not given for this call" in refusal
+            assert "does not belong to this call" in refusal
         looked = await client.client.call_tool("shop_look", {}, meta={"toolcrib/approval": id})
         assert looked.is_error
         assert asking.shop.sold == []
@@ -170,7 +170,7 @@ async def test_a_handle_does_not_outlive_the_definition_it_was_given_for(asking:
             return what
 
         asking.replace(ToolServer("shop", tools=[sell]))
-        assert "not given for this call" in await client.refusal(id)
+        assert "does not belong to this call" in await client.refusal(id)
     assert asking.shop.sold == []
 
 
@@ -209,8 +209,8 @@ async def test_a_crib_that_ends_takes_its_handles_along(tmp_path: Path) -> None:
             pending, approved = await Ide(client).ask(), await Ide(client).ask(amount=2)
         await desk.answer(approved, "approve")
     async with open_desk(tmp_path) as desk, desk.mcp(secret, "2026-07-28") as client:
-        assert "stopped before anybody answered" in await Ide(client).refusal(pending)
-        assert "not in time" in await Ide(client).refusal(approved, amount=2)
+        assert "stopped before the approval was answered" in await Ide(client).refusal(pending)
+        assert "has expired" in await Ide(client).refusal(approved, amount=2)
         assert desk.shop.sold == []
 
 
@@ -240,7 +240,7 @@ async def test_a_fault_while_a_question_is_minded_ends_that_question_and_nothing
                 return (await asking.owner.permissions.approval(id))["status"] == "withdrawn"
 
             await asking.until(withdrawn)
-        assert "given up" in await client.refusal(id)
+        assert "The call ended before" in await client.refusal(id)
         again = await client.ask()
         await asking.answer(again, "approve")
         assert not (await client.sell(again)).is_error
@@ -257,7 +257,7 @@ async def test_denied_question_no_longer_counts_as_waiting(asking: Desk, monkeyp
     monkeypatch.setattr("toolcrib.gate.approvals.approvals.MOST_OPEN_PER_ASKER", 1)
     async with ide(asking) as client:
         id = await client.ask()
-        assert "wait for an answer" in await client.refusal("handle", amount=2)
+        assert "are pending" in await client.refusal("handle", amount=2)
         await asking.answer(id, "deny", reason="We are out of tea.")
         with anyio.fail_after(10):
             while (answer := await client.sell(amount=2)).structured_content is None:

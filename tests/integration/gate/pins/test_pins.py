@@ -41,7 +41,7 @@ async def opened(store: Store) -> Pins:
 
 
 def standings(seen: list[Sighting[Tool]]) -> list[str]:
-    return [each.standing for each in seen]
+    return [each.state for each in seen]
 
 
 async def test_first_sight_pins_and_the_same_passes_ever_after(store: Store) -> None:
@@ -57,7 +57,7 @@ async def test_a_new_tool_of_a_known_server_passes_with_a_note(store: Store) -> 
     pins = await opened(store)
     await pins.see(SERVER, [tool()])
     (_, new) = await pins.see(SERVER, [tool(), tool("fetch")])
-    assert (new.standing, new.usable, new.note) == ("new", True, "github/fetch is new.")
+    assert (new.state, new.usable, new.note) == ("new", True, "github/fetch is new.")
 
 
 async def test_an_optional_argument_more_passes_with_a_note_and_is_the_new_pin(store: Store) -> None:
@@ -65,8 +65,8 @@ async def test_an_optional_argument_more_passes_with_a_note_and_is_the_new_pin(s
     await pins.see(SERVER, [tool()])
     wider = tool(page={"type": "integer"})
     (seen,) = await pins.see(SERVER, [wider])
-    assert (seen.standing, seen.usable) == ("widened", True)
-    assert seen.note == "github/search takes more arguments now: page."
+    assert (seen.state, seen.usable) == ("widened", True)
+    assert seen.note == "github/search has new optional arguments: page."
     again = await opened(store)
     assert standings(await again.see(SERVER, [wider])) == ["same"]
     assert standings(await again.see(SERVER, [tool()])) == ["held"]

@@ -80,7 +80,7 @@ async def test_a_grant_outlives_a_restart_and_ends_with_a_revoke(tmp_path: Path,
         assert gone is not None
         assert gone.state == "not_granted"
         assert not crib.catalog.has_server("hello")
-        with pytest.raises(NotFound, match="Nothing is granted"):
+        with pytest.raises(NotFound, match="has no grant"):
             await crib.plugins.revoke("hello")
 
 
@@ -111,7 +111,7 @@ async def test_what_is_not_exactly_what_was_granted_is_not_loaded(
     assert (await crib.plugins.get("hello")).state == "changed"
     assert not crib.catalog.has_server("hello")
     assert shown.manifest is not None
-    with pytest.raises(Conflict, match="not what was shown"):
+    with pytest.raises(Conflict, match="changed after you reviewed it"):
         await crib.plugins.grant("hello", shown.manifest.digest, by="owner")
 
 
@@ -130,7 +130,7 @@ async def test_another_version_of_a_loaded_plugin_waits_for_the_next_start(crib:
         ("raise RuntimeError('no way')", "no way"),
         ("import a_package_that_is_not_there", "a_package_that_is_not_there"),
         ("raise SystemExit(3)", "SystemExit"),
-        ("x = 1", "no tool in it"),
+        ("x = 1", "has no tools"),
     ],
 )
 async def test_a_plugin_that_cannot_be_loaded_is_one_problem_and_the_others_work(
@@ -149,7 +149,7 @@ async def test_a_server_whose_name_is_taken_is_a_problem(crib: Crib, target: Pat
     install(target, name="toolcrib")
     plugin = await granted(crib, "toolcrib")
     assert plugin.state == "failed"
-    assert "registered already" in plugin.problems[0].message
+    assert "already registered" in plugin.problems[0].message
     assert (await crib.call("toolcrib/ping", principal=crib.owner(source="web"))).is_error is False
 
 
@@ -168,7 +168,7 @@ async def test_an_entry_point_may_lead_to_a_server_which_gets_its_name_and_kind(
         ('name = "hello"\nversion = "1.0"\ndescription = "x"\ncapabilities = ["all"]\n', "'all' is not a capability"),
         ('name = "hello"\nversion = "1.0"\ndescription = "x"\ncapabilities = []\nextra = 1\n', "`extra`"),
         ('name = "hello"\nversion = "9.9"\ndescription = "x"\ncapabilities = []\n', "version 9.9"),
-        ('name = "a b"\nversion = "1.0"\ndescription = "x"\ncapabilities = []\n', "other characters"),
+        ('name = "a b"\nversion = "1.0"\ndescription = "x"\ncapabilities = []\n', "1 to 100 letters"),
     ],
 )
 async def test_a_plugin_without_a_proper_manifest_cannot_be_granted(
@@ -197,7 +197,7 @@ async def test_a_package_of_the_same_name_elsewhere_cannot_stand_in(
     monkeypatch.setattr(sys, "path", [str(tmp_path / "project"), *sys.path])
     plugin = await crib.plugins.get("demo-hello")
     assert plugin.state == "invalid"
-    assert "not where it was installed" in plugin.problems[0].message
+    assert "not found where it was installed" in plugin.problems[0].message
     assert not (impostor / "imported").exists()
 
 

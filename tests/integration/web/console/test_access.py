@@ -54,7 +54,7 @@ async def test_a_rule_of_a_file_is_shown_with_its_line_and_is_not_removed_here(t
         assert not row.all("button")
         assert "must be allow, ask or deny" in rules.one("div", class_="failure").text
         id = row.attributes["id"].removeprefix("rule-")
-        assert "Change it there" in (await visitor.send(f"/access/rules/{id}/remove", {}, 409)).text
+        assert "is defined in" in (await visitor.send(f"/access/rules/{id}/remove", {}, 409)).text
 
 
 async def test_a_rule_is_added_tried_on_the_past_removed_and_added_again_and_all_of_it_is_on_record(

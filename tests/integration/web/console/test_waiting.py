@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from integration.web.console.visitor import Visitor
-from toolcrib.gate.gate import Called
+from toolcrib.gate.gate import CallOutcome
 from toolcrib.model.json import JsonObject
 from toolcrib.model.tools import ToolRef
 from toolcrib.store.audit import Filters
@@ -25,11 +25,11 @@ def shout(text: str) -> str:
 
 
 @asynccontextmanager
-async def waiting(visitor: Visitor, arguments: JsonObject) -> AsyncGenerator[tuple[str, list[Called]]]:
+async def waiting(visitor: Visitor, arguments: JsonObject) -> AsyncGenerator[tuple[str, list[CallOutcome]]]:
     """A call that waits: the id of its question, and what became of it after the block."""
     crib = visitor.crib
     crib.register(ToolServer("lab", tools=[shout]))
-    ended: list[Called] = []
+    ended: list[CallOutcome] = []
 
     async def call() -> None:
         asker = crib.as_agent("builder", "api", mode="default")

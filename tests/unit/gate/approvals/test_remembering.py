@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from toolcrib.gate.approvals.remembering import propose
-from toolcrib.gate.approvals.requests import ApprovalReply, opened, remember_as, remembered
+from toolcrib.gate.approvals.requests import ApprovalReply, new_approval, remember_as, rule_of_answer
 from toolcrib.gate.audit.redact import shown
 from toolcrib.gate.policy.decide import Grants, decide
 from toolcrib.gate.policy.rules import Rules
@@ -23,7 +23,7 @@ SESSION = Principal("session", "s1", "web", "default", agent="reviewer", session
 
 def approval(arguments: JsonObject, ref: ToolRef = BASH, principal: Principal = SESSION) -> Approval:
     question = ApprovalRequest(ref, tool(ref).definition_hash, canonical(arguments), principal, "session", "why")
-    return opened(question, 60, propose(question, shown))
+    return new_approval(question, 60, propose(question, shown))
 
 
 def tool(ref: ToolRef) -> Tool:
@@ -31,7 +31,7 @@ def tool(ref: ToolRef) -> Tool:
 
 
 def rule(asked: Approval, *, scope: Scope = "always", verb: Verb = "approve", prefix: str | None = None) -> Rule:
-    return remembered(asked, ApprovalReply(verb, scope, "owner", None, None, prefix), asked.created_at)
+    return rule_of_answer(asked, ApprovalReply(verb, scope, "owner", None, None, prefix), asked.created_at)
 
 
 def verdict(made: Rule, arguments: JsonObject, ref: ToolRef = BASH, principal: Principal = SESSION) -> str:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.gate.approvals.requests import ApprovalReply, bind, opened, remembered
+from toolcrib.gate.approvals.requests import ApprovalReply, bind, new_approval, rule_of_answer
 from toolcrib.gate.policy.patterns import names
 from toolcrib.model.approvals import Approval, ApprovalRequest
 from toolcrib.model.json import canonical
@@ -30,7 +30,7 @@ QUESTIONS = st.builds(
 
 
 def approval(question: ApprovalRequest) -> Approval:
-    return replace(opened(question, 60), id="the same")
+    return replace(new_approval(question, 60), id="the same")
 
 
 @given(QUESTIONS, QUESTIONS, st.sampled_from(["1", "2"]))
@@ -44,7 +44,7 @@ def test_an_answer_is_bound_to_all_of_the_call_the_asker_and_chance(
 @given(st.builds(ToolRef, st.text("ab*?[]!-", min_size=1), st.text("ab*?[]!-/", min_size=1)), QUESTIONS)
 def test_a_remembered_answer_names_its_tool_and_no_other(ref: ToolRef, question: ApprovalRequest) -> None:
     asked = approval(replace(question, ref=ref))
-    rule = remembered(asked, ApprovalReply("approve", "always", "owner", None, None), datetime.now(UTC))
+    rule = rule_of_answer(asked, ApprovalReply("approve", "always", "owner", None, None), datetime.now(UTC))
     assert names(rule.pattern, ref)
     for other in (ToolRef("b" + ref.server, ref.tool), ToolRef(ref.server, ref.tool + "a"), ToolRef("a", "a")):
         assert names(rule.pattern, other) == (other == ref)

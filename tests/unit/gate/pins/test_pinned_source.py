@@ -3,7 +3,7 @@
 from toolcrib.gate.pins.definition_changes import DefinitionChange
 from toolcrib.gate.pins.lint import telling_names
 from toolcrib.gate.pins.pinned_source import LintNotes, counting
-from toolcrib.gate.pins.pins import Sighting, Standing
+from toolcrib.gate.pins.pins import Sighting, PinState
 from toolcrib.model.tools import Tool, ToolRef
 
 SHOP = "shop"
@@ -14,7 +14,7 @@ def tool(name: str = "look", description: str = "Looks.", *, reads: bool = False
     return Tool(ToolRef(SHOP, name), description, {}, "upstream", annotations={"readOnlyHint": True} if reads else None)
 
 
-def seen(*tools: Tool, standing: Standing = "same") -> list[Sighting[Tool]]:
+def seen(*tools: Tool, standing: PinState = "same") -> list[Sighting[Tool]]:
     return [Sighting(each, standing, DefinitionChange("same")) for each in tools]
 
 

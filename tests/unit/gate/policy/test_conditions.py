@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcrib.gate.policy.conditions import ABSENT, ConditionContext, holds, pointed
+from toolcrib.gate.policy.conditions import ABSENT, ConditionContext, holds, value_at
 from toolcrib.gate.policy.rules import unmet
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.policy import CONDITION_TESTS, Condition, ConditionTest, Rule, RuleOrigin
@@ -154,5 +154,5 @@ def test_no_value_and_no_condition_makes_it_fail(value: Json, pointer: str, test
 @settings(deadline=None)
 def test_every_member_can_be_pointed_at(members: dict[str, int]) -> None:
     for key, value in members.items():
-        assert pointed("/" + key.replace("~", "~0").replace("/", "~1"), members) == value
-    assert pointed("/nothing", members) is ABSENT
+        assert value_at("/" + key.replace("~", "~0").replace("/", "~1"), members) == value
+    assert value_at("/nothing", members) is ABSENT

@@ -42,7 +42,7 @@ def test_every_rule_is_told_with_its_place_and_why_it_did_not_count() -> None:
     told = {step.rule: (step.matched, step.reason) for step in explanation.steps if step.rule is not None}
     assert told == {
         "deny-other": (False, "Its pattern gitlab/* does not name the tool."),
-        "deny-web": (False, "It is not for source ide."),
+        "deny-web": (False, "It does not apply to source ide."),
         "ask-n": (False, "It depends on the arguments."),
         "allow": (True, "trusted"),
         "allow-too": (False, "Rule allow decided first."),
@@ -50,7 +50,7 @@ def test_every_rule_is_told_with_its_place_and_why_it_did_not_count() -> None:
     assert explanation.decided_by.origin == RuleOrigin("user", "/h/toolcrib.toml", 9)
     with_arguments = explain(replace(with_rules(*rules), arguments={"n": 2}))
     reasons = {step.rule: step.reason for step in with_arguments.steps}
-    assert reasons["ask-n"] == "The argument `/n` does not fit."
+    assert reasons["ask-n"] == "The argument `/n` does not match."
 
 
 def test_a_rule_that_has_expired_is_told() -> None:
@@ -113,7 +113,7 @@ def test_what_flips_each_kind_of_decision() -> None:
     privileged = replace(PLAIN, tool=Tool(REF, "", {}, marks=Marks(privileged=True)))
     assert flipped_by(privileged) == ["Give the agent a bundle with github/search."]
     asked = with_rules(Rule("r", "ask", "*", RuleOrigin("user")))
-    assert flipped_by(asked) == ["Answer the next question about this tool with `always`."]
+    assert flipped_by(asked) == ["Answer the next approval of this tool with `always`."]
     assert flipped_by(replace(asked, principal=replace(ASKER, mode="acceptEdits"))) == ["Remove rule r."]
     twice = with_rules(Rule("d1", "deny", "*", RuleOrigin("user")), Rule("d2", "deny", "github/*", RuleOrigin("user")))
     assert flipped_by(twice) == ["Remove rule d1.", "Remove rule d2."]
@@ -124,7 +124,7 @@ def test_what_flips_the_decision_for_a_scheduled_run(blocked: bool) -> None:
     tool = Tool(REF, "", {}, marks=Marks(scheduler_blocked=blocked))
     question = replace(PLAIN, tool=tool, principal=replace(ASKER, source="scheduler"))
     expected = (
-        "Ask from another source than the scheduler."
+        "Call the tool from another source than the scheduler."
         if blocked
         else "Add the rule `allow github/search`: toolcrib rules allow 'github/search'."
     )
@@ -136,5 +136,5 @@ def test_what_flips_the_limit_that_a_session_has_from_its_creator() -> None:
     child = replace(PLAIN, principal=replace(ASKER, mode="bypassPermissions"), grants=Grants(creator=creator))
     assert explain(child).decided_by.step == "creator"
     assert flipped_by(child) == [
-        "For lead, who started the session: Add github/search to the tool permissions of the asker."
+        "For lead, the creator of the session: Add github/search to the tool permissions of the caller."
     ]

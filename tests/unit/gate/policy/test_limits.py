@@ -41,7 +41,7 @@ def test_each_tool_has_its_own_count_in_each_session() -> None:
     assert call(limits, MAIL, one)
     assert limits.check(one, SEARCH) == (
         "Limit reached: github/search may be called 2 times in a session and was called 2 times. "
-        "Do without it, or ask the owner for more."
+        "Continue without it, or ask the owner to raise the limit."
     )
 
 
@@ -75,7 +75,7 @@ def test_a_budget_is_told_what_calls_cost() -> None:
     limits.count(asker, MAIL, calls=0, cost=0.5)
     assert limits.check(asker, SEARCH) == (
         "Limit reached: this session may cost 1 USD in a session and has cost 1.10 USD. "
-        "Do without it, or ask the owner for more."
+        "Continue without it, or ask the owner to raise the limit."
     )
 
 

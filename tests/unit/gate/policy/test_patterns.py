@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcrib.gate.policy.patterns import Names, PatternIndex, bare_names, glob, literally, names, understood
+from toolcrib.gate.policy.patterns import Names, PatternIndex, bare_names, glob, literal_pattern, names, resolve_pattern
 from toolcrib.model.tools import ToolRef
 
 TEXTS = st.text("ab*?[]!-/_", max_size=8)
@@ -71,8 +71,8 @@ def test_an_index_of_some_patterns_finds_those_by_the_same_numbers(
 @given(REFS, REFS)
 @settings(deadline=None)
 def test_a_tool_named_literally_is_that_tool_and_no_other(ref: ToolRef, other: ToolRef) -> None:
-    assert names(literally(ref), ref)
-    assert names(literally(ref), other) is (ref == other)
+    assert names(literal_pattern(ref), ref)
+    assert names(literal_pattern(ref), other) is (ref == other)
 
 
 KNOWN = Names(
@@ -100,7 +100,7 @@ KNOWN = Names(
     ],
 )
 def test_what_a_person_writes_is_looked_up_once_or_refused(written: str, meant: str | None) -> None:
-    assert understood(written, KNOWN) == meant
+    assert resolve_pattern(written, KNOWN) == meant
 
 
 def test_a_bare_name_that_two_tools_have_stands_for_neither() -> None:

@@ -143,7 +143,7 @@ def test_the_order_rules_are_written_in_does_not_matter(question: ExplainQuery, 
 @given(QUESTIONS, PATTERNS)
 @settings(deadline=None)
 def test_an_allow_rule_never_gives_sight(question: ExplainQuery, pattern: str) -> None:
-    allowed = replace(question, rules=question.rules.having(Rule("new", "allow", pattern, RuleOrigin("user"))))
+    allowed = replace(question, rules=question.rules.with_rules(Rule("new", "allow", pattern, RuleOrigin("user"))))
     assert allowed.decide().visible == question.decide().visible
 
 
@@ -158,7 +158,7 @@ def test_an_explanation_agrees_with_the_decision_and_names_the_step_that_decided
     assert [step for step in explanation.steps if step.matched][-1] == explanation.decided_by
     if sight(tool_of(question), question.principal, question.grants)[-1].effect == "include":
         told = {step.rule for step in explanation.steps}
-        assert all(ranked.rule.id in told for ranked in question.rules.naming(question.ref))
+        assert all(ranked.rule.id in told for ranked in question.rules.matching(question.ref))
 
 
 @given(QUESTIONS)
@@ -175,7 +175,7 @@ def test_a_flip_really_flips_and_nothing_in_it_is_for_nothing(question: ExplainQ
     assert set(removed) <= {rule.id for rule in question.rules.rules}
     for rule in question.rules.rules:
         if rule.id in removed:
-            put_back = replace(flip.after, rules=flip.after.rules.having(rule))
+            put_back = replace(flip.after, rules=flip.after.rules.with_rules(rule))
             assert put_back.decide().verdict not in ({"allow"} if verdict == "ask" else {"allow", "ask"})
 
 

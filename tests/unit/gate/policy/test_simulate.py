@@ -34,7 +34,7 @@ def record(number: int, ref: str = "github/search", **more: Json) -> JsonObject:
 
 
 def replay(records: Sequence[JsonObject], *rules: Rule, before: Rules = Rules()) -> Simulation:  # noqa: B008 a frozen value
-    return simulate(records, before, before.having(*rules), tool=TOOLS.get, grants=lambda _: Grants())
+    return simulate(records, before, before.with_rules(*rules), tool=TOOLS.get, grants=lambda _: Grants())
 
 
 DENY = Rule("new", "deny", "github/*", RuleOrigin("user"))

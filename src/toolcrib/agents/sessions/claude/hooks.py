@@ -27,7 +27,7 @@ from toolcrib.agents.sessions.claude.calls import ClaudeCalls
 from toolcrib.agents.sessions.claude.mapping import OWN_NAMES, ClaudeOutcome
 from toolcrib.agents.sessions.claude.servers import LONGEST_CALL
 from toolcrib.agents.sessions.runtime import Desk
-from toolcrib.gate.policy.coding_tools import QUESTION, placed
+from toolcrib.gate.policy.coding_tools import QUESTION, with_absolute_path
 from toolcrib.model.approvals import edited_note
 from toolcrib.model.json import Json, JsonObject, dumps, is_array, is_object
 from toolcrib.model.tools import CallResult
@@ -86,7 +86,7 @@ class ClaudeHooks:
         tool = OWN_NAMES.get(name, name)
         directory: str = given.get("cwd") or self._cwd
         try:
-            judged = arguments if directory == self._cwd else placed(tool, arguments, directory)
+            judged = arguments if directory == self._cwd else with_absolute_path(tool, arguments, directory)
             decide = partial(self._ask if name == QUESTION else self._permit, tool, judged)
             decision = await self._calls.make(tool_use_id, name, arguments, decide, given.get("agent_id"))
         except Exception:  # boundary: internal errors must not reach the model

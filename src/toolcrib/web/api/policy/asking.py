@@ -37,7 +37,7 @@ class FaultsRoute(StrictRoute):
 async def server_note(crib: Crib, ref: ToolRef, place: Path | None) -> str | None:
     """Return why a server does not offer a tool it should have, or None if unknown."""
     snapshot = crib.catalog.at(str(place) if place is not None else None)
-    ref = snapshot.meant(ref)
+    ref = snapshot.canonical(ref)
     if crib.intake.is_held(place, ref):
         return "Its definition changed and waits for a person. Run `toolcrib tools changes`."
     standing = next((each for each in await crib.links.list(place) if each.entry.alias == ref.server), None)

@@ -128,7 +128,7 @@ async def _explain_record(crib: Crib, number: int) -> JsonObject:
     if call is None:
         raise InvalidRequest("request.invalid", f"Record {number} is not about a call.")
     explained = await _explain(crib, call.principal, call.ref, call.arguments)
-    asker = call.asker(explained["verdict"])
+    asker = call.caller(explained["verdict"])
     if asker != call.principal:
         explained = await _explain(crib, asker, call.ref, call.arguments)
     recorded = {"auditId": number, "at": call.at, "decision": call.recorded, "rules": record.get("rules", [])}

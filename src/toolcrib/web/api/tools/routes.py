@@ -6,7 +6,7 @@ from fastapi import Depends, Query, Request, Response
 
 from toolcrib.gate.catalog.naming import Form
 from toolcrib.gate.catalog.search import search
-from toolcrib.gate.gate import Called
+from toolcrib.gate.gate import CallOutcome
 from toolcrib.gate.pins.lint import ABOUT_OTHERS
 from toolcrib.host import Crib
 from toolcrib.model.errors import NotFound
@@ -83,7 +83,7 @@ def _add_call(router: Resource, crib: Crib) -> None:
     ) -> JsonObject:
         """Call a tool through the gate. The call ends when it is done, on timeout or when the client disconnects."""
 
-        async def call() -> Called:
+        async def call() -> CallOutcome:
             asking = await crib.placed(principal)
             await crib.ready(asking, server, tool)
             return await crib.gate.call(asking, ToolRef(server, tool), body.arguments, door=door_of(request, asking))
