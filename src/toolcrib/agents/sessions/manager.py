@@ -20,6 +20,7 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
+from toolcrib.agents.sessions.conversation_view import ConversationView, ConversationViews
 from toolcrib.agents.sessions.creators import Creators
 from toolcrib.agents.sessions.event_log import SessionLog
 from toolcrib.agents.sessions.live_session import LiveSession, SessionDeps, status
@@ -121,6 +122,7 @@ class Sessions:
         self._default_runner = default_runner
         self._live: dict[str, LiveSession] = {}
         self._logs: WeakValueDictionary[str, SessionLog] = WeakValueDictionary()
+        self._views = ConversationViews(self.transcript)
         self._opening = anyio.Lock()
         self._stack = AsyncExitStack()
         self._tasks: TaskGroup
@@ -376,6 +378,7 @@ class Sessions:
         session = await self.close(id)
         log = self._logs.get(id)
         await delete_session(self._store, id)
+        self._views.drop(id)
         if log is not None:
             log.close()
         self._deps.on_change(session)
@@ -385,10 +388,14 @@ class Sessions:
         live = self._live.get(id)
         return live.log if live is not None else self._log((await self._load(id))[0])
 
-    async def transcript(self, id: str) -> AsyncIterator[SessionEvent]:
-        """Yield all stored events of a session."""
+    async def view(self, id: str) -> ConversationView:
+        """Return a session's conversation as display items, up to the newest stored event."""
+        return await self._views.get(id)
+
+    async def transcript(self, id: str, after: int = 0) -> AsyncIterator[SessionEvent]:
+        """Yield the stored events of a session after this number."""
         last = (await self.events(id)).last
-        seen = 0
+        seen = after
         while seen < last:
             page = await self._deps.recorder.read(id, seen)
             if not page:
