@@ -25,8 +25,8 @@ from toolcrib.store.engine import Store
 
 MOST_LISTED: Final = 200
 LARGEST: Final = 1_000_000_000
-_HINT: Final = "Come to an end and say what is left to do; the owner can grant more."
-_IN_WORDS: Final = {"turns": "turns", "calls": "calls of tools", "usd": "money"}
+_HINT: Final = "Finish now and report what is left to do. The owner can grant more."
+_IN_WORDS: Final = {"turns": "turns", "calls": "tool calls", "usd": "money"}
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +60,9 @@ class Credits:
         """Grant an agent credits beyond its budget. Raises `credits.invalid`, `credits.own`."""
         _check(amounts.to_json().values())
         if amounts == Amounts():
-            raise InvalidRequest("credits.invalid", "Nothing was granted.", "Say how many turns, calls or dollars.")
+            raise InvalidRequest(
+                "credits.invalid", "The grant has no amount.", "Give a number of turns, calls or US dollars."
+            )
         if by.agent == agent:
             raise Denied("credits.own", f"Agent {agent!r} cannot grant credits to itself.")
         await self._add(agent, "grant", amounts, by.agent or by.name, by.session, reason)
@@ -77,7 +79,7 @@ class Credits:
         _check(amounts.values())
         budgets = await self.budgets()
         if by.agent is not None and agent in (by.agent, by.agent if by.agent in budgets else DEFAULT):
-            raise Denied("credits.own", f"Agent {by.agent!r} cannot change the budget that it is held to itself.")
+            raise Denied("credits.own", f"Agent {by.agent!r} cannot change its own budget.")
         before = budgets.get(agent, Budget())
         after = replace(before, **amounts, **dict.fromkeys(unlimited))
         await save_budget(self._store, agent, after, by=by.agent or by.name, at=datetime.now(UTC))
@@ -119,7 +121,7 @@ class Credits:
             if used != Amounts():
                 await self._add(agent, "spent", used, agent, session.id, None)
         except Unavailable as error:
-            logger.warning("What agent %s has used could not be written yet: %s", agent, error)
+            logger.warning("Could not store the usage of agent %s yet: %s", agent, error)
             self._unwritten[agent] = self._unwritten.get(agent, Amounts()) + used
         else:
             self._note(agent, used)
@@ -154,4 +156,4 @@ def _failure(agent: str, units: Sequence[str]) -> Failure:
 
 def _check(amounts: Collection[float]) -> None:
     if not all(math.isfinite(amount) and 0 <= amount <= LARGEST for amount in amounts):
-        raise InvalidRequest("credits.invalid", f"An amount is not between 0 and {LARGEST}.")
+        raise InvalidRequest("credits.invalid", f"Amounts must be between 0 and {LARGEST}.")

@@ -28,14 +28,16 @@ Calling = Annotated[Context, Inject]
 def own_agent(context: Context) -> str:
     """Return the calling agent; raise `crew.no_agent` if there is none."""
     if context.agent is None:
-        raise InvalidRequest("crew.no_agent", "This call comes from no agent, so it has no memory of its own.")
+        raise InvalidRequest(
+            "crew.no_agent", "The caller is not an agent, so it has no memory. Call the tool as an agent."
+        )
     return context.agent
 
 
 def own_session(context: Context) -> str:
     """Return the session of the call; raise `crew.no_session` if there is none."""
     if context.session is None:
-        raise InvalidRequest("crew.no_session", "This call comes from no session.")
+        raise InvalidRequest("crew.no_session", "The call was not made in a session.")
     return context.session
 
 
@@ -72,7 +74,7 @@ def is_scheduled(principal: Principal) -> bool:
 def check_depth(principal: Principal) -> None:
     """Raise `crew.too_deep` if the work was delegated too often."""
     if depth(principal) >= DEEPEST:
-        raise Denied("crew.too_deep", f"This work was handed on {DEEPEST} times already, as often as may be.")
+        raise Denied("crew.too_deep", f"Delegation limit reached: this work was delegated {DEEPEST} times.")
 
 
 @asynccontextmanager

@@ -136,7 +136,7 @@ class Agents:
             await self.sessions.end_revoked()
             await self.schedules.pause_revoked()
         except Exception:  # boundary: remaining sessions have no permissions, and the next run retries
-            logger.exception("Sessions and schedules of a revoked token could not be ended.")
+            logger.exception("Could not end the sessions and schedules of a revoked token.")
 
     def claude_options(self, new: NewSession) -> "ClaudeAgentOptions":
         """Return options for a loop driven by the embedding program; see `Crib.claude_options`."""

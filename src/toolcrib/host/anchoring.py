@@ -57,7 +57,7 @@ class Anchoring:
         """Return the anchors in a file or git repository. Raises `audit.anchor`."""
         if source.startswith(_WEB):
             message = "Anchors cannot be read back from a webhook."
-            raise InvalidRequest("audit.anchor", message, "Name a file with the anchors that it received.")
+            raise InvalidRequest("audit.anchor", message, "Give a file with the anchors that the webhook received.")
         if source.startswith(GIT):
             lines = [line.encode() for line in await self._git.tag_messages(_path(source), _TAG)]
         else:
@@ -73,9 +73,9 @@ class Anchoring:
                 if number != written:
                     written = (await self.write(to)).head.number
             except ToolcribError as error:
-                logger.warning("The audit could not be anchored: %s", error.message)
+                logger.warning("Could not anchor the audit: %s", error.message)
             except Exception:  # boundary: retried in an hour
-                logger.exception("The audit could not be anchored.")
+                logger.exception("Could not anchor the audit.")
             await anyio.sleep(EVERY)
 
     def _check(self, to: str) -> None:
@@ -85,7 +85,9 @@ class Anchoring:
         if not path.is_absolute():
             raise InvalidRequest("audit.anchor", f"{path} is not an absolute path.")
         if path.resolve().is_relative_to(self._home.root):
-            message = "An anchor in the home proves nothing: whoever can change the audit can change it too."
+            message = (
+                "An anchor inside the home proves nothing: a process that can change the audit can change the anchor."
+            )
             raise InvalidRequest("audit.anchor", message)
 
     async def _post(self, url: str, anchor: Anchor) -> None:

@@ -93,7 +93,7 @@ class Restore:
         except OSError as error:
             for source, target in reversed(moved):
                 target.rename(source)
-            message = f"The backup could not be put in place: {error.strerror or error}. Nothing was changed."
+            message = f"Could not restore the backup: {error.strerror or error}. Nothing was changed."
             raise Unavailable("backup.failed", message) from error
 
 
@@ -112,12 +112,12 @@ async def restoring(settings: Settings, file: Path) -> AsyncGenerator[Restore]:
     home = prepare_home(settings.home)
     database = database_file(settings)
     if database is None:
-        raise InvalidRequest("backup.unsupported", "Only a SQLite database is restored by Toolcrib.")
+        raise InvalidRequest("backup.unsupported", "Toolcrib can only restore a SQLite database.")
     async with AsyncExitStack() as stack:
         lock = HomeLock(home)
         if not lock.try_acquire():
             who = f"process {lock.holder_pid()}" if lock.holder_pid() else "another process"
-            raise Unavailable("crib.running", f"A crib runs on {home.root} ({who}).", "Stop it, then restore.")
+            raise Unavailable("crib.running", f"A crib is running on {home.root} ({who}).", "Stop it, then restore.")
         stack.callback(lock.release)
         folder = database.with_name(f".restore-{datetime.now(UTC):%Y%m%d%H%M%S%f}")
         folder.mkdir(mode=0o700)

@@ -111,7 +111,7 @@ class PlayedConversation:
             if not uses:
                 return TurnEnd("completed", self.runtime, Spent(0, 10 * turns, 5 * turns, turns))
             self._history.append({"role": "user", "content": [await self._use(use) for use in uses]})
-        limit = Failure("runner.limit", f"The answer took more than {self.brief.limits.turns} turns and was ended.")
+        limit = Failure("runner.limit", f"The turn reached its limit of {self.brief.limits.turns} turns and was ended.")
         return TurnEnd("limit", self.runtime, Spent(turns=turns), limit)
 
     def _request(self) -> JsonObject:
@@ -122,7 +122,7 @@ class PlayedConversation:
         await anyio.sleep(said.step.pace.delay_ms / 1000)
         if said.step.hang_s is not None:
             await anyio.sleep(said.step.hang_s)
-            return Failure("runner.unreachable", "The model does not answer.")
+            return Failure("runner.unreachable", "The model did not answer.")
         refusal = said.step.refusal
         return Failure("runner.failed", refusal.message) if refusal is not None else None
 

@@ -45,7 +45,7 @@ async def test_an_agent_without_a_budget_has_no_limit_and_a_ledger(credits: Cred
     [
         (Budget(turns=2), Spent(turns=2), "turns"),
         (Budget(usd=0.3), Spent(cost_usd=0.3), "money"),
-        (Budget(calls=0), Spent(), "calls of tools"),
+        (Budget(calls=0), Spent(), "tool calls"),
     ],
 )
 async def test_a_used_up_budget_lets_no_turn_begin(credits: Credits, budget: Budget, spent: Spent, unit: str) -> None:
@@ -68,7 +68,7 @@ async def test_calls_beyond_the_budget_are_refused_at_once_in_all_sessions_of_th
     assert [credits.call(first), credits.call(second)] == [None, None]
     refusal = credits.call(second)
     assert refusal is not None
-    assert "used up its budget of calls of tools" in refusal
+    assert "used up its budget of tool calls" in refusal
     assert await credits.charge(first, Spent(turns=1)) is None, "the first did not miss anything"
     failure = await credits.charge(second, Spent(turns=1))
     assert failure is not None

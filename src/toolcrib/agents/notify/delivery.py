@@ -34,7 +34,7 @@ def checked_webhook(config: JsonObject, *, is_local_allowed: bool) -> JsonObject
     """Return a webhook's config as stored; raises `notify.invalid`, `url.refused`."""
     url: Json = config.get("url")
     if not isinstance(url, str) or set(config) != {"url"}:
-        raise InvalidRequest("notify.invalid", "A webhook needs its address, and nothing else.", 'Give {"url": "…"}.')
+        raise InvalidRequest("notify.invalid", "A webhook takes a URL and nothing else.", 'Give {"url": "…"}.')
     return {"url": check_url(url, local_allowed=is_local_allowed).text, "local": is_local_allowed}
 
 
@@ -75,7 +75,7 @@ async def show(environment: Environment, notice: OwnerNotice) -> None:
     """Show a notice on the desktop; raises `notify.failed`."""
     command = desktop_command(environment)
     if command is None:
-        raise Unavailable("notify.failed", "There is no program for notices here.", "Install notify-send.")
+        raise Unavailable("notify.failed", "No program for desktop notifications was found.", "Install notify-send.")
     title, message = notice.title or "Toolcrib", notice.message
     is_markup = command[-1] == "--"
     words = (title, html.escape(message, quote=False) if is_markup else message)
@@ -85,7 +85,7 @@ async def show(environment: Environment, notice: OwnerNotice) -> None:
                 [*command, *words], env=dict(environment), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
             )
     except TimeoutError:
-        raise Unavailable("notify.failed", f"{command[0]} did not end within {PATIENCE:g} s.") from None
+        raise Unavailable("notify.failed", f"{command[0]} timed out after {PATIENCE:g} s.") from None
     except subprocess.CalledProcessError as error:
         said = (error.stderr or b"").decode(errors="replace").strip()
         raise Unavailable("notify.failed", f"{command[0]} failed: {said[:500] or error.returncode}") from None

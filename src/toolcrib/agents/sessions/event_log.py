@@ -227,7 +227,7 @@ class Recorder:
         try:
             await self._tried(events, changed)
         except ConstraintError:
-            logger.warning("Session %s was removed or taken over; what it still told is dropped.", log.session)
+            logger.warning("Session %s was deleted or taken over; its unwritten events are dropped.", log.session)
             log.close()
         else:
             log.show(events)
@@ -239,6 +239,6 @@ class Recorder:
                 return await write_progress(self._store, events, changed, self._crib)
             except Unavailable as error:
                 if not told:
-                    logger.warning("Events of sessions cannot be written at the moment: %s", error)
+                    logger.warning("Could not store session events, retrying: %s", error)
                 told = True
                 await anyio.sleep(_RETRY)

@@ -48,7 +48,7 @@ _LAST_WORDS: Final = 10.0
 _OPENS: Final = {"approval_required": "approvalId", "question_prompt": "questionId"}
 _CLOSES: Final = {"approval_resolved": "approvalId", "question_answered": "questionId"}
 """The events between which a session waits for a person, with the member that pairs them."""
-_BROKEN: Final = Failure("internal", "The session failed unexpectedly; it was logged.", CODES["internal"].hint)
+_BROKEN: Final = Failure("internal", "The session failed unexpectedly. See the log.", CODES["internal"].hint)
 
 logger = logging.getLogger(__name__)
 
@@ -115,7 +115,7 @@ class LiveSession:
         self._deadline = math.inf
         self._extended = 0.0
         self._is_late = False
-        self._end_reason = "The session was stopped in the middle of a turn."
+        self._end_reason = "The session was stopped during a turn."
 
     @property
     def is_busy(self) -> bool:
@@ -198,7 +198,7 @@ class LiveSession:
                 while self._prompts:
                     await self._one_process()
         except Exception:  # boundary: a misbehaving runtime ends only its own session
-            logger.exception("Session %s failed in a way it should not.", self.session.id)
+            logger.exception("Session %s failed unexpectedly.", self.session.id)
             self._finish(TurnEnd("failed", failure=_BROKEN, is_alive=False))
         finally:
             self._process = None
@@ -284,7 +284,7 @@ class LiveSession:
         most = self.session.limits.cost_usd
         if most is None or self.session.spent.cost_usd < most:
             return None
-        return Failure("session.limit", f"The session has used its budget of {most:g} USD.")
+        return Failure("session.limit", f"The budget of the session, {most:g} USD, is used up.")
 
     async def _opened(self, brief: Brief, stack: AsyncExitStack) -> _Process:
         self._become("starting")
@@ -328,7 +328,7 @@ class LiveSession:
             beside.cancel_scope.cancel()
         if not self._is_late:
             return end
-        late = Failure("session.limit", "The answer took longer than the session may take for one, and was ended.")
+        late = Failure("session.limit", "The turn reached its time limit and was ended.")
         return replace(end, reason="limit", failure=late)
 
     async def _end_in_time(self) -> None:
@@ -346,7 +346,7 @@ class LiveSession:
             raise Conflict("session.extend", "No turn is running.")
         if self._extended + seconds > MOST_EXTENDED:
             left = (MOST_EXTENDED - self._extended) / 60
-            message = f"A turn is given {MOST_EXTENDED / 60:g} minutes more in all; of these {left:g} are left."
+            message = f"A turn can be extended by {MOST_EXTENDED / 60:g} minutes in total; {left:g} are left."
             raise Conflict("session.extend", message)
         self._extended += seconds
         self._deadline += seconds

@@ -62,7 +62,7 @@ _UNASKED: Final = frozenset[Mode]({"acceptEdits", "bypassPermissions"})
 """Modes in which calls run without an approval."""
 _STOPPING: Final = 10.0
 """Seconds allowed for ending sessions when the crib stops."""
-_CUT_SHORT: Final = "The crib ended before this did."
+_CUT_SHORT: Final = "The crib stopped before this ended."
 _HELD: Final = timedelta(minutes=15)
 """How long after its last update a session is assumed to be live in another crib on the same database."""
 
@@ -156,9 +156,9 @@ class Sessions:
                 ends.take((event,))
             for end in ends.tied(_CUT_SHORT):
                 log.tell(*end)
-            reason = "The crib ended in the middle of a turn. Send a message to go on."
+            reason = "The crib stopped during a turn. Send a message to continue."
             if ends.waiting:
-                reason += f" Send again what waited for its end and was not answered: the last {ends.waiting}."
+                reason += f" Queued messages were not answered; send the last {ends.waiting} again."
             session = replace(session, state="interrupted", reason=reason)
             log.tell("session_status", status(session))
             log.tell("done", {"reason": "interrupted"})
@@ -246,7 +246,7 @@ class Sessions:
         found = await matching_sessions(self._store, prefix)
         if prefix in found or len(found) == 1:
             return prefix if prefix in found else found[0]
-        more = f"{len(found)} sessions begin with" if found else "There is no session"
+        more = f"{len(found)} sessions start with" if found else "There is no session"
         raise NotFound("session.unknown", f"{more} {prefix!r}.")
 
     def active(self) -> tuple[Session, ...]:
@@ -275,7 +275,7 @@ class Sessions:
             self._stop_switch.check()
             live = self._live.get(id) or await self._revive(id)
             if live.queued >= MOST_QUEUED:
-                raise Unavailable("session.too_many", f"{MOST_QUEUED} messages wait for this session already.")
+                raise Unavailable("session.too_many", f"The session already has {MOST_QUEUED} queued messages.")
             event = live.send(content)
         await self._deps.recorder.settled()
         return event
@@ -454,7 +454,7 @@ class Sessions:
         await self.check_creator(session.creator)
         now = datetime.now(UTC)
         if crib != self._crib and session.updated_at > now - _HELD and session.state not in ("closed", "failed"):
-            raise Conflict("session.elsewhere", f"Session {id} is at another crib on the same database.")
+            raise Conflict("session.elsewhere", f"Session {id} is running in another crib on the same database.")
         await self._make_room()
         live = LiveSession(session, self._log(session), self._deps)
         self._live[id] = live
@@ -474,7 +474,7 @@ class Sessions:
             return
         idle = [live for live in self._live.values() if not live.is_busy]
         if not idle:
-            raise Unavailable("session.too_many", f"{len(self._live)} sessions are at work, as many as may be.")
+            raise Unavailable("session.too_many", f"Session limit reached: {len(self._live)} sessions are running.")
         await _stop(min(idle, key=lambda live: live.session.updated_at))
 
     async def _end(self, id: str) -> None:
@@ -524,5 +524,5 @@ def _directory(cwd: str) -> str:
     """Return the resolved path of a working directory."""
     path = Path(cwd).expanduser()
     if not path.is_absolute() or not path.is_dir():
-        raise InvalidRequest("session.cwd", f"{cwd} is not the full path of a directory.")
+        raise InvalidRequest("session.cwd", f"{cwd} is not an absolute path of a directory.")
     return str(path.resolve())

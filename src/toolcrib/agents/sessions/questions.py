@@ -87,7 +87,7 @@ class Questions:
         """Answer all parts of a question. Raises `question.unknown`, `question.answered`, `question.answer`."""
         waiting = self._find(id)
         if self._may_answer(by, waiting.asker) is not True:
-            raise Denied("approval.not_a_person", f"{by.name} ({by.source}) cannot answer this: only a person may.")
+            raise Denied("approval.not_a_person", f"{by.name} ({by.source}) may not answer this: only a person may.")
         waiting.answers = _checked(waiting.question, answers)
         waiting.done.set()
         return waiting.answers
@@ -97,7 +97,7 @@ class Questions:
         if waiting is None and id not in self._answered:
             raise NotFound("question.unknown", f"There is no question {id!r}.")
         if waiting is None or waiting.answers is not None:
-            raise Conflict("question.answered", f"The question {id} is not open any more.")
+            raise Conflict("question.answered", f"Question {id} is already closed.")
         return waiting
 
 
@@ -106,8 +106,8 @@ def _checked(question: AgentQuestion, answers: Mapping[str, Json]) -> dict[str, 
     unknown = [text for text in answers if text not in asked]
     missing = [text for text in asked if text not in answers]
     if unknown or missing:
-        wrong = f"{unknown[0]!r} was not asked." if unknown else f"{missing[0]!r} has no answer."
-        raise InvalidRequest("question.answer", wrong, f"Asked is: {'; '.join(asked)}")
+        wrong = f"Question {unknown[0]!r} was not asked." if unknown else f"Question {missing[0]!r} has no answer."
+        raise InvalidRequest("question.answer", wrong, f"The questions are: {'; '.join(asked)}")
     return {text: _words(text, answers[text]) for text in asked}
 
 
@@ -118,5 +118,5 @@ def _words(question: str, answer: Json) -> str:
     if is_array(answer) and answer and all(isinstance(each, str) for each in answer):
         return ", ".join(str(each) for each in answer)
     raise InvalidRequest(
-        "question.answer", f"The answer to {question!r} is not a text.", "Give a choice, or your words."
+        "question.answer", f"The answer to {question!r} is not a string.", "Give one of the choices, or your own text."
     )

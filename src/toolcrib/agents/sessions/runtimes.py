@@ -66,7 +66,7 @@ class Runtimes:
             return self._known[name]
         if self._programs.find(name) is None:
             there = ", ".join((*self._known, *self._programs.names()))
-            raise NotFound("runner.unknown", f"There is no runtime {name!r}.", f"There are: {there}.")
+            raise NotFound("runner.unknown", f"There is no runtime {name!r}.", f"Available: {there}.")
         return _Late(name, lambda: self._acp(name))
 
     def _claude(self) -> Runtime:
@@ -75,7 +75,7 @@ class Runtimes:
     def _acp(self, name: str) -> Runtime:
         program = self._programs.find(name)
         if program is None:
-            raise NotFound("runner.unknown", f"There is no runtime {name!r} any more.")
+            raise NotFound("runner.unknown", f"Runtime {name!r} was removed.")
         return load_acp().AcpRuntime(program, self._environment, self._processes, self._endpoint_access)
 
 

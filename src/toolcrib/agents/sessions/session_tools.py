@@ -121,7 +121,7 @@ class SessionTools:
                     run.permit.set_result(Permit(False, arguments, _said(result.result)))
             finally:
                 if not run.permit.done():
-                    run.permit.set_result(Permit(False, arguments, "The call was given up."))
+                    run.permit.set_result(Permit(False, arguments, "The call was cancelled."))
                 self._own.pop(tool_call, None)
                 run.recorded.set()
 
@@ -139,7 +139,7 @@ class SessionTools:
         try:
             await self._gate.refuse(self.principal(), ref, arguments, door="session")
         except ToolcribError as error:
-            logger.warning("A refused call of %s is not on record: %s", ref, error)
+            logger.warning("Could not record a refused call of %s: %s", ref, error)
 
     async def ask(self, questions: Sequence[JsonObject], tool_call: str) -> Mapping[str, str] | None:
         """Ask the person the agent's questions."""

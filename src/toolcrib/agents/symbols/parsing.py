@@ -61,10 +61,10 @@ async def parse(
             return
         ended += 1
         if ended >= MOST_ENDED:
-            raise Unavailable("code.failed", f"The process that reads code ended {ended} times.")
+            raise Unavailable("code.failed", f"The parser process ended {ended} times.")
         blamed = waiting.popleft()
         if len(blamed) == 1:
-            take(blamed[0][0], SourceFile("", failed="The process that read it ended or took too long."))
+            take(blamed[0][0], SourceFile("", failed="The parser process ended or timed out."))
         waiting.extendleft([each] for each in (reversed(blamed) if len(blamed) > 1 else ()))
 
 

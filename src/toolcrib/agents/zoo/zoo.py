@@ -291,7 +291,7 @@ class Zoo:
                 return await self._add(agent, by, given)
             except ConstraintError:
                 continue
-        raise Conflict("agent.exists", f"Agent with ID '{given.id or given.name}' exists already.")
+        raise Conflict("agent.exists", f"Agent with ID '{given.id or given.name}' already exists.")
 
     async def update(self, agent_id: str, given: AgentChanges, *, version: int | None = None, by: str) -> KeptAgent:
         """Change only the named fields. Raises `request.stale` if `version` is not the current one."""
@@ -438,7 +438,7 @@ def _check_version(kept: KeptAgent, version: int | None) -> None:
 
 
 def _stale(agent_id: str, version: int | None = None) -> Conflict:
-    now = f"; it has version {version} now" if version is not None else ""
+    now = f"; its version is now {version}" if version is not None else ""
     return Conflict("request.stale", f"Agent '{agent_id}' was changed since it was read{now}.")
 
 

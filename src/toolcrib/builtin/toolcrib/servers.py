@@ -29,9 +29,9 @@ class ServerDirectory:
 async def list_servers(
     *, context: Annotated[Context, Inject], directory: Annotated[ServerDirectory, Inject]
 ) -> dict[str, object]:
-    """List the servers there are. Use it when a tool is missing, to see whether its server is connected.
+    """List all servers. Use it when a tool is missing, to see whether its server is connected.
 
-    Returns name, type, state, number of tools and what to do about each.
+    Returns name, type, state, number of tools and the next action for each.
     """
     principal = context.principal
     is_owner = principal.is_owner and principal.agent is None and principal.session is None

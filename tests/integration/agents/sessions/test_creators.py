@@ -78,7 +78,7 @@ async def test_revoking_a_token_pauses_its_schedules_and_ends_its_sessions(crib:
         while not (await crib.schedules.get(mine.id)).paused or crib.sessions.active():  # noqa: ASYNC110 there is no event for both
             await anyio.sleep(0.02)
     paused = await crib.schedules.get(mine.id)
-    assert paused.reason == 'Paused. The token "laptop", which started it, was revoked.'
+    assert paused.reason == 'Paused. The token "laptop" that started it was revoked.'
     assert not (await crib.schedules.get(theirs.id)).paused
     closed = await crib.sessions.get(below.id)
     assert (closed.state, "revoked" in str(closed.reason)) == ("closed", True)

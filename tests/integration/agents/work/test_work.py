@@ -316,7 +316,7 @@ async def test_a_program_gives_work_where_it_works_and_nowhere_else(crib: Crib, 
         assert result.is_error
         assert "is not in" in str(result.content)
     deep = replace(me, creator=replace(me, creator=replace(me, creator=me)))
-    assert "handed on" in str((await called(crib, "crib_create_work_task", deep, description="x")).content)
+    assert "was delegated" in str((await called(crib, "crib_create_work_task", deep, description="x")).content)
 
 
 async def test_who_did_not_give_a_task_does_not_see_it(crib: Crib, project: Path) -> None:
@@ -336,7 +336,7 @@ async def test_only_so_many_tasks_run_at_once(crib: Crib, project: Path) -> None
         await given(crib, me, "hang")
     result = await called(crib, "crib_create_work_task", me, description="x")
     assert result.is_error
-    assert "as many as may be" in str(result.content)
+    assert "limit reached" in str(result.content)
 
 
 async def test_without_a_runtime_the_tools_are_not_there_and_why_says_so(

@@ -67,7 +67,7 @@ async def test_a_thread_that_is_still_at_work_is_not_spoken_to(crew: Crew) -> No
         tasks.start_soon(lambda: crew.use("crib_send_message", caller, to_agent="mate", message="[[script:slow]]"))
         child = await _child(crew, "running")
         said = await crew.wrong("crib_send_message", caller, to_agent="mate", message="x", thread=child)
-        assert "still works" in said
+        assert "is still working" in said
         tasks.cancel_scope.cancel()
 
 
@@ -119,7 +119,7 @@ async def test_a_session_sends_five_messages_to_two_agents(crew: Crew) -> None:
         await crew.ok("crib_send_message", caller, to_agent="mate", message=f"{number} {HELLO}")
     await crew.ok("crib_send_message", caller, to_agent="cook", message=HELLO)
     said = await crew.wrong("crib_send_message", caller, to_agent="mate", message=f"5 {HELLO}")
-    assert "has sent 5 messages to other agents, as many as it may" in said
+    assert "has sent 5 messages to other agents" in said
 
     another = (await crew.session()).principal
     await crew.ok("crib_send_message", another, to_agent="mate", message=HELLO)
@@ -144,7 +144,7 @@ async def test_a_receiver_that_fails_is_an_error_that_names_its_session(crew: Cr
     caller = (await crew.session()).principal
     said = await crew.wrong("crib_send_message", caller, to_agent="mate", message="[[script:fail]]")
     (child,) = await crew.crib.sessions.list(SessionFilter(agent="mate"))
-    assert "mate gave no answer: its turn ended as failed. the model is down" in said
+    assert "mate did not answer: its turn ended with state failed. the model is down" in said
     assert f"thread={child.id}" in said
 
 

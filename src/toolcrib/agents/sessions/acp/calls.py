@@ -28,7 +28,7 @@ PATIENCE: Final = 1.0
 SETTLING: Final = 5.0
 CANCELLED: Final[JsonObject] = {"outcome": {"outcome": "cancelled"}}
 """The answer to a permission request that will no longer be decided."""
-_CHANGED: Final = "A person approved it with other arguments. Call it with exactly these instead: {}"
+_CHANGED: Final = "A person approved the call with other arguments. Repeat it with exactly these: {}"
 
 
 class AcpCalls:
@@ -77,7 +77,7 @@ class AcpCalls:
             await self._desk.refused(ref, arguments)
             why = "was not offered to this session" if offered is None else "cannot be called between two messages"
             return CallResult.error(f"{ref} {why}.")
-        result = CallResult.error("The call was given up.")
+        result = CallResult.error("The call was cancelled.")
         async with self._cancellable():
             call = await self._announced(offered, arguments)
             made = await self._desk.call(offered, arguments, call.id, progress)
@@ -120,7 +120,7 @@ class AcpCalls:
     async def _permit(self, call: AcpCall, options: list[JsonObject]) -> bool:
         tool, arguments = self._mapper.own_call(call)
         if not _of_kind(options, "allow_once"):
-            logger.warning("An agent offers no way to allow %s once; it is refused.", tool)
+            logger.warning("The agent has no option to allow %s once, so the call is denied.", tool)
             return False
         permit = await self._desk.permit(tool, arguments, call.id)
         if permit.allowed and permit.arguments == arguments:
@@ -163,9 +163,7 @@ class AcpCalls:
         told.set()
 
 
-_UNANSWERABLE: Final = CallResult.error(
-    "The tool asks for more than its arguments, which cannot be given in a session."
-)
+_UNANSWERABLE: Final = CallResult.error("The tool requests input beyond its arguments, which sessions do not support.")
 
 
 def _changed(permit: Permit) -> str:

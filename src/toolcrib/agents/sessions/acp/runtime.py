@@ -59,7 +59,7 @@ class AcpRuntime:
         """Start the agent, and end it with the block."""
         url = self._endpoint_access.url()
         if url is None:
-            message = f"The agent {self.name} reaches its tools over the network, and this crib does not listen."
+            message = f"The agent {self.name} needs the MCP endpoint, but this crib does not listen."
             raise Unavailable("runner.not_listening", message)
         resolved = self._resolved(brief)
         offered = {self._endpoint_access.name(each.tool.ref): each for each in brief.tools}
@@ -122,7 +122,7 @@ class AcpRuntime:
         command, *arguments = self._program.command
         found = shutil.which(command, path=self._environment.get("PATH"))
         if found is None:
-            message = f"The agent {self.name} is not installed: there is no program {command!r}."
+            message = f"The agent {self.name} is not installed: command {command!r} not found."
             raise Unavailable("runner.missing", message, self._program.install)
         variables = self._program.environment(self._environment)
         return ResolvedServer(found, tuple(arguments), variables, cwd=brief.cwd)

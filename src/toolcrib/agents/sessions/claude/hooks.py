@@ -64,7 +64,7 @@ class ClaudeHooks:
         """Answer Claude Code's second request with the decision already made."""
         if context.tool_use_id in self._allowed:
             return PermissionResultAllow(updated_input=self._allowed[context.tool_use_id])
-        return PermissionResultDeny(message="This was not permitted.")
+        return PermissionResultDeny(message="The call was denied.")
 
     async def settle(self) -> None:
         """End the turn: report permitted calls without a reported end as failed."""
@@ -81,7 +81,7 @@ class ClaudeHooks:
         if name in self._offered:
             return self._allow(tool_use_id, None)
         if name.startswith("mcp__"):
-            return _denied("This tool is none of this session's.")
+            return _denied("This tool is not available in this session.")
         self.on_decided(tool_use_id)
         tool = OWN_NAMES.get(name, name)
         directory: str = given.get("cwd") or self._cwd
@@ -90,9 +90,9 @@ class ClaudeHooks:
             decide = partial(self._ask if name == QUESTION else self._permit, tool, judged)
             decision = await self._calls.make(tool_use_id, name, arguments, decide, given.get("agent_id"))
         except Exception:  # boundary: internal errors must not reach the model
-            logger.exception("The call of %s in a session could not be decided.", name)
-            return _denied("The call could not be decided inside Toolcrib; its log says why.")
-        return decision or _denied("The call was given up.")
+            logger.exception("Could not decide the call of %s in a session.", name)
+            return _denied("Toolcrib could not decide the call. See its log.")
+        return decision or _denied("The call was cancelled.")
 
     async def _permit(self, tool: str, arguments: JsonObject, tool_call: str) -> HookJSONOutput:
         permit = await self._desk.permit(tool, arguments, tool_call)
@@ -110,7 +110,7 @@ class ClaudeHooks:
         questions: list[JsonObject] = [each for each in asked if is_object(each)] if is_array(asked) else []
         answers = await self._desk.ask(questions, tool_call)
         if answers is None:
-            return _denied("Nobody answers. Go on as well as you can without, or say what you need to know.")
+            return _denied("No answer arrived in time. Continue without it, or state what you need to know.")
         return self._allow(tool_call, {**arguments, "answers": dict(answers)})
 
     async def _after(self, data: HookInput, tool_use_id: str | None, context: HookContext) -> HookJSONOutput:

@@ -63,7 +63,7 @@ _SHOWN_LINES: Final = 5
 _STDERR_LIMIT: Final = 64 * 1024
 _LAST: Final = (ProcessError, CLIConnectionError, CLIJSONDecodeError)
 """Errors that end reading; others concern one message, for example of a newer Claude Code."""
-_CUT_SHORT: Final = "The call was cut short; what it did until then is not known."
+_CUT_SHORT: Final = "The call was interrupted. Its effects are unknown."
 
 
 class ClaudeRuntime:
@@ -187,8 +187,8 @@ class _Conversation:
         except TimeoutError:
             raise Unavailable("runner.start", f"Claude Code was not ready within {START:g} s.") from None
         except Exception as error:  # noqa: BLE001 boundary: the SDK has no common base class for errors here
-            logger.info("Claude Code could not be started: %s", error)
-            raise Unavailable("runner.start", self._last_words("Claude Code could not be started.", error)) from None
+            logger.info("Claude Code did not start: %s", error)
+            raise Unavailable("runner.start", self._last_words("Claude Code did not start.", error)) from None
 
     async def pump(self) -> None:
         """Read all messages of Claude Code until it ends."""
@@ -202,7 +202,7 @@ class _Conversation:
                 self._die(None)
             except Exception as error:  # boundary: the SDK's errors are not visible anywhere else
                 if isinstance(error, ClaudeSDKError) and not isinstance(error, _LAST):
-                    logger.exception("Claude Code said something that is not understood.")
+                    logger.exception("Claude Code sent an invalid message.")
                 else:
                     self._die(error)
 
@@ -288,7 +288,7 @@ class _Conversation:
         try:
             return await request
         except Exception as error:  # noqa: BLE001 boundary: the SDK raises a bare Exception for whatever Claude Code refuses
-            logger.info("Claude Code did not do what it was asked: %s", error)
+            logger.info("Claude Code refused a request: %s", error)
             return None
 
     def _take(self, message: Message) -> None:
@@ -304,7 +304,7 @@ class _Conversation:
         try:
             self._emit(self._mapper.take(message))
         except Exception:  # boundary: skip a message of an unexpected shape
-            logger.exception("A message of Claude Code could not be told.")
+            logger.exception("Could not process a message of Claude Code.")
         self._calls.take()
 
     def _die(self, error: Exception | None) -> None:
@@ -334,4 +334,4 @@ def _exit_in_words(error: Exception | None) -> str:
     if code < 0:
         name = next((each.name for each in signal.Signals if each == -code), f"number {-code}")
         return f"Claude Code was ended by signal {name}."
-    return f"Claude Code ended with code {code}."
+    return f"Claude Code exited with code {code}."

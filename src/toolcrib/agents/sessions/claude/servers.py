@@ -101,8 +101,8 @@ class _Served:
             result = await self._calls.make(tool_call, tool_name(offered), arguments, act)
         except Exception:  # boundary: internal errors must not reach the model
             logger.exception("The call of %s in a session failed.", offered.tool.ref)
-            result = CallResult.error("The call failed inside Toolcrib; its log says why.")
-        return _wire(result or CallResult.error("The call was given up."))
+            result = CallResult.error("The call failed inside Toolcrib. See its log.")
+        return _wire(result or CallResult.error("The call was cancelled."))
 
 
 def _definition(offered: Offered, is_small: bool) -> types.Tool | None:
@@ -115,14 +115,14 @@ def _definition(offered: Offered, is_small: bool) -> types.Tool | None:
     try:
         return types.Tool.model_validate(definition)
     except ValidationError as error:
-        logger.warning("The tool %s cannot be listed in a session: %s", offered.tool.ref, error)
+        logger.warning("Could not list the tool %s in a session: %s", offered.tool.ref, error)
         return None
 
 
 def _wire(result: CallResult) -> types.CallToolResult:
     """Convert a result, as far as Claude Code supports its parts."""
     if not result.is_final:
-        return _wire(CallResult.error("The tool asks for more than its arguments, which cannot be given in a session."))
+        return _wire(CallResult.error("The tool requests input beyond its arguments, which sessions do not support."))
     content = [_block(block) for block in result.content]
     structured = result.structured_content if result.has_structured and _is_text(result) else None
     return types.CallToolResult(content=content, is_error=result.is_error, structured_content=structured)
@@ -135,7 +135,7 @@ def _is_text(result: CallResult) -> bool:
 
 def _block(block: JsonObject) -> types.ContentBlock:
     if block.get("type") == "audio":
-        return types.TextContent(text=f"[A sound ({block.get('mimeType', 'audio')}) that cannot be heard here.]")
+        return types.TextContent(text=f"[Audio ({block.get('mimeType', 'audio')}) cannot be played here.]")
     try:
         return _BLOCKS.validate_python(block)
     except ValidationError:  # an unknown kind of block: its JSON is better than nothing

@@ -94,7 +94,7 @@ async def test_a_tool_that_breaks_inside_is_an_error_without_its_words(
     end = await rig.answer(desk, do(rig.use(ECHO, text="a")), HEARD)
     assert end.reason == "completed"
     (text,) = desk.texts()
-    assert "its log says why" in text
+    assert "See its log" in text
     assert "swordfish" not in str(scripted_model.bodies)
     (result,) = desk.of("tool_result")
     assert result.data["isError"] is True
