@@ -19,7 +19,7 @@ def test_it_tells_what_is_wrong_mends_what_it_may_and_says_so_by_its_exit_code(s
     shell.home.chmod(0o755)
     first = shell.run("doctor")
     assert first.returncode == 1
-    assert f"error    modes: Others can use {shell.home}." in first.stdout
+    assert f"error    modes: Other users can access {shell.home}." in first.stdout
     assert "error    tools: `broken.py` could not be loaded" in first.stdout
     assert "doctor --fix" in first.stderr
     broken.unlink()
@@ -33,7 +33,7 @@ def test_with_a_running_crib_it_asks_that_one(shell: Shell) -> None:
     with shell.serving() as serving:
         report = shell.json("doctor")
     told = {each["check"]: each for each in report["findings"] if each["severity"] == "ok"}
-    assert told["holder"]["message"] == f"A crib runs at {serving.url}."
+    assert told["holder"]["message"] == f"A crib is running at {serving.url}."
     assert {"servers", "tools", "rules", "audit", "tokens", "connections"} <= set(told)
     assert report["worst"] in ("ok", "note")
 

@@ -25,8 +25,8 @@ from toolcrib.store.engine import Store
 
 MOST_LISTED: Final = 200
 LARGEST: Final = 1_000_000_000
-_HINT: Final = "Come to an end and say what is left to do; the owner can grant more."
-_IN_WORDS: Final = {"turns": "turns", "calls": "calls of tools", "usd": "money"}
+_HINT: Final = "Finish now and report what is left to do. The owner can grant more."
+_IN_WORDS: Final = {"turns": "turns", "calls": "tool calls", "usd": "money"}
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class Credits:
         self._calls: Counter[tuple[str, str]] = Counter()
         self._refused: set[str] = set()
 
-    async def standing(self, agent: str) -> CreditBalance:
+    async def balance(self, agent: str) -> CreditBalance:
         """Return the agent's current balance, including usage of local sessions that is not on the ledger yet."""
         self._known[agent] = await load_standing(self._store, agent)
         return self._now(self._known[agent])
@@ -60,11 +60,13 @@ class Credits:
         """Grant an agent credits beyond its budget. Raises `credits.invalid`, `credits.own`."""
         _check(amounts.to_json().values())
         if amounts == Amounts():
-            raise InvalidRequest("credits.invalid", "Nothing was granted.", "Say how many turns, calls or dollars.")
+            raise InvalidRequest(
+                "credits.invalid", "The grant has no amount.", "Give a number of turns, calls or US dollars."
+            )
         if by.agent == agent:
             raise Denied("credits.own", f"Agent {agent!r} cannot grant credits to itself.")
         await self._add(agent, "grant", amounts, by.agent or by.name, by.session, reason)
-        return await self.standing(agent)
+        return await self.balance(agent)
 
     async def configure(
         self, agent: str, given: Budget, *, by: Principal, unlimited: Collection[str] = ()
@@ -77,12 +79,12 @@ class Credits:
         _check(amounts.values())
         budgets = await self.budgets()
         if by.agent is not None and agent in (by.agent, by.agent if by.agent in budgets else DEFAULT):
-            raise Denied("credits.own", f"Agent {by.agent!r} cannot change the budget that it is held to itself.")
+            raise Denied("credits.own", f"Agent {by.agent!r} cannot change its own budget.")
         before = budgets.get(agent, Budget())
         after = replace(before, **amounts, **dict.fromkeys(unlimited))
         await save_budget(self._store, agent, after, by=by.agent or by.name, at=datetime.now(UTC))
         for known in tuple(self._known):
-            await self.standing(known)  # the new budget also applies to turns in flight
+            await self.balance(known)  # the new budget also applies to turns in flight
         return {**budgets, agent: after}
 
     async def exhausted(self, session: Session) -> Failure | None:
@@ -91,7 +93,7 @@ class Credits:
             return None
         self._refused.discard(session.id)
         try:
-            units = (await self.standing(session.agent)).exhausted()
+            units = (await self.balance(session.agent)).exhausted()
         except Unavailable as error:  # fail closed: without a known balance the agent may use nothing
             return Failure(error.code, error.message, error.hint)
         return _failure(session.agent, units) if units else None
@@ -119,7 +121,7 @@ class Credits:
             if used != Amounts():
                 await self._add(agent, "spent", used, agent, session.id, None)
         except Unavailable as error:
-            logger.warning("What agent %s has used could not be written yet: %s", agent, error)
+            logger.warning("Could not store the usage of agent %s yet: %s", agent, error)
             self._unwritten[agent] = self._unwritten.get(agent, Amounts()) + used
         else:
             self._note(agent, used)
@@ -134,10 +136,10 @@ class Credits:
             known = self._known[agent]
             self._known[agent] = replace(known, spent=known.spent + used)
 
-    def _now(self, standing: CreditBalance) -> CreditBalance:
-        calls = sum(count for (agent, _), count in self._calls.items() if agent == standing.agent)
-        unwritten = self._unwritten.get(standing.agent, Amounts())
-        return replace(standing, spent=standing.spent + unwritten + Amounts(calls=calls))
+    def _now(self, balance: CreditBalance) -> CreditBalance:
+        calls = sum(count for (agent, _), count in self._calls.items() if agent == balance.agent)
+        unwritten = self._unwritten.get(balance.agent, Amounts())
+        return replace(balance, spent=balance.spent + unwritten + Amounts(calls=calls))
 
     async def _add(
         self, agent: str, kind: EntryKind, amounts: Amounts, by: str, session: str | None, reason: str | None
@@ -154,4 +156,4 @@ def _failure(agent: str, units: Sequence[str]) -> Failure:
 
 def _check(amounts: Collection[float]) -> None:
     if not all(math.isfinite(amount) and 0 <= amount <= LARGEST for amount in amounts):
-        raise InvalidRequest("credits.invalid", f"An amount is not between 0 and {LARGEST}.")
+        raise InvalidRequest("credits.invalid", f"Amounts must be between 0 and {LARGEST}.")

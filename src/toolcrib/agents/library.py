@@ -84,7 +84,7 @@ class Library:
     async def find(self, wanted: LibraryQuery) -> Sequence[LibraryEntry]:
         """Return matching entries: best match first for a text search, else newest first. Raises `library.invalid`."""
         if wanted.words and not plain_words(wanted.words):
-            raise InvalidRequest("library.invalid", f"{wanted.words!r} has no word to look for.", "Use words.")
+            raise InvalidRequest("library.invalid", f"{wanted.words!r} contains no word to search for.", "Use words.")
         return await find_entries(self._store, replace(wanted, limit=min(max(wanted.limit, 1), MOST_LISTED)))
 
     async def categories(self) -> dict[str, int]:
@@ -99,15 +99,17 @@ class Library:
 
 def _check(writing: LibraryDraft) -> None:
     if not _KEY.fullmatch(writing.key):
-        raise _invalid(f"{writing.key[:120]!r} cannot be a key.", "Use up to 100 letters, digits and `_./-`.")
+        raise _invalid(f"{writing.key[:120]!r} is not a valid key.", "Use up to 100 letters, digits and `_./-`.")
     if not _CATEGORY.fullmatch(writing.category):
-        raise _invalid(f"{writing.category[:120]!r} cannot be a category.", "Use up to 50 small letters, digits, `_-`.")
+        raise _invalid(
+            f"{writing.category[:120]!r} is not a valid category.", "Use up to 50 lower-case letters, digits and `_-`."
+        )
     if not writing.content.strip() or len(writing.content) > LONGEST_CONTENT:
         raise _invalid(f"The content has {len(writing.content)} characters.", f"Write 1 to {LONGEST_CONTENT}.")
     if len(writing.title) > LONGEST_TITLE:
         raise _invalid(f"The title has {len(writing.title)} characters.", f"Write {LONGEST_TITLE} at most.")
     if len(writing.tags) > MOST_TAGS or not all(0 < len(tag.strip()) <= LONGEST_TAG for tag in writing.tags):
-        raise _invalid("The tags cannot be used.", f"Give up to {MOST_TAGS} of 1 to {LONGEST_TAG} characters.")
+        raise _invalid("The tags are invalid.", f"Give up to {MOST_TAGS} of 1 to {LONGEST_TAG} characters.")
 
 
 def _invalid(message: str, hint: str) -> InvalidRequest:

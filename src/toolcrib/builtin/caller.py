@@ -18,8 +18,8 @@ from toolcrib.tools import Context, Inject
 
 DEEPEST: Final = 3
 """Maximum number of times work may be delegated in a chain."""
-SIGN_OF_LIFE: Final = 10.0
-_A_LITTLE: Final = 1e-6
+PROGRESS_SECONDS: Final = 10.0
+_STEP: Final = 1e-6
 """Progress added per keep-alive, because progress values must increase."""
 
 Calling = Annotated[Context, Inject]
@@ -28,14 +28,16 @@ Calling = Annotated[Context, Inject]
 def own_agent(context: Context) -> str:
     """Return the calling agent; raise `crew.no_agent` if there is none."""
     if context.agent is None:
-        raise InvalidRequest("crew.no_agent", "This call comes from no agent, so it has no memory of its own.")
+        raise InvalidRequest(
+            "crew.no_agent", "The caller is not an agent, so it has no memory. Call the tool as an agent."
+        )
     return context.agent
 
 
 def own_session(context: Context) -> str:
     """Return the session of the call; raise `crew.no_session` if there is none."""
     if context.session is None:
-        raise InvalidRequest("crew.no_session", "This call comes from no session.")
+        raise InvalidRequest("crew.no_session", "The call was not made in a session.")
     return context.session
 
 
@@ -72,17 +74,17 @@ def is_scheduled(principal: Principal) -> bool:
 def check_depth(principal: Principal) -> None:
     """Raise `crew.too_deep` if the work was delegated too often."""
     if depth(principal) >= DEEPEST:
-        raise Denied("crew.too_deep", f"This work was handed on {DEEPEST} times already, as often as may be.")
+        raise Denied("crew.too_deep", f"Delegation limit reached: this work was delegated {DEEPEST} times.")
 
 
 @asynccontextmanager
-async def signs_of_life(context: Context, message: str) -> AsyncGenerator[None]:
+async def reporting_progress(context: Context, message: str) -> AsyncGenerator[None]:
     """Report progress periodically while a call waits."""
 
     async def report() -> None:
         for number in count(1):
-            await context.progress(number * _A_LITTLE, None, message)
-            await anyio.sleep(SIGN_OF_LIFE)
+            await context.progress(number * _STEP, None, message)
+            await anyio.sleep(PROGRESS_SECONDS)
 
     async with anyio.create_task_group() as beside:
         beside.start_soon(report)

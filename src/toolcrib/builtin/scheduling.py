@@ -77,7 +77,7 @@ class Scheduling:
     async def get(self, principal: Principal, id: str | None) -> Schedule:
         """Return a schedule visible to the caller; raise `schedule.unknown`."""
         if id is None:
-            raise InvalidRequest("request.invalid", "Which schedule?", "Give its id.")
+            raise InvalidRequest("request.invalid", "Which schedule?", "Give the id of a schedule.")
         found = await self.schedules.get(id)
         if not self._sees(principal, found):
             raise NotFound("schedule.unknown", f"There is no schedule {id!r}.")
@@ -91,7 +91,7 @@ class Scheduling:
         check_depth(principal)
         owned = [each for each in await self.schedules.list() if self._owns(principal, each)]
         if not self._is_owner(principal) and len(owned) >= MOST_OF_ONE:
-            raise Denied("schedule.limit", f"{speaker(principal)} has {MOST_OF_ONE} schedules already.")
+            raise Denied("schedule.limit", f"Schedule limit reached: {speaker(principal)} has {MOST_OF_ONE} schedules.")
         agent = self._agent(principal, draft.agent)
         prompt, cadence = _needed(draft)
         return await self.schedules.add(
@@ -143,7 +143,11 @@ class Scheduling:
         """Resume a schedule; raise `schedule.own` if another caller or repeated failures paused it."""
         found = await self._own(principal, id)
         if not self.is_person(principal) and found.paused and found.paused_by != speaker(principal):
-            raise Denied("schedule.own", f"{found.name} was not paused by {speaker(principal)}.", "Ask the owner.")
+            raise Denied(
+                "schedule.own",
+                f"Schedule {found.name} was not paused by {speaker(principal)}.",
+                "Ask the owner to resume it.",
+            )
         return await self.schedules.resume(found.id)
 
     async def remove(self, principal: Principal, id: str | None) -> Schedule:
@@ -184,16 +188,16 @@ class Scheduling:
     async def _own(self, principal: Principal, id: str | None) -> Schedule:
         found = await self.get(principal, id)
         if not self._owns(principal, found):
-            raise Denied("schedule.own", f"{found.name} was not made by {speaker(principal)}.")
+            raise Denied("schedule.own", f"Schedule {found.name} was not created by {speaker(principal)}.")
         return found
 
     def _agent(self, principal: Principal, agent: str | None) -> str:
         """Return the agent of a schedule; raise unless the caller may schedule it."""
         if principal.agent is not None and agent not in (None, principal.agent):
-            raise Denied("schedule.own", f"{principal.agent!r} schedules itself only, not {agent!r}.")
+            raise Denied("schedule.own", f"Agent {principal.agent!r} may schedule only itself, not {agent!r}.")
         wanted = agent or principal.agent
         if wanted is None:
-            raise InvalidRequest("request.invalid", "Which agent is to do it?", "Give the ID of one.")
+            raise InvalidRequest("request.invalid", "The schedule has no agent.", "Give the ID of an agent.")
         if not self.has_agent(wanted):
             raise NotFound("agent.unknown", f"Agent with ID '{wanted}' not found.")
         return wanted
@@ -212,7 +216,9 @@ def _needed(draft: Draft) -> tuple[str, Cadence]:
 
 def _checked_prompt(prompt: str) -> str:
     if not prompt.strip() or len(prompt) > _LONGEST_PROMPT:
-        raise InvalidRequest("request.invalid", f"A prompt has 1 to {_LONGEST_PROMPT} characters.", "Write another.")
+        raise InvalidRequest(
+            "request.invalid", f"A prompt must have 1 to {_LONGEST_PROMPT} characters.", "Write another."
+        )
     return prompt
 
 
@@ -225,7 +231,7 @@ def _moment(text: str) -> datetime:
         at = datetime.fromisoformat(text)
     except ValueError:
         hint = "Write it as in 2026-11-16T09:00:00+01:00."
-        raise InvalidRequest("schedule.cadence", f"{text!r} is not a moment.", hint) from None
+        raise InvalidRequest("schedule.cadence", f"{text!r} is not a date and time.", hint) from None
     if at.tzinfo is not None and at <= datetime.now(UTC):
-        raise InvalidRequest("schedule.cadence", f"{text} is over.", "Give a moment that is still to come.")
+        raise InvalidRequest("schedule.cadence", f"{text} is in the past.", "Give a time in the future.")
     return at

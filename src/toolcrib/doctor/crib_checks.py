@@ -23,20 +23,23 @@ _ASK_APPS: Final = "toolcrib rules ask '*' --source ide --not-read-only"
 _REASONS: Final = (
     (
         re.compile(r'command_not_found|ENOENT|not on the PATH|No such file|command "[^"]*" not found', re.IGNORECASE),
-        "its command is not there",
+        "command not found",
     ),
     (
         re.compile(r"E404|404 Not Found|not in this registry|not found in the package registry|No solution found"),
-        "its package is not in the registry",
+        "package not found in the registry",
     ),
     (
         re.compile(r"EBADENGINE|Unsupported engine|requires? node|ERR_REQUIRE_ESM|node: bad option", re.IGNORECASE),
-        "it needs another version of Node.js",
+        "it requires another version of Node.js",
     ),
-    (re.compile(r"certificate|SSL|TLS", re.IGNORECASE), "the certificate of its address is not accepted"),
-    (re.compile(r"\b401\b|\b403\b|[Uu]nauthor|sign in|API key"), "it does not accept who asks"),
-    (re.compile(r"KeyError|(?:is|not) (?:required|set)|[Mm]issing .*(?:key|token|variable)"), "a value is missing"),
-    (re.compile(r"timed? ?out|did not (?:answer|complete)|in time", re.IGNORECASE), "it does not answer in time"),
+    (re.compile(r"certificate|SSL|TLS", re.IGNORECASE), "the certificate of the server is not accepted"),
+    (re.compile(r"\b401\b|\b403\b|[Uu]nauthor|sign in|API key"), "the server rejected the credentials"),
+    (
+        re.compile(r"KeyError|(?:is|not) (?:required|set)|[Mm]issing .*(?:key|token|variable)"),
+        "a required value is missing",
+    ),
+    (re.compile(r"timed? ?out|did not (?:answer|complete)|in time", re.IGNORECASE), "the server did not answer in time"),
 )
 
 
@@ -73,11 +76,11 @@ async def check_servers(client: ApiClient) -> AsyncIterator[Finding]:
 def _failing(server: JsonObject) -> Finding:
     name, action = server["name"], server.get("action") or None
     if server["state"] == "needs_auth":
-        message = f'Server "{name}" wants its owner to sign in (HTTP 401).'
+        message = f'Server "{name}" requires sign-in (HTTP 401).'
         return Finding("servers", "warning", message, server["sentence"], action)
     said = " ".join([server["sentence"], server.get("lastError", ""), *server.get("stderr", [])[-5:]])
     reason = next((words for pattern, words in _REASONS if pattern.search(said)), None)
-    message = f'Server "{name}" does not start' + (f": {reason}." if reason else ".")
+    message = f'Server "{name}" did not start' + (f": {reason}." if reason else ".")
     return Finding("servers", "error", message, said.strip()[:1000], action)
 
 
@@ -88,7 +91,7 @@ async def check_tools(client: ApiClient) -> AsyncIterator[Finding]:
     for problem in wrong:
         yield _of_shape("tools", "error", problem)
     if not wrong:
-        yield Finding("tools", "ok", "Every module with tools is loaded.")
+        yield Finding("tools", "ok", "All tool modules are loaded.")
 
 
 async def check_rules(client: ApiClient) -> AsyncIterator[Finding]:
@@ -100,7 +103,7 @@ async def check_rules(client: ApiClient) -> AsyncIterator[Finding]:
     for found in wide:
         yield Finding("rules", "warning", found["message"], found["code"], found["fix"])
     if not wrong and not wide:
-        yield Finding("rules", "ok", "Every rule can be used.")
+        yield Finding("rules", "ok", "All rules are valid.")
 
 
 async def check_record(client: ApiClient) -> AsyncIterator[Finding]:
@@ -109,7 +112,7 @@ async def check_record(client: ApiClient) -> AsyncIterator[Finding]:
     for found in report["findings"]:
         yield Finding("audit", "error", found["message"], f"record {found.get('record', '?')}", "toolcrib audit verify")
     if report["ok"]:
-        yield Finding("audit", "ok", f"The record of {report['records']} entries is whole.")
+        yield Finding("audit", "ok", f"The audit log is intact ({report['records']} records).")
 
 
 async def check_tokens(client: ApiClient) -> AsyncIterator[Finding]:
@@ -124,14 +127,14 @@ async def check_tokens(client: ApiClient) -> AsyncIterator[Finding]:
     for token in live:
         name = token["name"]
         if token.get("agent") is not None and token["agent"] not in agents:
-            message = f"The token {name!r} is bound to the agent {token['agent']!r}, which is gone."
+            message = f"The token {name!r} is bound to the agent {token['agent']!r}, which was deleted."
             yield Finding("tokens", "warning", message, token["createdAt"], f"toolcrib tokens revoke {name}")
         elif token["source"] == "ide" and token["mode"] == "acceptEdits" and "level" not in token:
-            message = f"The token {name!r} runs every tool without asking, and nobody decided that."
+            message = f"The token {name!r} runs every tool without asking, and this was never confirmed."
             fix = used.get(name, f"toolcrib tokens revoke {name}")
             yield Finding("tokens", "warning", message, token["createdAt"], fix)
         elif name.startswith("connect-") and name not in used:
-            message = f"The token {name!r} was made for a tool whose file does not have it any more."
+            message = f"The token {name!r} was created for an app whose file no longer contains it."
             yield Finding("tokens", "note", message, token["createdAt"], f"toolcrib tokens revoke {name}")
     yield Finding("tokens", "ok", f"In use: {counted(len(live), 'token')}.")
 
@@ -154,13 +157,13 @@ async def check_connections(client: ApiClient) -> AsyncIterator[Finding]:
             agent = _as_agent(found)
             connected += not found["stale"]
             if found["type"] != "http" and not is_decided:
-                message = f"{each['title']} runs every tool it sees without asking, and nobody decided that."
+                message = f"{each['title']} runs every tool it sees without asking, and this was never confirmed."
                 yield Finding("connections", "warning", message, found["file"], _ASK_APPS)
             for reason in found["stale"]:
-                message = f"{each['title']} does not reach this crib: {reason}."
+                message = f"{each['title']} cannot reach this crib: {reason}."
                 where = f"{found['file']}:{found['line']}" if found["line"] else found["file"]
                 yield Finding("connections", "warning", message, where, f"toolcrib connect {each['client']}{agent}")
-    yield Finding("connections", "ok", f"Connected: {counted(connected, 'tool')}.")
+    yield Finding("connections", "ok", f"Connected: {counted(connected, 'app')}.")
 
 
 def _covers_apps(rule: JsonObject) -> bool:
@@ -177,7 +180,7 @@ def of_version(running: str) -> Finding | None:
     """Return a warning if the running crib has another version than this command."""
     if running == __version__:
         return None
-    message = f"The crib that runs is Toolcrib {running}, this command is {__version__}."
+    message = f"The running crib is Toolcrib {running}, but this command is {__version__}."
     return Finding("holder", "warning", message, fix="Stop it and run `toolcrib serve` again.")
 
 

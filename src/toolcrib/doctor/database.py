@@ -30,11 +30,11 @@ def check_database(surroundings: Surroundings) -> Iterator[Finding]:
         url = make_url(surroundings.settings.database)
     except ArgumentError:
         shown = mask_url(surroundings.settings.database)
-        yield Finding("database", "error", "The address of the database cannot be read.", shown, "toolcrib settings")
+        yield Finding("database", "error", "The database URL is invalid.", shown, "toolcrib settings")
         return
     if url.get_backend_name() == "postgresql":
         if importlib.util.find_spec("psycopg") is None:
-            message = "The database is PostgreSQL, and its driver is not installed."
+            message = "The database is PostgreSQL, but its driver is not installed."
             yield Finding("database", "error", message, mask_url(str(url)), "pip install 'toolcrib[postgres]'")
         return
     file = Path(url.database or "")
@@ -63,7 +63,7 @@ def _way_back(surroundings: Surroundings, file: Path) -> str:
     newest = next(iter(kept_backups(Home(surroundings.settings.home))), None)
     if newest is not None:
         return f"toolcrib restore {newest.file}"
-    return f"toolcrib restore FILE, if you have a backup; else mv {file} {file}.damaged to begin anew"
+    return f"toolcrib restore FILE, if you have a backup; else mv {file} {file}.damaged to start with an empty one"
 
 
 def _looked_into(connection: sqlite3.Connection, file: Path, way_back: str) -> Iterator[Finding]:
@@ -84,10 +84,10 @@ def _looked_into(connection: sqlite3.Connection, file: Path, way_back: str) -> I
     if wrong:
         yield Finding("database", "error", f"The database {file} is damaged.", "; ".join(wrong)[:500], way_back)
     elif revision not in (None, HEAD):
-        message = f"The database is of an older revision ({revision}); the next start brings it up to date."
+        message = f"The database has an older revision ({revision}); the next start upgrades it."
         yield Finding("database", "note", message, str(file), "toolcrib serve")
     else:
-        yield Finding("database", "ok", "The database is whole.", str(file))
+        yield Finding("database", "ok", "The database is intact.", str(file))
 
 
 def _revision(connection: sqlite3.Connection) -> str:

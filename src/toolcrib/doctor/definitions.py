@@ -20,9 +20,9 @@ _HARMLESS = frozenset(
     {"config.note", "config.empty", "server.own_crib", "server.built_in", "server.auto_approve", "server.field_unknown"}
 )
 _INSTALL = {
-    "npx": "Install Node.js, which brings `npx`.",
+    "npx": "Install Node.js, which includes `npx`.",
     "node": "Install Node.js.",
-    "uvx": "Install uv, which brings `uvx`.",
+    "uvx": "Install uv, which includes `uvx`.",
     "docker": "Install Docker.",
 }
 
@@ -90,5 +90,5 @@ def _untrusted(found: Discovery) -> Iterator[Finding]:
     waiting = [server for server in found.servers if server.state == "untrusted"]
     if waiting:
         names = ", ".join(server.alias for server in waiting)
-        message = f"{counted(len(waiting), 'server')} may be started only after your word."
+        message = f"{counted(len(waiting), 'server')} not trusted yet, so not started."
         yield Finding("trust", "note", message, names[:500], f"toolcrib mcp trust {waiting[0].alias}")

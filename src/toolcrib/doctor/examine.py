@@ -42,8 +42,10 @@ def _checked(name: str, check: Check, surroundings: Surroundings) -> list[Findin
     try:
         found += check(surroundings)
     except Exception as error:  # noqa: BLE001 boundary: a check that fails is itself a finding
-        message = f"The check could not be finished ({type(error).__name__}: {error})."
-        found.append(Finding(name, "error", message, fix="toolcrib doctor --json, and tell the makers of Toolcrib"))
+        message = f"The check failed ({type(error).__name__}: {error})."
+        found.append(
+            Finding(name, "error", message, fix="Report this as a bug, with the output of `toolcrib doctor --json`.")
+        )
     return found
 
 

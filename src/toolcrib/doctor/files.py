@@ -18,9 +18,9 @@ def check_files(surroundings: Surroundings) -> Iterator[Finding]:
     holder = find_holder(surroundings.home) if surroundings.home.lock_file.is_file() else None
     allowed = surroundings.allowed_files(holder.pid if holder else None)
     if allowed is None or allowed >= ENOUGH:
-        yield Finding("files", "ok", "The crib may open enough files.", f"limit {allowed or 'none'}")
+        yield Finding("files", "ok", "The limit on open files is sufficient.", f"limit {allowed or 'none'}")
         return
     subject = f"The running crib (process {holder.pid})" if holder else "A crib started here"
-    message = f"{subject} may open {allowed} files, so it takes few connections and starts few servers."
+    message = f"{subject} may open only {allowed} files, which limits connections and servers."
     fix = f"Run `ulimit -n {4 * ENOUGH}` before `toolcrib serve`, or set LimitNOFILE={4 * ENOUGH} in its service file."
-    yield Finding("files", "warning", message, f"limit {allowed}, {ENOUGH} or more is enough", fix)
+    yield Finding("files", "warning", message, f"limit {allowed}, at least {ENOUGH} recommended", fix)

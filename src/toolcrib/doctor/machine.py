@@ -45,12 +45,12 @@ def check_settings(surroundings: Surroundings) -> Iterator[Finding]:
         yield of_problem("settings", "warning", problem)
     host = surroundings.settings.host
     if host not in ("localhost", "::1") and not host.startswith("127."):
-        message = f"The crib would not start: {host} is not an address of this machine alone."
+        message = f"The crib would not start: {host} is not a loopback address."
         yield Finding(
             "settings", "error", message, surroundings.settings.origin("host"), "toolcrib serve --host 127.0.0.1"
         )
     if not surroundings.loaded.errors and not surroundings.loaded.problems:
-        yield Finding("settings", "ok", "Every setting can be used.")
+        yield Finding("settings", "ok", "All settings are valid.")
 
 
 def check_home(surroundings: Surroundings) -> Iterator[Finding]:
@@ -79,11 +79,11 @@ def _token(home: Home) -> Iterator[Finding]:
     try:
         content = file.read_bytes() if file.is_file() else None
     except OSError as error:
-        yield Finding("home", "error", f"The owner's token cannot be read: {error.strerror}.", str(file))
+        yield Finding("home", "error", f"Could not read the owner's token: {error.strerror}.", str(file))
         return
     if content is not None and not _TOKEN.fullmatch(content[:600]):
-        message = "The file of the owner's token does not hold one."
-        yield Finding("home", "error", message, str(file), f"rm {file} (the next start makes a new token)")
+        message = "The file of the owner's token contains no valid token."
+        yield Finding("home", "error", message, str(file), f"rm {file} (the next start creates a new token)")
 
 
 def check_modes(surroundings: Surroundings) -> Iterator[Finding]:
@@ -96,7 +96,7 @@ def check_modes(surroundings: Surroundings) -> Iterator[Finding]:
         yield Finding(
             "modes",
             "error",
-            f"Others can use {path}.",
+            f"Other users can access {path}.",
             f"mode {mode:04o}, should be {wanted:04o}",
             f"chmod {wanted:o} {path}",
             partial(_chmod, path, wanted),
@@ -130,14 +130,14 @@ def check_holder(surroundings: Surroundings) -> Iterator[Finding]:
         return
     holder = find_holder(home)
     if holder is not None:
-        yield Finding("holder", "ok", f"A crib runs at {holder.url}.", f"process {holder.pid}, {holder.kind}")
+        yield Finding("holder", "ok", f"A crib is running at {holder.url}.", f"process {holder.pid}, {holder.kind}")
     elif os.path.lexists(home.run_file):
         was = read_run(home)
-        said = f"process {was.pid} has the number now" if was is not None else "its process is gone"
-        message = "run.json tells of a crib that does not run any more."
+        said = f"the process id {was.pid} is in use by another process" if was is not None else "its process is gone"
+        message = "run.json describes a crib that is no longer running."
         yield Finding("holder", "warning", message, said, f"rm {home.run_file}", partial(_remove, home.run_file))
     else:
-        yield Finding("holder", "ok", "No crib runs.")
+        yield Finding("holder", "ok", "No crib is running.")
     yield from _leftovers(home)
 
 
@@ -145,14 +145,14 @@ def _leftovers(home: Home) -> Iterator[Finding]:
     for path in sorted(home.root.glob(".*.tmp")):
         if path.is_file() and time.time() - path.lstat().st_mtime > _LEFTOVER_SECONDS:
             yield Finding(
-                "holder", "note", f"{path.name} is left of a write that broke off.", str(path), f"rm {path}",
+                "holder", "note", f"{path.name} is left over from an interrupted write.", str(path), f"rm {path}",
                 partial(_remove, path),
             )  # fmt: skip
 
 
 def _remove(path: Path) -> str:
     path.unlink(missing_ok=True)
-    return f"{path} is removed."
+    return f"Removed {path}."
 
 
 def check_orphans(surroundings: Surroundings) -> Iterator[Finding]:
@@ -162,10 +162,10 @@ def check_orphans(surroundings: Surroundings) -> Iterator[Finding]:
         return  # the processes belong to the running crib
     left = leftovers(home.processes, home.marker)
     if not left:
-        yield Finding("processes", "ok", "No process was left behind.")
+        yield Finding("processes", "ok", "No orphaned server processes.")
         return
     numbers = " ".join(map(str, left))
-    message = f"{counted(len(left), 'process')} of servers without a crib: it ended and left them running."
+    message = f"{counted(len(left), 'process')} of servers still running after their crib ended."
     yield Finding(
         "processes", "warning", message, f"process {numbers}", f"kill {numbers}",
         lambda: _sweep(home),
@@ -174,7 +174,7 @@ def check_orphans(surroundings: Surroundings) -> Iterator[Finding]:
 
 def _sweep(home: Home) -> str:
     swept = sweep(home.processes, home.marker)
-    kept = f"; {len(swept.left)} belong to no server and were left alone" if swept.left else ""
+    kept = f"; {len(swept.left)} belong to no server and were not ended" if swept.left else ""
     return f"Ended {counted(len(swept.ended), 'process')}{kept}."
 
 
@@ -198,12 +198,12 @@ def check_disk(surroundings: Surroundings) -> Iterator[Finding]:
     free = surroundings.free_bytes(place)
     said = f"{free / 1_000_000:.0f} MB free at {place}"
     if free < _SCARCE:
-        message = "The disk is almost full; a crib that cannot record calls makes none."
+        message = "The disk is almost full; a crib that cannot record calls runs none."
         yield Finding("disk", "error", message, said, "Free some space, or move the home with --home.")
     elif free < _LITTLE:
-        yield Finding("disk", "warning", "There is little room on the disk.", said, "Free some space.")
+        yield Finding("disk", "warning", "The disk has little free space.", said, "Free some space.")
     else:
-        yield Finding("disk", "ok", "There is room on the disk.", said)
+        yield Finding("disk", "ok", "The disk has enough free space.", said)
 
 
 def check_clock(surroundings: Surroundings) -> Iterator[Finding]:
@@ -221,7 +221,7 @@ def check_clock(surroundings: Surroundings) -> Iterator[Finding]:
     ahead = [path for path in files if path.stat().st_mtime > now + _AHEAD]
     for path in ahead:
         written = time.strftime("%Y-%m-%d %H:%M", time.gmtime(path.stat().st_mtime))
-        message = f"{path.name} was written in the future: the clock was set back, or was wrong before."
+        message = f"{path.name} has a modification time in the future: the clock was set back, or was wrong before."
         yield Finding("clock", "warning", message, f"written {written} UTC", "timedatectl set-ntp true")
     if not ahead:
-        yield Finding("clock", "ok", "The clock agrees with the files.")
+        yield Finding("clock", "ok", "The clock is plausible.")

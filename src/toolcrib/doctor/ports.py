@@ -23,7 +23,7 @@ def listener_on(host: str, port: int) -> str | None:
         probe.settimeout(_LOOK_SECONDS)
         if probe.connect_ex((address, port)) != 0:
             return None
-    return _program(port) or "a program of another user"
+    return _program(port) or "another user's program"
 
 
 def _program(port: int) -> str | None:

@@ -22,9 +22,9 @@ _KEYS = (
     "CLAUDE_CODE_USE_VERTEX",
 )
 _EXTRAS = {
-    "claude": ("claude_agent_sdk", "sessions of agents with Claude Code"),
+    "claude": ("claude_agent_sdk", "agent sessions with Claude Code"),
     "acp": ("acp", "sessions with other coding agents"),
-    "code": ("tree_sitter", "tools that look through source code"),
+    "code": ("tree_sitter", "tools that search source code"),
     "keyring": ("keyring", "sign-ins in the system's keyring"),
     "postgres": ("psycopg", "PostgreSQL as the database"),
 }
@@ -33,7 +33,7 @@ _EXTRAS = {
 def check_claude(surroundings: Surroundings) -> Iterator[Finding]:
     """Check that Claude Code is installed and signed in."""
     if importlib.util.find_spec("claude_agent_sdk") is None:
-        message = "The Claude Agent SDK is not installed, so agents have no sessions with Claude Code."
+        message = "The Claude Agent SDK is not installed, so agents cannot run sessions with Claude Code."
         yield Finding("claude", "note", message, fix="pip install 'toolcrib[claude]'")
         return
     try:
@@ -43,11 +43,11 @@ def check_claude(surroundings: Surroundings) -> Iterator[Finding]:
         return
     signed_in = _signed_in(surroundings)
     if signed_in is None:
-        message = "Nobody is signed in to Claude Code, so sessions of agents will fail."
+        message = "Claude Code is not signed in, so agent sessions will fail."
         fix = "Run `claude` and sign in with /login, or set ANTHROPIC_API_KEY."
         yield Finding("claude", "warning", message, str(cli), fix)
     else:
-        yield Finding("claude", "ok", f"Claude Code is there; sign-in by {signed_in}.", str(cli))
+        yield Finding("claude", "ok", f"Claude Code is installed; signed in by {signed_in}.", str(cli))
 
 
 def _signed_in(surroundings: Surroundings) -> str | None:
@@ -58,7 +58,7 @@ def _signed_in(surroundings: Surroundings) -> str | None:
     file = Path(moved) / ".credentials.json" if moved else surroundings.user_home / ".claude" / ".credentials.json"
     if file.is_file():
         return str(file)
-    return "the keychain, as far as one can see" if sys.platform == "darwin" else None
+    return "the keychain (not verified)" if sys.platform == "darwin" else None
 
 
 def check_agents(surroundings: Surroundings) -> Iterator[Finding]:
@@ -75,4 +75,4 @@ def check_extras(surroundings: Surroundings) -> Iterator[Finding]:
         fix = f"pip install 'toolcrib[{','.join(missing)}]'"
         yield Finding("extras", "note", f"Not installed: {', '.join(missing)}.", told, fix)
     else:
-        yield Finding("extras", "ok", "Everything that can be added is installed.")
+        yield Finding("extras", "ok", "All optional extras are installed.")

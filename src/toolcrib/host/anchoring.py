@@ -22,7 +22,7 @@ EVERY: Final = 3_600.0
 GIT: Final = "git:"
 _WEB: Final = ("http://", "https://")
 _TAG: Final = "toolcrib-audit-"
-_PATIENCE: Final = 30.0
+_TIMEOUT: Final = 30.0
 _MAX_ANSWER: Final = 64 * 1024
 _LARGEST: Final = 64 * 1024 * 1024
 
@@ -57,7 +57,7 @@ class Anchoring:
         """Return the anchors in a file or git repository. Raises `audit.anchor`."""
         if source.startswith(_WEB):
             message = "Anchors cannot be read back from a webhook."
-            raise InvalidRequest("audit.anchor", message, "Name a file with the anchors that it received.")
+            raise InvalidRequest("audit.anchor", message, "Give a file with the anchors that the webhook received.")
         if source.startswith(GIT):
             lines = [line.encode() for line in await self._git.tag_messages(_path(source), _TAG)]
         else:
@@ -73,9 +73,9 @@ class Anchoring:
                 if number != written:
                     written = (await self.write(to)).head.number
             except ToolcribError as error:
-                logger.warning("The audit could not be anchored: %s", error.message)
+                logger.warning("Could not anchor the audit: %s", error.message)
             except Exception:  # boundary: retried in an hour
-                logger.exception("The audit could not be anchored.")
+                logger.exception("Could not anchor the audit.")
             await anyio.sleep(EVERY)
 
     def _check(self, to: str) -> None:
@@ -85,16 +85,18 @@ class Anchoring:
         if not path.is_absolute():
             raise InvalidRequest("audit.anchor", f"{path} is not an absolute path.")
         if path.resolve().is_relative_to(self._home.root):
-            message = "An anchor in the home proves nothing: whoever can change the audit can change it too."
+            message = (
+                "An anchor inside the home proves nothing: a process that can change the audit can change the anchor."
+            )
             raise InvalidRequest("audit.anchor", message)
 
     async def _post(self, url: str, anchor: Anchor) -> None:
         try:
-            with anyio.fail_after(_PATIENCE):
+            with anyio.fail_after(_TIMEOUT):
                 async with self._web.client(local_allowed=True, max_body=_MAX_ANSWER) as client:
                     answer = await client.post(url, json=anchor.to_json())
         except TimeoutError:
-            raise Unavailable("audit.anchor_failed", f"The webhook did not answer within {_PATIENCE:g} s.") from None
+            raise Unavailable("audit.anchor_failed", f"The webhook did not answer within {_TIMEOUT:g} s.") from None
         except (httpx2.HTTPError, ToolcribError) as error:
             raise Unavailable("audit.anchor_failed", f"The webhook cannot be reached: {error}") from None
         if not answer.is_success:

@@ -53,7 +53,7 @@ class Backups:
     async def create(self, to: Path | None = None, kind: str = "backup") -> Backup:
         """Back up the database to a new file, or into the home. Raises like `write_backup`."""
         if self._database is None:
-            message = "Only a SQLite database is backed up by Toolcrib."
+            message = "Toolcrib can only back up a SQLite database."
             raise InvalidRequest("backup.unsupported", message, "Use `pg_dump` for PostgreSQL.")
         stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
         place = to or self._home.database_backups / f"{kind}-{stamp}.zip"
@@ -92,7 +92,7 @@ class Backups:
             return False
         size = self._database.stat().st_size
         if shutil.disk_usage(self._home.root).free < _ROOM * size:
-            logger.warning("No daily backup was made: the disk has too little room.")
+            logger.warning("Skipped the daily backup: the disk has too little free space.")
             return False
         return True
 

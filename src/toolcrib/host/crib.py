@@ -270,7 +270,7 @@ class Crib:
             await anyio.sleep(0.05)
         else:
             info = read_run(self.home)
-            who = f"at {info.url} (process {info.pid}, {info.kind})" if info else "but does not say where it listens"
+            who = f"at {info.url} (process {info.pid}, {info.kind})" if info else "but its address is unknown"
             raise Unavailable("crib.running", f"A crib is already running on {self.home.root}, {who}.")
         stack.callback(lock.release)
 
@@ -349,7 +349,7 @@ class Crib:
     ) -> AbstractAsyncContextManager[OpenSession]:
         """Open a session of an agent. Use as `async with crib.session(agent="reviewer") as session`."""
         place = str(Path(cwd).absolute()) if cwd is not None else None
-        return self.sessions.opened(NewSession(source, place, agent, mode, model, title, runner, limits))
+        return self.sessions.open(NewSession(source, place, agent, mode, model, title, runner, limits))
 
     def claude_options(
         self,
@@ -380,7 +380,7 @@ class Crib:
 def _named(ref: str | ToolRef) -> ToolRef:
     named = ToolRef.parse(ref) if isinstance(ref, str) else ref
     if named is None:
-        raise InvalidRequest("request.malformed", f"{ref!r} is not a tool.", "Write `server/tool`.")
+        raise InvalidRequest("request.malformed", f"{ref!r} is not a tool reference.", "Write `server/tool`.")
     return named
 
 

@@ -93,14 +93,14 @@ class KillSwitch:
         try:
             self._remembered.unlink(missing_ok=True)
         except OSError as error:
-            logger.warning("%s cannot be removed: %s.", self._remembered, error.strerror or error)
+            logger.warning("Could not remove %s: %s.", self._remembered, error.strerror or error)
 
     def _remember(self) -> None:
         self._switch.mark_recorded()
         try:
             replace_private(self._remembered, b"")
         except OSError as error:
-            logger.warning("%s cannot be written: %s.", self._remembered, error.strerror or error)
+            logger.warning("Could not write %s: %s.", self._remembered, error.strerror or error)
 
     async def follow(self) -> None:
         """Adopt a marker that the command line wrote without this crib. Runs until cancelled."""
@@ -113,7 +113,7 @@ class KillSwitch:
                     await self._end_everything()
                     await self._record_found()
             except Exception:  # boundary: the next check must follow
-                logger.exception("Stopping everything met a failure.")
+                logger.exception("Could not stop everything.")
 
     async def stop(self, *, by: Principal, door: str, reason: str | None = None) -> None:
         """Stop everything. Returns once nothing runs, or after five seconds, while the rest is being killed.
@@ -146,7 +146,7 @@ class KillSwitch:
                 self._schedules.look_again()
 
             await self._changes.make("crib.resume", {"stopped": state.to_json()}, work, by=by, door=door)
-            self._publish("notice", {"level": "info", "message": "Everything may go on: the owner resumed."})
+            self._publish("notice", {"level": "info", "message": "The owner resumed everything."})
 
     async def _end_everything(self) -> None:
         state = self.state
@@ -167,7 +167,7 @@ class KillSwitch:
         try:
             await end(_REASON)
         except Exception:  # boundary: a part that fails to end must not keep the others from process_cleanup
-            logger.exception("Stopping everything met a failure.")
+            logger.exception("Could not stop everything.")
 
     async def _record_found(self) -> None:
         """Record a stop by another process: the owner's command line, without this crib."""
@@ -189,6 +189,6 @@ class KillSwitch:
             with anyio.move_on_after(_ENDING) as scope:
                 await self._changes.make("crib.stop", {"reason": reason}, remember, by=by, door=door)
             if scope.cancelled_caught:
-                logger.error("The stop is not on record yet: the audit did not accept the record in time.")
+                logger.error("The stop is not recorded yet: the audit did not accept the record in time.")
         except ToolcribError as error:
-            logger.error("The stop is not on record yet: %s", error)  # noqa: TRY400 the message says it all
+            logger.error("The stop is not recorded yet: %s", error)  # noqa: TRY400 the message says it all

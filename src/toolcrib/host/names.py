@@ -25,7 +25,7 @@ async def keep_names(store: Store, rows: Sequence[NameRow]) -> None:
     try:
         await save_names(store, rows)
     except (ConstraintError, Unavailable) as error:
-        logger.warning("Names of tools could not be kept and may be others after a restart: %s", error)
+        logger.warning("Could not store tool names; they may differ after a restart: %s", error)
 
 
 class ToolNames:

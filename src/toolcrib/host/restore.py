@@ -65,9 +65,9 @@ class Restore:
 
     async def execute(self, by: Principal) -> Path:
         """Replace the database. Returns the directory that holds the replaced files."""
-        told: JsonObject = {**self.plan.backup.to_json(), "end": self.plan.end, "lost": self.plan.lost}
+        record: JsonObject = {**self.plan.backup.to_json(), "end": self.plan.end, "lost": self.plan.lost}
         async with _opened(self._home, self._folder) as audit:
-            await Changes(audit, lambda: "").make("crib.restore", told, _nothing, by=by, door="cli")
+            await Changes(audit, lambda: "").make("crib.restore", record, _nothing, by=by, door="cli")
         stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
         aside = self._home.database_backups / f"replaced-{stamp}"
         await anyio.to_thread.run_sync(self._swap, aside)
@@ -93,7 +93,7 @@ class Restore:
         except OSError as error:
             for source, target in reversed(moved):
                 target.rename(source)
-            message = f"The backup could not be put in place: {error.strerror or error}. Nothing was changed."
+            message = f"Could not restore the backup: {error.strerror or error}. Nothing was changed."
             raise Unavailable("backup.failed", message) from error
 
 
@@ -112,12 +112,12 @@ async def restoring(settings: Settings, file: Path) -> AsyncGenerator[Restore]:
     home = prepare_home(settings.home)
     database = database_file(settings)
     if database is None:
-        raise InvalidRequest("backup.unsupported", "Only a SQLite database is restored by Toolcrib.")
+        raise InvalidRequest("backup.unsupported", "Toolcrib can only restore a SQLite database.")
     async with AsyncExitStack() as stack:
         lock = HomeLock(home)
         if not lock.try_acquire():
             who = f"process {lock.holder_pid()}" if lock.holder_pid() else "another process"
-            raise Unavailable("crib.running", f"A crib runs on {home.root} ({who}).", "Stop it, then restore.")
+            raise Unavailable("crib.running", f"A crib is running on {home.root} ({who}).", "Stop it, then restore.")
         stack.callback(lock.release)
         folder = database.with_name(f".restore-{datetime.now(UTC):%Y%m%d%H%M%S%f}")
         folder.mkdir(mode=0o700)

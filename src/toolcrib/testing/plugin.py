@@ -59,4 +59,4 @@ def no_leaked_children() -> Generator[None]:
     before = descendants()
     yield
     left = left_behind(before)
-    assert not left, f"Processes were left behind: {left}"
+    assert not left, f"Processes are still running: {left}"

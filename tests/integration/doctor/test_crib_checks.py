@@ -19,9 +19,9 @@ from toolcrib.web.run import Holding, hold
 pytestmark = pytest.mark.anyio
 
 SERVERS: dict[str, tuple[str, str]] = {
-    "package": ("npm error code E404\n'no-such-server' is not in this registry.", "its package is not in the registry"),
+    "package": ("npm error code E404\n'no-such-server' is not in this registry.", "package not found in the registry"),
     "engine": ("npm warn EBADENGINE Unsupported engine { required: 'node >=26' }", "another version of Node.js"),
-    "key": ("Error: API_KEY environment variable is required", "a value is missing"),
+    "key": ("Error: API_KEY environment variable is required", "a required value is missing"),
 }
 """What a server says when it fails, and the reason that is given."""
 
@@ -73,8 +73,8 @@ async def test_everything_that_is_wrong_in_a_crib_is_told_with_its_reason(tmp_pa
     }
     failing = {each.message: each for each in found if each.check == "servers"}
     for name, (_, reason) in SERVERS.items():
-        assert any(f'"{name}" does not start' in message and reason in message for message in failing), failing
-    assert any('"gone" does not start: its command is not there.' in message for message in failing), failing
+        assert any(f'"{name}" did not start' in message and reason in message for message in failing), failing
+    assert any('"gone" did not start: command not found.' in message for message in failing), failing
     assert all(each.fix for each in found)
     assert "nothing_of_this_name" in told["tools", "error"].message
     assert told["tokens", "note"].fix == "toolcrib tokens revoke connect-gemini"
@@ -89,11 +89,11 @@ async def test_apps_for_which_nobody_chose_a_level_are_named(tmp_path: Path) -> 
     async with hold(settings, kind="command", port=0, environment=Environment(patient.variables)) as holding:
         await holding.crib.clients.connect(AppConnectRequest("cursor"))
         await holding.crib.clients.connect(AppConnectRequest("gemini", stdio=True))
-        fixes = {each.check: each.fix for each in await wrong(holding) if "nobody decided that" in each.message}
+        fixes = {each.check: each.fix for each in await wrong(holding) if "never confirmed" in each.message}
         ask_first = "toolcrib rules ask '*' --source ide --not-read-only"
         assert fixes == {"tokens": "toolcrib connect cursor --level ask", "connections": ask_first}
         await holding.crib.clients.connect(AppConnectRequest("cursor", level="app"))
         async with ApiClient(holding.info.url, owner_token(holding.crib.home), source="cli") as client:
             where = {"sources": ["ide"], "readOnly": False}
             await client.permissions.add_rule({"effect": "ask", "pattern": "*", "where": where})
-        assert [each for each in await wrong(holding) if "nobody decided that" in each.message] == []
+        assert [each for each in await wrong(holding) if "never confirmed" in each.message] == []

@@ -18,7 +18,7 @@ from toolcrib.agents.github.failures import failure
 from toolcrib.model.errors import InvalidRequest, ToolcribError, Unavailable
 from toolcrib.model.json import Json, JsonObject, is_array, is_object
 
-PATIENCE: Final = 30.0
+TIMEOUT: Final = 30.0
 """Seconds allowed for one request, including its response."""
 LARGEST_ANSWER: Final = 8 * 1024 * 1024
 PER_PAGE: Final = 100
@@ -42,7 +42,7 @@ class Api:
         """Return one object."""
         answer = await self._json("GET", self._url(path, params))
         if not is_object(answer[0]):
-            raise _unusable(path, "it is no object")
+            raise _unusable(path, "not a JSON object")
         return answer[0]
 
     async def send(self, method: str, path: str, body: JsonObject | None = None) -> JsonObject:
@@ -59,7 +59,7 @@ class Api:
         for _ in range(MOST_PAGES):
             answer, following = await self._json("GET", url)
             if not is_array(answer):
-                raise _unusable(path, "it is no list")
+                raise _unusable(path, "not a JSON list")
             found += [each for each in answer if is_object(each) and (not without or without not in each)]
             if len(found) >= enough or following is None:
                 break
@@ -79,11 +79,11 @@ class Api:
             content, is_more = await _read(response, LARGEST_ANSWER, url.path)
             following = response.links.get("next", {}).get("url")
         if is_more:
-            raise _unusable(url.path, f"it is larger than {LARGEST_ANSWER} bytes")
+            raise _unusable(url.path, f"larger than {LARGEST_ANSWER} bytes")
         try:
             return (orjson.loads(content) if content else None), following
         except orjson.JSONDecodeError:
-            raise _unusable(url.path, "it is no JSON") from None
+            raise _unusable(url.path, "not JSON") from None
 
     @asynccontextmanager
     async def _answer(
@@ -93,7 +93,7 @@ class Api:
         about = f"{method} {url.path}"
         headers = {"accept": accept, "authorization": f"Bearer {self._token}", "x-github-api-version": _VERSION}
         try:
-            with anyio.fail_after(PATIENCE):
+            with anyio.fail_after(TIMEOUT):
                 for _ in range(_MOST_REDIRECTS + 1):
                     async with self._http.stream(method, url, headers=headers, json=body) as response:
                         if not response.has_redirect_location:
@@ -103,16 +103,16 @@ class Api:
                             yield response
                             return
                         url = self._elsewhere(method, url, response.headers["location"])
-                raise Unavailable("github.failed", f"GitHub redirects without end ({about}).")
+                raise Unavailable("github.failed", f"GitHub redirected too often ({about}).")
         except TimeoutError:
-            raise Unavailable("github.failed", f"GitHub did not answer within {PATIENCE:g} s ({about}).") from None
+            raise Unavailable("github.failed", f"GitHub did not answer within {TIMEOUT:g} s ({about}).") from None
         except httpx2.HTTPError as error:
             raise Unavailable("github.failed", f"GitHub cannot be reached ({about}): {_words(error)}") from None
 
     def _elsewhere(self, method: str, url: httpx2.URL, location: str) -> httpx2.URL:
         if method != "GET":
-            hint = "Ask `crib_github_repo_info` for its present name, and use that."
-            raise InvalidRequest("github.refused", f"What this is about was moved ({method} {url.path}).", hint)
+            hint = "Get its current name with `crib_github_repo_info` and use that."
+            raise InvalidRequest("github.refused", f"The repository was moved ({method} {url.path}).", hint)
         return self._own(url, location)
 
     def _own(self, url: httpx2.URL, location: str) -> httpx2.URL:
@@ -123,7 +123,7 @@ class Api:
                 return following
         except (httpx2.InvalidURL, ValueError):
             pass
-        message = f"GitHub sends requests elsewhere ({url.path}), where the token does not go."
+        message = f"GitHub redirected to another host ({url.path}). The token is not sent there."
         raise Unavailable("github.failed", message, "Check `github_url`.")
 
     def _url(self, path: str, params: Mapping[str, str | int] | None) -> httpx2.URL:
@@ -142,7 +142,7 @@ async def _read(response: httpx2.Response, most: int, about: str) -> tuple[bytes
 
 
 def _unusable(path: str, why: str) -> ToolcribError:
-    return Unavailable("github.failed", f"GitHub's answer cannot be used ({path}): {why}.", "Check `github_url`.")
+    return Unavailable("github.failed", f"GitHub's response is invalid ({path}): {why}.", "Check `github_url`.")
 
 
 def _words(error: Exception) -> str:

@@ -32,19 +32,19 @@ def failure(status: int, headers: Mapping[str, str], body: bytes, about: str) ->
     wait = _wait(status, headers)
     if wait is not None:
         until = datetime.fromtimestamp(time.time() + wait, UTC).isoformat(timespec="seconds")
-        hint = f"Come back at {until}, in {wait} s."
-        return Unavailable("github.limited", f"GitHub takes no more requests with this token for now ({about}).", hint)
+        hint = f"Retry at {until}, in {wait} s."
+        return Unavailable("github.limited", f"The rate limit of the GitHub token is reached ({about}).", hint)
     if status == 401:
-        return ConfigError("github.token", "GitHub does not accept the token.")
+        return ConfigError("github.token", "GitHub rejected the token.")
     if status == 403:
-        return Denied("github.forbidden", f"The token may not do this ({about}).{said}")
+        return Denied("github.forbidden", f"The GitHub token lacks the permission for this ({about}).{said}")
     if status in (404, 410):
-        return NotFound("github.unknown", f"GitHub does not have this, or hides it from the token: {about}.{said}")
+        return NotFound("github.unknown", f"GitHub did not find this, or the token has no access to it: {about}.{said}")
     if status == 406:
-        hint = "Look at the commits, or at the files on disk."
-        return InvalidRequest("github.refused", f"GitHub does not give this out, since it is too large: {about}.", hint)
+        hint = "Read the commits, or the files on disk."
+        return InvalidRequest("github.refused", f"GitHub does not return this because it is too large: {about}.", hint)
     if 400 <= status < 500:
-        return InvalidRequest("github.refused", f"GitHub refused this ({about}, status {status}).{said}")
+        return InvalidRequest("github.refused", f"GitHub refused the request ({about}, status {status}).{said}")
     return Unavailable("github.failed", f"GitHub answered with status {status} ({about}).", "Try again in a minute.")
 
 

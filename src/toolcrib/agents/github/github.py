@@ -120,7 +120,7 @@ class GitHub:
         try:
             await self._api.send("POST", path, {"labels": [self._label]})
         except ToolcribError as error:
-            return {**pull, "notice": f"The label {self._label!r} could not be put on it: {error.message}"}
+            return {**pull, "notice": f"Could not add the label {self._label!r}: {error.message}"}
         return {**pull, "labels": list(dict.fromkeys([*pull["labels"], self._label]))}
 
     def _target(self, repo: str) -> GitHubRepository:
@@ -132,7 +132,7 @@ class GitHub:
     def _writable(self, owner: str) -> str:
         if self._owners is not None and owner.lower() not in self._owners:
             allowed = ", ".join(sorted(self._owners)) or "nobody's"
-            raise Denied("github.owner", f"Nothing is written to what belongs to {owner}; allowed: {allowed}.")
+            raise Denied("github.owner", f"Writing to {owner}'s repositories is not allowed; allowed: {allowed}.")
         return owner
 
 

@@ -20,7 +20,7 @@ from toolcrib.model.errors import InvalidRequest, ToolcribError, Unavailable
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.notices import OwnerNotice
 
-PATIENCE: Final = 10.0
+TIMEOUT: Final = 10.0
 """Seconds allowed for one delivery."""
 _APPLE: Final = (
     "on run argv",
@@ -34,7 +34,7 @@ def checked_webhook(config: JsonObject, *, is_local_allowed: bool) -> JsonObject
     """Return a webhook's config as stored; raises `notify.invalid`, `url.refused`."""
     url: Json = config.get("url")
     if not isinstance(url, str) or set(config) != {"url"}:
-        raise InvalidRequest("notify.invalid", "A webhook needs its address, and nothing else.", 'Give {"url": "…"}.')
+        raise InvalidRequest("notify.invalid", "A webhook takes a URL and nothing else.", 'Give {"url": "…"}.')
     return {"url": check_url(url, local_allowed=is_local_allowed).text, "local": is_local_allowed}
 
 
@@ -50,11 +50,11 @@ async def post(web: Web, config: JsonObject, notice: OwnerNotice) -> None:
     # Slack and Mattermost show `text`, Discord shows `content`.
     body: JsonObject = {**notice.to_json(), "at": at, "text": words, "content": words[:2000]}
     try:
-        with anyio.fail_after(PATIENCE):
+        with anyio.fail_after(TIMEOUT):
             async with web.client(local_allowed=config["local"], max_body=_MAX_ANSWER) as client:
                 answer = await client.post(config["url"], json=body)
     except TimeoutError:
-        raise Unavailable("notify.failed", f"The webhook did not answer within {PATIENCE:g} s.") from None
+        raise Unavailable("notify.failed", f"The webhook did not answer within {TIMEOUT:g} s.") from None
     except (httpx2.HTTPError, ToolcribError) as error:
         raise Unavailable("notify.failed", f"The webhook cannot be reached: {error}") from None
     if not answer.is_success:
@@ -75,17 +75,17 @@ async def show(environment: Environment, notice: OwnerNotice) -> None:
     """Show a notice on the desktop; raises `notify.failed`."""
     command = desktop_command(environment)
     if command is None:
-        raise Unavailable("notify.failed", "There is no program for notices here.", "Install notify-send.")
+        raise Unavailable("notify.failed", "No program for desktop notifications was found.", "Install notify-send.")
     title, message = notice.title or "Toolcrib", notice.message
     is_markup = command[-1] == "--"
     words = (title, html.escape(message, quote=False) if is_markup else message)
     try:
-        with anyio.fail_after(PATIENCE):
+        with anyio.fail_after(TIMEOUT):
             await anyio.run_process(
                 [*command, *words], env=dict(environment), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
             )
     except TimeoutError:
-        raise Unavailable("notify.failed", f"{command[0]} did not end within {PATIENCE:g} s.") from None
+        raise Unavailable("notify.failed", f"{command[0]} timed out after {TIMEOUT:g} s.") from None
     except subprocess.CalledProcessError as error:
         said = (error.stderr or b"").decode(errors="replace").strip()
         raise Unavailable("notify.failed", f"{command[0]} failed: {said[:500] or error.returncode}") from None

@@ -29,7 +29,7 @@ from toolcrib.store.engine import Store
 LONGEST_MESSAGE: Final = 4_000
 LONGEST_TITLE: Final = 200
 _MOST_WAITING: Final = 100
-_TRIAL: Final = OwnerNotice("This is how notices from Toolcrib arrive.", "Toolcrib")
+_TRIAL: Final = OwnerNotice("This is a test notice from Toolcrib.", "Toolcrib")
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class Notifier:
         self._web = web
         self._environment = environment
         self._is_telling = False
-        self._heard: deque[OwnerNotice] = deque(maxlen=_MOST_WAITING)
+        self._queued: deque[OwnerNotice] = deque(maxlen=_MOST_WAITING)
         self._news = anyio.Event()
 
     async def follow(self) -> None:
@@ -66,28 +66,28 @@ class Notifier:
             while True:
                 await self._news.wait()
                 self._news = anyio.Event()
-                while self._heard:
-                    await self._carried(self._heard.popleft())
+                while self._queued:
+                    await self._deliver_queued(self._queued.popleft())
         finally:
             stop()
 
     def _hear(self, event: Event) -> None:
         if event.kind == "notice" and not self._is_telling:
-            self._heard.append(OwnerNotice.of_json(event.data))
+            self._queued.append(OwnerNotice.of_json(event.data))
             self._news.set()
 
-    async def _carried(self, notice: OwnerNotice) -> None:
+    async def _deliver_queued(self, notice: OwnerNotice) -> None:
         try:
             await self._deliver(notice)
         except ToolcribError as error:
-            logger.warning("A notice stands in the console only: %s", error)
+            logger.warning("A notice is shown in the console only: %s", error)
 
     async def notify(self, notice: OwnerNotice) -> Sequence[Delivered]:
         """Send a notice; return the result for each channel. Raises `notify.invalid`."""
         if not notice.message.strip() or len(notice.message) > LONGEST_MESSAGE:
-            raise InvalidRequest("notify.invalid", f"A message has 1 to {LONGEST_MESSAGE} characters.")
+            raise InvalidRequest("notify.invalid", f"A message must have 1 to {LONGEST_MESSAGE} characters.")
         if len(notice.title) > LONGEST_TITLE:
-            raise InvalidRequest("notify.invalid", f"A title has up to {LONGEST_TITLE} characters.")
+            raise InvalidRequest("notify.invalid", f"A title must have at most {LONGEST_TITLE} characters.")
         self._is_telling = True
         try:
             event = self._feed.publish("notice", notice.to_json())
@@ -135,7 +135,7 @@ class Notifier:
                 await self._reach(channel, notice)
                 delivered[channel.kind] = Delivered(channel.kind)
             except ToolcribError as error:
-                logger.warning("A notice did not reach the %s: %s", channel.kind, error)
+                logger.warning("Could not deliver a notice to the %s: %s", channel.kind, error)
                 delivered[channel.kind] = Delivered(channel.kind, error.message)
 
         async with anyio.create_task_group() as tasks:
@@ -153,10 +153,12 @@ class Notifier:
         if kind == "webhook":
             return checked_webhook(config, is_local_allowed=is_local_allowed)
         if config:
-            raise InvalidRequest("notify.invalid", "The desktop has nothing to set.", "Leave the config out.")
+            raise InvalidRequest("notify.invalid", "The desktop channel takes no config.", "Leave the config out.")
         if desktop_command(self._environment) is None:
             hint = "Install notify-send, or use a webhook."
-            raise InvalidRequest("notify.invalid", "There is no program for notices on this machine.", hint)
+            raise InvalidRequest(
+                "notify.invalid", "No program for desktop notifications was found on this machine.", hint
+            )
         return {}
 
 

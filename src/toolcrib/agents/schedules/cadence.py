@@ -24,13 +24,13 @@ def checked(cadence: Cadence) -> Cadence:
     """Return the cadence if it is valid; raises `schedule.cadence`."""
     given = [cadence.cron is not None, cadence.every_seconds is not None, cadence.at is not None]
     if sum(given) != 1:
-        raise _wrong("Say when: exactly one of a cron expression, an interval and a moment.")
+        raise _wrong("A schedule needs exactly one of a cron expression, an interval and a time.")
     if cadence.cron is not None:
         _check_cron(cadence.cron, cadence.timezone)
     if cadence.every_seconds is not None and cadence.every_seconds < SHORTEST:
-        raise _wrong(f"An interval has at least {SHORTEST} seconds.")
+        raise _wrong(f"An interval must be at least {SHORTEST} seconds.")
     if cadence.at is not None and cadence.at.tzinfo is None:
-        raise _wrong("A moment needs its offset from UTC, as in 2026-11-16T09:00:00+01:00.")
+        raise _wrong("A time needs its offset from UTC, as in 2026-11-16T09:00:00+01:00.")
     return cadence
 
 
@@ -40,13 +40,13 @@ def _check_cron(expression: str, timezone: str) -> None:
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise _wrong(f"{timezone!r} is not a time zone.", "Use a name such as Europe/Berlin.") from None
     if len(expression.split()) != 5:
-        raise _wrong(f"{expression!r} does not have five fields: minute, hour, day, month, weekday.")
+        raise _wrong(f"{expression!r} must have five fields: minute, hour, day, month, weekday.")
     try:
         next(CronSim(expression, datetime.now(zone)))
     except CronSimError as error:
         raise _wrong(f"{expression!r} is not a cron expression: {error}.") from None
     except StopIteration:
-        raise _wrong(f"{expression!r} never comes.") from None
+        raise _wrong(f"{expression!r} matches no date.") from None
 
 
 def following(cadence: Cadence, after: datetime, count: int = 1) -> list[datetime]:

@@ -64,7 +64,7 @@ class ReadinessCheck:
         if (revoked := await self.revoked(schedule)) is not None:
             return Readiness((Problem(REVOKED, revoked, CODES[REVOKED].hint),))
         if not self._has_agent(schedule.agent):
-            message = f"Agent {schedule.agent!r}, who should do it, is not there any more."
+            message = f"Agent {schedule.agent!r} of this schedule was deleted."
             return Readiness((Problem("schedule.agent", message, "Choose another agent."),))
         principal = await self._placed(as_run(schedule))
         found = [await self._missing(text, principal) for text in schedule.tools]
@@ -89,10 +89,10 @@ class ReadinessCheck:
         why = f"`toolcrib why {ref} --agent {principal.agent} --source scheduler` explains it."
         if decision.verdict == "allow":
             note = await self._note(ref.server, principal.cwd)
-            return None if note is None else Problem("schedule.server", f"{ref} may not answer: {note}")
+            return None if note is None else Problem("schedule.server", f"{ref} may be unavailable: {note}")
         if decision.verdict == "unknown":
             note = await self._note(ref.server, principal.cwd)
-            return Problem("schedule.tool", note or f"There is no tool {str(ref)!r}.", "Check the server, or the name.")
+            return Problem("schedule.tool", note or f"There is no tool {str(ref)!r}.", "Check the server and the name.")
         return Problem("schedule.tool", f"{ref} would be refused: {decision.decided_by.reason}", why)
 
     def _matching(self, pattern: str, principal: Principal) -> list[ToolRef]:

@@ -61,7 +61,7 @@ class Runs:
             return await self._ended(replace(run, state="failed", reason=error.message))
         except BaseException:  # boundary: the crib stops; record the run as interrupted, as its session does
             with anyio.move_on_after(_LAST_WORDS, shield=True):
-                await self._ended(replace(run, state="interrupted", reason="The crib stopped in the middle of it."))
+                await self._ended(replace(run, state="interrupted", reason="The crib stopped during the run."))
             raise
 
     async def _with_session(self, schedule: Schedule, run: Run) -> Run:

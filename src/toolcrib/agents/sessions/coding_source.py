@@ -23,20 +23,20 @@ _DESCRIPTIONS: Final[tuple[tuple[str, Marks, str], ...]] = (
     ("AskUserQuestion", Marks(read_only=True, scheduler_blocked=True), "Ask the person questions with choices."),
     ("Bash", _CHANGES, "Run a command in a shell."),
     ("Edit", _CHANGES, "Replace text in a file."),
-    ("ExitPlanMode", Marks(), "Say that the plan is ready and ask to carry it out."),
-    ("Glob", _READS, "Find files by a pattern of their names."),
+    ("ExitPlanMode", Marks(), "Present the plan and ask for approval to carry it out."),
+    ("Glob", _READS, "Find files by name pattern."),
     ("Grep", _READS, "Search the contents of files."),
     ("NotebookEdit", _CHANGES, "Change a cell of a notebook."),
     ("Read", _READS, "Read a file."),
     ("Skill", Marks(), "Follow the instructions of a skill."),
-    ("Task", Marks(), "Start a sub-agent; its calls are decided like all others."),
-    ("TaskCreate", _READS, "Add to the list of what to do."),
-    ("TaskGet", _READS, "Look at an entry of the list of what to do."),
-    ("TaskList", _READS, "Look at the list of what to do."),
-    ("TaskUpdate", _READS, "Change an entry of the list of what to do."),
-    ("TodoWrite", _READS, "Write the list of what to do."),
-    ("ToolSearch", _READS, "Find tools by words."),
-    ("WebFetch", Marks(read_only=True, open_world=True), "Read a page of the web."),
+    ("Task", Marks(), "Start a sub-agent. Its calls follow the same rules."),
+    ("TaskCreate", _READS, "Add a task to the list."),
+    ("TaskGet", _READS, "Show a task of the list."),
+    ("TaskList", _READS, "Show the task list."),
+    ("TaskUpdate", _READS, "Change a task of the list."),
+    ("TodoWrite", _READS, "Write the task list."),
+    ("ToolSearch", _READS, "Search for tools."),
+    ("WebFetch", Marks(read_only=True, open_world=True), "Fetch a web page."),
     ("WebSearch", Marks(read_only=True, open_world=True), "Search the web."),
     ("Write", _CHANGES, "Write a file."),
 )
@@ -72,5 +72,5 @@ class CodingSource:
     def prepare(self, tool: str, arguments: JsonObject, canonical: bytes) -> RunCall:
         """Raise `tool.elsewhere`: only the agent's own process can run these tools."""
         raise InvalidRequest(
-            "tool.elsewhere", f"{self.name}/{tool} is run by the coding agent itself, in its sessions."
+            "tool.elsewhere", f"{self.name}/{tool} can only be run by the coding agent, in its sessions."
         )

@@ -1,15 +1,24 @@
 """Converts a session's events to display items: messages, calls with approvals and results, questions, ends of turns.
 
-Pure: the same events always produce the same items, in the order in which they started. An item keeps its id while it
-grows, so that a client can update it in place.
+A view is pure: the same events always produce the same items, in the order in which they started. An item keeps its id
+while it grows, so that a client can update it in place. The views of recently read sessions are kept, so that a reader
+of a long session only waits for new events.
 """
 
-from collections.abc import Iterable
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
-from toolcrib.model.json import Json, JsonObject
+import anyio
+
+from toolcrib.model.errors import ToolcribError
+from toolcrib.model.json import Json, JsonObject, dumps
 from toolcrib.model.sessions import SessionEvent
+
+MOST_VIEWS: Final = 16
+MOST_BYTES: Final = 64 * 1024 * 1024
+"""Limits of the kept views: how many, and the bytes of all their events."""
 
 ItemKind = Literal["user", "text", "thinking", "call", "question", "error", "done"]
 
@@ -37,6 +46,8 @@ class ConversationView:
     def __init__(self) -> None:
         self.status: JsonObject = {}
         self.last = 0
+        self.bytes = 0
+        """The size of all events taken."""
         self._items: dict[str, Item] = {}
         self._calls_asked: dict[str, str] = {}
 
@@ -54,6 +65,7 @@ class ConversationView:
         for event in events:
             self._take(event)
             self.last = event.seq
+            self.bytes += len(dumps(event.data))
         return self
 
     def _take(self, event: SessionEvent) -> None:
@@ -102,3 +114,49 @@ class ConversationView:
         item.data |= data
         item.seq = event.seq
         return item
+
+
+class _KeptView:
+    def __init__(self) -> None:
+        self.view = ConversationView()
+        self.lock = anyio.Lock()
+
+
+class ConversationViews:
+    """The views of recently read sessions. `read` yields the events of a session after a number."""
+
+    def __init__(
+        self,
+        read: Callable[[str, int], AsyncIterator[SessionEvent]],
+        *,
+        most_views: int = MOST_VIEWS,
+        most_bytes: int = MOST_BYTES,
+    ) -> None:
+        self._read = read
+        self._most_views = most_views
+        self._most_bytes = most_bytes
+        self._kept: OrderedDict[str, _KeptView] = OrderedDict()
+
+    async def get(self, session: str) -> ConversationView:
+        """Return the current view of a session. Reads only the events that a kept view does not have yet."""
+        kept = self._kept.setdefault(session, _KeptView())
+        self._kept.move_to_end(session)
+        try:
+            async with kept.lock:
+                async for event in self._read(session, kept.view.last):
+                    kept.view.take((event,))
+        except ToolcribError:
+            self.drop(session)
+            raise
+        self._evict()
+        return kept.view
+
+    def drop(self, session: str) -> None:
+        """Forget the view of a session."""
+        self._kept.pop(session, None)
+
+    def _evict(self) -> None:
+        total = sum(kept.view.bytes for kept in self._kept.values())
+        while self._kept and (len(self._kept) > self._most_views or total > self._most_bytes):
+            _, evicted = self._kept.popitem(last=False)
+            total -= evicted.view.bytes

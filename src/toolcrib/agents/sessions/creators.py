@@ -37,7 +37,7 @@ class Creators:
         """Return a message if any principal in the creator chain was revoked, else None."""
         for each in chain(principal):
             if self.current(each) is None:
-                return f'The token "{each.name}", which started it, was revoked.'
+                return f'The token "{each.name}" that started it was revoked.'
         return None
 
     def unknown_sessions(self, creator: Principal | None) -> list[str]:

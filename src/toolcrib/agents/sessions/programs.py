@@ -167,7 +167,7 @@ def read_programs(text: str, file: str) -> ProgramsRead:
         if program is not None and not faults:
             programs[name] = program
         else:
-            message = f"[{TABLE}.{name}] is not used: {' '.join(fault.message for fault in faults)}"
+            message = f"[{TABLE}.{name}] is ignored: {' '.join(fault.message for fault in faults)}"
             wrong[name] = _problem(text, file, (TABLE, name), message)
     return ProgramsRead(programs, wrong)
 
@@ -183,13 +183,13 @@ def _read(name: str, raw: Json, faults: list[FieldFault]) -> Program | None:
         faults.append(FieldFault("", f"It must be a table, written `[{TABLE}.{name}]`."))
         return None
     if not _NAME.fullmatch(name) or name == "claude":
-        faults.append(FieldFault("", "This is not a name for it."))
+        faults.append(FieldFault("", "The name is invalid."))
     members = Members(raw, MEMBERS, faults)
     like = members.take("like", one_of(tuple(BUILT_IN)), f"one of {', '.join(BUILT_IN)}")
     known = BUILT_IN.get(like or name)
-    command = members.take("command", _words, "a list of words", needed=known is None)
-    env = members.take("env", _env, "a table of texts")
-    variables = members.take("variables", list_of(_variable), "a list of names, each with or without a star at its end")
+    command = members.take("command", _words, "a list of strings", needed=known is None)
+    env = members.take("env", _env, "a table of strings")
+    variables = members.take("variables", list_of(_variable), "a list of names, each optionally ending with `*`")
     mode = members.take("mode", text_of(100), "a text")
     base = known or Program(name, ())
     return replace(

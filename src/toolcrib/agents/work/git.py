@@ -133,7 +133,7 @@ class Git:
         try:
             await anyio.to_thread.run_sync(_registered, worktree, branch)
         except OSError as error:
-            raise Unavailable("work.git", f"The worktree {path} cannot be made: {error.strerror}.") from None
+            raise Unavailable("work.git", f"Could not create the worktree {path}: {error.strerror}.") from None
         try:
             await self._in(
                 worktree, "update-ref", f"refs/heads/{branch}", repository.commit, "0" * len(repository.commit)
@@ -230,7 +230,9 @@ class Git:
         rows = (row.partition("\n")[::2] for row in found.split("\0") if row)
         given = {key.lower(): value for key, value in rows}
         if given.get("extensions.refstorage", "files") != "files":
-            raise Unavailable("work.git", "Work tasks cannot use a repository with another storage of references.")
+            raise Unavailable(
+                "work.git", "Work tasks do not support repositories with another reference storage format."
+            )
         return {
             key: given[key].lower()
             for key, allowed in _TAKEN_OVER.items()
@@ -249,7 +251,7 @@ class Git:
                     env={**self._variables, **variables},
                 )
         except TimeoutError:
-            raise Unavailable("work.git", f"git did not end within {SECONDS:g} s.") from None
+            raise Unavailable("work.git", f"git timed out after {SECONDS:g} s.") from None
         except OSError as error:
             raise Unavailable("work.git", f"git cannot be run: {error.strerror}.", "Install git.") from None
         if done.returncode:

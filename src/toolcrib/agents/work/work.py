@@ -88,7 +88,7 @@ class Work:
     async def create(self, new: NewTask) -> Task:
         """Start a task and return it. Raises `work.not_a_repository`, `work.limit`, `work.git`."""
         if len(self._running) >= MOST_AT_ONCE:
-            raise Denied("work.limit", f"{MOST_AT_ONCE} work tasks are running, as many as may be.")
+            raise Denied("work.limit", f"Work task limit reached: {MOST_AT_ONCE} are running.")
         id = secrets.token_hex(4)
         self._running.add(id)
         try:
@@ -172,12 +172,14 @@ class Work:
             await update_task(self._store, await self._kept(ended))
         except anyio.get_cancelled_exc_class():
             with anyio.move_on_after(_LAST_WORDS, shield=True):
-                reason = "The crib stopped in the middle of it."
+                reason = "The crib stopped during the task."
                 await update_task(self._store, replace(task, state="interrupted", ended_at=self._now(), reason=reason))
             raise
         except Exception:  # boundary: one failing task must not affect the others
-            logger.exception("Work task %s broke.", task.id)
-            broken = replace(task, state="failed", ended_at=self._now(), reason="Something unexpected failed.")
+            logger.exception("Work task %s failed unexpectedly.", task.id)
+            broken = replace(
+                task, state="failed", ended_at=self._now(), reason="The task failed unexpectedly. See the log."
+            )
             await update_task(self._store, broken)
         finally:
             self._running.discard(task.id)
@@ -191,7 +193,7 @@ class Work:
                 result, state = await self._answered(id, _prompt(task))
         except TimeoutError:
             await self._sessions.interrupt(id)
-            state, reason = "limit", "It took too long and was ended."
+            state, reason = "limit", "The task reached its time limit and was ended."
         except ToolcribError as error:
             reason = error.message
         session = await self._sessions.close(id)
@@ -223,7 +225,7 @@ class Work:
         if state == "completed":
             return None
         errors = [event async for event in self._sessions.transcript(id) if event.kind == "error"]
-        return str(errors[-1].data["message"]) if errors else f"Its turn ended as {state}."
+        return str(errors[-1].data["message"]) if errors else f"The turn ended with state {state}."
 
     async def _kept(self, task: Task) -> Task:
         """Return the task with its work committed and the difference; a git failure is added to the reason."""
@@ -235,7 +237,7 @@ class Work:
             commit = await self._git.keep(worktree, f"{subject}\n\nWork task {task.id} of {task.agent}.")
             return replace(task, diff=await self._git.difference(task.repository, task.base, commit))
         except ToolcribError as error:
-            logger.warning("What work task %s did could not be committed: %s", task.id, error)
+            logger.warning("Could not commit the changes of work task %s: %s", task.id, error)
             told = f"{task.reason} {error.message}" if task.reason else error.message
             return replace(task, reason=told)
 
@@ -244,7 +246,7 @@ class Work:
             task,
             state="interrupted",
             ended_at=self._now(),
-            reason="The crib ended in the middle of it; how far it came is in its session and on its branch.",
+            reason="The crib stopped during the task. Its session and its branch show how far it got.",
         )
         await update_task(self._store, lost)
         return lost
@@ -259,7 +261,7 @@ class Work:
             try:
                 await self._tidy()
             except ToolcribError as error:
-                logger.warning("Old worktrees could not be removed: %s", error)
+                logger.warning("Could not remove old worktrees: %s", error)
             await anyio.sleep(_LOOK_SECONDS)
 
     async def _tidy(self) -> None:

@@ -41,7 +41,7 @@ def _known(model: type[BaseModel], value: Json, where: str, notes: list[str]) ->
     known = {to_camel(name) for name in model.model_fields}
     others = [name for name in value if name not in known]
     if others:
-        notes.append(f"not taken: {', '.join(f'{where}{name}'[:80] for name in others[:10])}")
+        notes.append(f"ignored: {', '.join(f'{where}{name}'[:80] for name in others[:10])}")
     return {name: each for name, each in value.items() if name in known and each is not None}
 
 
@@ -65,7 +65,7 @@ def _add_categories(shape: JsonObject, notes: list[str]) -> None:
         if isinstance(named, str) and named not in known:
             categories.append({"id": named, "name": named})
             known.add(named)
-            notes.append(f"the category {named[:60]!r} was missing and is added")
+            notes.append(f"the missing category {named[:60]!r} was added")
 
 
 def _entries(values: Iterable[Json], notes: list[str]) -> Iterable[Json]:
@@ -78,7 +78,7 @@ def _entries(values: Iterable[Json], notes: list[str]) -> Iterable[Json]:
         try:
             entry = parse(EntryInput, shape)
         except InvalidFields as error:
-            notes.append(f"brainEntries.{at} is left out: {error.message}")
+            notes.append(f"brainEntries.{at} was skipped: {error.message}")
             continue
         if entry.id in seen:
             shape.pop("id")

@@ -79,12 +79,14 @@ class Author:
 
 OWNER: Final = Author("owner")
 ITSELF: Final = Author("agent")
-UNPINNED: Final = "The entry was stored unpinned: only the owner or the agent itself pins what becomes its prompt."
-_OF_OTHERS: Final = (
-    "is pinned, which makes it part of the agent's prompt: only the owner or the agent itself changes it"
+UNPINNED: Final = (
+    "The entry was stored unpinned: only the owner or the agent itself may pin entries of the agent's prompt."
 )
-_TO_PIN: Final = "cannot be pinned by others: only the owner or the agent itself decides what becomes its prompt"
-_FOREIGN: Final = "was written by {writer}: only the owner pins it, since pinned entries become the agent's prompt"
+_OF_OTHERS: Final = "is pinned, so it is part of the agent's prompt: only the owner or the agent itself may change it"
+_TO_PIN: Final = "cannot be pinned by others: only the owner or the agent itself may add to its prompt"
+_FOREIGN: Final = (
+    "was written by {writer}: only the owner may pin it, because pinned entries are part of the agent's prompt"
+)
 
 
 class BrainWrite(Protocol):
@@ -125,7 +127,7 @@ class Brain:
             await self._write(agent_id, add_entry(self._store, row_of(entry, 1)))
         except ConstraintError:
             await self._check_agent(agent_id)
-            raise Conflict("agent.entry_exists", f"Entry with ID '{entry.id}' exists already.") from None
+            raise Conflict("agent.entry_exists", f"Entry with ID '{entry.id}' already exists.") from None
         return entry
 
     async def change(self, agent_id: str, entry_id: str, given: EntryChanges, *, author: Author = OWNER) -> BrainEntry:
@@ -154,7 +156,7 @@ class Brain:
             entry = BrainEntry.of_json(make(loads(row.body)))
             if await self._write(agent_id, change_entry(self._store, row_of(entry, row.version + 1))):
                 return entry
-        raise Conflict("request.stale", f"Entry with ID '{entry_id}' is being changed by others.")
+        raise Conflict("request.stale", f"Entry with ID '{entry_id}' is being changed by another caller. Try again.")
 
     async def _row(self, agent_id: str, entry_id: str) -> EntryRow:
         row = await read_entry(self._store, agent_id, entry_id)

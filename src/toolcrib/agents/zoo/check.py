@@ -133,17 +133,17 @@ def _problems(agent: Agent) -> Iterator[FieldProblem]:
     yield from _unmet(agent.skills)
     if cycle := _cycle(agent.skills):
         position = next(at for at, skill in enumerate(agent.skills) if skill.id == cycle[0])
-        yield FieldProblem(("skills", position, "requires"), f"goes round in a circle: {' → '.join(cycle)}")
+        yield FieldProblem(("skills", position, "requires"), f"has a cycle: {' → '.join(cycle)}")
     size = len(canonical(agent.to_json()))
     if size > LARGEST:
-        yield FieldProblem((), f"the agent has {size:,} bytes in all, more than {LARGEST:,}")
+        yield FieldProblem((), f"the agent has {size:,} bytes, more than {LARGEST:,}")
 
 
 def _repeated(name: str, ids: Sequence[str]) -> Iterator[FieldProblem]:
     twice = {each for each, count in Counter(ids).items() if count > 1}
     for position, each in enumerate(ids):
         if each in twice and each in ids[:position]:
-            yield FieldProblem((name, position, "id"), f"{each!r} is the id of {name}.{ids.index(each)} already")
+            yield FieldProblem((name, position, "id"), f"{each!r} is already the id of {name}.{ids.index(each)}")
 
 
 def _unmet(skills: Sequence[Skill]) -> Iterator[FieldProblem]:

@@ -59,7 +59,7 @@ def compile_prompt(agent: Agent, pinned: Sequence[BrainEntry] = (), additions: S
     context = _fitting((f"- {ref.strip()}" for ref in refs), MEMORY_TOKENS)
     memory = _fitting(map(_remembered, entries), MEMORY_TOKENS - sum(map(estimate, context)))
     if left := len(refs) + len(entries) - len(context) - len(memory):
-        warnings.append(f"{left} of memory and context left out: they may take about {MEMORY_TOKENS} tokens")
+        warnings.append(f"{left} of memory and context left out: the limit is about {MEMORY_TOKENS} tokens")
     parts = [
         f"You are now {agent.name.strip()}. Use agentId={agent.id} for all agent_zoo tool usage.",
         *with_skills(system, agent.enabled_skills),

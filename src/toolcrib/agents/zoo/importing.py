@@ -76,14 +76,14 @@ class _Taker:
         wanted = given.id
         if wanted in self._ids:
             given = given.model_copy(update={"id": free_id(wanted, self._ids)})
-            self._note(file, f"The id {wanted!r} is taken; the agent is {given.id!r} here.")
+            self._note(file, f"The id {wanted!r} is in use; the agent was imported as {given.id!r}.")
         try:
             if self._dry_run:
                 agent = new_agent(given, given.id or "agent")
             else:
                 agent = (await self._zoo.create(given, by=self._by)).agent
         except (InvalidFields, Conflict) as error:
-            self._refuse(file, f"Agent {given.name!r} cannot be taken: {error.message}.")
+            self._refuse(file, f"Agent {given.name!r} was not imported: {error.message}.")
             return
         self._ids.add(agent.id)
         self.items.append(TakenItem(agent.id, agent.name))
@@ -95,7 +95,7 @@ class _Taker:
             else:
                 agent = (await self._zoo.add_skill(agent_id, given, by=self._by)).agent
         except InvalidFields as error:
-            self._refuse(file, f"Skill {given.name!r} cannot be taken: {error.message}.")
+            self._refuse(file, f"Skill {given.name!r} was not imported: {error.message}.")
             return
         self.items.append(TakenItem(agent.id, agent.name, agent.skills[-1].id))
 

@@ -52,14 +52,14 @@ def _line(value: str) -> str:
     if not value:
         raise PydanticCustomError("empty", "is empty")
     if _BREAK.search(value):
-        raise PydanticCustomError("line_break", "has a line break or a tab; it is one line")
+        raise PydanticCustomError("line_break", "has a line break or a tab; it must be one line")
     return value
 
 
 def _pattern(value: str) -> str:
     """Validate a tool pattern."""
     if not _TOOL.fullmatch(value):
-        raise PydanticCustomError("tool_pattern", "does not name tools; write `server/tool`, with `*` for any part")
+        raise PydanticCustomError("tool_pattern", "is not a tool pattern; write `server/tool`, with `*` as a wildcard")
     return value
 
 
@@ -100,7 +100,7 @@ class InputFields(BaseModel):
 class CategoryInput(InputFields):
     """A group of skills."""
 
-    id: PartId | None = Field(None, description="Made from the name where it is missing.")
+    id: PartId | None = Field(None, description="Derived from the name if missing.")
     name: Line
     color: str = Field("#61988E", pattern=COLOUR)
 
@@ -108,13 +108,13 @@ class CategoryInput(InputFields):
 class SkillInput(InputFields):
     """One skill."""
 
-    id: PartId | None = Field(None, description="Made from the name where it is missing.")
+    id: PartId | None = Field(None, description="Derived from the name if missing.")
     name: Line
-    description: Fragment = Field("", description="The text that goes into the prompt.")
+    description: Fragment = Field("", description="The text for the prompt.")
     category_id: PartId | None = Field(None, description="One of the agent's categories.")
     enabled: bool = True
-    tools: Patterns = Field([], description="Tools that are granted while the skill is on: `server/tool`, with `*`.")
-    requires: list[PartId] = Field([], max_length=50, description="Skills that must be on too.")
+    tools: Patterns = Field([], description="Tools granted while the skill is on: `server/tool`, with `*`.")
+    requires: list[PartId] = Field([], max_length=50, description="Skills that must also be on.")
 
 
 class SkillChanges(InputFields):
@@ -151,10 +151,10 @@ class EntryInput(EntryChanges):
     """An entry of a brain."""
 
     id: PartId | None = None
-    agent_id: str | None = Field(None, max_length=LONGEST_NAME, description="Not needed: the address says it.")
+    agent_id: str | None = Field(None, max_length=LONGEST_NAME, description="Optional: taken from the URL.")
     type: EntryType = Field(...)
     content: Annotated[Fragment, Field(min_length=1)] = Field(...)
-    timestamp: Moment = Field("", description="Now, where it is missing.")
+    timestamp: Moment = Field("", description="The current time if missing.")
 
 
 class AgentChanges(InputFields):
@@ -172,9 +172,9 @@ class AgentChanges(InputFields):
     include_brain: bool = Field(False, description="Put pinned entries and context references into the prompt.")
     model: Line | None = None
     mode: Mode | None = None
-    version: int | None = Field(None, description="The version that was read, as in `If-Match`; another is refused.")
+    version: int | None = Field(None, description="The version that was read, as in `If-Match`; any other is refused.")
     brain_entries: list[EntryInput] = Field(
-        [], max_length=10_000, description="Taken when an agent is created; else see `…/brain`."
+        [], max_length=10_000, description="Used when an agent is created; otherwise see `…/brain`."
     )
     created_at: str | None = Field(None, description="Only read.")
     updated_at: str | None = Field(None, description="Only read.")
@@ -184,7 +184,7 @@ class AgentChanges(InputFields):
 class AgentInput(AgentChanges):
     """An agent to be created."""
 
-    id: AgentId | None = Field(None, description="Made from the name where it is missing.")
+    id: AgentId | None = Field(None, description="Derived from the name if missing.")
     name: Line = Field(...)
 
 

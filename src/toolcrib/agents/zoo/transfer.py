@@ -63,13 +63,13 @@ class ExportedAgent:
 def read(file: str, text: str) -> FoundAgent:
     """Parse a file; its name and first characters determine the format."""
     if len(text) > LARGEST:
-        return _refused(file, f"It has more than {LARGEST:,} characters.")
+        return _refused(file, f"The file has more than {LARGEST:,} characters.")
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     if text.lstrip()[:1] in ("{", "["):
         return _read_json(file, text)
     page = read_page(text, file)
     if page is None:
-        return _refused(file, "It is neither JSON nor Markdown with front matter.")
+        return _refused(file, "The file is neither JSON nor Markdown with front matter.")
     is_skill = file.rpartition("/")[2].lower() == "skill.md" or "allowed-tools" in page.fields
     return _read_skill(file, page) if is_skill else _read_subagent(file, page)
 
@@ -89,7 +89,7 @@ def _read_json(file: str, text: str) -> FoundAgent:
     try:
         value: Json = loads(text)
     except orjson.JSONDecodeError as error:
-        return _refused(file, f"It is not JSON: {error}.")
+        return _refused(file, f"The file is not JSON: {error}.")
     if is_object(value) and "agents" in value:
         value = value["agents"]
     if is_object(value):
@@ -97,10 +97,10 @@ def _read_json(file: str, text: str) -> FoundAgent:
     elif is_array(value):
         values = value
     else:
-        return _refused(file, "It holds no agents.")
+        return _refused(file, "The file contains no agents.")
     problems: list[Problem] = []
     if len(values) > MOST_AGENTS:
-        problems.append(_problem(file, f"Only the first {MOST_AGENTS} of {len(values)} agents are looked at."))
+        problems.append(_problem(file, f"Only the first {MOST_AGENTS} of {len(values)} agents are imported."))
     agents: list[AgentInput] = []
     for position, each in enumerate(values[:MOST_AGENTS]):
         where = f"Agent {position + 1}"
@@ -153,7 +153,7 @@ def _taken(model: type[_Input], shape: Json, where: str, file: str, problems: li
     try:
         return [parse(model, shape)]
     except InvalidFields as error:
-        problems.append(_problem(file, f"{where} cannot be taken: {error.message}."))
+        problems.append(_problem(file, f"{where} was not imported: {error.message}."))
         return []
 
 
@@ -169,8 +169,8 @@ def _tools(names: Iterable[str], file: str, problems: list[Problem]) -> list[str
         elif name == "*":
             patterns.append(name)
         else:
-            message = f"The tool {name[:100]!r} is left out: a grant is for a whole tool, not for some calls of it."
-            problems.append(Problem("agent.note", message, "Grant it and write a rule for its arguments.", file))
+            message = f"The tool {name[:100]!r} was skipped: a grant covers a whole tool, not some of its calls."
+            problems.append(Problem("agent.note", message, "Grant the tool and add a rule for its arguments.", file))
     return list(dict.fromkeys(patterns))
 
 
@@ -183,8 +183,8 @@ def _write_subagent(agent: Agent) -> ExportedAgent:
         fields["tools"] = ", ".join(names)
         problems += unsaid
         if not names:
-            message = "It may use no tools; a sub-agent whose list is empty may be given all of them."
-            problems.append(Problem("agent.note", message, "Set its tools there by hand."))
+            message = "The agent may use no tools, but an empty list may give a sub-agent all of them."
+            problems.append(Problem("agent.note", message, "Set its tools in the app by hand."))
     optional = {"model": agent.model, "permissionMode": agent.mode}
     fields |= {name: value for name, value in optional.items() if value is not None}
     if agent.include_brain:
@@ -209,7 +209,7 @@ def _unsaid(skills: Iterable[Skill]) -> Iterable[Problem]:
     for skill in skills:
         yield from _names_of(skill.tools)[1]
         if skill.requires:
-            yield Problem("agent.note", f"Skill {skill.id!r} requires others; the file does not say so.")
+            yield Problem("agent.note", f"Skill {skill.id!r} requires other skills; the file does not include that.")
 
 
 def _names_of(patterns: Iterable[str]) -> tuple[list[str], list[Problem]]:
@@ -225,7 +225,7 @@ def _names_of(patterns: Iterable[str]) -> tuple[list[str], list[Problem]]:
         elif "*" not in pattern:
             names.append(f"mcp__{server}__{tool}")
         else:
-            problems.append(Problem("agent.note", f"{pattern!r} has no name in the other form and is left out."))
+            problems.append(Problem("agent.note", f"{pattern!r} has no name in this format and was skipped."))
     return names, problems
 
 
@@ -233,14 +233,14 @@ def _left_out(fields: JsonObject, known: frozenset[str], file: str) -> list[Prob
     others = sorted(name for name in fields if name not in known | _SAID_ELSEWHERE)
     if not others:
         return []
-    return [Problem("agent.note", f"Not taken: {', '.join(name[:50] for name in others[:20])}.", None, file)]
+    return [Problem("agent.note", f"Ignored: {', '.join(name[:50] for name in others[:20])}.", None, file)]
 
 
 def _hidden(file: str, text: str) -> list[Problem]:
     """Report invisible characters: third-party text may hide instructions in them."""
     count = count_hidden(text)
-    message = f"It has {count} characters that cannot be seen; a model reads them all the same."
-    return [Problem("agent.note", message, "Look at the prompt before you use it.", file)] if count else []
+    message = f"The text has {count} invisible characters, which a model still reads."
+    return [Problem("agent.note", message, "Check the prompt before you use it.", file)] if count else []
 
 
 def _string(value: Json) -> str:

@@ -37,7 +37,7 @@ _COMPLETED = 100
 
 _FORMAT: JsonObject = {
     "name": "format",
-    "description": "compiled (default): one prompt. structured: system prompt and skills apart.",
+    "description": "compiled (default): one prompt. structured: system prompt and skills separately.",
     "required": False,
 }
 
@@ -108,7 +108,9 @@ class AgentZooSource:
             items = (
                 _prompt_item(agent),
                 _resource(uri, agent.name, agent.description),
-                _resource(f"{uri}/brain", f"Brain of {agent.name}", f"What {agent.name} remembers, newest first."),
+                _resource(
+                    f"{uri}/brain", f"Brain of {agent.name}", f"The brain entries of {agent.name}, newest first."
+                ),
             )
             kept = self._made[agent.id] = (key, items)
         return kept[1]
@@ -117,7 +119,7 @@ class AgentZooSource:
         """Return the templates for one agent, for filtered brain entries, and for one entry."""
         return [
             _template("/{agentId}", "Agent", "One agent with all its fields."),
-            _template("/{agentId}/brain" + _FILTERS, "Brain", "What an agent remembers, newest first."),
+            _template("/{agentId}/brain" + _FILTERS, "Brain", "The brain entries of an agent, newest first."),
             _template("/{agentId}/brain/{entryId}", "Brain entry", "One entry of a brain."),
         ]
 
@@ -127,7 +129,7 @@ class AgentZooSource:
             return await self._prompt(params, context.principal.cwd)
         answer = self._answers.get(method)
         if answer is None:
-            raise ProtocolError(METHOD_NOT_FOUND, f"{SERVER} does not know {method}.")
+            raise ProtocolError(METHOD_NOT_FOUND, f"{SERVER} does not support {method}.")
         return await answer(params)
 
     def updated(self, event: Mapping[str, Json]) -> tuple[str, ...]:
@@ -155,7 +157,7 @@ class AgentZooSource:
         found = _URI.fullmatch(uri) if isinstance(uri, str) else None
         try:
             if found is None:
-                raise NotFound("agent.unknown", "This is not a resource of the zoo.")
+                raise NotFound("agent.unknown", "The URI is not a resource of the Agent Zoo.")
             content = await self._content(*found.groups())
         except NotFound as error:
             raise ProtocolError(RESOURCE_NOT_FOUND, f"Resource not found: {uri}", {"uri": uri}) from error
@@ -178,7 +180,7 @@ class AgentZooSource:
         name, arguments = params.get("name"), params.get("arguments")
         form: Json = arguments.get("format", FORMATS[0]) if is_object(arguments) else FORMATS[0]
         if form not in FORMATS:
-            raise ProtocolError(INVALID_PARAMS, f"format is one of {', '.join(FORMATS)}.")
+            raise ProtocolError(INVALID_PARAMS, f"format must be one of {', '.join(FORMATS)}.")
         agent_id = str(name).removeprefix(PROMPT)
         try:
             injected = await self._zoo.inject(agent_id, form, cwd)

@@ -26,10 +26,10 @@ Answer: TypeAlias = JsonObject | CallResult
 ZooOf = Annotated[Zoo, Inject]
 Fields = TypeVar("Fields", bound=BaseModel)
 
-AgentArgument = Annotated[str, "Agent ID, as agent_zoo_list_agents gives it."]
+AgentArgument = Annotated[str, "Agent ID, as returned by agent_zoo_list_agents."]
 EntryArgument = Annotated[str, "Brain entry ID."]
-TypeArgument = Annotated[EntryType, "What kind of memory it is."]
-OptionalType = Annotated[EntryType | None, "What kind of memory it is."]
+TypeArgument = Annotated[EntryType, "The type of the entry."]
+OptionalType = Annotated[EntryType | None, "The type of the entry."]
 _CODES = {"agent.unknown": "AGENT_NOT_FOUND", "agent.entry_unknown": "ENTRY_NOT_FOUND"}
 _QUERIED = 200
 
@@ -37,7 +37,9 @@ _QUERIED = 200
 @tool(read_only=True, title="Inject an agent")
 async def agent_zoo_inject(
     agentId: Annotated[str, "Agent ID to inject."],
-    format: Annotated[InjectFormat, "compiled: one prompt. structured: system prompt and skills apart."] = "compiled",
+    format: Annotated[
+        InjectFormat, "compiled: one prompt. structured: system prompt and skills separately."
+    ] = "compiled",
     *,
     zoo: ZooOf,
     context: Annotated[Context, Inject],
@@ -51,13 +53,13 @@ async def agent_zoo_inject(
 
 @tool(read_only=True, title="List agents")
 async def agent_zoo_list_agents(*, zoo: ZooOf) -> Answer:
-    """List the agents there are. Use it to find the ID of the agent to inject. Returns id and name of each."""
+    """List all agents. Use it to find the ID of the agent to inject. Returns id and name of each."""
     return {"agents": [{"id": agent.id, "name": agent.name} for agent in await zoo.list()]}
 
 
 @tool(read_only=True, title="Show an agent")
 async def agent_zoo_get_agent(agentId: Annotated[str, "Agent ID to retrieve."], *, zoo: ZooOf) -> Answer:
-    """Get an agent with all its fields. Use it to look at an agent, not to become it: for that there is inject."""
+    """Get an agent with all its fields. Use it to inspect an agent; to become it, use inject."""
     return await _answer(zoo.whole(agentId))
 
 
@@ -65,10 +67,12 @@ async def agent_zoo_get_agent(agentId: Annotated[str, "Agent ID to retrieve."], 
 async def agent_zoo_create_brain_entry(
     agentId: AgentArgument,
     type: TypeArgument,
-    content: Annotated[str, "What to remember."],
-    tags: Annotated[list[str] | None, "Words to find it by."] = None,
-    pinned: Annotated[bool, "Pinned entries become part of the agent's prompt; for the owner and the agent."] = False,
-    metadata: Annotated[dict[str, str] | None, "sessionId and workspaceId, where they are known."] = None,
+    content: Annotated[str, "The content to remember."],
+    tags: Annotated[list[str] | None, "Tags to find it by."] = None,
+    pinned: Annotated[
+        bool, "Pinned entries are part of the agent's prompt. Only for the owner and the agent itself."
+    ] = False,
+    metadata: Annotated[dict[str, str] | None, "sessionId and workspaceId, if known."] = None,
     *,
     zoo: ZooOf,
     context: Annotated[Context, Inject],
@@ -92,10 +96,10 @@ async def agent_zoo_update_brain_entry(
     agentId: AgentArgument,
     entryId: EntryArgument,
     type: OptionalType = None,
-    content: Annotated[str | None, "What to remember instead."] = None,
-    tags: Annotated[list[str] | None, "The tags it has from now on."] = None,
+    content: Annotated[str | None, "The new content."] = None,
+    tags: Annotated[list[str] | None, "The new tags."] = None,
     pinned: Annotated[bool | None, "Whether it is pinned."] = None,
-    metadata: Annotated[dict[str, str] | None, "sessionId and workspaceId; what is not named stays."] = None,
+    metadata: Annotated[dict[str, str] | None, "sessionId and workspaceId; members that are not given stay."] = None,
     *,
     zoo: ZooOf,
     context: Annotated[Context, Inject],
@@ -131,10 +135,10 @@ async def agent_zoo_delete_brain_entry(
 async def agent_zoo_query_brain_entries(
     agentId: AgentArgument,
     type: OptionalType = None,
-    tags: Annotated[list[str] | None, "Entries with any of these."] = None,
-    dateFrom: Annotated[str | None, "First day or moment, ISO 8601."] = None,
-    dateTo: Annotated[str | None, "Last day or moment, ISO 8601."] = None,
-    pinned: Annotated[bool | None, "Only pinned ones, or only others."] = None,
+    tags: Annotated[list[str] | None, "Entries with any of these tags."] = None,
+    dateFrom: Annotated[str | None, "First day or time, ISO 8601."] = None,
+    dateTo: Annotated[str | None, "Last day or time, ISO 8601."] = None,
+    pinned: Annotated[bool | None, "Only pinned entries, or only others."] = None,
     *,
     zoo: ZooOf,
 ) -> Answer:
@@ -187,7 +191,7 @@ async def _check_own(agent_id: str, zoo: Zoo, context: Context) -> None:
     own = context.principal.agent
     if own is not None and own != agent_id:
         await zoo.whole(agent_id)  # raises for an unknown agent
-        raise InvalidRequest("request.invalid", f"Agent '{own}' changes its own brain only: use agentId={own}.")
+        raise InvalidRequest("request.invalid", f"Agent '{own}' may change only its own brain: use agentId={own}.")
 
 
 def _given(fields: Mapping[str, Json]) -> JsonObject:

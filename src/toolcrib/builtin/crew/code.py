@@ -23,7 +23,7 @@ from toolcrib.model.principals import Principal
 from toolcrib.tools import Inject, tool
 
 ProjectDir = Annotated[
-    str | None, "A directory: yours or one below it, or a project of `crib_list_projects`; without it, yours."
+    str | None, "A directory: yours, one below it, or a project of `crib_list_projects`. Default: yours."
 ]
 
 
@@ -97,7 +97,7 @@ class CodeDirectory:
             hint = "Name a directory that does not contain it."
             raise Denied("code.outside", f"{root} contains the crib's home, which is closed to agents.", hint)
         if not await anyio.Path(root).is_dir():
-            raise NotFound("code.no_directory", f"{root} is no directory.")
+            raise NotFound("code.no_directory", f"{root} is not a directory.")
         return Path(root)
 
 
@@ -111,11 +111,11 @@ Code = Annotated[CodeDirectory, Inject]
 @tool(read_only=True, requires="symbols", title="Find symbols")
 async def crib_code_symbols(
     query: Annotated[
-        str, "A name or a part of it; `Outer.name` for what stands in something; empty for all.", Field(max_length=200)
+        str, "A name or part of it; `Outer.name` for a nested symbol; empty for all.", Field(max_length=200)
     ],
     project_dir: ProjectDir = None,
     kinds: Annotated[list[Kind] | None, "Only symbols of these kinds."] = None,
-    limit: Annotated[int, "How many at most.", Field(ge=1, le=200)] = 20,
+    limit: Annotated[int, "Maximum number of results.", Field(ge=1, le=200)] = 20,
     *,
     code: Code,
     context: Calling,
@@ -123,42 +123,42 @@ async def crib_code_symbols(
     """Find where functions, classes, methods, types and constants are defined in a project's source code.
 
     Use it instead of searching text when you know a name or a part of it. It reads Python, TypeScript, JavaScript, Go,
-    Rust, Java, C and C++, skips what git ignores, and sees changes at once. Returns the closest names first, each with
-    kind, file (relative to projectDir), line, container and signature; total says how many there are in all.
+    Rust, Java, C and C++, skips what git ignores, and sees changes immediately. Returns the closest names first, each
+    with kind, file (relative to projectDir), line, container and signature; total is the number of all matches.
     """
     root = await code.root(context.principal, project_dir)
     found = await code.symbols.find(root, query, kinds or (), limit)
     shown: list[ShownSymbol] = [each.to_json() for each in found.items]  # pyright: ignore[reportAssignmentType] the same
-    return {"projectDir": str(root), "symbols": shown, "total": found.total, "index": _index(found.standing)}
+    return {"projectDir": str(root), "symbols": shown, "total": found.total, "index": _index(found.state)}
 
 
 @tool(read_only=True, requires="symbols", title="Find references")
 async def crib_find_references(
-    symbol_name: Annotated[str, "The whole name, as it is written; case counts.", Field(min_length=1, max_length=200)],
+    symbol_name: Annotated[str, "The exact name; case-sensitive.", Field(min_length=1, max_length=200)],
     project_dir: ProjectDir = None,
-    limit: Annotated[int, "How many at most.", Field(ge=1, le=500)] = 50,
+    limit: Annotated[int, "Maximum number of results.", Field(ge=1, le=500)] = 50,
     *,
     code: Code,
     context: Calling,
 ) -> FoundReferences:
-    """Find every line of a project's source code on which a name stands, comments and strings left out.
+    """Find every line of a project's source code that contains a name, except in comments and strings.
 
-    Use it before you change or remove something, to see who uses it. Names are compared as they are written: two
-    symbols of one name are not told apart. Returns definitions first, then uses by file and line, each with the text of
-    the line; total says how many there are in all.
+    Use it before you change or remove something, to see its uses. Names are compared as text: two symbols with the same
+    name are not distinguished. Returns definitions first, then uses by file and line, each with the text of the line;
+    total is the number of all matches.
     """
     root = await code.root(context.principal, project_dir)
     found = await code.symbols.references(root, symbol_name, limit)
     shown: list[ShownReference] = [each.to_json() for each in found.items]  # pyright: ignore[reportAssignmentType] the same
-    return {"projectDir": str(root), "references": shown, "total": found.total, "index": _index(found.standing)}
+    return {"projectDir": str(root), "references": shown, "total": found.total, "index": _index(found.state)}
 
 
-def _index(standing: IndexState) -> ShownIndex:
+def _index(state: IndexState) -> ShownIndex:
     return {
-        "files": standing.files,
-        "skipped": standing.skipped,
-        "failed": standing.failed,
-        "complete": standing.complete,
+        "files": state.files,
+        "skipped": state.skipped,
+        "failed": state.failed,
+        "complete": state.complete,
     }
 
 

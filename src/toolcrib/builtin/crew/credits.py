@@ -20,7 +20,7 @@ ZooOf = Annotated[Zoo, Inject]
 Unit = Literal["turns", "calls", "usd"]
 
 
-class Stands(TypedDict):
+class Balance(TypedDict):
     """The answer to `crib_check_credits` and `crib_grant_credits`; null has no limit."""
 
     agentId: str
@@ -31,7 +31,7 @@ class Stands(TypedDict):
     exhausted: list[str]
 
 
-class Checked(Stands):
+class Checked(Balance):
     """The answer to `crib_check_credits`."""
 
     history: list[JsonObject]
@@ -45,61 +45,61 @@ class Budgets(TypedDict):
 
 @tool(read_only=True, title="Check credits")
 async def crib_check_credits(
-    agent: Annotated[str | None, "An agent's ID; without one, the agent that asks."] = None,
-    limit: Annotated[int, "How many of the newest entries of the ledger to show.", Field(ge=0, le=200)] = 10,
+    agent: Annotated[str | None, "An agent's ID. Default: the calling agent."] = None,
+    limit: Annotated[int, "Number of recent ledger entries to show.", Field(ge=0, le=200)] = 10,
     *,
     credits: CreditsOf,
     zoo: ZooOf,
     context: Calling,
 ) -> Checked:
-    """Show what an agent may still use: turns, calls of tools, US dollars.
+    """Show the remaining budget of an agent: turns, tool calls, US dollars.
 
     Use it before long work, and when a call was refused because a budget is used up. Returns budget, granted, spent,
     left (null: no limit), the units that are exhausted, and the newest entries of the ledger.
     """
     wanted = await _known(zoo, agent or context.agent)
-    stands = cast("Stands", (await credits.standing(wanted)).to_json())
+    balance = cast("Balance", (await credits.balance(wanted)).to_json())
     history = await credits.history(wanted, limit) if limit else ()
-    return {**stands, "history": [entry.to_json() for entry in history]}
+    return {**balance, "history": [entry.to_json() for entry in history]}
 
 
 @tool(privileged=True, scheduler_blocked=True, title="Grant credits")
 async def crib_grant_credits(
     agent: Annotated[str, "The agent's ID; not your own."],
-    turns: Annotated[int, "Turns of its model.", Field(ge=0)] = 0,
-    calls: Annotated[int, "Calls of tools.", Field(ge=0)] = 0,
-    usd: Annotated[float, "US dollars, as its runtime reports them.", Field(ge=0)] = 0.0,
-    reason: Annotated[str | None, "Why, for the ledger.", Field(max_length=500)] = None,
+    turns: Annotated[int, "Model turns.", Field(ge=0)] = 0,
+    calls: Annotated[int, "Tool calls.", Field(ge=0)] = 0,
+    usd: Annotated[float, "US dollars, as reported by its runtime.", Field(ge=0)] = 0.0,
+    reason: Annotated[str | None, "The reason, for the ledger.", Field(max_length=500)] = None,
     *,
     credits: CreditsOf,
     zoo: ZooOf,
     context: Calling,
-) -> Stands:
-    """Give another agent more than its budget, once. Use it when the owner wants it to go on.
+) -> Balance:
+    """Grant another agent credits beyond its budget, once. Use it when the owner wants the agent to continue.
 
-    It counts at once, also in sessions under way. Returns how the agent stands then. Grants are never taken back.
+    It takes effect immediately, also in running sessions. Returns the new balance. A grant cannot be revoked.
     """
     await _known(zoo, agent)
     given = Amounts(turns, calls, usd)
-    return cast("Stands", (await credits.grant(agent, given, by=context.principal, reason=reason)).to_json())
+    return cast("Balance", (await credits.grant(agent, given, by=context.principal, reason=reason)).to_json())
 
 
 @tool(privileged=True, scheduler_blocked=True, title="Set budgets")
 async def crib_credit_config(
-    agent: Annotated[str, "The agent's ID; * stands for all that have no budget of their own."] = DEFAULT,
-    turns: Annotated[int | None, "Turns of its model in all.", Field(ge=0)] = None,
-    calls: Annotated[int | None, "Calls of tools in all.", Field(ge=0)] = None,
-    usd: Annotated[float | None, "US dollars in all.", Field(ge=0)] = None,
-    unlimited: Annotated[list[Unit] | None, "Units that have no limit any more."] = None,
+    agent: Annotated[str, "The agent's ID; * for all agents without their own budget."] = DEFAULT,
+    turns: Annotated[int | None, "Model turns in total.", Field(ge=0)] = None,
+    calls: Annotated[int | None, "Tool calls in total.", Field(ge=0)] = None,
+    usd: Annotated[float | None, "US dollars in total.", Field(ge=0)] = None,
+    unlimited: Annotated[list[Unit] | None, "Units whose limit is removed."] = None,
     *,
     credits: CreditsOf,
     zoo: ZooOf,
     context: Calling,
 ) -> Budgets:
-    """Set the budget of an agent, or of all that have none of their own; without amounts only show budgets.
+    """Set the budget of an agent, or of all agents without their own; without amounts, only show budgets.
 
-    Use it when the owner wants agents to be held to limits. What is not given stays. What an agent has spent so far
-    counts. Returns all budgets; null has no limit.
+    Use it when the owner wants to limit agents. Amounts that are not given stay. Past usage counts. Returns all
+    budgets; null means no limit.
     """
     given = Budget(turns, calls, usd)
     if given == Budget() and not unlimited:
@@ -114,7 +114,7 @@ async def crib_credit_config(
 async def _known(zoo: Zoo, agent: str | None) -> str:
     """Return the id of an existing agent; raise if unknown."""
     if agent is None:
-        raise InvalidRequest("crew.no_agent", "This call comes from no agent.", "Give the ID of one.")
+        raise InvalidRequest("crew.no_agent", "The caller is not an agent.", "Give the ID of an agent.")
     return (await zoo.get(agent)).agent.id
 
 

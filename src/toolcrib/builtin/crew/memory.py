@@ -62,17 +62,19 @@ class Forgotten(TypedDict):
 @tool(title="Remember")
 async def crib_save_memory(
     content: Annotated[str, "What to remember, up to 65536 characters."],
-    key: Annotated[str | None, "A name to find it by; what has it is replaced. One is made if missing."] = None,
-    type: Annotated[EntryType, "What kind of memory it is."] = "note",
-    tags: Annotated[list[str] | None, "Words to find it by, up to 50."] = None,
-    pinned: Annotated[bool, "Pinned memories are part of your prompt, if your owner has it so."] = False,
+    key: Annotated[
+        str | None, "A name to find it by; an existing memory with it is replaced. Generated if missing."
+    ] = None,
+    type: Annotated[EntryType, "The type of the memory."] = "note",
+    tags: Annotated[list[str] | None, "Tags to find it by, up to 50."] = None,
+    pinned: Annotated[bool, "Pinned memories are part of your prompt, if the owner enabled that."] = False,
     *,
     zoo: ZooOf,
     context: Calling,
 ) -> SavedMemory:
     """Save something to your own memory, which lasts beyond this session.
 
-    Use it for decisions, facts and lessons that will matter later; for what all agents should know use
+    Use it for decisions, facts and lessons that matter later; for what all agents should know, use
     crib_library_write. Returns the key, and whether the memory is new.
     """
     agent = own_agent(context)
@@ -94,19 +96,19 @@ async def crib_save_memory(
 
 @tool(read_only=True, title="Recall")
 async def crib_recall_memory(
-    key: Annotated[str | None, "Exactly this memory."] = None,
-    query: Annotated[str | None, "Words that all have to be in it."] = None,
-    type: Annotated[EntryType | None, "Only memories of this kind."] = None,
-    tags: Annotated[list[str] | None, "Only memories with any of these."] = None,
-    limit: Annotated[int, "How many at most.", Field(ge=1, le=MOST_RECALLED)] = 20,
+    key: Annotated[str | None, "Only the memory with this key."] = None,
+    query: Annotated[str | None, "Words that must all occur in it."] = None,
+    type: Annotated[EntryType | None, "Only memories of this type."] = None,
+    tags: Annotated[list[str] | None, "Only memories with any of these tags."] = None,
+    limit: Annotated[int, "Maximum number of results.", Field(ge=1, le=MOST_RECALLED)] = 20,
     *,
     zoo: ZooOf,
     context: Calling,
 ) -> Recalled:
     """Recall what you have saved to your own memory, newest first.
 
-    Use it at the start of work that may go on from earlier, and before you ask again what you were told once. Without
-    anything given it returns the newest. Returns memories, and whether there are more than the limit.
+    Use it at the start of work that may continue earlier work, and before you ask a question again. Without filters it
+    returns the newest. Returns memories, and whether there are more than the limit.
     """
     agent = own_agent(context)
     if key is not None:
@@ -119,7 +121,7 @@ async def crib_recall_memory(
 
 @tool(destructive=True, title="Forget")
 async def crib_delete_memory(key: Key, *, zoo: ZooOf, context: Calling) -> Forgotten:
-    """Delete one of your memories for good. Use it for what is wrong or not true any more. Returns the key."""
+    """Delete one of your memories permanently. Use it for memories that are wrong or outdated. Returns the key."""
     await zoo.brain.delete(own_agent(context), key, author=ITSELF)
     return {"key": key, "deleted": True}
 

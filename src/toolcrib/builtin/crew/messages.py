@@ -19,7 +19,7 @@ from toolcrib.agents.sessions.manager import NewSession, Sessions
 from toolcrib.agents.zoo.check import parse
 from toolcrib.agents.zoo.input import EntryInput
 from toolcrib.agents.zoo.zoo import Zoo
-from toolcrib.builtin.caller import Calling, as_creator, check_depth, signs_of_life, speaker
+from toolcrib.builtin.caller import Calling, as_creator, check_depth, reporting_progress, speaker
 from toolcrib.model.agents import HANDOVER, Agent
 from toolcrib.model.errors import (
     Conflict,
@@ -106,12 +106,12 @@ class Messenger:
         agent = (await self._zoo.get(letter.to)).agent
         sender = self._claim(letter, principal)
         try:
-            session = await self._opened(letter, agent, principal)
+            session = await self._open_session(letter, agent, principal)
             entry = await self._hand_over(letter, principal) if letter.handover else None
         except BaseException:
             self._unclaim(letter, sender)
             raise
-        async with signs_of_life(context, f"Waiting for {agent.name} (session {session.id})"):
+        async with reporting_progress(context, f"Waiting for {agent.name} (session {session.id})"):
             answer, state = await self._answer(session, _prompt(letter, principal))
         answered: Answered = {"answer": answer, "sessionId": session.id, "thread": session.id, "state": state}
         return answered if entry is None else {**answered, "handoverEntryId": entry}
@@ -139,7 +139,7 @@ class Messenger:
         sender.recent.pop(letter, None)
         sender.messages -= 1
 
-    async def _opened(self, letter: Letter, agent: Agent, principal: Principal) -> Session:
+    async def _open_session(self, letter: Letter, agent: Agent, principal: Principal) -> Session:
         if letter.thread is not None:
             return await self._thread(letter.thread, agent, principal)
         caller = await self._sessions.get(principal.session) if principal.session is not None else None
@@ -165,9 +165,11 @@ class Messenger:
         if session is None or session.agent != agent.id or session.creator is None:
             raise NotFound("crew.thread", f"You have no thread {thread!r} with {agent.id}.")
         if session.creator != principal:
-            raise NotFound("crew.thread", f"The thread {thread!r} was begun by another session, or with other rights.")
+            raise NotFound(
+                "crew.thread", f"The thread {thread!r} was started by another session, or with other rights."
+            )
         if session.state in _AT_WORK:
-            raise Conflict("crew.busy", f"{agent.name} still works on the last message of this thread.")
+            raise Conflict("crew.busy", f"{agent.name} is still working on the last message of this thread.")
         return session
 
     async def _hand_over(self, letter: Letter, principal: Principal) -> str:
@@ -192,7 +194,7 @@ class Messenger:
             with anyio.move_on_after(_LAST_WORDS, shield=True):
                 await self._sessions.interrupt(session.id)
             if isinstance(error, TimeoutError):
-                raise _no_answer(session, "it took too long") from None
+                raise _no_answer(session, "it timed out") from None
             raise
 
     async def _followed(self, session: Session, prompt: str) -> tuple[str, str]:
@@ -205,14 +207,14 @@ class Messenger:
                     if event.kind == "text_message" and event.parent is None:
                         answer = str(event.data["text"])
                     elif event.kind == "done":
-                        return await self._judged(session, answer, str(event.data["reason"]))
+                        return await self._check_answer(session, answer, str(event.data["reason"]))
         raise _no_answer(session, "its session was closed")
 
-    async def _judged(self, session: Session, answer: str, state: str) -> tuple[str, str]:
+    async def _check_answer(self, session: Session, answer: str, state: str) -> tuple[str, str]:
         if state == "completed" or (state == "limit" and answer):
             return answer, state
         reason = (await self._sessions.get(session.id)).reason
-        raise _no_answer(session, f"its turn ended as {state}" + (f". {reason}" if reason else ""))
+        raise _no_answer(session, f"its turn ended with state {state}" + (f". {reason}" if reason else ""))
 
 
 Mail = Annotated[Messenger, Inject]
@@ -220,30 +222,30 @@ Mail = Annotated[Messenger, Inject]
 
 @tool(title="Ask another agent", scheduler_blocked=True, timeout=ANSWER_SECONDS + _GRACE)
 async def crib_send_message(
-    to_agent: Annotated[str, "ID of the agent to ask, as crib_list_agents gives it."],
-    message: Annotated[str, "What you want of it, with all it has to know: it does not see your conversation."],
-    thread: Annotated[str | None, "A thread of an earlier answer, to go on with it; without one a new begins."] = None,
-    handover: Annotated[bool, "Also leave it a summary in its memory, linked to your transcript."] = False,
+    to_agent: Annotated[str, "ID of the agent to ask, as returned by crib_list_agents."],
+    message: Annotated[str, "The request, with all context: the agent does not see your conversation."],
+    thread: Annotated[str | None, "A thread of an earlier answer, to continue it. Default: a new thread."] = None,
+    handover: Annotated[bool, "Also store a summary in its memory, linked to your transcript."] = False,
     *,
     messenger: Mail,
     context: Calling,
 ) -> Answered:
     """Send a message to another agent and wait for its answer.
 
-    Use it when another agent of the crew knows or can do something better than you, or to hand work over. It works in a
-    session of its own, in your directory, and never with more rights than you have. Returns answer, sessionId (its
-    transcript), thread (to go on) and state (completed, or limit when it was cut short). An answer may take 10 minutes.
-    Limits: 5 messages to 2 agents in a session; work is handed on 3 times at most, never to yourself; the same message
-    goes out once in 30 seconds.
+    Use it when another agent knows or does something better than you, or to delegate work. It works in its own session,
+    in your directory, and never with more rights than you have. Returns answer, sessionId (its transcript), thread (to
+    continue) and state (completed, or limit if it was cut short). An answer may take 10 minutes. Limits: 5 messages to
+    2 agents per session; work is delegated at most 3 times, never to yourself; the same message is sent once in 30
+    seconds.
     """
     return await messenger.send(context, Letter(to_agent, message, thread, handover))
 
 
 @tool(read_only=True, title="List the crew")
 async def crib_list_agents(*, zoo: Annotated[Zoo, Inject], context: Calling) -> KnownAgents:
-    """List the agents of the crew. Use it to find out whom to ask with crib_send_message.
+    """List the agents of the crew. Use it to find an agent for crib_send_message.
 
-    Returns id, name and description of each, and under `you` the id of the agent that asks.
+    Returns id, name and description of each, and under `you` the id of the calling agent.
     """
     found = [KnownAgent(id=each.id, name=each.name, description=each.description) for each in await zoo.list()]
     return {"agents": found, "you": context.agent}
@@ -251,29 +253,33 @@ async def crib_list_agents(*, zoo: Annotated[Zoo, Inject], context: Calling) -> 
 
 def _check(letter: Letter, principal: Principal) -> None:
     if not letter.text.strip() or len(letter.text) > LONGEST_MESSAGE:
-        raise InvalidRequest("session.message", f"A message has 1 to {LONGEST_MESSAGE} characters.", "Write another.")
+        raise InvalidRequest(
+            "session.message", f"A message must have 1 to {LONGEST_MESSAGE} characters.", "Write another."
+        )
     if letter.to == principal.agent:
-        raise InvalidRequest("crew.to_self", f"You are {letter.to!r} yourself.")
+        raise InvalidRequest("crew.to_self", f"Agent {letter.to!r} cannot send a message to itself.")
     check_depth(principal)
 
 
 def _check_limits(sender: _Sender, to: str) -> None:
     if sender.messages >= MOST_MESSAGES:
         raise Denied(
-            "crew.limit", f"This session has sent {MOST_MESSAGES} messages to other agents, as many as it may."
+            "crew.limit", f"Message limit reached: this session has sent {MOST_MESSAGES} messages to other agents."
         )
     if to not in sender.targets and len(sender.targets) >= MOST_TARGETS:
         asked = " and ".join(sorted(sender.targets))
-        raise Denied("crew.limit", f"This session has asked {asked}; it may ask {MOST_TARGETS} agents.")
+        raise Denied(
+            "crew.limit", f"Agent limit reached: this session has asked {asked} and may ask {MOST_TARGETS} agents."
+        )
 
 
 def _prompt(letter: Letter, principal: Principal) -> str:
-    return f"{speaker(principal)} asks you this, and is given what you say last as your answer.\n\n{letter.text}"
+    return f"{speaker(principal)} sends you this message. Your last message is returned as the answer.\n\n{letter.text}"
 
 
 def _no_answer(session: Session, why: str) -> Unavailable:
-    hint = f"Its session is {session.id}: go on with thread={session.id}, ask another agent, or do without."
-    return Unavailable("crew.no_answer", f"{session.agent} gave no answer: {why}.", hint)
+    hint = f"Its session is {session.id}: continue with thread={session.id}, ask another agent, or proceed without it."
+    return Unavailable("crew.no_answer", f"{session.agent} did not answer: {why.rstrip(".")}.", hint)
 
 
 TOOLS = (crib_send_message, crib_list_agents)

@@ -17,7 +17,7 @@ from typing_extensions import TypedDict
 
 from toolcrib.agents.notify.notifier import Notifier
 from toolcrib.agents.sessions.manager import Sessions
-from toolcrib.builtin.caller import Calling, is_scheduled, signs_of_life, speaker
+from toolcrib.builtin.caller import Calling, is_scheduled, reporting_progress, speaker
 from toolcrib.model.errors import Denied, InvalidRequest, ToolcribError, Unavailable
 from toolcrib.model.json import JsonObject
 from toolcrib.model.notices import ChannelKind, Level, OwnerNotice
@@ -71,7 +71,7 @@ class Person:
         if options:
             asked["options"] = [{"label": option} for option in options]
         answers: Mapping[str, str] = {}
-        async with anyio.create_task_group() as beside, signs_of_life(context, "Waiting: toolcrib approvals list"):
+        async with anyio.create_task_group() as beside, reporting_progress(context, "Waiting: toolcrib approvals list"):
             beside.start_soon(self._announce, asker, question)
             answers = await self.sessions.ask(asker, [asked], context.call_id, minutes * 60)
             beside.cancel_scope.cancel()
@@ -85,14 +85,14 @@ class Person:
         try:
             await self.notifier.notify(_notice(asker, words, f"{speaker(asker)} asks"))
         except ToolcribError as error:  # the question is open anyway
-            logger.warning("That %s asks something could not be told: %s", speaker(asker), error)
+            logger.warning("Could not notify the owner of a question of %s: %s", speaker(asker), error)
 
     async def agree(self, context: Context, change: str) -> None:
         """Ask a person to confirm a change, unless a person makes it. Raises `notify.refused`, `question.timeout`."""
         if self.is_person(context.principal):
             return
         if is_scheduled(context.principal):
-            raise Denied("notify.refused", "A scheduled run has nobody who could agree to this.")
+            raise Denied("notify.refused", "A scheduled run cannot ask a person to confirm this.")
         question = f"{speaker(context.principal)} wants to {change}. Agree?"
         answer = await self.ask(context, question, (_YES, _NO), USUAL_ASK)
         if answer.strip().casefold() != _YES.casefold():
@@ -104,18 +104,18 @@ PersonOf = Annotated[Person, Inject]
 
 @tool(title="Tell the owner")
 async def crib_notify_owner(
-    message: Annotated[str, "What the owner should know, up to 4000 characters."],
-    title: Annotated[str, "A few words that say what it is about.", Field(max_length=200)] = "",
-    level: Annotated[Level, "How serious it is."] = "info",
+    message: Annotated[str, "The message, up to 4000 characters."],
+    title: Annotated[str, "A short title.", Field(max_length=200)] = "",
+    level: Annotated[Level, "The severity."] = "info",
     *,
     person: PersonOf,
     context: Calling,
 ) -> NoticeSent:
     """Tell the owner something without waiting for an answer.
 
-    Use it for results and trouble that the owner should see although no person watches this session. It is shown in the
-    console and sent to the channels that are set (webhook, desktop). Returns shown, and for each channel whether the
-    notice got there.
+    Use it for results and problems that the owner should see although no person watches this session. It is shown in
+    the console and sent to the configured channels (webhook, desktop). Returns shown, and for each channel whether the
+    notice was delivered.
     """
     sent = await person.notifier.notify(_notice(context.principal, message, title, level))
     return {"shown": True, "channels": [each.to_json() for each in sent]}
@@ -125,19 +125,19 @@ async def crib_notify_owner(
 async def crib_ask_owner(
     question: Annotated[str, "One question.", Field(min_length=1, max_length=LONGEST_QUESTION)],
     options: Annotated[
-        list[str] | None, "Answers to choose from; the owner may say something else.", Field(max_length=MOST_OPTIONS)
+        list[str] | None, "Answers to choose from; the owner may give another one.", Field(max_length=MOST_OPTIONS)
     ] = None,
-    context: Annotated[str | None, "What the owner has to know to answer.", Field(max_length=LONGEST_QUESTION)] = None,
-    timeout_minutes: Annotated[float, "How long to wait.", Field(gt=0, le=LONGEST_ASK)] = USUAL_ASK,
+    context: Annotated[str | None, "The context the owner needs to answer.", Field(max_length=LONGEST_QUESTION)] = None,
+    timeout_minutes: Annotated[float, "Minutes to wait.", Field(gt=0, le=LONGEST_ASK)] = USUAL_ASK,
     *,
     person: PersonOf,
     calling: Calling,
 ) -> OwnerReply:
     """Ask the owner a question and wait for the answer.
 
-    Use it when only a person can decide: something that cannot be undone, costs money or is a matter of taste. It is
-    shown in the console and with `toolcrib approvals list`. Returns the answer; when no answer comes in time (10
-    minutes, 240 at most) that is an error, and you go on with what is safe.
+    Use it when only a person can decide: something irreversible, costly or a matter of taste. It is shown in the
+    console and by `toolcrib approvals list`. Returns the answer; without one in time (10 minutes, 240 at most) it is an
+    error, and you continue with what is safe.
     """
     whole = question if not context else f"{question}\n\n{context}"
     return {"answer": await person.ask(calling, whole, options or (), timeout_minutes)}
@@ -146,29 +146,30 @@ async def crib_ask_owner(
 @tool(title="Configure notices")
 async def crib_configure_notifications(
     action: Annotated[Literal["list", "set", "remove", "test"], "What to do."],
-    channel: Annotated[ChannelKind | None, "Which channel; not needed to list."] = None,
-    config: Annotated[JsonObject | None, 'For a webhook: {"url": "https://…"}; for the desktop nothing.'] = None,
+    channel: Annotated[ChannelKind | None, "The channel; not needed to list."] = None,
+    config: Annotated[JsonObject | None, 'For a webhook: {"url": "https://…"}; for the desktop, nothing.'] = None,
     *,
     person: PersonOf,
     context: Calling,
 ) -> Configured:
-    """Look at, set, remove or test where notices to the owner go beside the console.
+    """List, set, remove or test the channels for notices to the owner, besides the console.
 
-    Use it when the owner wants to be told elsewhere. A webhook gets a POST with JSON (level, title, message, text). To
-    set or remove one a person has to agree, and is asked. Returns the channels that are set, without their secrets.
+    Use it when the owner wants notices elsewhere. A webhook gets a POST with JSON (level, title, message, text).
+    Setting or removing a channel needs the confirmation of a person. Returns the configured channels, without their
+    secrets.
     """
     notifier = person.notifier
     if action == "list":
         return {"channels": await notifier.channels()}
     if channel is None:
-        raise InvalidRequest("notify.invalid", f"To {action} needs a channel.", "Give webhook or desktop.")
+        raise InvalidRequest("notify.invalid", f"The action {action} needs a channel.", "Give `webhook` or `desktop`.")
     if action == "test":
         await notifier.test(channel)
         return {"channels": await notifier.channels(), "tested": channel}
     if action == "set":
         await _set(person, context, channel, config or {})
     else:
-        await person.agree(context, f"remove the {channel} from where notices go")
+        await person.agree(context, f"remove the channel {channel} for notices")
         await notifier.remove(channel)
     return {"channels": await notifier.channels()}
 

@@ -48,7 +48,7 @@ Directory = Annotated[ProjectDirectory, Inject]
 
 @tool(read_only=True, title="List projects")
 async def crib_list_projects(*, directory: Directory) -> ListedProjects:
-    """List the projects the owner has set up. Use it to find the directory of one.
+    """List the configured projects. Use it to find the directory of a project.
 
     Returns path, whether it is trusted, its bundles, and its default agent if it has one.
     """
@@ -57,9 +57,9 @@ async def crib_list_projects(*, directory: Directory) -> ListedProjects:
 
 @tool(read_only=True, title="Show the current project")
 async def crib_current_project(*, directory: Directory, context: Calling) -> CurrentProject:
-    """Say which directory you work in, and the project it belongs to. Use it before you work on files.
+    """Show your working directory and its project. Use it before you work on files.
 
-    Returns cwd and project; where projects lie in each other, the innermost.
+    Returns cwd and project; for nested projects, the innermost.
     """
     cwd = context.principal.cwd or directory.cwd()
     around = [project for project in await directory.projects.list() if is_inside(cwd, project.path)]

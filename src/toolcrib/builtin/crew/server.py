@@ -43,5 +43,5 @@ def crew_server(providers: Mapping[Any, Provider | Callable[..., Any]]) -> ToolS
         kind="builtin",
         conditions=CONDITIONS,
         title="Crew",
-        instructions="Agents of one crib: ask each other, remember, share what you know, ask and tell the owner.",
+        instructions="Tools for agents: message each other, remember, share knowledge, ask and notify the owner.",
     )

@@ -21,17 +21,17 @@ class Extended(TypedDict):
     secondsLeft: float | None
 
 
-@tool(title="Take more time")
+@tool(title="Extend the timeout")
 async def crib_extend_timeout(
-    minutes: Annotated[float, "How many minutes more.", Field(gt=0, le=_MOST_MINUTES)],
+    minutes: Annotated[float, "Minutes to add.", Field(gt=0, le=_MOST_MINUTES)],
     *,
     sessions: Annotated[Sessions, Inject],
     context: Calling,
 ) -> Extended:
-    """Give the turn you are in more time, 60 minutes in all.
+    """Extend the current turn, by 60 minutes in total.
 
-    Use it when you see that the work will take longer than the session may, before the time is up. Returns the seconds
-    that are left then; null where there is no limit.
+    Use it before the time is up, when the work will take longer than the limit of the session. Returns the remaining
+    seconds; null without a limit.
     """
     left = await sessions.extend(own_session(context), minutes * 60)
     return {"minutes": minutes, "secondsLeft": None if math.isinf(left) else round(left, 1)}

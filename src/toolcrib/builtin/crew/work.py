@@ -67,7 +67,7 @@ class WorkService:
             raise Denied("work.elsewhere", f"{place} is in the crib's home, which is closed to agents.")
         doer = agent or principal.agent
         if doer is None:
-            raise InvalidRequest("request.invalid", "Which agent is to do it?", "Give the ID of one.")
+            raise InvalidRequest("request.invalid", "The task has no agent.", "Give the ID of an agent.")
         return await self.work.create(
             NewTask(
                 description=description,
@@ -101,56 +101,54 @@ class WorkService:
         return creator.agent is None and creator.identity == principal.identity
 
 
-Desk = Annotated[WorkService, Inject]
+Service = Annotated[WorkService, Inject]
 
 
-@tool(title="Give a work task", requires="runtime", timeout=300)
+@tool(title="Create a work task", requires="runtime", timeout=300)
 async def crib_create_work_task(
-    description: Annotated[
-        str, "What is to be done, with all one has to know.", Field(min_length=1, max_length=LONGEST_DESCRIPTION)
-    ],
-    project: Annotated[str | None, "A directory of a git repository; where you work if not given."] = None,
-    agent: Annotated[str | None, "ID of the agent that does it; you yourself if not given."] = None,
-    max_minutes: Annotated[int, "How long it may take.", Field(ge=1, le=LONGEST_MINUTES)] = USUAL_MINUTES,
+    description: Annotated[str, "The task, with all context.", Field(min_length=1, max_length=LONGEST_DESCRIPTION)],
+    project: Annotated[str | None, "A directory of a git repository. Default: your working directory."] = None,
+    agent: Annotated[str | None, "ID of the agent for the task. Default: yourself."] = None,
+    max_minutes: Annotated[int, "Maximum duration in minutes.", Field(ge=1, le=LONGEST_MINUTES)] = USUAL_MINUTES,
     *,
-    desk: Desk,
+    service: Service,
     context: Calling,
 ) -> GivenTask:
-    """Have a task done in the background, on a git branch of its own.
+    """Run a task in the background, on its own git branch.
 
-    Use it for work on code that should not disturb the files here, or that can go on while you do something else. An
-    agent works in a fresh copy of the last commit, never with more rights than you have; changes that are not committed
-    are not part of it. Returns the task at once, with its id and branch; see how it goes with crib_check_work_status.
+    Use it for work on code that should not change the files here, or that can run while you do something else. An agent
+    works in a fresh copy of the last commit, without uncommitted changes, and never with more rights than you have.
+    Returns the task immediately, with its id and branch; check it with crib_check_work_status.
     Limits: a git repository with a commit, 4 tasks at once, 240 minutes.
     """
-    return {"task": (await desk.give(context.principal, description, project, agent, max_minutes)).to_json()}
+    return {"task": (await service.give(context.principal, description, project, agent, max_minutes)).to_json()}
 
 
 @tool(title="Check a work task", read_only=True, requires="runtime")
 async def crib_check_work_status(
-    task_id: Annotated[str, "The task's id."], *, desk: Desk, context: Calling
+    task_id: Annotated[str, "The task's id."], *, service: Service, context: Calling
 ) -> GivenTask:
-    """Say how a work task stands. Use it for a task you gave; it may take many minutes, so do not ask all the time.
+    """Show the state of a work task. Use it for a task you created; it may take many minutes, so do not poll often.
 
-    Returns the task: state (running, completed, failed, limit, interrupted), and once it has ended result (what the
-    agent said last), diff (what differs on its branch, as git diff --stat tells it), reason if something was wrong.
+    Returns the task: state (running, completed, failed, limit, interrupted), and once it has ended result (the agent's
+    last message), diff (the changes on its branch, as git diff --stat), and reason if it failed.
     """
-    return {"task": (await desk.find(context.principal, task_id)).to_json()}
+    return {"task": (await service.find(context.principal, task_id)).to_json()}
 
 
 @tool(title="List work tasks", read_only=True, requires="runtime")
 async def crib_list_work_tasks(
-    status: Annotated[WorkState | None, "Only those that stand so."] = None,
-    limit: Annotated[int, "At most so many.", Field(ge=1, le=100)] = 20,
+    status: Annotated[WorkState | None, "Only tasks in this state."] = None,
+    limit: Annotated[int, "Maximum number of results.", Field(ge=1, le=100)] = 20,
     *,
-    desk: Desk,
+    service: Service,
     context: Calling,
 ) -> ListedTasks:
-    """List the work tasks you gave or do, the newest first. Use it to find the id of one.
+    """List the work tasks you created or work on, newest first. Use it to find the id of a task.
 
     Returns each without its result and diff, and with the beginning of its description.
     """
-    found = await desk.list(context.principal, status, limit)
+    found = await service.list(context.principal, status, limit)
     return {"tasks": [_short(task.to_json()) for task in found]}
 
 

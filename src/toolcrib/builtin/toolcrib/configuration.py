@@ -27,7 +27,7 @@ from toolcrib.model.json import Json, JsonObject
 from toolcrib.servers.edit.toml_text import set_top_level
 from toolcrib.tools import Inject, tool
 
-SettingName = Annotated[str, "A setting, as get_config names it."]
+SettingName = Annotated[str, "The name of a setting, as returned by get_config."]
 
 
 class Configuration:
@@ -74,7 +74,7 @@ class Configuration:
         change = partial(change_file, self._file, changed, self._writing)
         told: JsonObject = {"file": str(self._file), "name": name, "before": self._current(name), "after": shown}
         await self._changes.record("settings.change", told, lambda: anyio.to_thread.run_sync(change))
-        answer: JsonObject = {"name": name, "value": shown, "file": str(self._file), "counts": "from the next start on"}
+        answer: JsonObject = {"name": name, "value": shown, "file": str(self._file), "counts": "from the next start"}
         origin = self._settings.origin(name)
         stronger = origin not in ("default", "code") and not origin.startswith(str(self._file))
         return {**answer, "overriddenBy": origin} if stronger else answer
@@ -101,7 +101,7 @@ def _changed(before: bytes | None, *, name: str, value: Json) -> bytes:
     except ValueError as error:
         raise ConfigError("settings.invalid", f"The settings file cannot be edited: {error}.") from error
     if not is_right:
-        raise ConfigError("settings.invalid", "The settings file is written in a way that cannot be edited here.")
+        raise ConfigError("settings.invalid", "The settings file has a layout that cannot be edited here.")
     return new.encode()
 
 
@@ -109,7 +109,7 @@ def _changed(before: bytes | None, *, name: str, value: Json) -> bytes:
 async def get_config(
     name: Annotated[str | None, "Only this setting."] = None, *, configuration: Annotated[Configuration, Inject]
 ) -> dict[str, object]:
-    """Show the settings the crib runs with. Use it to find out how it is configured.
+    """Show the settings of the running crib. Use it to see how it is configured.
 
     Returns name, value, origin and help of each; passwords are masked.
     """
@@ -121,12 +121,12 @@ async def get_config(
 @tool(privileged=True, destructive=True, scheduler_blocked=True, title="Change a setting")
 async def set_config(
     name: SettingName,
-    value: Annotated[str | int | float | bool, "What it is to be."],
+    value: Annotated[str | int | float | bool, "The new value."],
     *,
     configuration: Annotated[Configuration, Inject],
 ) -> dict[str, object]:
     """Set one setting in the crib's file. Use it only when the person asks for this change.
 
-    It counts from the next start on; everything else in the file stays. Returns the value and the file.
+    It takes effect at the next start; the rest of the file stays. Returns the value and the file.
     """
     return await configuration.set(name, value)

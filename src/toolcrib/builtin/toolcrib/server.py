@@ -51,11 +51,11 @@ async def ping() -> Pong:
 
 @tool(read_only=True, always_load=True)
 async def get_server_info(
-    include_uptime: Annotated[bool, "Also say for how many seconds the crib has been running."] = False,
+    include_uptime: Annotated[bool, "Also return for how many seconds the crib has been running."] = False,
     *,
     facts: Annotated[CribFacts, Inject],
 ) -> dict[str, object]:
-    """Say which crib this is. Use it to find out product, version and port. Returns product, port and version."""
+    """Identify this crib. Use it to find product, version and port. Returns product, port and version."""
     answer: JsonObject = {"product": "Toolcrib", "port": facts.port, "version": __version__}
     if include_uptime:
         answer["uptime_seconds"] = int((datetime.now(UTC) - facts.started_at).total_seconds())

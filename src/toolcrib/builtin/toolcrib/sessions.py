@@ -53,11 +53,11 @@ async def get_session_count(*, context: Annotated[Context, Inject], directory: D
     return {"count": await directory.count(cwd), "cwd": cwd}
 
 
-@tool(read_only=True, title="List sessions at work")
+@tool(read_only=True, title="List active sessions")
 async def list_active_sessions(*, context: Annotated[Context, Inject], directory: Directory) -> dict[str, object]:
-    """List the agent sessions that have a process or something to do. Use it to see who else is at work here.
+    """List the agent sessions with a process or queued work. Use it to see which agents are active here.
 
-    Returns sessions with id, state, title, agent, mode, directory and what each has used.
+    Returns sessions with id, state, title, agent, mode, directory and usage of each.
     """
     found = [each for each in directory.sessions.active() if directory.sees(context.principal, each)]
     return {"sessions": [_shown(each) for each in found], "count": len(found)}
@@ -65,18 +65,18 @@ async def list_active_sessions(*, context: Annotated[Context, Inject], directory
 
 @tool(read_only=True, title="Show a session")
 async def get_session_details(
-    session_id: Annotated[str, "A session's id, or how it begins; without one, the session that asks."] = "",
+    session_id: Annotated[str, "A session's id or a unique prefix of it. Default: the calling session."] = "",
     *,
     context: Annotated[Context, Inject],
     directory: Directory,
 ) -> dict[str, object]:
-    """Show how an agent session stands: state and why, mode, model, limits, cost, tokens.
+    """Show an agent session: state and reason, mode, model, limits, cost, tokens.
 
-    Use it to look after a session that was started, or at one's own budget. Returns all of it.
+    Use it to check a session that was started, or your own budget. Returns all fields.
     """
     wanted = session_id or context.session
     if not wanted:
-        raise NotFound("session.unknown", "This call comes from no session.", "Give the id of one.")
+        raise NotFound("session.unknown", "The call was not made in a session.", "Give the id of a session.")
     session = await directory.sessions.get(await directory.sessions.resolve(wanted))
     if not directory.sees(context.principal, session):
         raise NotFound("session.unknown", f"There is no session {wanted!r}.")

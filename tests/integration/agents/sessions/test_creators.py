@@ -62,7 +62,7 @@ async def verdict(crib: Crib, session: Session, ref: str = "toolcrib/ping") -> s
 
 async def test_revoking_a_token_pauses_its_schedules_and_ends_its_sessions(crib: Crib) -> None:
     token, _ = await crib.tokens.create("laptop")
-    other, _ = await crib.tokens.create("desk")
+    other, _ = await crib.tokens.create("host")
     mine = await crib.schedules.add(hourly(crib, token.principal))
     theirs = await crib.schedules.add(hourly(crib, other.principal))
     session = await child(crib, token.principal)
@@ -78,7 +78,7 @@ async def test_revoking_a_token_pauses_its_schedules_and_ends_its_sessions(crib:
         while not (await crib.schedules.get(mine.id)).paused or crib.sessions.active():  # noqa: ASYNC110 there is no event for both
             await anyio.sleep(0.02)
     paused = await crib.schedules.get(mine.id)
-    assert paused.reason == 'Paused. The token "laptop", which started it, was revoked.'
+    assert paused.reason == 'Paused. The token "laptop" that started it was revoked.'
     assert not (await crib.schedules.get(theirs.id)).paused
     closed = await crib.sessions.get(below.id)
     assert (closed.state, "revoked" in str(closed.reason)) == ("closed", True)

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from toolcrib import Crib, Principal, Settings
-from toolcrib.agents.sessions.runtime import Brief, Desk
+from toolcrib.agents.sessions.runtime import Brief, SessionHost
 from toolcrib.agents.zoo.input import AgentChanges
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.tools import CallResult
@@ -39,16 +39,16 @@ class Writer(PlayedRunner):
         self.permits: list[bool] = []
 
     @asynccontextmanager
-    async def open(self, brief: Brief, desk: Desk) -> AsyncGenerator[PlayedConversation]:
+    async def open(self, brief: Brief, host: SessionHost) -> AsyncGenerator[PlayedConversation]:
         place = Path(brief.cwd)
         (place / "new.txt").write_text("one\n", encoding="utf-8")
         (place / "old.txt").write_text("changed\n", encoding="utf-8")
         self.plant(place)
         for number, (tool, arguments) in enumerate(self.asks(place)):
-            permit = await desk.permit(tool, arguments, f"call_{number}")
+            permit = await host.permit(tool, arguments, f"call_{number}")
             self.permits.append(permit.allowed)
-            await desk.ended(f"call_{number}", is_error=False)
-        async with super().open(brief, desk) as conversation:
+            await host.ended(f"call_{number}", is_error=False)
+        async with super().open(brief, host) as conversation:
             yield conversation
 
 
@@ -211,7 +211,7 @@ async def test_a_task_found_running_by_the_next_crib_is_interrupted(
         await _set_running(crib, done["id"])
     async with opened(tmp_path / "home", project, writer) as crib:
         task = await standing(crib, me, done["id"])
-        assert (task["state"], "ended in the middle" in task["reason"]) == ("interrupted", True)
+        assert (task["state"], "stopped during the task" in task["reason"]) == ("interrupted", True)
 
 
 async def test_the_worktree_goes_on_demand_and_the_branch_stays(crib: Crib, project: Path) -> None:
@@ -316,7 +316,7 @@ async def test_a_program_gives_work_where_it_works_and_nowhere_else(crib: Crib, 
         assert result.is_error
         assert "is not in" in str(result.content)
     deep = replace(me, creator=replace(me, creator=replace(me, creator=me)))
-    assert "handed on" in str((await called(crib, "crib_create_work_task", deep, description="x")).content)
+    assert "was delegated" in str((await called(crib, "crib_create_work_task", deep, description="x")).content)
 
 
 async def test_who_did_not_give_a_task_does_not_see_it(crib: Crib, project: Path) -> None:
@@ -336,7 +336,7 @@ async def test_only_so_many_tasks_run_at_once(crib: Crib, project: Path) -> None
         await given(crib, me, "hang")
     result = await called(crib, "crib_create_work_task", me, description="x")
     assert result.is_error
-    assert "as many as may be" in str(result.content)
+    assert "limit reached" in str(result.content)
 
 
 async def test_without_a_runtime_the_tools_are_not_there_and_why_says_so(

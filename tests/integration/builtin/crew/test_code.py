@@ -103,8 +103,8 @@ async def test_another_directory_is_refused_until_it_is_a_project(crib: Crib, tm
 
 
 async def test_a_directory_that_is_none_says_so(crib: Crib) -> None:
-    assert "is no directory" in await wrong(crib, "crib_code_symbols", query="x", project_dir="nowhere")
-    assert "is no directory" in await wrong(crib, "crib_find_references", symbol_name="x", project_dir="lib/ship.py")
+    assert "is not a directory" in await wrong(crib, "crib_code_symbols", query="x", project_dir="nowhere")
+    assert "is not a directory" in await wrong(crib, "crib_find_references", symbol_name="x", project_dir="lib/ship.py")
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ async def test_a_call_beyond_the_budget_is_an_error_the_model_reads(crew: Crew, 
     crew.script("two", do("crib_list_agents"), do("crib_list_projects"), HEARD)
     events = await crew.turn((await crew.session("cook")).id, "[[script:two]]")
     assert "captain" in results(events)[0]
-    assert "Agent 'cook' has used up its budget of calls of tools" in results(events)[1]
+    assert "Agent 'cook' has used up its budget of tool calls" in results(events)[1]
     assert ending(events) == ("credits.exhausted", "limit")
     records = await crew.crib.audit.find(Filters(tool="crib_list_projects"))
     assert [record["refused"] for record in records] == ["limit.reached"], "what is refused is on record as well"
@@ -85,10 +85,10 @@ async def test_budgets_are_shown_set_and_lifted(crew: Crew, owner: Principal) ->
 
 async def test_failures_say_what_to_do(crew: Crew, owner: Principal) -> None:
     for tool, arguments, words in (
-        ("crib_check_credits", {}, "comes from no agent"),
+        ("crib_check_credits", {}, "is not an agent"),
         ("crib_check_credits", {"agent": "nobody"}, "not found"),
         ("crib_grant_credits", {"agent": "nobody", "turns": 1}, "not found"),
-        ("crib_grant_credits", {"agent": "cook"}, "Nothing was granted"),
+        ("crib_grant_credits", {"agent": "cook"}, "The grant has no amount"),
         ("crib_credit_config", {"agent": "nobody", "turns": 1}, "not found"),
     ):
         assert words in await crew.wrong(tool, owner, **arguments)
@@ -108,4 +108,4 @@ async def test_granting_is_for_those_it_was_granted_to_and_never_for_oneself(cre
     said = await crew.wrong("crib_grant_credits", purser, agent="purser", usd=1.5)
     assert "cannot grant credits to itself" in said
     assert "Hint: Ask the owner" in said
-    assert "held to itself" in await crew.wrong("crib_credit_config", purser, turns=100)
+    assert "its own budget" in await crew.wrong("crib_credit_config", purser, turns=100)

@@ -193,8 +193,8 @@ async def test_a_session_that_no_person_leads_writes_only_so_often(
     count = len(hub.writes)
     said = await wrong(crib, tool, arguments, first)
     assert f"{most} " in said
-    assert "no person leads" in said
-    assert "no person leads" in await wrong(crib, tool, arguments, session("child", creator=first))
+    assert "without a person" in said
+    assert "without a person" in await wrong(crib, tool, arguments, session("child", creator=first))
     assert len(hub.writes) == count
     await ok(crib, tool, arguments, session("second"))
     await ok(crib, tool, arguments, session("third", "web"))
@@ -209,7 +209,7 @@ async def test_comments_and_reviews_count_together_and_failures_do_not(crib: Cri
         await ok(crib, "comment_on_pr", COMMENT, who)
         await ok(crib, "review_pr", REVIEW, who)
     await ok(crib, "review_pr", REVIEW, who)
-    assert "no person leads" in await wrong(crib, "comment_on_pr", COMMENT, who)
+    assert "without a person" in await wrong(crib, "comment_on_pr", COMMENT, who)
 
 
 async def test_writes_stay_with_the_allowed_owners(tmp_path: Path, hub: Hub) -> None:
@@ -240,7 +240,7 @@ FAILURES: Sequence[tuple[str, JsonObject]] = [
 async def test_every_tool_says_what_is_missing_when_to_come_back_and_that_a_token_is_wrong(
     crib: Crib, hub: Hub, tool: str, arguments: JsonObject
 ) -> None:
-    assert "GitHub does not have this" in await wrong(crib, tool, arguments)
+    assert "GitHub did not find this" in await wrong(crib, tool, arguments)
     hub.retry_after = "33"
     assert "in 33 s" in await wrong(crib, tool, arguments)
 

@@ -60,7 +60,7 @@ async def test_what_is_deleted_is_gone_and_only_ones_own_is_there(crew: Crew) ->
 )
 async def test_who_is_no_agent_is_told_so(crew: Crew, tool: str, arguments: dict[str, str]) -> None:
     said = await crew.wrong(tool, crew.crib.owner("cli"), **arguments)
-    assert "comes from no agent" in said
+    assert "is not an agent" in said
     assert "Hint: Call it as an agent" in said
 
 

@@ -166,11 +166,11 @@ async def test_a_webhook_that_fails_is_told_and_the_notice_is_shown_all_the_same
     ("arguments", "words"),
     [
         ({"action": "set"}, "needs a channel"),
-        ({"action": "set", "channel": "webhook"}, "needs its address"),
+        ({"action": "set", "channel": "webhook"}, "takes a URL"),
         ({"action": "set", "channel": "webhook", "config": {"url": "ftp://x"}}, "only https"),
         ({"action": "set", "channel": "webhook", "config": {"url": "http://169.254.169.254/"}}, "not used"),
         ({"action": "set", "channel": "webhook", "config": {"url": "https://u:p@example.com/"}}, "user name"),
-        ({"action": "set", "channel": "desktop"}, "no program for notices"),
+        ({"action": "set", "channel": "desktop"}, "No program for desktop"),
         ({"action": "remove", "channel": "webhook"}, "No webhook is set"),
         ({"action": "test", "channel": "desktop"}, "No desktop is set"),
     ],
@@ -195,7 +195,7 @@ async def test_an_agent_proposes_a_channel_and_a_person_decides(crew: Crew, hook
     local = {**arguments, "config": {"url": hook.url}}
     assert "not used" in await crew.wrong("crib_configure_notifications", cook, **local)
     scheduled = replace(cook, source="scheduler")
-    assert "nobody who could agree" in await crew.wrong("crib_configure_notifications", scheduled, **arguments)
+    assert "cannot ask a person" in await crew.wrong("crib_configure_notifications", scheduled, **arguments)
 
 
 async def test_the_desktop_shows_a_notice_with_the_program_that_is_there(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ async def test_what_one_agent_writes_all_find_with_its_author(crew: Crew) -> Non
 async def test_failures_of_the_library_say_what_to_do(crew: Crew) -> None:
     owner = crew.crib.owner("cli")
     for tool, arguments, words in (
-        ("crib_library_write", {"key": "a b", "content": "x"}, "cannot be a key"),
+        ("crib_library_write", {"key": "a b", "content": "x"}, "is not a valid key"),
         ("crib_library_write", {"key": "k", "content": ""}, "content has 0"),
         ("crib_library_read", {"key": "none"}, "no entry 'none'"),
         ("crib_library_delete", {"key": "none"}, "no entry 'none'"),
@@ -49,14 +49,14 @@ async def test_a_turn_takes_more_time_but_an_hour_at_most(crew: Crew) -> None:
     crew.script("once", do("crib_extend_timeout", minutes=60), HEARD)
     session = await crew.session(limits=SessionLimits(seconds=30))
     said = texts(await crew.turn(session.id, "[[script:more]]"))[-1]
-    assert "60 minutes more in all; of these 10 are left" in said
+    assert "by 60 minutes in total; 10 are left" in said
     assert '"secondsLeft":36' in texts(await crew.turn(session.id, "[[script:once]]"))[-1], "each turn begins anew"
     unlimited = await crew.session()
     assert '"secondsLeft":null' in texts(await crew.turn(unlimited.id, "[[script:once]]"))[-1]
 
 
 async def test_more_time_is_for_sessions_whose_turn_runs(crew: Crew) -> None:
-    assert "no session" in await crew.wrong("crib_extend_timeout", crew.crib.owner("cli"), minutes=1)
+    assert "not made in a session" in await crew.wrong("crib_extend_timeout", crew.crib.owner("cli"), minutes=1)
     idle = (await crew.session()).principal
     assert "No turn is running" in await crew.wrong("crib_extend_timeout", idle, minutes=1)
     assert "minutes" in await crew.wrong("crib_extend_timeout", idle, minutes=61)

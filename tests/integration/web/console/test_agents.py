@@ -68,7 +68,7 @@ async def test_skills_are_written_picked_changed_and_removed(visitor: Visitor) -
     form = (await visitor.page("/agents/reviewer/skills/be-kind")).one("textarea", name="description")
     assert form.raw_text.strip() == "Say what is good too."
     wrong = await visitor.send("/agents/reviewer/skills/be-kind", fields | {"tools": "all of them"}, 422)
-    assert "does not name tools" in wrong.text
+    assert "is not a tool pattern" in wrong.text
     gone = await visitor.send("/agents/reviewer/skills/be-kind/remove")
     assert not gone.all("li", id="skill-be-kind")
 

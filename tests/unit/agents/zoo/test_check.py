@@ -106,7 +106,7 @@ def test_all_wrong_fields_are_told_at_once() -> None:
 
 def test_a_circle_of_skills_is_refused_with_its_way() -> None:
     skills = [skill("a", "b"), skill("b", "c"), skill("c", "a"), skill("d", "a")]
-    assert refused(skills=skills)["skills.0.requires"] == "goes round in a circle: a → b → c → a"
+    assert refused(skills=skills)["skills.0.requires"] == "has a cycle: a → b → c → a"
 
 
 def test_a_long_chain_of_skills_is_no_circle() -> None:
@@ -116,7 +116,7 @@ def test_a_long_chain_of_skills_is_no_circle() -> None:
 
 def test_an_agent_that_is_too_large_in_all_is_refused() -> None:
     skills = [{"name": f"s{number}", "description": "x" * 60_000} for number in range(20)]
-    assert "bytes in all" in refused(skills=skills)[""]
+    assert "bytes, more than" in refused(skills=skills)[""]
 
 
 def test_line_breaks_of_other_systems_become_ours() -> None:

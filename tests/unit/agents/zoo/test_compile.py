@@ -90,7 +90,7 @@ def test_memory_beyond_the_budget_is_left_out_with_a_warning_and_never_the_conte
     assert compiled.tokens.memory + compiled.tokens.context <= MEMORY_TOKENS
     assert compiled.prompt.count("- [note]") == 3
     assert compiled.prompt.endswith("## Context\n\n- r")
-    assert compiled.warnings == (f"5 of memory and context left out: they may take about {MEMORY_TOKENS} tokens",)
+    assert compiled.warnings == (f"5 of memory and context left out: the limit is about {MEMORY_TOKENS} tokens",)
 
 
 def test_token_counts_are_estimates_by_part_and_say_so() -> None:

@@ -28,8 +28,8 @@ REQUEST: Final = 10.0
 """Seconds allowed for requests other than prompts."""
 STOPPING: Final = 5.0
 """Seconds allowed for ending a turn after an interrupt."""
-_CUT_SHORT: Final = "The call was cut short; what it did until then is not known."
-_DEAF: Final = "did not end its turn when it was told to"
+_CUT_SHORT: Final = "The call was interrupted. Its effects are unknown."
+_DEAF: Final = "did not end its turn after an interrupt"
 
 
 class AgentProcess(Protocol):
@@ -125,9 +125,9 @@ class AcpConversation:
         self._is_interrupted = True
         await self._cancel()
         self._calls.cancel()
-        with anyio.move_on_after(STOPPING) as patience:
+        with anyio.move_on_after(STOPPING) as limit:
             await self._over.wait()
-        if patience.cancelled_caught:
+        if limit.cancelled_caught:
             self._line.give_up(_DEAF)
 
     async def set_mode(self, mode: Mode) -> None:
@@ -178,7 +178,7 @@ class AcpConversation:
 
     def _death(self) -> Failure:
         why = self._line.failure
-        return failure("runner.died", last_words(self._program.name, "ended in the middle of a turn", why))
+        return failure("runner.died", last_words(self._program.name, "ended during a turn", why))
 
     async def _hear(self, params: JsonObject) -> None:
         update: Json = params.get("update")
@@ -194,7 +194,7 @@ class AcpConversation:
         try:
             await self._request("session/cancel", {"sessionId": self._begun.id})
         except ConnectionError as error:
-            logger.info("The agent %s cannot be told to stop: %s", self._program.name, error)
+            logger.info("Could not interrupt the agent %s: %s", self._program.name, error)
 
     async def _enter(self, mode: Mode) -> None:
         """Switch the agent to its own equivalent of this mode, if necessary. Raises `Unavailable`."""
@@ -206,7 +206,11 @@ class AcpConversation:
     async def _think_with(self, model: str) -> None:
         choices = self._begun.choices
         if model not in choices.models:
-            there = f"It has: {', '.join(choices.models)}." if choices.models else "It lets nobody choose one."
+            there = (
+                f"Available: {', '.join(choices.models)}."
+                if choices.models
+                else "This agent does not support choosing a model."
+            )
             raise NotFound("runner.model", f"The agent {self._program.name} has no model {model!r}.", there)
         if choices.model_option is not None:
             params: JsonObject = {"configId": choices.model_option, "value": model}
@@ -221,7 +225,7 @@ class AcpConversation:
             with anyio.fail_after(REQUEST):
                 await self._request(method, params)
         except (RequestError, ConnectionError, TimeoutError) as error:
-            message = f"The agent {self._program.name} did not do what it was asked ({method}): {error}"
+            message = f"The agent {self._program.name} refused the request {method}: {error}"
             raise Unavailable("runner.failed", message) from error
 
 

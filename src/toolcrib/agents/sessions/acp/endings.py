@@ -14,8 +14,8 @@ from toolcrib.model.sessions import Failure, Spent, TurnEnd
 
 AUTH_REQUIRED: Final = -32000
 _LIMITS: Final = {
-    "max_tokens": "The answer became longer than the model may say.",
-    "max_turn_requests": "The model took as many turns as it may for one message.",
+    "max_tokens": "The answer reached the token limit of the model.",
+    "max_turn_requests": "The turn limit for one message is reached.",
 }
 _KINDS: Final = {
     "authentication_failed": "runner.key",
@@ -62,7 +62,7 @@ def ending(answer: JsonObject, runtime: str, meter: AcpMeter) -> TurnEnd:
     if reason in _LIMITS:
         return TurnEnd("limit", runtime, spent, failure("runner.limit", _LIMITS[reason]))
     if reason == "refusal":
-        return TurnEnd("failed", runtime, spent, failure("runner.failed", "The model refuses to answer this."))
+        return TurnEnd("failed", runtime, spent, failure("runner.failed", "The model refused to answer."))
     return TurnEnd("completed", runtime, spent)
 
 

@@ -52,7 +52,7 @@ class Begun:
 
 async def begin(request: Request, program: Program, brief: Brief, url: str, secret: str) -> Begun:
     """Initialise the agent and open a session. Raises `Unavailable`, and `RequestError` if the agent refuses."""
-    greeting = await request(
+    initialized = await request(
         "initialize",
         {
             "protocolVersion": PROTOCOL_VERSION,
@@ -61,7 +61,7 @@ async def begin(request: Request, program: Program, brief: Brief, url: str, secr
             "clientInfo": {"name": "toolcrib", "title": "Toolcrib", "version": __version__},
         },
     )
-    can = _capabilities(program.name, greeting)
+    can = _capabilities(program.name, initialized)
     server = {
         "type": "http",
         "name": SERVER,
@@ -91,26 +91,28 @@ def asking_mode(program: Program, choices: Choices, mode: Mode) -> str | None:
     if program.mode is None or not choices.modes:
         return None
     if program.mode not in choices.modes:
-        there = ", ".join(choices.modes)
-        message = f"The agent {program.name} has no mode {program.mode!r}, in which it asks before it acts."
-        raise Unavailable("runner.unfit", message, f"Name one of its modes in `[runners.{program.name}]`: {there}.")
+        available = ", ".join(choices.modes)
+        message = f"The agent {program.name} has no mode {program.mode!r}, which would ask before it acts."
+        raise Unavailable("runner.unfit", message, f"Name one of its modes in `[runners.{program.name}]`: {available}.")
     return program.mode
 
 
 def explained(name: str, error: RequestError) -> ToolcribError:
     """Return the error to raise when an agent refuses to start."""
-    told: Failure = refused(name, error)
-    return CODES[told.code].raised_as(told.code, told.message, told.hint)
+    failure: Failure = refused(name, error)
+    return CODES[failure.code].raised_as(failure.code, failure.message, failure.hint)
 
 
-def _capabilities(name: str, greeting: JsonObject) -> JsonObject:
-    if greeting.get("protocolVersion") != PROTOCOL_VERSION:
-        version = greeting.get("protocolVersion")
-        raise Unavailable("runner.unfit", f"The agent {name} speaks version {version} of the protocol, not 1.")
-    can: Json = greeting.get("agentCapabilities")
+def _capabilities(name: str, initialized: JsonObject) -> JsonObject:
+    if initialized.get("protocolVersion") != PROTOCOL_VERSION:
+        version = initialized.get("protocolVersion")
+        raise Unavailable(
+            "runner.unfit", f"The agent {name} supports version {version} of the Agent Client Protocol, not 1."
+        )
+    can: Json = initialized.get("agentCapabilities")
     servers: Json = can.get("mcpCapabilities") if is_object(can) else None
     if not is_object(can) or not is_object(servers) or servers.get("http") is not True:
-        raise Unavailable("runner.unfit", f"The agent {name} cannot use tools of a server over HTTP.")
+        raise Unavailable("runner.unfit", f"The agent {name} does not support MCP servers over HTTP.")
     return can
 
 
@@ -124,7 +126,7 @@ def _resuming(name: str, can: JsonObject, *, is_fork: bool) -> str:
         return "session/resume"
     if not is_fork and can.get("loadSession") is True:
         return "session/load"
-    what = "copy a conversation" if is_fork else "go on with a conversation after its process has ended"
+    what = "fork a conversation" if is_fork else "resume a conversation"
     raise Unavailable("runner.cannot_resume", f"The agent {name} cannot {what}.")
 
 

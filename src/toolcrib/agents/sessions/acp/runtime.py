@@ -22,7 +22,7 @@ from toolcrib.agents.sessions.acp.opening import begin, explained
 from toolcrib.agents.sessions.acp.recognition import Recognition
 from toolcrib.agents.sessions.acp.wire import ChildTransport
 from toolcrib.agents.sessions.programs import Program
-from toolcrib.agents.sessions.runtime import Brief, Conversation, Desk
+from toolcrib.agents.sessions.runtime import Brief, Conversation, SessionHost
 from toolcrib.agents.sessions.runtimes import EndpointAccess
 from toolcrib.base.masking.known import KnownSecrets
 from toolcrib.base.masking.names import is_secret_setting
@@ -55,18 +55,18 @@ class AcpRuntime:
         self._endpoint_access = endpoint_access
 
     @asynccontextmanager
-    async def open(self, brief: Brief, desk: Desk) -> AsyncGenerator[Conversation]:
+    async def open(self, brief: Brief, host: SessionHost) -> AsyncGenerator[Conversation]:
         """Start the agent, and end it with the block."""
         url = self._endpoint_access.url()
         if url is None:
-            message = f"The agent {self.name} reaches its tools over the network, and this crib does not listen."
+            message = f"The agent {self.name} needs the MCP endpoint, but this crib does not listen."
             raise Unavailable("runner.not_listening", message)
         resolved = self._resolved(brief)
         offered = {self._endpoint_access.name(each.tool.ref): each for each in brief.tools}
         mapper = AcpMapper(Recognition(offered, self._program.dialect))
-        calls = AcpCalls(desk, mapper, {each.tool.ref: each for each in brief.tools}, self._endpoint_access.name)
+        calls = AcpCalls(host, mapper, {each.tool.ref: each for each in brief.tools}, self._endpoint_access.name)
         async with AsyncExitStack() as stack:
-            token = stack.enter_context(self._endpoint_access.tokens.issued(desk.principal, calls.call))
+            token = stack.enter_context(self._endpoint_access.tokens.issued(host.principal, calls.call))
             transport = await self._started(stack, resolved, token)
             conversation = AcpConversation(self._program, brief, calls, transport, token)
             connection = Connection(conversation.handle, transport)
@@ -122,7 +122,7 @@ class AcpRuntime:
         command, *arguments = self._program.command
         found = shutil.which(command, path=self._environment.get("PATH"))
         if found is None:
-            message = f"The agent {self.name} is not installed: there is no program {command!r}."
+            message = f"The agent {self.name} is not installed: command {command!r} not found."
             raise Unavailable("runner.missing", message, self._program.install)
         variables = self._program.environment(self._environment)
         return ResolvedServer(found, tuple(arguments), variables, cwd=brief.cwd)

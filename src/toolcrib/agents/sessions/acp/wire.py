@@ -12,7 +12,7 @@ from toolcrib.base.processes.lines import Garbage, Lines, OversizedLine
 from toolcrib.base.processes.process import Child, ServerFailed
 from toolcrib.model.json import Json, dumps, is_object, loads
 
-_TOO_LONG: Final = "said more in one line than a message may have"
+_TOO_LONG: Final = "wrote a line that is too long for a message"
 _NO_PROTOCOL: Final = "does not speak the Agent Client Protocol on its output"
 
 

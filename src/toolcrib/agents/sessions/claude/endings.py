@@ -15,8 +15,8 @@ from toolcrib.model.sessions import Failure, Spent, TurnEnd
 
 _INTERRUPTED: Final = frozenset({"aborted_streaming", "aborted_tools"})
 _LIMITS: Final = {
-    "error_max_turns": "The model took as many turns as it may for one message.",
-    "error_max_budget_usd": "The session has used its budget.",
+    "error_max_turns": "The turn limit for one message is reached.",
+    "error_max_budget_usd": "The budget of the session is used up.",
 }
 _ERRORS: Final = {
     "authentication_failed": "runner.key",
@@ -96,7 +96,7 @@ def error_of(message: AssistantMessage) -> str | None:
 def retrying(data: JsonObject) -> Failure:
     """Return the failure of a request that is being retried."""
     failed = _of_api(data.get("error"), data.get("error_status"), "")
-    again = f"Trying again, {data.get('attempt', 1)} of {data.get('max_retries', 1)}."
+    again = f"Retrying, attempt {data.get('attempt', 1)} of {data.get('max_retries', 1)}."
     return Failure(failed.code, f"{failed.message} {again}")
 
 

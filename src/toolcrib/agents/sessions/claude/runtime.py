@@ -39,7 +39,7 @@ from toolcrib.agents.sessions.claude.options import ClaudeLaunch, Start, build_o
 from toolcrib.agents.sessions.claude.program import cli_variables, find_cli, has_kept, write_wrapper
 from toolcrib.agents.sessions.claude.servers import build_servers, tool_name
 from toolcrib.agents.sessions.claude.unknown_calls import UnknownCalls
-from toolcrib.agents.sessions.runtime import Brief, Conversation, Desk
+from toolcrib.agents.sessions.runtime import Brief, Conversation, SessionHost
 from toolcrib.base.masking.known import KnownSecrets
 from toolcrib.base.masking.names import is_secret_setting
 from toolcrib.base.masking.text import mask_text
@@ -63,7 +63,7 @@ _SHOWN_LINES: Final = 5
 _STDERR_LIMIT: Final = 64 * 1024
 _LAST: Final = (ProcessError, CLIConnectionError, CLIJSONDecodeError)
 """Errors that end reading; others concern one message, for example of a newer Claude Code."""
-_CUT_SHORT: Final = "The call was cut short; what it did until then is not known."
+_CUT_SHORT: Final = "The call was interrupted. Its effects are unknown."
 
 
 class ClaudeRuntime:
@@ -76,36 +76,36 @@ class ClaudeRuntime:
         self._environment = environment
         self._folder = folder
 
-    def options(self, brief: Brief, desk: Desk) -> ClaudeAgentOptions:
+    def options(self, brief: Brief, host: SessionHost) -> ClaudeAgentOptions:
         """Return options for an external loop: the same tools and decisions; the caller reads the messages."""
-        calls = ClaudeCalls(desk)
-        hooks = ClaudeHooks({tool_name(offered) for offered in brief.tools}, desk, calls, brief.cwd)
-        servers = build_servers(brief.tools, desk, calls)
+        calls = ClaudeCalls(host)
+        hooks = ClaudeHooks({tool_name(offered) for offered in brief.tools}, host, calls, brief.cwd)
+        servers = build_servers(brief.tools, host, calls)
         return build_options(brief, self._begun(brief), self._setting(), servers, hooks)
 
     @asynccontextmanager
-    async def open(self, brief: Brief, desk: Desk) -> AsyncGenerator[Conversation]:
+    async def open(self, brief: Brief, host: SessionHost) -> AsyncGenerator[Conversation]:
         """Start Claude Code, and end it with the block."""
         stderr = StderrRing(self._masked, _STDERR_LIMIT)
         offered = {tool_name(each): each for each in brief.tools}
         mapper = ClaudeMapper(offered)
-        calls = ClaudeCalls(desk, mapper)
-        hooks = ClaudeHooks(offered, desk, calls, brief.cwd)
+        calls = ClaudeCalls(host, mapper)
+        hooks = ClaudeHooks(offered, host, calls, brief.cwd)
         start = await anyio.to_thread.run_sync(self._begun, brief)
         setting = await anyio.to_thread.run_sync(self._setting)
         options = build_options(
             brief,
             start,
             setting,
-            build_servers(brief.tools, desk, calls),
+            build_servers(brief.tools, host, calls),
             hooks,
             lambda line: stderr.add(f"{line}\n".encode(errors="replace")),
         )
         is_kept = partial(has_kept, self._environment, start.runtime)
-        unknown = UnknownCalls((*offered, *brief.own_tools), desk)
+        unknown = UnknownCalls((*offered, *brief.own_tools), host)
         hooks.on_decided = unknown.decided
         client = ClaudeSDKClient(options)
-        conversation = _Conversation(client, start, is_kept, desk, mapper, calls, hooks, stderr, unknown)
+        conversation = _Conversation(client, start, is_kept, host, mapper, calls, hooks, stderr, unknown)
         await conversation.connect()
         pump = asyncio.create_task(conversation.pump(), name=f"claude-{brief.session}")
         try:
@@ -137,7 +137,7 @@ class _Conversation:
         client: ClaudeSDKClient,
         start: Start,
         is_kept: Callable[[], bool],
-        desk: Desk,
+        host: SessionHost,
         mapper: ClaudeMapper,
         calls: ClaudeCalls,
         hooks: ClaudeHooks,
@@ -147,7 +147,7 @@ class _Conversation:
         self._client = client
         self._start = start
         self._is_kept = is_kept
-        self._desk = desk
+        self._host = host
         self._mapper = mapper
         self._calls = calls
         self._hooks = hooks
@@ -187,8 +187,8 @@ class _Conversation:
         except TimeoutError:
             raise Unavailable("runner.start", f"Claude Code was not ready within {START:g} s.") from None
         except Exception as error:  # noqa: BLE001 boundary: the SDK has no common base class for errors here
-            logger.info("Claude Code could not be started: %s", error)
-            raise Unavailable("runner.start", self._last_words("Claude Code could not be started.", error)) from None
+            logger.info("Claude Code did not start: %s", error)
+            raise Unavailable("runner.start", self._last_words("Claude Code did not start.", error)) from None
 
     async def pump(self) -> None:
         """Read all messages of Claude Code until it ends."""
@@ -202,7 +202,7 @@ class _Conversation:
                 self._die(None)
             except Exception as error:  # boundary: the SDK's errors are not visible anywhere else
                 if isinstance(error, ClaudeSDKError) and not isinstance(error, _LAST):
-                    logger.exception("Claude Code said something that is not understood.")
+                    logger.exception("Claude Code sent an invalid message.")
                 else:
                     self._die(error)
 
@@ -247,9 +247,9 @@ class _Conversation:
         """Interrupt the running turn; ends the process if it does not respond."""
         if not self._is_answering or self._death is not None:
             return
-        with anyio.move_on_after(REQUEST) as patience:
+        with anyio.move_on_after(REQUEST) as limit:
             await self._asked(self._client.interrupt())
-        if patience.cancelled_caught:
+        if limit.cancelled_caught:
             self._is_given_up = True
             await self._client.disconnect()
 
@@ -288,7 +288,7 @@ class _Conversation:
         try:
             return await request
         except Exception as error:  # noqa: BLE001 boundary: the SDK raises a bare Exception for whatever Claude Code refuses
-            logger.info("Claude Code did not do what it was asked: %s", error)
+            logger.info("Claude Code refused a request: %s", error)
             return None
 
     def _take(self, message: Message) -> None:
@@ -304,7 +304,7 @@ class _Conversation:
         try:
             self._emit(self._mapper.take(message))
         except Exception:  # boundary: skip a message of an unexpected shape
-            logger.exception("A message of Claude Code could not be told.")
+            logger.exception("Could not process a message of Claude Code.")
         self._calls.take()
 
     def _die(self, error: Exception | None) -> None:
@@ -313,7 +313,7 @@ class _Conversation:
 
     def _emit(self, emissions: Iterable[ClaudeEmission]) -> None:
         for kind, data, parent in emissions:
-            self._desk.emit(kind, data, parent)
+            self._host.emit(kind, data, parent)
 
     def _tell_news(self) -> None:
         news, self._news = self._news, anyio.Event()
@@ -334,4 +334,4 @@ def _exit_in_words(error: Exception | None) -> str:
     if code < 0:
         name = next((each.name for each in signal.Signals if each == -code), f"number {-code}")
         return f"Claude Code was ended by signal {name}."
-    return f"Claude Code ended with code {code}."
+    return f"Claude Code exited with code {code}."

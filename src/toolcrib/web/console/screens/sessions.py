@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from toolcrib.agents.sessions.conversation_view import ConversationView, Item
+from toolcrib.agents.sessions.conversation_view import Item
 from toolcrib.agents.sessions.manager import NewSession
 from toolcrib.model.approvals import Approval
 from toolcrib.model.errors import ToolcribError
@@ -108,13 +108,13 @@ class SessionsScreen:
     async def conversation(self, request: Request) -> Response:
         """Show the whole conversation of a session."""
         session = await self._found(request)
-        fold = await self._folded(session.id)
+        view = await self._sessions.view(session.id)
         open_approvals = await self._open_approvals(session.id)
         value: JsonObject = {
             "session": _row(session),
-            "items": [self._item(item, open_approvals) for item in fold.items],
-            "last": fold.last,
-            "servers": fold.status.get("servers", []),
+            "items": [self._item(item, open_approvals) for item in view.items],
+            "last": view.last,
+            "servers": view.status.get("servers", []),
         }
         title = session.title or "Session"
         shown = ScreenContent("sessions", title, "session.html", value, also={"modes": MODE_WORDS})
@@ -124,16 +124,16 @@ class SessionsScreen:
         """Return the items that are new or changed since `after`."""
         session = await self._found(request)
         after = int(request.query_params.get("after", "0"))
-        fold = await self._folded(session.id)
+        view = await self._sessions.view(session.id)
         open_approvals = await self._open_approvals(session.id)
-        items = [self._item(item, open_approvals) for item in fold.since(after)]
-        return HTMLResponse(page("parts/items.html", {"items": items}), headers={"x-last": str(fold.last)})
+        items = [self._item(item, open_approvals) for item in view.since(after)]
+        return HTMLResponse(page("parts/items.html", {"items": items}), headers={"x-last": str(view.last)})
 
     async def head(self, request: Request) -> Response:
         """Return the session's state, cost and actions."""
         session = await self._found(request)
-        fold = await self._folded(session.id)
-        values = {"session": _row(session), "servers": fold.status.get("servers", []), "modes": MODE_WORDS}
+        view = await self._sessions.view(session.id)
+        values = {"session": _row(session), "servers": view.status.get("servers", []), "modes": MODE_WORDS}
         return HTMLResponse(page("parts/session_head.html", values))
 
     async def send(self, request: Request) -> Response:
@@ -184,12 +184,6 @@ class SessionsScreen:
 
     async def _found(self, request: Request) -> Session:
         return await self._sessions.get(request.path_params["id"])
-
-    async def _folded(self, id: str) -> ConversationView:
-        fold = ConversationView()
-        async for event in self._sessions.transcript(id):
-            fold.take((event,))
-        return fold
 
     async def _open_approvals(self, id: str) -> dict[str, Approval]:
         found = await self._console.crib.approvals.find(status="pending", session=id)

@@ -82,7 +82,7 @@ async def test_a_killed_agent_ends_its_turn(crib_with: With, scripted: Scripted)
                 if batch[-1].kind == "done":
                     assert batch[-1].data["reason"] == "failed"
                     break
-        assert "ended in the middle of a turn" in str((await crib.sessions.get(session)).reason)
+        assert "ended during a turn" in str((await crib.sessions.get(session)).reason)
 
 
 async def test_an_agent_that_does_not_stop_is_ended(
@@ -118,7 +118,7 @@ async def test_an_agent_that_cannot_go_on_says_so(crib_with: With) -> None:
     ("habit", "code", "words"),
     [
         ("locked", "runner.login", "not signed in"),
-        ("lonely", "runner.unfit", "cannot use tools"),
+        ("lonely", "runner.unfit", "does not support MCP servers"),
         ("modern", "runner.unfit", "version 9"),
     ],
 )
