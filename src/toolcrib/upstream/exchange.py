@@ -4,46 +4,202 @@ A modern server learns the client's capabilities with each request and asks for 
 server learned them in the handshake and sends requests of its own. Either way, the request for input only reaches the
 caller's client. Notifications beside the results go to the one caller they certainly belong to, or are dropped.
 
-Must never wait on behalf of a call outside the call's own task, except to answer a request of the server.
+A call times out when the server has been silent about it for too long, or when it exceeds its total time.
+
+Must never wait on behalf of a call outside the call's own task, except to answer a request of the server, and never
+deliver a message to a caller it may not be meant for.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from functools import partial
 from time import time
 from typing import Any, Final
 
+import anyio
+
+from toolcrib.base.cooperative import Pacer
+from toolcrib.base.deadlines import Deadline, Deadlines
 from toolcrib.model.errors import ToolcribError, Unavailable
-from toolcrib.model.json import JsonObject
+from toolcrib.model.json import Json, JsonObject, is_object
+from toolcrib.model.principals import Principal
 from toolcrib.model.protocol import (
     CAPABILITIES_KEY,
     CLIENT_INFO_KEY,
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
     KEY,
     LOG_LEVEL_KEY,
     META,
     METHOD_NOT_FOUND,
+    reaches_level,
 )
-from toolcrib.model.sources import CallContext, Client, ProtocolError
-from toolcrib.upstream.connection import OnNotification
+from toolcrib.model.sources import Ask, CallContext, Client, ProtocolError
+from toolcrib.upstream.connection import Connection, OnNotification
 from toolcrib.upstream.handshake import ClientIntroduction
-from toolcrib.upstream.jsonrpc import RequestId
+from toolcrib.upstream.jsonrpc import RequestId, as_id
 from toolcrib.upstream.opener import OpenConnection
-from toolcrib.upstream.pending_calls import PendingCall, PendingCalls
-from toolcrib.upstream.protocol_log import CANCELLED, OK, ProtocolLog, ending, named
+from toolcrib.upstream.protocol_log import CANCELLED, OK, ProtocolLog, ending
 from toolcrib.upstream.retries import Timing
-from toolcrib.upstream.server_requests import answers_to, put, refuse, take_back, unanswerable
+
+logger = logging.getLogger(__name__)
 
 ROUNDS_LIMIT: Final = 10
+_STATE_LIMIT = 64 * 1024
+_INPUTS_LIMIT = 100
 _FOR_A_CALLER = frozenset({"notifications/message", "notifications/elicitation/complete"})
 _SILENCE = 30.0
 """Seconds without a message after which a cancelled call triggers a liveness check."""
 _METHOD_SHOWN = 100
 """Maximum length of a method name in the protocol log."""
+_MESSAGES_KEPT = 1_000
 _NO_RESULT = (ProtocolError, ToolcribError)
 
 Spawn = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
 """Starts a task that ends with the connection."""
 Headers = Mapping[str, str] | None
+
+
+class PendingCall:
+    """A call in flight."""
+
+    __slots__ = (
+        *("_is_delivery_due", "_messages", "_delivering"),
+        *("context", "deadline", "questions", "since"),
+    )
+
+    def __init__(self, context: CallContext, since: float, deadline: Deadline) -> None:
+        self.context = context
+        self.since = since
+        self.deadline = deadline
+        self.questions: dict[RequestId, anyio.CancelScope] | None = None
+        self._messages: deque[tuple[str, JsonObject]] | None = None
+        self._delivering: asyncio.Lock | None = None
+        self._is_delivery_due = False
+
+    @property
+    def whose(self) -> tuple[Principal, str | None]:
+        """The principal, and the MCP session if there is one."""
+        client = self.context.client
+        return self.context.principal, client.session if client is not None else None
+
+    @property
+    def can_answer(self) -> bool:
+        """Whether the caller's client can answer requests of the server."""
+        client = self.context.client
+        return client is not None and client.ask is not None
+
+    @property
+    def can_hear(self) -> bool:
+        """Whether the caller's client can receive notifications."""
+        client = self.context.client
+        return client is not None and client.tell is not None
+
+    def wants(self, level: Json) -> bool:
+        """Return whether the caller wants log messages of this level."""
+        client = self.context.client
+        return client is not None and reaches_level(level, client.log_level)
+
+    def queue(self, method: str, params: JsonObject) -> bool:
+        """Queue a message for the caller. Drops the oldest if the caller is slow.
+
+        Returns whether a task must be started for `deliver`; otherwise one already started delivers this message.
+        """
+        if self._messages is None:
+            self._messages = deque(maxlen=_MESSAGES_KEPT)
+        self._messages.append((method, params))
+        is_first, self._is_delivery_due = not self._is_delivery_due, True
+        return is_first
+
+    @property
+    def has_messages(self) -> bool:
+        """Whether any message was ever queued. The last one may still be in delivery."""
+        return self._messages is not None
+
+    async def deliver(self) -> None:
+        """Deliver queued messages in order. Concurrent calls wait for each other."""
+        client = self.context.client
+        if self._messages is None or client is None or client.tell is None:
+            return
+        if self._delivering is None:
+            self._delivering = asyncio.Lock()
+        async with self._delivering:
+            self._is_delivery_due = False
+            pace = Pacer()
+            while self._messages:
+                method, params = self._messages.popleft()
+                try:
+                    await client.tell(method, params)
+                except Exception:  # boundary: a failing client must not end the connection
+                    logger.debug("Could not deliver a server's message to its client.", exc_info=True)
+                await pace.pause()
+
+
+class PendingCalls:
+    """All calls in flight on one connection."""
+
+    def __init__(self, timing: Timing) -> None:
+        self._timing = timing
+        self._loop = asyncio.get_running_loop()
+        self._open: dict[int, PendingCall] = {}
+        self._deadlines = Deadlines()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def __iter__(self) -> Iterator[PendingCall]:
+        return iter(tuple(self._open.values()))
+
+    def add(self, context: CallContext) -> PendingCall:
+        """Register a call that runs in the current task."""
+        deadline = self._deadlines.start(self._timing.idle)
+        pending_call = PendingCall(context, deadline.ends_at - self._timing.idle, deadline)
+        self._open[id(pending_call)] = pending_call
+        return pending_call
+
+    def remove(self, pending_call: PendingCall) -> None:
+        """Remove a finished call and cancel the server's requests made on its behalf."""
+        del self._open[id(pending_call)]
+        pending_call.deadline.stop()
+        if pending_call.questions:
+            for question in pending_call.questions.values():
+                question.cancel()
+
+    def prolong(self, pending_call: PendingCall) -> None:
+        """Restart the idle timeout after a sign of life. The total timeout is unchanged."""
+        if pending_call.questions:
+            self.suspend_idle(pending_call)
+            return
+        idle_until = self._loop.time() + self._timing.idle
+        pending_call.deadline.move(min(pending_call.since + self._timing.total, idle_until))
+
+    def suspend_idle(self, pending_call: PendingCall) -> None:
+        """Suspend the idle timeout while a user is answering."""
+        pending_call.deadline.move(pending_call.since + self._timing.total)
+
+    def left(self, pending_call: PendingCall) -> float:
+        """Return the seconds left of a call's total timeout."""
+        return max(0.0, pending_call.since + self._timing.total - self._loop.time())
+
+    def newest(self) -> PendingCall | None:
+        """Return the latest call whose client can answer requests."""
+        return next((pending_call for pending_call in reversed(self._open.values()) if pending_call.can_answer), None)
+
+    def certain(self, *, is_private: bool) -> PendingCall | None:
+        """Return the latest call whose client can receive notifications, unless the calls have different callers.
+
+        On a private connection all calls have the same caller.
+        """
+        newest = next((pending_call for pending_call in reversed(self._open.values()) if pending_call.can_hear), None)
+        if newest is None or is_private:
+            return newest
+        return newest if all(pending_call.whose == newest.whose for pending_call in self._open.values()) else None
+
+    def close(self) -> None:
+        """Stop watching the deadlines."""
+        self._deadlines.close()
 
 
 class UpstreamRequests:
@@ -137,18 +293,18 @@ class UpstreamRequests:
                 if pending_call.has_messages:
                     await pending_call.deliver()
         except _NO_RESULT as error:
-            self._note((began, time(), "out", method, named(method, params), ending(error)))
+            self._note((began, time(), "out", method, params.get("name"), ending(error)))
             raise
         except asyncio.CancelledError:
-            self._note((began, time(), "out", method, named(method, params), _gave_up(pending_call)))
+            self._note((began, time(), "out", method, params.get("name"), _gave_up(pending_call)))
             self._explain(pending_call, method)
             raise
         finally:
             self._pending_calls.remove(pending_call)
-        self._note((began, time(), "out", method, named(method, params), OK))
+        self._note((began, time(), "out", method, params.get("name"), OK))
         self._heard_at = self._used_at = self._now()
         if self._is_modern and result.get("resultType") == "input_required":
-            return unanswerable(self.conversation.name, method)
+            return _unanswerable(self.conversation.name, method)
         return result
 
     async def _rounds(
@@ -166,18 +322,18 @@ class UpstreamRequests:
                 result = await self._begun(method, asked, pending_call, headers)
                 if pending_call.has_messages:
                     await pending_call.deliver()  # deliver earlier messages before the result
-                self._note((began, time(), "out", method, named(method, params), OK))
+                self._note((began, time(), "out", method, params.get("name"), OK))
                 self._heard_at = self._used_at = self._now()
                 if result.get("resultType") != "input_required" or client.answers_by_retry:
                     return result
                 if client.ask is None:
-                    return unanswerable(self.conversation.name, method)
+                    return _unanswerable(self.conversation.name, method)
                 asked, began = await self._answered(asked, result, client, pending_call), time()
         except _NO_RESULT as error:
-            self._note((began, time(), "out", method, named(method, params), ending(error)))
+            self._note((began, time(), "out", method, params.get("name"), ending(error)))
             raise
         except asyncio.CancelledError:
-            self._note((began, time(), "out", method, named(method, params), _gave_up(pending_call)))
+            self._note((began, time(), "out", method, params.get("name"), _gave_up(pending_call)))
             self._explain(pending_call, method)
             raise
         finally:
@@ -191,7 +347,7 @@ class UpstreamRequests:
         """Return the same request with the client's answers."""
         assert client.ask is not None
         self._pending_calls.suspend_idle(pending_call)
-        answers, state = await answers_to(self.conversation.name, result, client.ask)
+        answers, state = await _answers_to(self.conversation.name, result, client.ask)
         self._pending_calls.prolong(pending_call)
         again = {key: value for key, value in asked.items() if key != "requestState"} | {"inputResponses": answers}
         return again if state is None else {**again, "requestState": state}
@@ -241,7 +397,7 @@ class UpstreamRequests:
         self._heard_at = self._now()
         self._note((time(), None, "in", method[:_METHOD_SHOWN], None, None))
         if method == "notifications/cancelled":
-            take_back(self._pending_calls, params)
+            _withdraw(self._pending_calls, params)
         elif method not in _FOR_A_CALLER:
             self.on_event(method, params)
         elif (pending_call := self._pending_calls.certain(is_private=self.session is not None)) is not None:
@@ -260,13 +416,86 @@ class UpstreamRequests:
         ended = str(METHOD_NOT_FOUND) if pending_call is None else None
         self._note((time(), None, "in", method[:_METHOD_SHOWN], None, ended))
         if pending_call is None:
-            refuse(self.conversation, request_id, method)
+            self.conversation.refuse(request_id, METHOD_NOT_FOUND, f"Method not found: {method}")
         else:
-            self._spawn(partial(put, self.conversation, self._pending_calls, pending_call, request_id, method, params))
+            self._spawn(
+                partial(_forward, self.conversation, self._pending_calls, pending_call, request_id, method, params)
+            )
 
     def close(self) -> None:
         """Close all pending calls."""
         self._pending_calls.close()
+
+
+async def _answers_to(name: str, result: JsonObject, ask: Ask) -> tuple[JsonObject, str | None]:
+    """Forward each input request of a result to the client, one at a time because a single user answers them.
+
+    Returns the answers and the state to send back to the server. Raises the client's error.
+    """
+    state: Json = result.get("requestState")
+    wanted: Json = result.get("inputRequests")
+    questions = wanted if is_object(wanted) else {}
+    if state is not None and (not isinstance(state, str) or len(state) > _STATE_LIMIT):
+        raise Unavailable(
+            "server.reply_invalid", f'Server "{name}" sent a request state that is too large or not text.'
+        )
+    if len(questions) > _INPUTS_LIMIT:
+        raise Unavailable(
+            "server.reply_invalid", f'Server "{name}" asked for more than {_INPUTS_LIMIT} inputs at once.'
+        )
+    answers: JsonObject = {}
+    for key, question in questions.items():
+        method: Json = question.get("method") if is_object(question) else None
+        if not isinstance(method, str):
+            raise Unavailable("server.reply_invalid", f'Server "{name}" sent an input request that cannot be read.')
+        params: Json = question.get("params")
+        answers[key] = await ask(method, params if is_object(params) else {})
+    return answers, state
+
+
+def _unanswerable(name: str, method: str) -> JsonObject:
+    """Return or raise the error for a caller whose client cannot answer the server."""
+    text = f'Server "{name}" needs input from the user, which this client does not support.'
+    if method != "tools/call":
+        raise ProtocolError(INVALID_REQUEST, text)
+    return {"content": [{"type": "text", "text": text}], "isError": True}
+
+
+async def _forward(
+    connection: Connection,
+    pending_calls: PendingCalls,
+    pending_call: PendingCall,
+    request_id: RequestId,
+    method: str,
+    params: JsonObject,
+) -> None:
+    """Forward a legacy server's request to the client of a call, and send back its answer."""
+    client = pending_call.context.client
+    assert client is not None and client.ask is not None
+    if pending_call.questions is None:
+        pending_call.questions = {}
+    try:
+        with anyio.move_on_after(pending_calls.left(pending_call)) as pending_call.questions[request_id]:
+            pending_calls.prolong(pending_call)
+            connection.answer(request_id, await client.ask(method, params))
+            return
+        connection.refuse(request_id, INVALID_REQUEST, "No answer in time.")
+    except ProtocolError as error:
+        connection.refuse(request_id, error.code, error.message, error.data)
+    except Exception:  # boundary: a client that fails to answer must not end the connection
+        logger.exception("The client of a call failed to answer server %s.", connection.name)
+        connection.refuse(request_id, INTERNAL_ERROR, "The client failed to answer.")
+    finally:
+        del pending_call.questions[request_id]
+        pending_calls.prolong(pending_call)
+
+
+def _withdraw(pending_calls: PendingCalls, params: JsonObject) -> None:
+    """Cancel a request that the server has withdrawn."""
+    request_id = as_id(params.get("requestId"))
+    for pending_call in pending_calls:
+        if request_id is not None and pending_call.questions and request_id in pending_call.questions:
+            pending_call.questions[request_id].cancel()
 
 
 def _passed_on(client: Client) -> JsonObject:

@@ -23,10 +23,9 @@ from toolcrib.servers.masking import hidden_values, secret_values
 from toolcrib.servers.resolve import resolve
 from toolcrib.servers.secret_commands import SecretCommands
 from toolcrib.upstream.connection import Connection
-from toolcrib.upstream.credential_names import credential_name, former_name
-from toolcrib.upstream.credentials import CredentialStore
+from toolcrib.upstream.credentials import CredentialStore, credential_name, former_name
 from toolcrib.upstream.handshake import ClientIntroduction, ServerIntroduction, open_initialized
-from toolcrib.upstream.http.open import open_web_server
+from toolcrib.upstream.http.handshake import open_web_server
 from toolcrib.upstream.oauth.discovery import NO_DEMAND, Demand
 from toolcrib.upstream.oauth.token_refresh import Bearer
 from toolcrib.upstream.protocol_log import OK, ProtocolLog, ending

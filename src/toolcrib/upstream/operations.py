@@ -18,7 +18,7 @@ from toolcrib.model.servers import Auth, ServerEntry, ServerSpec
 from toolcrib.servers.resolve import resolve
 from toolcrib.servers.server_status import ServerStatus, own_crib
 from toolcrib.servers.servers import Servers
-from toolcrib.upstream.credential_names import credential_name, former_name
+from toolcrib.upstream.credentials import credential_name, former_name
 from toolcrib.upstream.oauth.sign_in import Target
 from toolcrib.upstream.opener import OpenerDeps
 from toolcrib.upstream.plan import not_startable

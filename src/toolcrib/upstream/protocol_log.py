@@ -19,7 +19,7 @@ OK: Final = "ok"
 CANCELLED: Final = "cancelled"
 Direction = Literal["out", "in"]
 Note = tuple[float, float | None, Direction, str, Json, str | None]
-"""Start and end (system clock), direction, method, tool name and outcome."""
+"""Start and end (system clock), direction, method, the name in the params and outcome."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +57,6 @@ class ProtocolLog:
         return tuple(_said(*note) for note in reversed(self._notes))
 
 
-def named(method: str, params: JsonObject) -> Json:
-    """Return the name of the tool a request calls, as given by the caller."""
-    return params.get("name") if method == "tools/call" else None
-
-
 def ending(error: BaseException) -> str:
     """Return the outcome of a request that failed, in one word."""
     if isinstance(error, ProtocolError):
@@ -72,7 +67,8 @@ def ending(error: BaseException) -> str:
 
 
 def _said(
-    began: float, over: float | None, direction: Direction, method: str, tool: Json, ended: str | None
+    began: float, over: float | None, direction: Direction, method: str, name: Json, ended: str | None
 ) -> LoggedMessage:
     milliseconds = round(max(0.0, over - began) * 1000, 1) if over is not None else None
-    return LoggedMessage(began, direction, method, tool if isinstance(tool, str) else None, milliseconds, ended)
+    tool = name if method == "tools/call" and isinstance(name, str) else None
+    return LoggedMessage(began, direction, method, tool, milliseconds, ended)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from toolcrib.base.cooperative import Pacer
-from toolcrib.base.processes.lines import FLOOD_LIMIT, LINE_LIMIT, Garbage, Line, Lines, OversizedLine
+from toolcrib.base.processes.pipes import FLOOD_LIMIT, LINE_LIMIT, Garbage, Line, Lines, OversizedLine
 from toolcrib.base.processes.process import Child, Processes, ServerFailed
 from toolcrib.base.processes.stderr import Mask
 from toolcrib.model.json import Json, JsonObject, is_object

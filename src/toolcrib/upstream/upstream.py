@@ -26,7 +26,7 @@ from toolcrib.model.sources import CallContext, ProtocolError
 from toolcrib.model.upstreams import UpstreamStatus
 from toolcrib.upstream.background import BackgroundTasks
 from toolcrib.upstream.exchange import UpstreamRequests
-from toolcrib.upstream.http.open import HttpRefused
+from toolcrib.upstream.http.failures import HttpRefused
 from toolcrib.upstream.keepalive import Keepalive, within
 from toolcrib.upstream.oauth.discovery import Demand
 from toolcrib.upstream.offer import Offer
@@ -215,10 +215,10 @@ class Upstream:
                 self._wake.set()
             attempt = self._attempt
             self._is_hurried |= hurried
-            patience = 2 * self._connect_wait + self._timing.connect
+            timeout = 2 * self._connect_wait + self._timing.connect
             if rest > 0:
-                patience = min(rest + patience, deadline - time.monotonic())
-            await within(self.spec.name, attempt.over.wait(), patience)
+                timeout = min(rest + timeout, deadline - time.monotonic())
+            await within(self.spec.name, attempt.over.wait(), timeout)
             if attempt.failure is not None and not self._comes_back(deadline):
                 raise unreachable(self.spec.name, attempt.failure)
         return exchange

@@ -63,7 +63,7 @@ def test_a_number_is_either_followed_exactly_or_told_to_be_gone(total: int, capa
             anyio.run(take, feed, total - after, after) == list(range(after + 1, total + 1)) if total > after else True
         )
     else:
-        with pytest.raises(NotFound, match="not kept"):
+        with pytest.raises(NotFound, match="no longer kept"):
             feed.check(after)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from toolcrib.model.errors import Unavailable
 from toolcrib.model.sources import ProtocolError
-from toolcrib.upstream.protocol_log import KEPT, OK, LoggedMessage, ProtocolLog, ending, named
+from toolcrib.upstream.protocol_log import KEPT, OK, LoggedMessage, ProtocolLog, ending
 
 
 def test_the_newest_comes_first_and_the_oldest_goes() -> None:
@@ -31,9 +31,9 @@ def test_a_clock_that_was_set_back_makes_no_negative_time() -> None:
 
 
 def test_of_the_parameters_only_the_name_of_a_tool_is_kept_and_only_if_it_is_one() -> None:
-    assert named("tools/call", {"name": "echo", "arguments": {"text": "x"}}) == "echo"
-    assert named("prompts/get", {"name": "greet"}) is None
     talk = ProtocolLog()
+    talk.note((0.0, 0.0, "out", "prompts/get", "greet", OK))
+    assert talk.said()[0].tool is None
     talk.note((0.0, 0.0, "out", "tools/call", {"no": "name"}, OK))
     assert talk.said()[0].tool is None
 

@@ -195,13 +195,15 @@ class Child:
         self._input = PipeWriter(cast(FileIO, process.stdin), waits.write, self._stuck, self._closed_a_pipe)
         self.write = self._input.write
         """Sends bytes to its input. Does not block."""
-        self._output = PipeReader(cast(FileIO, process.stdout), self._received, self._closed_a_pipe)
+        self._output = PipeReader(cast(FileIO, process.stdout), _discard, self._closed_a_pipe)
         self._errors = PipeReader(cast(FileIO, process.stderr), self.stderr.add, self._changed.set)
         self._watch_exit = _ExitWatch(process, self._exited)
 
     def listen(self, listener: ProcessListener) -> None:
         """Set the listener; earlier output is discarded."""
         self._listener = listener
+        if self._failure is None:
+            self._output.on_data = listener.received
 
     def hold(self) -> None:
         """Stop reading its output until `release`."""
@@ -273,10 +275,6 @@ class Child:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
 
-    def _received(self, data: bytes) -> None:
-        if self._listener is not None and self._failure is None:
-            self._listener.received(data)
-
     def _stuck(self) -> None:
         self._end("server.stuck", "does not read its input")
 
@@ -300,10 +298,15 @@ class Child:
             self._timer.cancel()
         if self._failure is None:
             self._failure = self.failure(code, reason)
+            self._output.on_data = _discard
             self._output.release()  # so that the end of the pipe is noticed
             if self._listener is not None:
                 self._listener.ended(self._failure)
         return self._failure
+
+
+def _discard(data: bytes) -> None:
+    """Discard output that nothing listens to."""
 
 
 class _ExitWatch:

@@ -57,9 +57,9 @@ class HttpClient:
     """All connections to one origin. Leaving the block closes them."""
 
     def __init__(
-        self, web: Web, url: CheckedUrl, *, local_allowed: bool, patience: HttpTimeouts, most: int = MOST_CONNECTIONS
+        self, web: Web, url: CheckedUrl, *, local_allowed: bool, timeouts: HttpTimeouts, most: int = MOST_CONNECTIONS
     ) -> None:
-        self.patience = patience
+        self.timeouts = timeouts
         self._web = web
         self._url = url
         self._judge = judge_for(url.scheme, local_allowed=local_allowed)
@@ -69,7 +69,7 @@ class HttpClient:
         self._idle: list[HttpConnection] = []
         self._dialling = 0
         self._queue: deque[asyncio.Future[None]] = deque()
-        self._tick = min(_LONGEST_TICK, patience.silence / 10, patience.write / 10)
+        self._tick = min(_LONGEST_TICK, timeouts.silence / 10, timeouts.write / 10)
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
         self._all_lost = asyncio.Event()
@@ -117,7 +117,7 @@ class HttpClient:
 
     async def _new(self, may_repeat: bool) -> HttpConnection:
         try:
-            with anyio.fail_after(self.patience.connect):
+            with anyio.fail_after(self.timeouts.connect):
                 while len(self._connections) + self._dialling >= self._most:
                     if self._idle:
                         self._idle.pop(0).close()
@@ -127,7 +127,7 @@ class HttpClient:
                         return kept
                 return await self._dial()
         except TimeoutError:
-            reason = f"it could not be reached within {self.patience.connect:g} seconds"
+            reason = f"it could not be reached within {self.timeouts.connect:g} seconds"
             raise Unreachable(reason) from None
 
     async def _room(self) -> None:
@@ -222,10 +222,10 @@ class HttpClient:
             connection.unwanted_for += self._tick
             if connection.unwanted_for > _UNWANTED_SECONDS:
                 connection.close(Broken("server.ended", "kept sending after its answer"))
-        elif connection.is_stuck and connection.silent_for >= self.patience.write:
+        elif connection.is_stuck and connection.silent_for >= self.timeouts.write:
             connection.close(Broken("server.stuck", "does not read its input"))
-        elif connection.silent_for >= self.patience.silence:
-            reason = f"sent nothing for {self.patience.silence:g} seconds"
+        elif connection.silent_for >= self.timeouts.silence:
+            reason = f"sent nothing for {self.timeouts.silence:g} seconds"
             connection.close(Broken("server.timeout", reason))
 
 

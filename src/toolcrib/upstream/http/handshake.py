@@ -1,33 +1,40 @@
-"""The handshake with an HTTP server: negotiates era and transport, and exchanges capabilities and identity.
+"""Opens connections to HTTP servers: the handshake negotiates era and transport, and exchanges capabilities.
+
+`client` and `http_connection` are the HTTP client, `requests` and `responses` handle one request, and `web_connection`,
+`session`, `streamable` and `sse` implement the transports: Streamable HTTP in both eras, and the older HTTP+SSE.
 
 `server/discover` is sent first, and once more if the server rejects the version but names a known one. If the response
 is no modern introduction, `initialize` follows. A server that rejects that by HTTP status is tried as one of the first
 specification, where a GET opens a stream. The remembered era shortens this and is verified by using it.
 
 Must never mistake a server that requires a sign-in, or is unreachable, for one of another era, nor contact a server
-again before its `Retry-After` has passed.
+again before its `Retry-After` has passed. Must never decide whether a server may be contacted, or follow a redirect.
 """
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, Literal
 
 import anyio
 
 from toolcrib.base.network.urls import CheckedUrl
+from toolcrib.base.network.web import Web
 from toolcrib.base.processes.process import ServerFailed
 from toolcrib.model.errors import ToolcribError, Unavailable
 from toolcrib.model.json import JsonObject
 from toolcrib.model.protocol import META, MODERN_VERSION, Era
 from toolcrib.model.sources import ProtocolError
+from toolcrib.upstream.connection import Connection
 from toolcrib.upstream.handshake import (
+    CONNECT_WAIT,
     PROBE_WAIT,
     ClientIntroduction,
     ServerIntroduction,
     modern_greeting,
     version_named_by,
 )
-from toolcrib.upstream.http.client import HttpClient
+from toolcrib.upstream.http.client import HttpClient, HttpTimeouts
 from toolcrib.upstream.http.failures import HttpRefused
 from toolcrib.upstream.http.session import SessionConnection
 from toolcrib.upstream.http.sse import SseConnection
@@ -38,7 +45,46 @@ from toolcrib.upstream.oauth.token_refresh import Bearer
 WebTransport = Literal["http", "sse"]
 Greeted = tuple[WebConnection, ServerIntroduction]
 
+IDLE_WAIT: Final = 300.0
 _SAYS_NOTHING_OF_ERAS: Final = frozenset({"server.unreachable", "server.stuck", "server.timeout"})
+
+
+@asynccontextmanager
+async def open_web_server(
+    web: Web,
+    name: str,
+    url: CheckedUrl,
+    *,
+    transport: WebTransport,
+    headers: Mapping[str, str],
+    bearer: Bearer | None,
+    local_allowed: bool,
+    hello: ClientIntroduction,
+    era: Era | None = None,
+    connect_wait: float = CONNECT_WAIT,
+    idle_wait: float = IDLE_WAIT,
+) -> AsyncGenerator[tuple[Connection, ServerIntroduction]]:
+    """Open an initialized connection to an HTTP server for the block.
+
+    `transport` is the definition's; a server of type `http` that only supports the older transport is used over SSE.
+    `era` is the remembered era. `idle_wait` limits the silence within a response. Raises `server.timeout`,
+    `server.unreachable`, `server.http_status` (as `HttpRefused`), `server.protocol`, `oauth.required`, `oauth.failed`,
+    `address.refused`, and `server.invalid` for invalid headers.
+    """
+    timeouts = HttpTimeouts(connect=min(connect_wait, CONNECT_WAIT), silence=idle_wait)
+    async with HttpClient(web, url, local_allowed=local_allowed, timeouts=timeouts) as client:
+        handshake = HttpHandshake(Address(name, client, url, headers, bearer), hello)
+        try:
+            with anyio.fail_after(connect_wait):
+                conversation, greeting = await handshake.exchange(transport, era)
+        except TimeoutError:
+            message = f'Server "{name}" did not complete the handshake within {connect_wait:g} seconds.'
+            raise Unavailable("server.timeout", message) from None
+        try:
+            yield conversation, greeting
+        finally:
+            with anyio.CancelScope(shield=True):
+                await conversation.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from toolcrib.model.json import JsonObject
 from toolcrib.model.protocol import MODERN_VERSION, Era
 from toolcrib.upstream.connection import Connection
 from toolcrib.upstream.handshake import ClientIntroduction, ServerIntroduction
-from toolcrib.upstream.http.open import WebTransport, open_web_server
+from toolcrib.upstream.http.handshake import WebTransport, open_web_server
 from toolcrib.upstream.oauth.token_refresh import Bearer
 
 LOOPS = [

@@ -30,8 +30,8 @@ from toolcrib.model.json import JsonObject
 from toolcrib.model.sources import ProtocolError
 from toolcrib.upstream.http import responses
 from toolcrib.upstream.http.client import MOST_CONNECTIONS
+from toolcrib.upstream.http.failures import HttpRefused
 from toolcrib.upstream.http.http_connection import HEAD_LIMIT
-from toolcrib.upstream.http.open import HttpRefused
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", LOOPS)]
 

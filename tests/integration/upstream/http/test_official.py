@@ -12,7 +12,7 @@ from toolcrib.model.errors import Unavailable
 from toolcrib.model.json import JsonObject
 from toolcrib.model.protocol import Era
 from toolcrib.model.sources import ProtocolError
-from toolcrib.upstream.http.open import WebTransport
+from toolcrib.upstream.http.handshake import WebTransport
 from toolcrib.upstream.jsonrpc import RequestId
 
 pytestmark = pytest.mark.anyio

@@ -15,7 +15,7 @@ from integration.upstream.oauth.site import OTHER, PUBLIC, Site, papers, public_
 from toolcrib.base.network.urls import check_url
 from toolcrib.base.processes.process import ServerFailed
 from toolcrib.model.errors import Denied, InvalidRequest
-from toolcrib.upstream.http.open import open_web_server
+from toolcrib.upstream.http.handshake import open_web_server
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", LOOPS)]
 

@@ -29,7 +29,7 @@ from toolcrib.model.errors import ToolcribError
 from toolcrib.model.json import JsonObject
 from toolcrib.model.protocol import Era
 from toolcrib.model.sources import ProtocolError
-from toolcrib.upstream.http.open import HttpRefused
+from toolcrib.upstream.http.failures import HttpRefused
 from toolcrib.upstream.http.streamable import CLOSE_SECONDS
 
 pytestmark = pytest.mark.anyio
@@ -180,7 +180,7 @@ async def test_a_stream_that_breaks_is_taken_up_after_its_last_event() -> None:
 async def test_a_stream_that_is_not_taken_up_fails_its_call_alone() -> None:
     with anyio.fail_after(20):
         async with raw_server(Legacy(resumes=False)) as raw, talk(raw.url) as (conversation, _):
-            with pytest.raises(ServerFailed, match="does not take it up again") as caught:
+            with pytest.raises(ServerFailed, match="did not resume it") as caught:
                 await call(conversation, "breaks", "legacy")
             assert caught.value.code == "server.ended"
             assert (await call(conversation, "echo", "legacy"))["content"]
