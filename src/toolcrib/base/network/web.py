@@ -1,4 +1,7 @@
-"""HTTP for outgoing requests: the configuration shared by all clients, and the client for OAuth.
+"""HTTP for outgoing requests: the configuration shared by all clients, and the guarded httpx2 client.
+
+httpx2 is the client for everything except two paths that measurably need less: calls of HTTP servers
+(`upstream.http.client`) and fronts that join the crib on this machine (`web.loopback`).
 
 Every connection resolves the name, checks each address and connects to a checked one. The name is not resolved again,
 so a changed DNS answer has no effect. The environment (proxy, certificates) is ignored, only `get` follows redirects,
@@ -31,7 +34,7 @@ from toolcrib.base.network.dial import (
 from toolcrib.base.network.urls import check_url, is_public
 from toolcrib.model.version import __version__
 
-UPSTREAM_TIMEOUT = httpx2.Timeout(30, read=300)
+CLIENT_TIMEOUT = httpx2.Timeout(30, read=300)
 DOCUMENT_TIMEOUT = httpx2.Timeout(10)
 DOCUMENT_SECONDS = 30.0
 MAX_BODY = 16 * 1024 * 1024
@@ -68,10 +71,10 @@ class Web:
         *,
         local_allowed: bool,
         headers: Mapping[str, str] | None = None,
-        timeout: httpx2.Timeout = UPSTREAM_TIMEOUT,
+        timeout: httpx2.Timeout = CLIENT_TIMEOUT,
         max_body: int = MAX_BODY,
     ) -> httpx2.AsyncClient:
-        """Return a client for one upstream. `local_allowed` if the owner's own definition contains the address."""
+        """Return a guarded client. `local_allowed` if the owner's own definition contains the address."""
         own = {"user-agent": f"toolcrib/{__version__}", "accept-encoding": "identity"}
         return httpx2.AsyncClient(
             transport=_GuardedTransport(self, local_allowed, max_body),

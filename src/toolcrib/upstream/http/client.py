@@ -1,7 +1,8 @@
 """A lean HTTP client with a connection pool for one origin.
 
-It needs one write per request and no task; a single timer checks all connections. It follows no redirects, decompresses
-nothing and reads nothing from the environment.
+It needs one write per request and no task; a single timer checks all connections. A tool call over it costs 0.04 ms of
+CPU, over the guarded httpx2 client 0.57 ms, more than the rest of the call (bench: CPU per call, HTTP upstream). It
+follows no redirects, decompresses nothing and reads nothing from the environment.
 
 The server may close an idle connection at the moment a request is sent on it, and then it is unknown whether the
 request was read. A request that must not run twice therefore only uses connections that were active a moment ago, or
