@@ -31,7 +31,7 @@ from toolcrib.base.files.reading import FileText
 from toolcrib.base.files.write import WriteContext
 from toolcrib.base.home import HomeLock, kept_token, prepare_home, read_run
 from toolcrib.base.masking.known import KnownSecrets
-from toolcrib.base.masking.logs import masked_logs
+from toolcrib.base.masking.logs import mask_logs
 from toolcrib.base.masking.values import ValueMasker
 from toolcrib.base.settings import Environment, Settings
 from toolcrib.base.stop_switch import StopSwitch
@@ -155,7 +155,7 @@ class Crib:
         self.session_tokens = SessionTokens()
         token = stack.enter_context(kept_token(self.home))
         self.secrets.add(token, *own_secrets(self.settings, self._environment))
-        stack.enter_context(masked_logs(self.secrets))
+        stack.enter_context(mask_logs(self.secrets))
         self.principals = Principals(token, self.tokens, self.session_tokens)
         redactor = Redactor(self.secrets)
         audit = Audit(self.store, self.home.audit_head, redactor, crib=self._crib_id)

@@ -155,7 +155,7 @@ class Upstreams:
         if source is None or not self._deps.gate.may_know(principal, server, tool):
             return
         if source.offer is None:
-            await source.link.ensure()
+            await source.upstream.ensure()
         if not self.intake.is_taken(place, source):
             await self.intake.take(place)  # would happen soon anyway, but is needed now
 
@@ -211,7 +211,7 @@ class Upstreams:
                 self._deps.secrets.add(*literal_secrets(entry.spec, self._deps.environment))
 
     def _on_status(self, entry: ServerEntry) -> None:
-        self._deps.feed.publish("server_changed", self.links.standing(entry).news())
+        self._deps.feed.publish("server_changed", self.links.status(entry).news())
 
     async def _settle(self, cwd: Path | None) -> None:
         place = Path(await anyio.Path(cwd).resolve()) if cwd is not None else None

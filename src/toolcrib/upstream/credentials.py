@@ -23,7 +23,7 @@ import anyio.to_thread
 
 from toolcrib.base.masking.known import KnownSecrets
 from toolcrib.base.network.urls import covers
-from toolcrib.base.secret_store import SecretStore, only_process, open_secret_store
+from toolcrib.base.secret_store import SecretStore, open_secret_store, process_lock
 from toolcrib.model.json import Json, JsonObject, digest
 from toolcrib.model.json_values import as_list, as_object, as_text
 from toolcrib.model.servers import ServerSpec
@@ -33,7 +33,7 @@ ClientMethod = Literal["none", "client_secret_basic", "client_secret_post"]
 CLIENT_METHODS: tuple[ClientMethod, ...] = ("none", "client_secret_basic", "client_secret_post")
 """The supported client authentication methods, in order of preference."""
 
-LONGEST_LIFE = 10 * 365 * 86_400.0
+LONGEST_LIFETIME = 10 * 365 * 86_400.0
 _NAME_DIGITS = 24
 
 
@@ -115,14 +115,14 @@ def lifetime_of(expires_in: Json) -> float | None:
         seconds = float(expires_in)
     except (ValueError, OverflowError):
         return None
-    return min(seconds, LONGEST_LIFE) if math.isfinite(seconds) and seconds > 0 else None
+    return min(seconds, LONGEST_LIFETIME) if math.isfinite(seconds) and seconds > 0 else None
 
 
 class CredentialStore:
     """The sign-ins of one home. Every token read or written is added to `secrets`."""
 
-    def __init__(self, shelf: SecretStore, directory: Path, secrets: KnownSecrets | None = None) -> None:
-        self._shelf = shelf
+    def __init__(self, store: SecretStore, directory: Path, secrets: KnownSecrets | None = None) -> None:
+        self._store = store
         self._directory = directory
         self._secrets = secrets or KnownSecrets()
 
@@ -180,7 +180,7 @@ class CredentialStore:
     def renewing(self, server: str, seconds: float) -> AbstractAsyncContextManager[bool]:
         """Lock the refresh of a server's tokens across processes. Yields False if the lock was not free in time."""
         name = hashlib.sha256(server.encode()).hexdigest()[:32]
-        return only_process(self._directory / f"{name}.lock", seconds)
+        return process_lock(self._directory / f"{name}.lock", seconds)
 
     def _known(self, credential: OAuthCredential | None) -> OAuthCredential | None:
         """Register the credential's secrets for masking and return it."""
@@ -190,10 +190,10 @@ class CredentialStore:
         return credential
 
     async def _get(self, name: str) -> JsonObject | None:
-        return await anyio.to_thread.run_sync(self._shelf.get, name)
+        return await anyio.to_thread.run_sync(self._store.get, name)
 
     async def _put(self, name: str, value: JsonObject | None) -> None:
-        await anyio.to_thread.run_sync(self._shelf.put, name, value)
+        await anyio.to_thread.run_sync(self._store.put, name, value)
 
 
 async def open_credentials(directory: Path, secrets: KnownSecrets | None = None) -> CredentialStore:

@@ -80,7 +80,7 @@ class PendingCall:
         self._is_delivery_due = False
 
     @property
-    def whose(self) -> tuple[Principal, str | None]:
+    def caller(self) -> tuple[Principal, str | None]:
         """The principal, and the MCP session if there is one."""
         client = self.context.client
         return self.context.principal, client.session if client is not None else None
@@ -92,7 +92,7 @@ class PendingCall:
         return client is not None and client.ask is not None
 
     @property
-    def can_hear(self) -> bool:
+    def can_receive(self) -> bool:
         """Whether the caller's client can receive notifications."""
         client = self.context.client
         return client is not None and client.tell is not None
@@ -185,17 +185,17 @@ class PendingCalls:
 
     def newest(self) -> PendingCall | None:
         """Return the latest call whose client can answer requests."""
-        return next((pending_call for pending_call in reversed(self._open.values()) if pending_call.can_answer), None)
+        return next((call for call in reversed(self._open.values()) if call.can_answer), None)
 
-    def certain(self, *, is_private: bool) -> PendingCall | None:
+    def only_recipient(self, *, is_private: bool) -> PendingCall | None:
         """Return the latest call whose client can receive notifications, unless the calls have different callers.
 
         On a private connection all calls have the same caller.
         """
-        newest = next((pending_call for pending_call in reversed(self._open.values()) if pending_call.can_hear), None)
+        newest = next((call for call in reversed(self._open.values()) if call.can_receive), None)
         if newest is None or is_private:
             return newest
-        return newest if all(pending_call.whose == newest.whose for pending_call in self._open.values()) else None
+        return newest if all(pending_call.caller == newest.caller for pending_call in self._open.values()) else None
 
     def close(self) -> None:
         """Stop watching the deadlines."""
@@ -219,21 +219,21 @@ class UpstreamRequests:
         spawn: Spawn,
         session: str | None = None,
     ) -> None:
-        self.conversation = conversation = opened.conversation
-        self.greeting = opened.greeting
+        self.connection = connection = opened.connection
+        self.introduction = opened.introduction
         self.session = session
         self.on_event: OnNotification = lambda method, params: None
         self.on_silence: Callable[[], None] = lambda: None
-        self._call = conversation.call
+        self._call = connection.call
         self._note = protocol_log.note
-        self._is_modern = opened.greeting.era == "modern"
+        self._is_modern = opened.introduction.era == "modern"
         self._envelope = hello.envelope()
         self._spawn = spawn
         self._pending_calls = PendingCalls(timing)
         self._now = asyncio.get_running_loop().time
-        self._heard_at = self._used_at = self._now()
-        conversation.on_notification = self._heard
-        conversation.on_request = self._asked
+        self._last_message_at = self._last_used_at = self._now()
+        connection.on_notification = self._on_notification
+        connection.on_request = self._on_request
 
     @property
     def is_used(self) -> bool:
@@ -243,12 +243,12 @@ class UpstreamRequests:
     @property
     def silent_for(self) -> float:
         """Seconds since the last message from the server."""
-        return self._now() - self._heard_at
+        return self._now() - self._last_message_at
 
     @property
     def unused_for(self) -> float:
         """Seconds since the last call ended."""
-        return self._now() - self._used_at
+        return self._now() - self._last_used_at
 
     async def ask(
         self, method: str, params: JsonObject | None = None, on_message: OnNotification | None = None
@@ -262,7 +262,7 @@ class UpstreamRequests:
             self._note((began, time(), "out", method, None, ending(error)))
             raise
         self._note((began, time(), "out", method, None, OK))
-        self._heard_at = self._now()
+        self._last_message_at = self._now()
         return result
 
     def request(
@@ -274,98 +274,98 @@ class UpstreamRequests:
         """
         client = context.client
         if self._is_modern and client is not None:
-            return self._rounds(method, params, context, client, headers)
-        return self._once(method, params, context, headers)
+            return self._send_with_input(method, params, context, client, headers)
+        return self._send_once(method, params, context, headers)
 
-    async def _once(self, method: str, params: JsonObject, context: CallContext, headers: Headers) -> JsonObject:
+    async def _send_once(self, method: str, params: JsonObject, context: CallContext, headers: Headers) -> JsonObject:
         """Send a request to a legacy server, or to a modern one without a client."""
         client = context.client
         if self._is_modern:
             params = {**params, META: self._envelope}
         elif client is not None and client.meta:
-            params = {**params, META: _passed_on(client)}
+            params = {**params, META: _forwarded_meta(client)}
         pending_call, began = self._pending_calls.add(context), time()
         try:
             if context.report_progress is None and (client is None or client.log_level is None):
                 result = await self._call(method, params, headers=headers)
             else:
-                result = await self._begun(method, params, pending_call, headers)
+                result = await self._send(method, params, pending_call, headers)
                 if pending_call.has_messages:
                     await pending_call.deliver()
         except _NO_RESULT as error:
             self._note((began, time(), "out", method, params.get("name"), ending(error)))
             raise
         except asyncio.CancelledError:
-            self._note((began, time(), "out", method, params.get("name"), _gave_up(pending_call)))
-            self._explain(pending_call, method)
+            self._note((began, time(), "out", method, params.get("name"), _outcome_of_cancelled(pending_call)))
+            self._raise_if_expired(pending_call, method)
             raise
         finally:
             self._pending_calls.remove(pending_call)
         self._note((began, time(), "out", method, params.get("name"), OK))
-        self._heard_at = self._used_at = self._now()
+        self._last_message_at = self._last_used_at = self._now()
         if self._is_modern and result.get("resultType") == "input_required":
-            return _unanswerable(self.conversation.name, method)
+            return _unanswerable(self.connection.name, method)
         return result
 
-    async def _rounds(
+    async def _send_with_input(
         self, method: str, params: JsonObject, context: CallContext, client: Client, headers: Headers
     ) -> JsonObject:
         """Send a client's request to a modern server, and retry it with answers while the server requires input."""
-        asked = {**params, META: self._meta(client)}
+        request = {**params, META: self._meta(client)}
         if client.responses is not None:
-            asked["inputResponses"] = client.responses
+            request["inputResponses"] = client.responses
         if client.state is not None:
-            asked["requestState"] = client.state
+            request["requestState"] = client.state
         pending_call, began = self._pending_calls.add(context), time()
         try:
             for _ in range(ROUNDS_LIMIT):
-                result = await self._begun(method, asked, pending_call, headers)
+                result = await self._send(method, request, pending_call, headers)
                 if pending_call.has_messages:
                     await pending_call.deliver()  # deliver earlier messages before the result
                 self._note((began, time(), "out", method, params.get("name"), OK))
-                self._heard_at = self._used_at = self._now()
+                self._last_message_at = self._last_used_at = self._now()
                 if result.get("resultType") != "input_required" or client.answers_by_retry:
                     return result
                 if client.ask is None:
-                    return _unanswerable(self.conversation.name, method)
-                asked, began = await self._answered(asked, result, client, pending_call), time()
+                    return _unanswerable(self.connection.name, method)
+                request, began = await self._with_answers(request, result, client, pending_call), time()
         except _NO_RESULT as error:
             self._note((began, time(), "out", method, params.get("name"), ending(error)))
             raise
         except asyncio.CancelledError:
-            self._note((began, time(), "out", method, params.get("name"), _gave_up(pending_call)))
-            self._explain(pending_call, method)
+            self._note((began, time(), "out", method, params.get("name"), _outcome_of_cancelled(pending_call)))
+            self._raise_if_expired(pending_call, method)
             raise
         finally:
             self._pending_calls.remove(pending_call)
-        message = f'Server "{self.conversation.name}" asked for input more than {ROUNDS_LIMIT} times.'
+        message = f'Server "{self.connection.name}" asked for input more than {ROUNDS_LIMIT} times.'
         raise Unavailable("server.reply_invalid", message)
 
-    async def _answered(
-        self, asked: JsonObject, result: JsonObject, client: Client, pending_call: PendingCall
+    async def _with_answers(
+        self, request: JsonObject, result: JsonObject, client: Client, pending_call: PendingCall
     ) -> JsonObject:
         """Return the same request with the client's answers."""
         assert client.ask is not None
         self._pending_calls.suspend_idle(pending_call)
-        answers, state = await _answers_to(self.conversation.name, result, client.ask)
+        answers, state = await _answers_to(self.connection.name, result, client.ask)
         self._pending_calls.prolong(pending_call)
-        again = {key: value for key, value in asked.items() if key != "requestState"} | {"inputResponses": answers}
+        again = {key: value for key, value in request.items() if key != "requestState"} | {"inputResponses": answers}
         return again if state is None else {**again, "requestState": state}
 
     def _meta(self, client: Client) -> JsonObject:
-        meta = {**_passed_on(client), **self._envelope, CAPABILITIES_KEY: client.capabilities}
+        meta = {**_forwarded_meta(client), **self._envelope, CAPABILITIES_KEY: client.capabilities}
         if client.info is not None:
             meta[CLIENT_INFO_KEY] = client.info
         if client.log_level is not None:
             meta[LOG_LEVEL_KEY] = client.log_level
         return meta
 
-    def _begun(
+    def _send(
         self, method: str, params: JsonObject, pending_call: PendingCall, headers: Headers
     ) -> Awaitable[JsonObject]:
         """Send one request, with callbacks that route its progress and messages to the pending call."""
         report = pending_call.context.report_progress
-        on_message = partial(self._hear_for, pending_call) if pending_call.can_hear else None
+        on_message = partial(self._on_call_notification, pending_call) if pending_call.can_receive else None
         if report is None:
             return self._call(method, params, on_message=on_message, headers=headers)
 
@@ -375,51 +375,51 @@ class UpstreamRequests:
 
         return self._call(method, params, on_progress=on_progress, on_message=on_message, headers=headers)
 
-    def _explain(self, pending_call: PendingCall, method: str) -> None:
+    def _raise_if_expired(self, pending_call: PendingCall, method: str) -> None:
         """Raise `server.timeout` if the cancelled call had exceeded its deadline."""
         if pending_call.deadline.has_expired():
             self.on_silence()
-            message = f'Server "{self.conversation.name}" did not answer {method} in time.'
+            message = f'Server "{self.connection.name}" did not answer {method} in time.'
             raise Unavailable("server.timeout", message)
-        if self._heard_at < pending_call.since < self._now() - _SILENCE:
+        if self._last_message_at < pending_call.since < self._now() - _SILENCE:
             self.on_silence()
 
-    def _hear_for(self, pending_call: PendingCall, method: str, params: JsonObject) -> None:
+    def _on_call_notification(self, pending_call: PendingCall, method: str, params: JsonObject) -> None:
         """Handle a notification that arrived with the response to one request."""
         if method in _FOR_A_CALLER:
             self._note((time(), None, "in", method, None, None))
-            self._pass(pending_call, method, params)
+            self._queue_for(pending_call, method, params)
         else:
-            self._heard(method, params)
+            self._on_notification(method, params)
 
-    def _heard(self, method: str, params: JsonObject) -> None:
+    def _on_notification(self, method: str, params: JsonObject) -> None:
         """Handle a notification that belongs to no request."""
-        self._heard_at = self._now()
+        self._last_message_at = self._now()
         self._note((time(), None, "in", method[:_METHOD_SHOWN], None, None))
         if method == "notifications/cancelled":
             _withdraw(self._pending_calls, params)
         elif method not in _FOR_A_CALLER:
             self.on_event(method, params)
-        elif (pending_call := self._pending_calls.certain(is_private=self.session is not None)) is not None:
-            self._pass(pending_call, method, params)
+        elif (pending_call := self._pending_calls.only_recipient(is_private=self.session is not None)) is not None:
+            self._queue_for(pending_call, method, params)
         elif self.session is not None:
             self.on_event(method, params)
 
-    def _pass(self, pending_call: PendingCall, method: str, params: JsonObject) -> None:
+    def _queue_for(self, pending_call: PendingCall, method: str, params: JsonObject) -> None:
         is_wanted = method != "notifications/message" or pending_call.wants(params.get("level"))
         if is_wanted and pending_call.queue(method, params):
             self._spawn(pending_call.deliver)
 
-    def _asked(self, request_id: RequestId, method: str, params: JsonObject) -> None:
+    def _on_request(self, request_id: RequestId, method: str, params: JsonObject) -> None:
         """Handle a request of the server. Only on the connection of one session is it clear which client to ask."""
         pending_call = self._pending_calls.newest() if self.session is not None else None
-        ended = str(METHOD_NOT_FOUND) if pending_call is None else None
-        self._note((time(), None, "in", method[:_METHOD_SHOWN], None, ended))
+        outcome = str(METHOD_NOT_FOUND) if pending_call is None else None
+        self._note((time(), None, "in", method[:_METHOD_SHOWN], None, outcome))
         if pending_call is None:
-            self.conversation.refuse(request_id, METHOD_NOT_FOUND, f"Method not found: {method}")
+            self.connection.refuse(request_id, METHOD_NOT_FOUND, f"Method not found: {method}")
         else:
             self._spawn(
-                partial(_forward, self.conversation, self._pending_calls, pending_call, request_id, method, params)
+                partial(_forward, self.connection, self._pending_calls, pending_call, request_id, method, params)
             )
 
     def close(self) -> None:
@@ -498,12 +498,12 @@ def _withdraw(pending_calls: PendingCalls, params: JsonObject) -> None:
             pending_call.questions[request_id].cancel()
 
 
-def _passed_on(client: Client) -> JsonObject:
+def _forwarded_meta(client: Client) -> JsonObject:
     """Return the caller's `_meta` without the members that only concern the hop between it and the crib."""
     meta = client.meta
     return {key: meta[key] for key in meta if not key.startswith(KEY) and key != "progressToken"} if meta else {}
 
 
-def _gave_up(pending_call: PendingCall) -> str:
+def _outcome_of_cancelled(pending_call: PendingCall) -> str:
     """Return how a cancelled call ended: by its deadline or by its caller."""
     return "server.timeout" if pending_call.deadline.is_over else CANCELLED

@@ -52,9 +52,9 @@ class ProtocolLog:
         self._notes: deque[Note] = deque(maxlen=KEPT)
         self.note = self._notes.append
 
-    def said(self) -> tuple[LoggedMessage, ...]:
+    def entries(self) -> tuple[LoggedMessage, ...]:
         """Return the recorded messages, newest first."""
-        return tuple(_said(*note) for note in reversed(self._notes))
+        return tuple(_entry(*note) for note in reversed(self._notes))
 
 
 def ending(error: BaseException) -> str:
@@ -66,7 +66,7 @@ def ending(error: BaseException) -> str:
     return CANCELLED if isinstance(error, asyncio.CancelledError) else type(error).__name__
 
 
-def _said(
+def _entry(
     began: float, over: float | None, direction: Direction, method: str, name: Json, ended: str | None
 ) -> LoggedMessage:
     milliseconds = round(max(0.0, over - began) * 1000, 1) if over is not None else None

@@ -3,7 +3,7 @@
 import pytest
 
 from toolcrib.model.json import Json
-from toolcrib.upstream.keepalive import LONGEST_LIFE, life_of
+from toolcrib.upstream.keepalive import LONGEST_TTL, ttl_of
 from toolcrib.upstream.retries import Timing
 
 
@@ -13,7 +13,7 @@ from toolcrib.upstream.retries import Timing
         (1, 30.0),
         (60_000, 60.0),
         (90_500.0, 90.5),
-        (10**30, LONGEST_LIFE),
+        (10**30, LONGEST_TTL),
         (0, Timing().ping_after),
         (-1, None),
         (True, None),
@@ -22,8 +22,8 @@ from toolcrib.upstream.retries import Timing
     ],
 )
 def test_the_life_of_a_list_is_what_the_server_says_within_bounds(said: Json, seconds: float | None) -> None:
-    assert life_of({"ttlMs": said}, Timing()) == seconds
+    assert ttl_of({"ttlMs": said}, Timing()) == seconds
 
 
 def test_a_list_without_a_life_does_not_expire() -> None:
-    assert life_of({}, Timing()) is None
+    assert ttl_of({}, Timing()) is None

@@ -22,12 +22,12 @@ import httpcore2
 import httpx2
 
 from toolcrib.base.network.dial import (
+    AddressCheck,
     Connect,
-    Judge,
     Resolve,
-    first_standing,
-    judge_for,
-    judged_addresses,
+    address_check,
+    allowed_addresses,
+    first_connected,
     open_socket,
     system_addresses,
 )
@@ -125,7 +125,7 @@ class _GuardedTransport(httpx2.AsyncBaseTransport):
         self._local_allowed = local_allowed
         self._max_body = max_body
         self._pools = {
-            scheme: _Pool(web, judge_for(scheme, local_allowed=local_allowed)) for scheme in ("https", "http")
+            scheme: _Pool(web, address_check(scheme, local_allowed=local_allowed)) for scheme in ("https", "http")
         }
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -141,22 +141,22 @@ class _GuardedTransport(httpx2.AsyncBaseTransport):
 class _Pool(httpx2.AsyncHTTPTransport):
     """Connection pool for one scheme. Created here because the base class has no parameter for the network backend."""
 
-    def __init__(self, web: Web, judge: Judge) -> None:
+    def __init__(self, web: Web, check: AddressCheck) -> None:
         self._pool = httpcore2.AsyncConnectionPool(
             ssl_context=web.ssl_context,
             max_connections=_MOST_CONNECTIONS,
             max_keepalive_connections=_KEPT_CONNECTIONS,
             keepalive_expiry=_KEPT_SECONDS,
-            network_backend=_PinnedNetwork(web, judge),
+            network_backend=_PinnedNetwork(web, check),
         )
 
 
 class _PinnedNetwork(httpcore2.AsyncNetworkBackend):
     """Opens sockets to checked addresses only."""
 
-    def __init__(self, web: Web, judge: Judge) -> None:
+    def __init__(self, web: Web, check: AddressCheck) -> None:
         self._web = web
-        self._judge = judge
+        self._check = check
 
     async def connect_tcp(
         self,
@@ -171,8 +171,8 @@ class _PinnedNetwork(httpcore2.AsyncNetworkBackend):
 
         try:
             with anyio.fail_after(timeout):
-                addresses = await judged_addresses(self._web.resolve, host, port, self._judge)
-                return await first_standing(addresses, connect, httpcore2.AsyncNetworkStream.aclose, _NETWORK_FAILURES)
+                addresses = await allowed_addresses(self._web.resolve, host, port, self._check)
+                return await first_connected(addresses, connect, httpcore2.AsyncNetworkStream.aclose, _NETWORK_FAILURES)
         except TimeoutError:
             raise httpcore2.ConnectTimeout(f"{host} could not be reached in time.") from None
         except OSError as error:

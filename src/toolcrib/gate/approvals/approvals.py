@@ -27,7 +27,7 @@ import anyio
 import orjson
 from anyio.abc import TaskGroup
 
-from toolcrib.base.masking.restore import restored
+from toolcrib.base.masking.restore import restore_masked
 from toolcrib.gate.approvals.remembering import propose
 from toolcrib.gate.approvals.requests import (
     ApprovalReply,
@@ -396,7 +396,7 @@ class Approvals:
         shown, given = self.shown(approval).given, approval.given
         if arguments is None or not is_object(shown) or not is_object(given):
             return arguments
-        return restored(arguments, shown, given)
+        return restore_masked(arguments, shown, given)
 
     async def find(
         self, *, status: ApprovalStatus | None = None, session: str | None = None, limit: int = 1000

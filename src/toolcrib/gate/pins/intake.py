@@ -15,7 +15,7 @@ from typing import Protocol
 
 import anyio
 
-from toolcrib.base.cooperative import Pacer, unhurried
+from toolcrib.base.cooperative import Pacer, collect_paced
 from toolcrib.gate.catalog.catalog import Catalog
 from toolcrib.gate.catalog.naming import NameRow
 from toolcrib.gate.catalog.snapshot import SnapshotPart
@@ -159,7 +159,7 @@ class Intake:
                 upstream.name, seen, others.names, before.told if before is not None else None, others.looks
             )
             count = counting(seen, partial(self._pins.is_accepted, identity), told)
-            tools = await unhurried(map(_encoded, count))
+            tools = await collect_paced(map(_encoded, count))
             held = (each.tool.ref.tool for each in seen if not each.usable)
             source = PinnedSource(upstream, tools, notes(seen), held, content)
         except Exception as error:  # boundary: a server that cannot be judged has no tools, and others are unaffected

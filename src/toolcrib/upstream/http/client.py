@@ -22,7 +22,7 @@ from typing import Final, Self
 
 import anyio
 
-from toolcrib.base.network.dial import first_standing, judge_for, judged_addresses
+from toolcrib.base.network.dial import address_check, allowed_addresses, first_connected
 from toolcrib.base.network.urls import CheckedUrl, as_address
 from toolcrib.base.network.web import Web
 from toolcrib.upstream.http.http_connection import Broken, HttpConnection, HttpListener
@@ -63,7 +63,7 @@ class HttpClient:
         self.timeouts = timeouts
         self._web = web
         self._url = url
-        self._judge = judge_for(url.scheme, local_allowed=local_allowed)
+        self._check = address_check(url.scheme, local_allowed=local_allowed)
         self._most = most
         self._loop = asyncio.get_running_loop()
         self._connections: set[HttpConnection] = set()
@@ -97,13 +97,13 @@ class HttpClient:
 
         Only waits for a connection; the response goes to the listener.
         """
-        connection = None if on_new else self._kept(may_repeat)
+        connection = None if on_new else self._take_idle(may_repeat)
         if connection is None:
             connection = await self._new(may_repeat)
         connection.begin(payload, listener)
         return connection
 
-    def _kept(self, may_repeat: bool) -> HttpConnection | None:
+    def _take_idle(self, may_repeat: bool) -> HttpConnection | None:
         now = self._loop.time()
         while self._idle:
             connection = self._idle[-1]
@@ -124,7 +124,7 @@ class HttpClient:
                         self._idle.pop(0).close()
                         break
                     await self._room()
-                    if (kept := self._kept(may_repeat)) is not None:
+                    if (kept := self._take_idle(may_repeat)) is not None:
                         return kept
                 return await self._dial()
         except TimeoutError:
@@ -156,8 +156,8 @@ class HttpClient:
         self._dialling += 1
         url = self._url
         try:
-            addresses = await judged_addresses(self._web.resolve, url.host, url.port, self._judge)
-            raw = await first_standing(addresses, lambda address: self._web.connect(address, url.port), _discard)
+            addresses = await allowed_addresses(self._web.resolve, url.host, url.port, self._check)
+            raw = await first_connected(addresses, lambda address: self._web.connect(address, url.port), _discard)
             return await self._secured(raw)
         except ssl.SSLCertVerificationError as error:
             raise Unreachable(f"its certificate was rejected: {error.verify_message}") from error
@@ -166,7 +166,7 @@ class HttpClient:
         except TimeoutError:
             raise
         except OSError as error:
-            raise Unreachable(f"no connection to {url.host}:{url.port}: {_in_words(error)}") from error
+            raise Unreachable(f"no connection to {url.host}:{url.port}: {_describe(error)}") from error
         finally:
             self._dialling -= 1
 
@@ -187,7 +187,7 @@ class HttpClient:
             raise Unreachable("the connection was closed")
         self._connections.add(connection)
         if self._timer is None:
-            self._timer = self._loop.call_later(self._tick, self._look)
+            self._timer = self._loop.call_later(self._tick, self._check_connections)
         return connection
 
     def _freed(self, connection: HttpConnection) -> None:
@@ -206,19 +206,19 @@ class HttpClient:
         if self._is_closed and not self._connections:
             self._all_lost.set()
 
-    def _look(self) -> None:
+    def _check_connections(self) -> None:
         """Close connections that time out. Silence is measured in ticks, so that receiving data costs nothing extra."""
         now = self._loop.time()
         for connection in tuple(self._connections):
             if connection.listener is not None:
-                self._look_at(connection, connection.listener)
+                self._check_connection(connection, connection.listener)
             elif now - connection.idle_since > _KEPT_SECONDS:
                 connection.close()
-        self._timer = self._loop.call_later(self._tick, self._look) if self._connections else None
+        self._timer = self._loop.call_later(self._tick, self._check_connections) if self._connections else None
 
-    def _look_at(self, connection: HttpConnection, listener: HttpListener) -> None:
-        connection.silent_for = 0.0 if connection.was_heard else connection.silent_for + self._tick
-        connection.was_heard = False
+    def _check_connection(self, connection: HttpConnection, listener: HttpListener) -> None:
+        connection.silent_for = 0.0 if connection.has_new_data else connection.silent_for + self._tick
+        connection.has_new_data = False
         if not listener.is_waited_for:
             connection.unwanted_for += self._tick
             if connection.unwanted_for > _UNWANTED_SECONDS:
@@ -245,5 +245,5 @@ def _server_name(host: str) -> str:
     return host if address is None else str(address)
 
 
-def _in_words(error: OSError) -> str:
+def _describe(error: OSError) -> str:
     return (error.strerror or str(error) or type(error).__name__).rstrip(".")

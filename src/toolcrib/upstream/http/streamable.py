@@ -32,7 +32,7 @@ from toolcrib.upstream.http.responses import HttpCall, RequestRefused, StreamEnd
 from toolcrib.upstream.http.session import SessionConnection
 from toolcrib.upstream.http.web_connection import MAY_REPEAT, WebConnection
 from toolcrib.upstream.jsonrpc import RequestId
-from toolcrib.upstream.retries import LONGEST_WISH
+from toolcrib.upstream.retries import LONGEST_DELAY
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ def _modern_lines(method: str) -> bytes:
 class ModernHttpConnection(WebConnection):
     """A connection of the modern era, which has no sessions."""
 
-    async def _converse(
+    async def _send_request(
         self, call: HttpCall, method: str, params: JsonObject, headers: Mapping[str, str] | None
     ) -> JsonObject:
         lines = _modern_lines(method)
@@ -83,10 +83,10 @@ class LegacyHttpConnection(SessionConnection):
 
     async def initialize(self, hello: ClientIntroduction) -> ServerIntroduction | None:
         """Initialize, then open the standing stream."""
-        greeting = await super().initialize(hello)
-        if greeting is not None:
+        introduction = await super().initialize(hello)
+        if introduction is not None:
             self._start(self._listen())
-        return greeting
+        return introduction
 
     async def close(self) -> None:
         """End the session, and notify the server if that does not take long."""
@@ -100,7 +100,7 @@ class LegacyHttpConnection(SessionConnection):
             except (RequestRefused, Broken, Unreachable, ToolcribError):
                 logger.debug("Server %s did not confirm the end of its session.", self.name)
 
-    async def _converse(
+    async def _send_request(
         self, call: HttpCall, method: str, params: JsonObject, headers: Mapping[str, str] | None
     ) -> JsonObject:
         lines = self._lines + header_lines(headers) if headers else self._lines
@@ -144,20 +144,20 @@ class LegacyHttpConnection(SessionConnection):
         in_vain = 0
         while self._failure is None:
             heard, since = call.last_event_id, time.monotonic()
-            left_alone = 0.0
+            retry_delay = 0.0
             try:
                 await self._requests.stream(call, self._stream_lines(call))
             except RequestRefused as refused:
                 self._refusal(refused)
                 if refused.status < 500 and refused.status not in _PASSING:
                     return  # the server does not support it
-                left_alone = retry_after(refused) or 0.0
+                retry_delay = retry_after(refused) or 0.0
             except (Broken, Unreachable, ToolcribError):
                 logger.debug("The event stream of server %s broke.", self.name)
             # Back off if the stream keeps ending soon without an event.
-            has_stood = call.last_event_id != heard or time.monotonic() - since > _LONGEST_PAUSE
-            in_vain = 0 if has_stood else in_vain + 1
-            await asyncio.sleep(max(left_alone, pause_before_retry(call.retry, in_vain)))
+            was_useful = call.last_event_id != heard or time.monotonic() - since > _LONGEST_PAUSE
+            in_vain = 0 if was_useful else in_vain + 1
+            await asyncio.sleep(max(retry_delay, pause_before_retry(call.retry, in_vain)))
 
     def _stream_lines(self, call: HttpCall) -> bytes:
         if not call.last_event_id:
@@ -178,8 +178,8 @@ class LegacyHttpConnection(SessionConnection):
         if refused.status == 404:
             return True
         # Many servers report it like this, with an error that has no code of its own.
-        said = error_in(refused)
-        return said is not None and "session" in str(said["message"]).lower()
+        error = error_in(refused)
+        return error is not None and "session" in str(error["message"]).lower()
 
     def _lost(self) -> ServerFailed:
         """End the connection after its session was lost, and return the failure for the current request.
@@ -188,7 +188,7 @@ class LegacyHttpConnection(SessionConnection):
         """
         why = failure(self.name, "server.session_lost", "no longer knows the session")
         self._end(why, lambda: failure(self.name, "server.ended", "lost the session during the call"))
-        return self._again(why)
+        return self._copy(why)
 
 
 def _session_of(call: HttpCall) -> str | None:
@@ -201,9 +201,9 @@ def _session_of(call: HttpCall) -> str | None:
 def pause_before_retry(asked: int | None, in_vain: int) -> float:
     """Return the seconds before a stream is reopened.
 
-    At least the milliseconds the server `asked` for, up to `LONGEST_WISH`. Grows after failures, with jitter so that
+    At least the milliseconds the server `asked` for, up to `LONGEST_DELAY`. Grows after failures, with jitter so that
     many clients do not return at once.
     """
-    wished = _USUAL_PAUSE if asked is None else min(asked / 1000, LONGEST_WISH)
-    grown = min(max(wished, _SHORTEST_PAUSE) * 2 ** min(in_vain, 10), _LONGEST_PAUSE)
-    return max(wished, grown) * random.uniform(1.0, 1.25)
+    requested = _USUAL_PAUSE if asked is None else min(asked / 1000, LONGEST_DELAY)
+    grown = min(max(requested, _SHORTEST_PAUSE) * 2 ** min(in_vain, 10), _LONGEST_PAUSE)
+    return max(requested, grown) * random.uniform(1.0, 1.25)

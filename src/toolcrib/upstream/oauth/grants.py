@@ -20,7 +20,7 @@ from toolcrib.model.json import JsonObject
 from toolcrib.model.json_values import as_list, as_text
 from toolcrib.upstream.credentials import CLIENT_METHODS, ClientMethod, OAuthCredential, Registration, lifetime_of
 from toolcrib.upstream.oauth.discovery import Issuer, read_object, split_scopes
-from toolcrib.upstream.oauth.failures import failed, shown
+from toolcrib.upstream.oauth.failures import failed, printable
 
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 _ERROR = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,60}")
@@ -42,7 +42,7 @@ async def register(
 ) -> Registration:
     """Register this crib as a native client (RFC 7591)."""
     if issuer.registration_endpoint is None:
-        raise failed(f"{shown(issuer.name)} does not register clients, so the definition needs a client id.")
+        raise failed(f"{printable(issuer.name)} does not register clients, so the definition needs a client id.")
     wanted: JsonObject = {
         "client_name": "Toolcrib",
         "application_type": "native",
@@ -58,7 +58,7 @@ async def register(
     answer = read_object(response.content) or {}
     if response.status_code not in (200, 201):
         raise failed(
-            f"{shown(issuer.name)} did not register this crib: {GrantRefused(response.status_code, _error(answer))}"
+            f"{printable(issuer.name)} did not register this crib: {GrantRefused(response.status_code, _error(answer))}"
         )
     return _registered(issuer, redirect_uri, scopes, answer)
 
@@ -70,9 +70,9 @@ def _registered(issuer: Issuer, redirect_uri: str, scopes: tuple[str, ...], answ
     method: ClientMethod | None = next((known for known in CLIENT_METHODS if known == written), None)
     redirects = as_list(answer.get("redirect_uris"))
     if not client_id or method is None or (method != "none" and secret is None):
-        raise failed(f"{shown(issuer.name)} returned a client registration that cannot be used.")
+        raise failed(f"{printable(issuer.name)} returned a client registration that cannot be used.")
     if redirects and redirect_uri not in redirects:
-        raise failed(f"{shown(issuer.name)} registered another redirect address than the requested one.")
+        raise failed(f"{printable(issuer.name)} registered another redirect address than the requested one.")
     return Registration(
         issuer.name, client_id, secret if method != "none" else None, method, redirect_uri, scopes or None
     )

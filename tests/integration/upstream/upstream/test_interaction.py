@@ -221,7 +221,7 @@ async def test_a_modern_server_is_listened_to_and_asked_again_for_what_may_have_
 async def test_lists_of_a_modern_server_that_tells_of_no_changes_are_read_again_when_they_expire(
     processes: Processes, tmp_path: Path
 ) -> None:
-    async with open_yard(processes, tmp_path, timing=replace(QUICK, shortest_life=0.05)) as yard:
+    async with open_yard(processes, tmp_path, timing=replace(QUICK, shortest_ttl=0.05)) as yard:
         silent, telling = upstream_spec("ages", "1", name="silent"), upstream_spec("ages", "1", "tells", name="telling")
         source = await yard.ready(silent, telling)
         await yard.until(lambda: len(source.tools()) >= 4)
