@@ -96,7 +96,7 @@ class KeyringSecretStore:
         try:
             text = self._keyring.get_password(self._service, name)
         except Exception as error:  # boundary: each keyring backend raises its own exceptions
-            raise self._failed("read") from error
+            raise self._failure("read") from error
         return as_object(_json(text.encode())) if text is not None else None
 
     def put(self, name: str, value: JsonObject | None) -> None:
@@ -107,7 +107,7 @@ class KeyringSecretStore:
             elif self._keyring.get_password(self._service, name) is not None:
                 self._keyring.delete_password(self._service, name)
         except Exception as error:  # boundary: each keyring backend raises its own exceptions
-            raise self._failed("written") from error
+            raise self._failure("written") from error
 
     def works(self) -> bool:
         """Return whether a secret can be stored, read and deleted."""
@@ -120,7 +120,7 @@ class KeyringSecretStore:
             return False
         return kept == proof
 
-    def _failed(self, what: str) -> ConfigError:
+    def _failure(self, what: str) -> ConfigError:
         return ConfigError("oauth.storage", f"The system's keyring cannot be {what}.", "Unlock it, then try again.")
 
 

@@ -215,10 +215,10 @@ def credential_name(spec: ServerSpec) -> str:
 def former_name(spec: ServerSpec) -> str | None:
     """Return the name that earlier versions used for this sign-in, or None if it must not be adopted."""
     name = _alias(spec)
-    return name if spec.source.project is None and credential_name(spec) not in (name, _named(spec)) else None
+    return name if spec.source.project is None and credential_name(spec) not in (name, _credential_id(spec)) else None
 
 
-def _named(spec: ServerSpec) -> str | None:
+def _credential_id(spec: ServerSpec) -> str | None:
     return spec.auth.credential_id if spec.auth is not None else None
 
 

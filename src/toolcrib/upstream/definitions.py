@@ -83,7 +83,7 @@ def check_tool(raw: JsonObject, *, strict_headers: bool) -> UpstreamTool | Probl
         return _problem(name, f"has a name of {len(name)} characters and is not offered")
     checker = _ToolChecker(name, _Sizes.of(raw))
     schema = checker.input_schema(raw.get("inputSchema"))
-    found = _annotated(schema) if checker.sizes.may_have_headers else ()
+    found = _header_annotations(schema) if checker.sizes.may_have_headers else ()
     if isinstance(found, str):
         if strict_headers:
             return _problem(name, f"is not offered, as the protocol requires: {found}")
@@ -170,7 +170,7 @@ class _ToolChecker:
         return kept
 
     def input_schema(self, value: Json) -> JsonObject:
-        schema = self._bounded("inputSchema", value)
+        schema = self._check_schema("inputSchema", value)
         if schema is None:
             if value is None:
                 self._note("has no inputSchema, so it is offered without arguments")
@@ -182,9 +182,9 @@ class _ToolChecker:
         return schema if is_object(schema.get("properties")) else {**schema, "properties": {}}
 
     def output_schema(self, value: Json) -> JsonObject | None:
-        return self._bounded("outputSchema", value)
+        return self._check_schema("outputSchema", value)
 
-    def _bounded(self, member: str, value: Json) -> JsonObject | None:
+    def _check_schema(self, member: str, value: Json) -> JsonObject | None:
         """Return the schema if it can be handled, else None."""
         if value is None:
             return None
@@ -261,7 +261,7 @@ def _positions(root: Json) -> Iterator[tuple[_Path | None, JsonObject]]:
                 stack.extend((None, below) for below in value.values())
 
 
-def _annotated(schema: JsonObject) -> tuple[tuple[_Path, str], ...] | str:
+def _header_annotations(schema: JsonObject) -> tuple[tuple[_Path, str], ...] | str:
     """Return the arguments to repeat in headers, or a description of what is invalid."""
     found: dict[str, tuple[_Path, str]] = {}
     for path, node in _positions(schema):

@@ -179,8 +179,8 @@ class PendingCalls:
         """Suspend the idle timeout while a user is answering."""
         pending_call.deadline.move(pending_call.since + self._timing.total)
 
-    def left(self, pending_call: PendingCall) -> float:
-        """Return the seconds left of a call's total timeout."""
+    def seconds_left(self, pending_call: PendingCall) -> float:
+        """Return the seconds seconds_left of a call's total timeout."""
         return max(0.0, pending_call.since + self._timing.total - self._loop.time())
 
     def newest(self) -> PendingCall | None:
@@ -475,7 +475,7 @@ async def _forward(
     if pending_call.questions is None:
         pending_call.questions = {}
     try:
-        with anyio.move_on_after(pending_calls.left(pending_call)) as pending_call.questions[request_id]:
+        with anyio.move_on_after(pending_calls.seconds_left(pending_call)) as pending_call.questions[request_id]:
             pending_calls.prolong(pending_call)
             connection.answer(request_id, await client.ask(method, params))
             return

@@ -214,11 +214,11 @@ def _tool(definition: UpstreamTool, alias: str, timeout: float | None, names: Se
     key = (alias, timeout, names)
     made = definition.made.get(key)
     if made is None:
-        made = definition.made[key] = _made(definition, *key)
+        made = definition.made[key] = _build_tool(definition, *key)
     return made
 
 
-def _made(definition: UpstreamTool, alias: str, timeout: float | None, names: ServerNames) -> Tool:
+def _build_tool(definition: UpstreamTool, alias: str, timeout: float | None, names: ServerNames) -> Tool:
     return Tool(
         ref=ToolRef(alias, definition.name),
         description=definition.description,
@@ -291,7 +291,7 @@ class _Reading:
             try:
                 page = await ask(self._kind.method, params)
             except ProtocolError as error:
-                return self._refused(error)
+                return self._keep_known(error)
             cursor: Json = page.get("nextCursor")
             if not await self._take(page.get(self._kind.member)) or not isinstance(cursor, str) or not cursor:
                 break
@@ -304,7 +304,7 @@ class _Reading:
             self._note(f"has more than {PAGES_LIMIT} pages; the rest is ignored")
         return tuple(self._items.values())
 
-    def _refused(self, error: ProtocolError) -> Definitions:
+    def _keep_known(self, error: ProtocolError) -> Definitions:
         if self._items:
             self._note(f"is incomplete: the server answered with error {error.code}, {visible(error.message[:200])}")
             return tuple(self._items.values())

@@ -107,8 +107,8 @@ class Report:
         failure = self.failure
         assert failure is not None
         parts = (_brief(failure), failure.hint)
-        said = " ".join(part if part.endswith((".", "!", "?", "…")) else f"{part}." for part in parts if part)
-        return f"{said} Retrying automatically." if self._retries else said
+        reason = " ".join(part if part.endswith((".", "!", "?", "…")) else f"{part}." for part in parts if part)
+        return f"{reason} Retrying automatically." if self._retries else reason
 
 
 def _brief(failure: ToolcribError) -> str:

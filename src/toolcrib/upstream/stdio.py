@@ -222,14 +222,14 @@ class StdioConnection:
 
     def _handle(self, data: bytes) -> None:
         """Handle complete lines. Repeated `list_changed` lines in a row are handled once."""
-        said: Line | None = None
+        previous: Line | None = None
         for line in self._lines.feed(data):
-            if line == said:
+            if line == previous:
                 continue
             self._line(line)
             if self._failure is not None:
                 return
-            said = line if isinstance(line, bytes) and len(line) < _SHORT and _CHANGED in line else None
+            previous = line if isinstance(line, bytes) and len(line) < _SHORT and _CHANGED in line else None
         if self._lines.pending > FLOOD_LIMIT:
             self._child.give_up("server.flood", f"wrote {self._lines.pending} bytes without ending the line")
 

@@ -246,7 +246,7 @@ class Upstream:
                         return
         finally:
             self._is_over = True
-            self._fail_waiting(self._stopped())
+            self._fail_waiting(self._stopped_error())
 
     async def _connect(self) -> None:
         """Run one connection from start to end, and decide what follows."""
@@ -299,12 +299,12 @@ class Upstream:
     def _raise_if_backing_off(self) -> None:
         """Raise at once if the server is stopped or backing off."""
         if self._is_over:
-            raise self._stopped()
+            raise self._stopped_error()
         failure, wait = self._report.failure, self._retries.until - time.monotonic()
         if failure is not None and self._report.is_failed and wait > 0 and not self._wake.is_set():
             raise unreachable(self.spec.name, failure, f" Next attempt in {max(1, round(wait))} s.")
 
-    def _stopped(self) -> ToolcribError:
+    def _stopped_error(self) -> ToolcribError:
         return Unavailable("server.ended", f'Server "{self.spec.name}" was stopped.')
 
     def _fail_waiting(self, failure: ToolcribError) -> None:
@@ -424,8 +424,8 @@ class Upstream:
 def unreachable(name: str, failure: ToolcribError, more: str = "") -> ToolcribError:
     """Return a copy of the failure, worded for a caller of the server."""
     begin = "" if failure.code.startswith("oauth.") else f'Failed to connect to "{name}": '
-    said = failure.brief if isinstance(failure, ServerFailed) else failure.message
-    return copy_failure(failure, f"{begin}{said}{more}")
+    reason = failure.brief if isinstance(failure, ServerFailed) else failure.message
+    return copy_failure(failure, f"{begin}{reason}{more}")
 
 
 def _may_pass(failure: ToolcribError) -> bool:

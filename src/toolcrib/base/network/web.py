@@ -131,7 +131,7 @@ class _GuardedTransport(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         checked = check_url(str(request.url), local_allowed=self._local_allowed)
         response = await self._pools[checked.scheme].handle_async_request(request)
-        return _bounded(request, response, self._max_body)
+        return _limit_body(request, response, self._max_body)
 
     async def aclose(self) -> None:
         for pool in self._pools.values():
@@ -179,7 +179,7 @@ class _PinnedNetwork(httpcore2.AsyncNetworkBackend):
             raise httpcore2.ConnectError(str(error)) from error
 
 
-def _bounded(request: httpx2.Request, response: httpx2.Response, limit: int) -> httpx2.Response:
+def _limit_body(request: httpx2.Request, response: httpx2.Response, limit: int) -> httpx2.Response:
     """Return the response with a limited body.
 
     A requested event stream has no limit; its reader limits each event instead.

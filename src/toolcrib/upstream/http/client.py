@@ -158,7 +158,7 @@ class HttpClient:
         try:
             addresses = await allowed_addresses(self._web.resolve, url.host, url.port, self._check)
             raw = await first_connected(addresses, lambda address: self._web.connect(address, url.port), _discard)
-            return await self._secured(raw)
+            return await self._secure(raw)
         except ssl.SSLCertVerificationError as error:
             raise Unreachable(f"its certificate was rejected: {error.verify_message}") from error
         except ssl.SSLError as error:
@@ -170,11 +170,11 @@ class HttpClient:
         finally:
             self._dialling -= 1
 
-    async def _secured(self, raw: socket.socket) -> HttpConnection:
+    async def _secure(self, raw: socket.socket) -> HttpConnection:
         is_secure = self._url.scheme == "https"
         try:
             _, connection = await self._loop.create_connection(
-                lambda: HttpConnection(raw, self._freed, self._lost),
+                lambda: HttpConnection(raw, self._on_free, self._on_lost),
                 sock=raw,
                 ssl=self._web.ssl_context if is_secure else None,
                 server_hostname=_server_name(self._url.host) if is_secure else None,
@@ -190,7 +190,7 @@ class HttpClient:
             self._timer = self._loop.call_later(self._tick, self._check_connections)
         return connection
 
-    def _freed(self, connection: HttpConnection) -> None:
+    def _on_free(self, connection: HttpConnection) -> None:
         if self._is_closed or (len(self._idle) >= _KEPT_CONNECTIONS and not self._queue):
             connection.close()
             return
@@ -198,7 +198,7 @@ class HttpClient:
         self._idle.append(connection)
         self._next_turn()
 
-    def _lost(self, connection: HttpConnection) -> None:
+    def _on_lost(self, connection: HttpConnection) -> None:
         self._connections.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)

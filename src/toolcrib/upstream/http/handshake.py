@@ -148,11 +148,11 @@ class HttpHandshake:
 
     async def _legacy(self) -> Initialized | None:
         at = self._address
-        return await self._initialized(LegacyHttpConnection(at.name, at.client, at.url, at.headers, at.bearer))
+        return await self._initialize(LegacyHttpConnection(at.name, at.client, at.url, at.headers, at.bearer))
 
     async def _over_stream(self) -> Initialized | None:
         at = self._address
-        return await self._initialized(SseConnection(at.name, at.client, at.url, at.headers, at.bearer))
+        return await self._initialize(SseConnection(at.name, at.client, at.url, at.headers, at.bearer))
 
     async def _over_stream_if_refused(self) -> Initialized | None:
         refusal = self._refusal
@@ -165,7 +165,7 @@ class HttpHandshake:
         self._refusal = refusal
         return None
 
-    async def _initialized(self, connection: SessionConnection) -> Initialized | None:
+    async def _initialize(self, connection: SessionConnection) -> Initialized | None:
         introduction = None
         try:
             introduction = await connection.initialize(self._hello)

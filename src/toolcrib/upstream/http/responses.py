@@ -53,7 +53,7 @@ class StreamEnded(Broken):
 class HttpCall:
     """A request with its pending result. `id` is None if there is no reply, as for a notification.
 
-    `head` is that of the last response; `last_event_id` and `retry` (milliseconds) come from its events. A standing
+    `head` is that of the last response; `last_event_id` and `retry` (milliseconds) come from its events. An open-ended
     call is a stream that stays open as long as the connection, so its total size is unlimited.
     """
 

@@ -89,7 +89,7 @@ class SessionConnection(WebConnection):
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         self._tasks.append(asyncio.create_task(work))
 
-    def _abandoned(self, request_id: RequestId, method: str) -> None:
+    def _cancel_request(self, request_id: RequestId, method: str) -> None:
         if method != "initialize":  # the protocol forbids cancelling it
             self.notify(
                 "notifications/cancelled", {"requestId": request_id, "reason": "The caller cancelled the request."}

@@ -108,7 +108,7 @@ class WebConnection(ABC):
             raise self._error_for(error) from None
         except BaseException:
             if not call.reply.done() or call.reply.cancelled():
-                self._abandoned(request_id, method)
+                self._cancel_request(request_id, method)
             raise
         finally:
             del self._inbox.waiting[request_id]
@@ -136,7 +136,7 @@ class WebConnection(ABC):
         """Send the request and return the result of the call."""
 
     @abstractmethod
-    def _abandoned(self, request_id: RequestId, method: str) -> None:
+    def _cancel_request(self, request_id: RequestId, method: str) -> None:
         """Handle a cancelled call, after the connection of its response was closed."""
 
     @abstractmethod

@@ -60,10 +60,10 @@ async def register(
         raise failed(
             f"{printable(issuer.name)} did not register this crib: {GrantRefused(response.status_code, _error(answer))}"
         )
-    return _registered(issuer, redirect_uri, scopes, answer)
+    return _read_registration(issuer, redirect_uri, scopes, answer)
 
 
-def _registered(issuer: Issuer, redirect_uri: str, scopes: tuple[str, ...], answer: JsonObject) -> Registration:
+def _read_registration(issuer: Issuer, redirect_uri: str, scopes: tuple[str, ...], answer: JsonObject) -> Registration:
     client_id, secret = as_text(answer.get("client_id")), as_text(answer.get("client_secret")) or None
     # An issuer that returns a secret but no method means the default of RFC 7591.
     written = as_text(answer.get("token_endpoint_auth_method")) or ("client_secret_basic" if secret else "none")
@@ -96,7 +96,7 @@ async def redeem(
         "redirect_uri": redirect_uri,
         "resource": blank.resource,
     }
-    return _granted(await _ask(client, blank, form), blank, now)
+    return _read_grant(await _ask(client, blank, form), blank, now)
 
 
 async def renew(client: httpx2.AsyncClient, credential: OAuthCredential, now: float) -> OAuthCredential:
@@ -106,7 +106,7 @@ async def renew(client: httpx2.AsyncClient, credential: OAuthCredential, now: fl
         "refresh_token": credential.refresh_token or "",
         "resource": credential.resource,
     }
-    return _granted(await _ask(client, credential, form), credential, now)
+    return _read_grant(await _ask(client, credential, form), credential, now)
 
 
 async def _ask(client: httpx2.AsyncClient, credential: OAuthCredential, form: Mapping[str, str]) -> JsonObject:
@@ -126,7 +126,7 @@ async def _ask(client: httpx2.AsyncClient, credential: OAuthCredential, form: Ma
     return answer
 
 
-def _granted(answer: JsonObject, before: OAuthCredential, now: float) -> OAuthCredential:
+def _read_grant(answer: JsonObject, before: OAuthCredential, now: float) -> OAuthCredential:
     """Return the credential with the tokens of a response. Omitted members keep their value."""
     token, kind = as_text(answer.get("access_token")) or "", as_text(answer.get("token_type")) or "bearer"
     if not _TOKEN.fullmatch(token) or kind.lower() != "bearer":
