@@ -238,5 +238,5 @@ def masking(resolved: ResolvedServer, known: KnownSecrets) -> Mask:
 def copy_failure(failure: ToolcribError, message: str | None = None) -> ToolcribError:
     """Return a copy of a failure with another message. Each raised exception needs its own traceback."""
     if isinstance(failure, ServerFailed):
-        return ServerFailed(failure.code, message or failure.brief, failure.exited_with, failure.stderr)
+        return failure.copy(message)
     return type(failure)(failure.code, message or failure.message, failure.hint)

@@ -167,7 +167,7 @@ class StdioConnection:
     def send(self, request_id: RequestId, method: str, params: JsonObject | None) -> "asyncio.Future[JsonObject]":
         """Send a request and return a future for its reply. To stop waiting, call `abandon`."""
         if self._failure is not None:
-            raise self._copy(self._failure)
+            raise self._failure.copy()
         if request_id in self._waiting:
             raise ValueError(f"The request id {request_id!r} is in use.")
         line = jsonrpc.request(request_id, method, params)
@@ -242,7 +242,7 @@ class StdioConnection:
         waiting, self._waiting = self._waiting, {}
         for reply in waiting.values():
             if not reply.done():
-                reply.set_exception(self._copy(failure))
+                reply.set_exception(failure.copy())
                 reply.exception()  # mark as retrieved for callers that no longer wait
         self._ended.set()
 
@@ -410,11 +410,6 @@ class StdioConnection:
 
     def _refuse_unknown(self, request_id: RequestId, method: str, _: JsonObject) -> None:
         self.refuse(request_id, METHOD_NOT_FOUND, f"Method not found: {method}")
-
-    @staticmethod
-    def _copy(failure: ServerFailed) -> ServerFailed:
-        """Return a copy of the failure. Each raised exception needs its own traceback."""
-        return ServerFailed(failure.code, failure.brief, failure.exited_with, failure.stderr)
 
 
 def _ignore(method: str, params: JsonObject) -> None:

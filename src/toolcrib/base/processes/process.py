@@ -62,10 +62,14 @@ class ServerFailed(Unavailable):
 
     def __init__(self, code: str, brief: str, exited_with: int | None, stderr: tuple[str, ...]) -> None:
         last = "\n".join(stderr[-_SHOWN_LINES:])
-        super().__init__(code, f"{brief} Its last words on standard error:\n{last}" if last else brief)
+        super().__init__(code, f"{brief} The end of its standard error:\n{last}" if last else brief)
         self.brief = brief
         self.exited_with = exited_with
         self.stderr = stderr
+
+    def copy(self, brief: str | None = None) -> "ServerFailed":
+        """Return a copy, with another reason if given. Each raised exception needs its own traceback."""
+        return ServerFailed(self.code, brief or self.brief, self.exited_with, self.stderr)
 
 
 class ProcessListener(Protocol):

@@ -188,7 +188,7 @@ class LegacyHttpConnection(SessionConnection):
         """
         why = failure(self.name, "server.session_lost", "no longer knows the session")
         self._end(why, lambda: failure(self.name, "server.ended", "lost the session during the call"))
-        return self._copy(why)
+        return why.copy()
 
 
 def _session_of(call: HttpCall) -> str | None:

@@ -94,7 +94,7 @@ class WebConnection(ABC):
         did not act on the request.
         """
         if self._failure is not None:
-            raise self._copy(self._failure)
+            raise self._failure.copy()
         self._last_id += 1
         request_id = self._last_id
         if on_progress is not None:
@@ -150,17 +150,12 @@ class WebConnection(ABC):
         """End the connection, once. Pending calls fail with `why`, or with the result of `in_flight`."""
         if self._failure is None:
             self._failure = why
-            self._inbox.fail_all(in_flight or (lambda: self._copy(why)))
+            self._inbox.fail_all(in_flight or (lambda: why.copy()))
             self._ended.set()
 
     def _error_for(self, error: RequestRefused | Broken | Unreachable) -> Exception:
         bearer = self._requests.bearer
         return error_for_caller(self.name, error, bearer.problem if bearer is not None else None)
-
-    @staticmethod
-    def _copy(why: ServerFailed) -> ServerFailed:
-        """Return a copy of the failure. Each raised exception needs its own traceback."""
-        return ServerFailed(why.code, why.brief, why.exited_with, why.stderr)
 
 
 def _ignore(method: str, params: JsonObject) -> None:
