@@ -53,7 +53,7 @@ class Pacer:
             await anyio.sleep(REST)
 
 
-async def unhurried(items: Iterable[Item]) -> list[Item]:
+async def collect_paced(items: Iterable[Item]) -> list[Item]:
     """Return all items, produced one by one with pauses."""
     pace = Pacer()
     made: list[Item] = []

@@ -96,7 +96,7 @@ class KeyringSecretStore:
         try:
             text = self._keyring.get_password(self._service, name)
         except Exception as error:  # boundary: each keyring backend raises its own exceptions
-            raise self._failed("read") from error
+            raise self._failure("read") from error
         return as_object(_json(text.encode())) if text is not None else None
 
     def put(self, name: str, value: JsonObject | None) -> None:
@@ -107,7 +107,7 @@ class KeyringSecretStore:
             elif self._keyring.get_password(self._service, name) is not None:
                 self._keyring.delete_password(self._service, name)
         except Exception as error:  # boundary: each keyring backend raises its own exceptions
-            raise self._failed("written") from error
+            raise self._failure("written") from error
 
     def works(self) -> bool:
         """Return whether a secret can be stored, read and deleted."""
@@ -120,7 +120,7 @@ class KeyringSecretStore:
             return False
         return kept == proof
 
-    def _failed(self, what: str) -> ConfigError:
+    def _failure(self, what: str) -> ConfigError:
         return ConfigError("oauth.storage", f"The system's keyring cannot be {what}.", "Unlock it, then try again.")
 
 
@@ -132,9 +132,9 @@ async def open_secret_store(directory: Path, keyring_package: str = "keyring") -
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         with contextlib.suppress(ImportError):
             keyring = cast("Keyring", importlib.import_module(keyring_package))
-            shelf = KeyringSecretStore(keyring, f"toolcrib {directory}")
-            if shelf.works():
-                found.append(shelf)
+            store = KeyringSecretStore(keyring, f"toolcrib {directory}")
+            if store.works():
+                found.append(store)
 
     # A locked keyring prompts the user; startup must not wait for that.
     with anyio.move_on_after(KEYRING_SECONDS):
@@ -145,7 +145,7 @@ async def open_secret_store(directory: Path, keyring_package: str = "keyring") -
 
 
 @contextlib.asynccontextmanager
-async def only_process(file: Path, seconds: float) -> AsyncGenerator[bool]:
+async def process_lock(file: Path, seconds: float) -> AsyncGenerator[bool]:
     """Hold a lock between processes. Yields False if another process did not release it in time."""
     flags = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT | flags, 0o600)

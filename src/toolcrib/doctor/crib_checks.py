@@ -39,7 +39,10 @@ _REASONS: Final = (
         re.compile(r"KeyError|(?:is|not) (?:required|set)|[Mm]issing .*(?:key|token|variable)"),
         "a required value is missing",
     ),
-    (re.compile(r"timed? ?out|did not (?:answer|complete)|in time", re.IGNORECASE), "the server did not answer in time"),
+    (
+        re.compile(r"timed? ?out|did not (?:answer|complete)|in time", re.IGNORECASE),
+        "the server did not answer in time",
+    ),
 )
 
 

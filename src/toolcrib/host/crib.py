@@ -24,7 +24,7 @@ from toolcrib.agents.work.git import Git
 from toolcrib.base.feed import Feed, fresh_start
 from toolcrib.base.home import HomeLock, kept_token, prepare_home, read_run
 from toolcrib.base.masking.known import KnownSecrets
-from toolcrib.base.masking.logs import masked_logs
+from toolcrib.base.masking.logs import mask_logs
 from toolcrib.base.masking.values import ValueMasker
 from toolcrib.base.network.web import open_web
 from toolcrib.base.settings import Environment, Settings
@@ -158,7 +158,7 @@ class Crib:
         )
         owner_token = stack.enter_context(kept_token(self.home))
         self.secrets.add(owner_token, *own_secrets(self.settings, self._environment))
-        stack.enter_context(masked_logs(self.secrets))
+        stack.enter_context(mask_logs(self.secrets))
         return owner_token
 
     async def _open_context(self, stack: AsyncExitStack) -> CribContext:

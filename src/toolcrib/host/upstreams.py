@@ -114,7 +114,7 @@ class Upstreams:
         if source is None or not self._gate.may_know(principal, server, tool):
             return
         if source.offer is None:
-            await source.link.ensure()
+            await source.upstream.ensure()
         if not self.intake.is_taken(project, source):
             await self.intake.take(project)  # would happen soon anyway, but is needed now
 
@@ -160,7 +160,7 @@ class Upstreams:
                 self._context.secrets.add(*literal_secrets(entry.spec, self._context.environment))
 
     def _on_status(self, entry: ServerEntry) -> None:
-        self._context.feed.publish("server_changed", self.links.standing(entry).news())
+        self._context.feed.publish("server_changed", self.links.status(entry).news())
 
     async def _settle(self, cwd: Path | None) -> None:
         await self.intake.take(Path(await anyio.Path(cwd).resolve()) if cwd is not None else None)

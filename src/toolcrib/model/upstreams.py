@@ -5,7 +5,7 @@ from typing import Literal
 
 from toolcrib.model.protocol import Era
 
-LinkState = Literal["not_checked", "connecting", "connected", "needs_auth", "failed"]
+UpstreamState = Literal["not_checked", "connecting", "connected", "needs_auth", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class UpstreamStatus:
     attempt (Unix seconds), if one is planned.
     """
 
-    state: LinkState = "not_checked"
+    state: UpstreamState = "not_checked"
     sentence: str = ""
     action: str | None = None
     is_known: bool = False

@@ -13,7 +13,7 @@ from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.sources import ReportProgress
 from toolcrib.upstream.jsonrpc import RequestId
 
-STANDING: Final = frozenset({"subscriptions/listen"})
+OPEN_ENDED: Final = frozenset({"subscriptions/listen"})
 """Methods whose response is a stream that stays open as long as the connection."""
 MESSAGES_LIMIT: Final = 200_000
 """Maximum number of messages a server may send before the response to a call."""

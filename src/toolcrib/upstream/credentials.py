@@ -4,6 +4,10 @@ A credential belongs to one server, one resource and one issuer, and is returned
 belongs to one issuer. A new token replaces the old one atomically, once it is on disk, and only one process at a time
 refreshes the tokens of a server.
 
+A sign-in is stored under a name that no other definition can refer to. In the user's own files a `credentialId` names a
+sign-in that several definitions share. In a project's file it only names the project's own sign-in: anyone who can
+write to a repository must not be able to reach a token that was issued for another server.
+
 Must never let a token into a `repr`, a message or a log.
 """
 
@@ -19,15 +23,18 @@ import anyio.to_thread
 
 from toolcrib.base.masking.known import KnownSecrets
 from toolcrib.base.network.urls import covers
-from toolcrib.base.secret_store import SecretStore, only_process, open_secret_store
-from toolcrib.model.json import Json, JsonObject
+from toolcrib.base.secret_store import SecretStore, open_secret_store, process_lock
+from toolcrib.model.json import Json, JsonObject, digest
 from toolcrib.model.json_values import as_list, as_object, as_text
+from toolcrib.model.servers import ServerSpec
+from toolcrib.servers.identity import normal_url
 
 ClientMethod = Literal["none", "client_secret_basic", "client_secret_post"]
 CLIENT_METHODS: tuple[ClientMethod, ...] = ("none", "client_secret_basic", "client_secret_post")
 """The supported client authentication methods, in order of preference."""
 
-LONGEST_LIFE = 10 * 365 * 86_400.0
+LONGEST_LIFETIME = 10 * 365 * 86_400.0
+_NAME_DIGITS = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +115,14 @@ def lifetime_of(expires_in: Json) -> float | None:
         seconds = float(expires_in)
     except (ValueError, OverflowError):
         return None
-    return min(seconds, LONGEST_LIFE) if math.isfinite(seconds) and seconds > 0 else None
+    return min(seconds, LONGEST_LIFETIME) if math.isfinite(seconds) and seconds > 0 else None
 
 
 class CredentialStore:
     """The sign-ins of one home. Every token read or written is added to `secrets`."""
 
-    def __init__(self, shelf: SecretStore, directory: Path, secrets: KnownSecrets | None = None) -> None:
-        self._shelf = shelf
+    def __init__(self, store: SecretStore, directory: Path, secrets: KnownSecrets | None = None) -> None:
+        self._store = store
         self._directory = directory
         self._secrets = secrets or KnownSecrets()
 
@@ -173,7 +180,7 @@ class CredentialStore:
     def renewing(self, server: str, seconds: float) -> AbstractAsyncContextManager[bool]:
         """Lock the refresh of a server's tokens across processes. Yields False if the lock was not free in time."""
         name = hashlib.sha256(server.encode()).hexdigest()[:32]
-        return only_process(self._directory / f"{name}.lock", seconds)
+        return process_lock(self._directory / f"{name}.lock", seconds)
 
     def _known(self, credential: OAuthCredential | None) -> OAuthCredential | None:
         """Register the credential's secrets for masking and return it."""
@@ -183,15 +190,40 @@ class CredentialStore:
         return credential
 
     async def _get(self, name: str) -> JsonObject | None:
-        return await anyio.to_thread.run_sync(self._shelf.get, name)
+        return await anyio.to_thread.run_sync(self._store.get, name)
 
     async def _put(self, name: str, value: JsonObject | None) -> None:
-        await anyio.to_thread.run_sync(self._shelf.put, name, value)
+        await anyio.to_thread.run_sync(self._store.put, name, value)
 
 
 async def open_credentials(directory: Path, secrets: KnownSecrets | None = None) -> CredentialStore:
     """Open the sign-ins of the home this directory belongs to."""
     return CredentialStore(await open_secret_store(directory), directory, secrets)
+
+
+def credential_name(spec: ServerSpec) -> str:
+    """Return the name that the sign-in at a server is stored under."""
+    named = spec.auth.credential_id if spec.auth is not None else None
+    project = spec.source.project
+    if project is None and (named or spec.type == "stdio"):
+        return named or _alias(spec)
+    address = normal_url(spec.url) if spec.url is not None else [spec.command, *spec.args]
+    bound = digest([project, address, named or spec.name])[:_NAME_DIGITS]
+    return f"{'project' if project is not None else 'personal'} {bound}"
+
+
+def former_name(spec: ServerSpec) -> str | None:
+    """Return the name that earlier versions used for this sign-in, or None if it must not be adopted."""
+    name = _alias(spec)
+    return name if spec.source.project is None and credential_name(spec) not in (name, _credential_id(spec)) else None
+
+
+def _credential_id(spec: ServerSpec) -> str | None:
+    return spec.auth.credential_id if spec.auth is not None else None
+
+
+def _alias(spec: ServerSpec) -> str:
+    return spec.alias or spec.name
 
 
 def _credential(row: JsonObject | None) -> OAuthCredential | None:

@@ -72,7 +72,7 @@ class UpstreamTool:
         return Marks(destructive=hints.get("destructiveHint") is True, open_world=hints.get("openWorldHint") is True)
 
 
-def judge(raw: JsonObject, *, strict_headers: bool) -> UpstreamTool | Problem:
+def check_tool(raw: JsonObject, *, strict_headers: bool) -> UpstreamTool | Problem:
     """Return the validated tool, or a problem if it cannot be offered at all.
 
     `strict_headers` applies to the modern era, which forbids tools with invalid header annotations.
@@ -81,23 +81,23 @@ def judge(raw: JsonObject, *, strict_headers: bool) -> UpstreamTool | Problem:
     assert isinstance(name, str)  # guaranteed by the reader of the list
     if len(name) > LONGEST_NAME:
         return _problem(name, f"has a name of {len(name)} characters and is not offered")
-    judgement = _Judgement(name, _Sizes.of(raw))
-    schema = judgement.input_schema(raw.get("inputSchema"))
-    found = _annotated(schema) if judgement.sizes.may_have_headers else ()
+    checker = _ToolChecker(name, _Sizes.of(raw))
+    schema = checker.input_schema(raw.get("inputSchema"))
+    found = _header_annotations(schema) if checker.sizes.may_have_headers else ()
     if isinstance(found, str):
         if strict_headers:
             return _problem(name, f"is not offered, as the protocol requires: {found}")
         found = ()
     definition = UpstreamTool(
         name=name,
-        description=judgement.description(raw.get("description")),
+        description=checker.description(raw.get("description")),
         input_schema=schema,
-        title=judgement.title(raw.get("title")),
-        output_schema=judgement.output_schema(raw.get("outputSchema")),
-        annotations=judgement.annotations(raw.get("annotations")),
-        extra=judgement.rest(raw),
+        title=checker.title(raw.get("title")),
+        output_schema=checker.output_schema(raw.get("outputSchema")),
+        annotations=checker.annotations(raw.get("annotations")),
+        extra=checker.rest(raw),
         headers=found,
-        problems=tuple(judgement.problems),
+        problems=tuple(checker.problems),
     )
     return definition
 
@@ -124,7 +124,7 @@ class _Sizes(NamedTuple):
         )
 
 
-class _Judgement:
+class _ToolChecker:
     """Collects the problems of one tool during validation."""
 
     def __init__(self, name: str, sizes: _Sizes) -> None:
@@ -134,30 +134,30 @@ class _Judgement:
         if len(name) > NAME_LENGTH:
             self._note(f"has a name of {len(name)} characters, more than the {NAME_LENGTH} that clients must support")
 
-    def description(self, said: Json) -> str:
-        if said is None:
+    def description(self, value: Json) -> str:
+        if value is None:
             return ""
-        if not isinstance(said, str):
+        if not isinstance(value, str):
             self._note("has a description that is not text")
             return ""
-        if len(said) <= DESCRIPTION_LIMIT // 4 or len(encoded := said.encode()) <= DESCRIPTION_LIMIT:
-            return said
+        if len(value) <= DESCRIPTION_LIMIT // 4 or len(encoded := value.encode()) <= DESCRIPTION_LIMIT:
+            return value
         self._note(f"has a description of {len(encoded)} bytes, which is truncated to {DESCRIPTION_LIMIT}")
         return encoded[:DESCRIPTION_LIMIT].decode("utf-8", "ignore") + "…"
 
-    def title(self, said: Json) -> str | None:
-        if said is None or (isinstance(said, str) and len(said) <= TITLE_LIMIT):
-            return said
-        if not isinstance(said, str):
+    def title(self, value: Json) -> str | None:
+        if value is None or (isinstance(value, str) and len(value) <= TITLE_LIMIT):
+            return value
+        if not isinstance(value, str):
             self._note("has a title that is not text")
             return None
-        self._note(f"has a title of {len(said)} characters, which is truncated to {TITLE_LIMIT}")
-        return said[:TITLE_LIMIT] + "…"
+        self._note(f"has a title of {len(value)} characters, which is truncated to {TITLE_LIMIT}")
+        return value[:TITLE_LIMIT] + "…"
 
-    def annotations(self, said: Json) -> JsonObject | None:
-        if said is None or (is_object(said) and self._fits("annotations", said)):
-            return said
-        if not is_object(said):
+    def annotations(self, value: Json) -> JsonObject | None:
+        if value is None or (is_object(value) and self._fits("annotations", value)):
+            return value
+        if not is_object(value):
             self._note("has `annotations` that are not an object")
         return None
 
@@ -169,10 +169,10 @@ class _Judgement:
                 self._note(f"has `{key}` of the wrong type")
         return kept
 
-    def input_schema(self, said: Json) -> JsonObject:
-        schema = self._bounded("inputSchema", said)
+    def input_schema(self, value: Json) -> JsonObject:
+        schema = self._check_schema("inputSchema", value)
         if schema is None:
-            if said is None:
+            if value is None:
                 self._note("has no inputSchema, so it is offered without arguments")
             return {"type": "object", "properties": {}}
         kind: Json = schema.get("type")
@@ -181,32 +181,32 @@ class _Judgement:
             schema = {**schema, "type": "object"}
         return schema if is_object(schema.get("properties")) else {**schema, "properties": {}}
 
-    def output_schema(self, said: Json) -> JsonObject | None:
-        return self._bounded("outputSchema", said)
+    def output_schema(self, value: Json) -> JsonObject | None:
+        return self._check_schema("outputSchema", value)
 
-    def _bounded(self, member: str, said: Json) -> JsonObject | None:
+    def _check_schema(self, member: str, value: Json) -> JsonObject | None:
         """Return the schema if it can be handled, else None."""
-        if said is None:
+        if value is None:
             return None
-        if not is_object(said):
+        if not is_object(value):
             self._note(f"has an {member} that is not an object")
             return None
-        if not self._fits(member, said):
+        if not self._fits(member, value):
             return None
-        foreign = _foreign_reference(said) if self.sizes.may_refer else None
+        foreign = _foreign_reference(value) if self.sizes.may_refer else None
         if foreign is not None:
             self._note(f"has an {member} that refers to {visible(foreign[:200])}, which is not fetched")
-        return said
+        return value
 
-    def _fits(self, member: str, said: Json) -> bool:
+    def _fits(self, member: str, value: Json) -> bool:
         """Return whether a member is small enough to be stored, compared and passed on."""
         if self.sizes.are_modest:
             return True
         shown = visible(member[:NAME_LENGTH])
-        if _depth(said) > DEPTH_LIMIT:
+        if _depth(value) > DEPTH_LIMIT:
             self._note(f"has `{shown}` nested deeper than {DEPTH_LIMIT} levels, which is dropped")
             return False
-        size = len(dumps(said))
+        size = len(dumps(value))
         if size > SCHEMA_LIMIT:
             self._note(f"has `{shown}` of {size} bytes, more than {SCHEMA_LIMIT}, which is dropped")
             return False
@@ -261,7 +261,7 @@ def _positions(root: Json) -> Iterator[tuple[_Path | None, JsonObject]]:
                 stack.extend((None, below) for below in value.values())
 
 
-def _annotated(schema: JsonObject) -> tuple[tuple[_Path, str], ...] | str:
+def _header_annotations(schema: JsonObject) -> tuple[tuple[_Path, str], ...] | str:
     """Return the arguments to repeat in headers, or a description of what is invalid."""
     found: dict[str, tuple[_Path, str]] = {}
     for path, node in _positions(schema):

@@ -46,14 +46,14 @@ _Reply = asyncio.Future[JsonObject]
 
 @dataclass(frozen=True, slots=True)
 class ServerIntroduction:
-    """What a server reports about itself. `said` is its complete response."""
+    """What a server reports about itself. `response` is its complete response."""
 
     era: Era
     version: str
     capabilities: JsonObject = field(repr=False)
     server_info: JsonObject
     instructions: str | None = field(repr=False)
-    said: JsonObject = field(repr=False)
+    response: JsonObject = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class ClientIntroduction:
             CAPABILITIES_KEY: self.capabilities,
         }
 
-    def introduction(self, version: str = HANDSHAKE_VERSION) -> JsonObject:
+    def initialize_params(self, version: str = HANDSHAKE_VERSION) -> JsonObject:
         """Return the params of `initialize` in the legacy era."""
         return {
             "protocolVersion": version,
@@ -95,14 +95,14 @@ async def open_initialized(
     async with AsyncExitStack() as stack:
         connection = await stack.enter_async_context(open_stdio(processes, name, resolved, mask))
         try:
-            greeting = await probe(connection, hello, era=era, connect_wait=connect_wait)
+            introduction = await probe(connection, hello, era=era, connect_wait=connect_wait)
         except ServerFailed as failure:
             if era is not None or failure.code != "server.ended":
                 raise
             await stack.aclose()
             connection = await stack.enter_async_context(open_stdio(processes, name, resolved, mask))
-            greeting = await probe(connection, hello, era="legacy", connect_wait=connect_wait)
-        yield connection, greeting
+            introduction = await probe(connection, hello, era="legacy", connect_wait=connect_wait)
+        yield connection, introduction
 
 
 async def probe(
@@ -117,18 +117,18 @@ async def probe(
 
     Raises `server.timeout`, `server.protocol`, or `ServerFailed` if the server exits.
     """
-    first_words = _FirstWords(connection, hello)
+    handshake = _Handshake(connection, hello)
     try:
         with anyio.fail_after(connect_wait):
-            return await first_words.exchange(era, probe_wait)
+            return await handshake.exchange(era, probe_wait)
     except TimeoutError:
         message = f'Server "{connection.name}" did not complete the handshake within {connect_wait:g} seconds.'
         raise Unavailable("server.timeout", message) from None
     finally:
-        first_words.forget()
+        handshake.forget()
 
 
-class _FirstWords:
+class _Handshake:
     """The two possible handshake requests to one server, and their replies."""
 
     def __init__(self, connection: StdioConnection, hello: ClientIntroduction) -> None:
@@ -141,22 +141,22 @@ class _FirstWords:
         open_replies: set[_Reply] = set()
         if era != "legacy":
             discover = await self._discover(probe_wait)
-            if discover.done() and (greeting := self._heard(discover, modern_greeting)):
-                return greeting
+            if discover.done() and (introduction := self._read_reply(discover, parse_discover)):
+                return introduction
             open_replies = set() if discover.done() else {discover}
-        handshakes = {self._ask("initialize", self._hello.introduction())}
+        handshakes = {self._ask("initialize", self._hello.initialize_params())}
         open_replies |= handshakes
         while open_replies:
             done, open_replies = await asyncio.wait(open_replies, return_when=asyncio.FIRST_COMPLETED)
             for reply in done:
-                greeting = self._heard(reply, legacy_greeting if reply in handshakes else modern_greeting)
-                if greeting is not None:
-                    if greeting.era == "legacy":
+                introduction = self._read_reply(reply, parse_initialize if reply in handshakes else parse_discover)
+                if introduction is not None:
+                    if introduction.era == "legacy":
                         self._connection.notify("notifications/initialized")
-                    return greeting
+                    return introduction
                 version = version_named_by(_refusal_in(reply), LEGACY_VERSIONS)
                 if reply in handshakes and len(handshakes) == 1 and version is not None:
-                    again = self._ask("initialize", self._hello.introduction(version))
+                    again = self._ask("initialize", self._hello.initialize_params(version))
                     handshakes.add(again)
                     open_replies.add(again)
         message = f'Server "{self._connection.name}" supports no known version of MCP: {self._refusal}.'
@@ -176,7 +176,7 @@ class _FirstWords:
     def forget(self) -> None:
         """Drop pending requests without a cancellation, which the protocol forbids for these two."""
         for reply, request_id in self._asked.items():
-            self._connection.abandon(request_id, reply, tells=False)
+            self._connection.abandon(request_id, reply, notifies=False)
 
     def _ask(self, method: str, params: JsonObject) -> _Reply:
         request_id = self._connection.new_id()
@@ -184,18 +184,18 @@ class _FirstWords:
         self._asked[reply] = request_id
         return reply
 
-    def _heard(
+    def _read_reply(
         self, reply: _Reply, read: Callable[[JsonObject], "ServerIntroduction | None"]
     ) -> ServerIntroduction | None:
         try:
-            said = reply.result()
+            response = reply.result()
         except ProtocolError as error:
             self._refusal = f"it answered with error {error.code}, {error.message}"
             return None
-        greeting = read(said)
-        if greeting is None:
-            self._refusal = f"it offers {said.get('protocolVersion') or said.get('supportedVersions')}"
-        return greeting
+        introduction = read(response)
+        if introduction is None:
+            self._refusal = f"it offers {response.get('protocolVersion') or response.get('supportedVersions')}"
+        return introduction
 
 
 def version_named_by(refusal: BaseException | None, known: Set[str]) -> str | None:
@@ -211,27 +211,27 @@ def _refusal_in(reply: _Reply) -> BaseException | None:
     return reply.exception() if reply.done() and not reply.cancelled() else None
 
 
-def modern_greeting(said: JsonObject) -> ServerIntroduction | None:
+def parse_discover(response: JsonObject) -> ServerIntroduction | None:
     """Parse a `server/discover` response. Returns None if it lists no known version."""
-    versions: Json = said.get("supportedVersions")
+    versions: Json = response.get("supportedVersions")
     if not is_array(versions) or MODERN_VERSION not in versions:
         return None
-    info: Json = _object(said.get(META)).get(SERVER_INFO_KEY)
-    return _greeting("modern", MODERN_VERSION, info, said)
+    info: Json = _object(response.get(META)).get(SERVER_INFO_KEY)
+    return _introduction("modern", MODERN_VERSION, info, response)
 
 
-def legacy_greeting(said: JsonObject) -> ServerIntroduction | None:
+def parse_initialize(response: JsonObject) -> ServerIntroduction | None:
     """Parse an `initialize` response. Returns None if it chose an unknown version."""
-    version: Json = said.get("protocolVersion")
+    version: Json = response.get("protocolVersion")
     if version not in LEGACY_VERSIONS:
         return None
-    return _greeting("legacy", version, said.get("serverInfo"), said)
+    return _introduction("legacy", version, response.get("serverInfo"), response)
 
 
-def _greeting(era: Era, version: str, info: Json, said: JsonObject) -> ServerIntroduction:
-    instructions: Json = said.get("instructions")
+def _introduction(era: Era, version: str, info: Json, response: JsonObject) -> ServerIntroduction:
+    instructions: Json = response.get("instructions")
     text = instructions if isinstance(instructions, str) else None
-    return ServerIntroduction(era, version, _object(said.get("capabilities")), _object(info), text, said)
+    return ServerIntroduction(era, version, _object(response.get("capabilities")), _object(info), text, response)
 
 
 def _object(value: Json) -> JsonObject:

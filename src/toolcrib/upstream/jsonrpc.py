@@ -40,7 +40,7 @@ def read_line(line: bytes) -> list[JsonObject]:
     try:
         parsed = loads(line)
     except orjson.JSONDecodeError:
-        parsed = _mended(line)
+        parsed = _repair(line)
     if is_object(parsed):
         return [parsed]
     if is_array(parsed) and parsed and all(map(is_object, parsed)):
@@ -48,7 +48,7 @@ def read_line(line: bytes) -> list[JsonObject]:
     raise ValueError("The line is no object of JSON-RPC.")
 
 
-def _mended(line: bytes) -> Json:
+def _repair(line: bytes) -> Json:
     line = line.removeprefix(_BOM)
     starts = [at for at in (line.find(start) for start in _STARTS) if at > 0]
     for start in (0, *sorted(starts)[:1]):

@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-LONGEST_LIFE: Final = 86_400.0
+LONGEST_TTL: Final = 86_400.0
 """Maximum seconds until an expiring list is read again."""
 
 CHANGES: Mapping[str, tuple[Kind, ...]] = {
@@ -50,16 +50,16 @@ async def within(name: str, awaited: Awaitable[T], seconds: float) -> T:
         raise Unavailable("server.timeout", f'Server "{name}" did not answer within {seconds:g} seconds.') from None
 
 
-def life_of(page: JsonObject, timing: Timing) -> float | None:
+def ttl_of(page: JsonObject, timing: Timing) -> float | None:
     """Return the seconds for which a page of a list is valid, within bounds; None without a `ttlMs`.
 
     A `ttlMs` of 0 means not cacheable, but most servers send it by default. Such a list is read again at the ping
     interval.
     """
-    said: Json = page.get("ttlMs")
-    if not isinstance(said, int | float) or isinstance(said, bool) or said < 0:
+    ttl_ms: Json = page.get("ttlMs")
+    if not isinstance(ttl_ms, int | float) or isinstance(ttl_ms, bool) or ttl_ms < 0:
         return None
-    return max(min(said, LONGEST_LIFE * 1000) / 1000, timing.shortest_life) if said else timing.ping_after
+    return max(min(ttl_ms, LONGEST_TTL * 1000) / 1000, timing.shortest_ttl) if ttl_ms else timing.ping_after
 
 
 class Keepalive:
@@ -79,7 +79,7 @@ class Keepalive:
         self._stale: set[Kind] = set()
         self._turned_stale = anyio.Event()
         self._suspicion = anyio.Event()
-        self._lives: dict[Kind, float] = {}
+        self._ttls: dict[Kind, float] = {}
         self._read_at: dict[Kind, float] = {}
         self._is_listening = False
         self._refreshing = anyio.Lock()
@@ -87,7 +87,7 @@ class Keepalive:
     def changed(self, method: str) -> bool:
         """Return whether a notification announces changed lists, and schedule reading them again."""
         kinds = CHANGES.get(method, ())
-        self._mark(kinds)
+        self._mark_stale(kinds)
         return bool(kinds)
 
     def suspect(self) -> None:
@@ -97,42 +97,42 @@ class Keepalive:
     async def read(self, before: Offer | None, kinds: Sequence[Kind] = KINDS) -> Offer:
         """Return what the server offers now. Raises `server.timeout`, or the reason the connection ended."""
         started = time.perf_counter()
-        reading = read_offer(self._ask_list, self._exchange.greeting, before, kinds)
+        reading = read_offer(self._ask_list, self._exchange.introduction, before, kinds)
         offer = await within(self._name, reading, self._timing.list)
         self._on_answer((time.perf_counter() - started) * 1000)
-        return await offer.looked_at()
+        return await offer.check_all()
 
     async def refresh(
-        self, before: Callable[[], Offer | None], take: Callable[[Offer], None], kinds: Sequence[Kind] = KINDS
+        self, before: Callable[[], Offer | None], publish: Callable[[Offer], None], kinds: Sequence[Kind] = KINDS
     ) -> tuple[Offer | None, Offer]:
-        """Read lists again and pass the result to `take`; return the offers before and after. Raises like `read`.
+        """Read lists again and pass the result to `publish`; return the offers before and after. Raises like `read`.
 
         One at a time: a response that arrives late must not replace a newer one.
         """
         async with self._refreshing:
             known = before()
             offer = await self.read(known, kinds)
-            take(offer)
+            publish(offer)
             return known, offer
 
     async def follow(
-        self, before: Callable[[], Offer | None], take: Callable[[Offer], None], said: Callable[[str], None]
+        self, before: Callable[[], Offer | None], publish: Callable[[Offer], None], on_change: Callable[[str], None]
     ) -> None:
-        """Read lists again whenever they change or expire; afterwards call `said` with each matching notification."""
+        """Read lists again whenever they change or expire; then call `on_change` with the matching notifications."""
         while True:
             with anyio.move_on_after(self._until_expiry()):
                 await self._turned_stale.wait()
             self._turned_stale = anyio.Event()
-            told, self._stale = self._stale, set()
+            announced, self._stale = self._stale, set()
             expired = self._expired()
-            kinds = [kind for kind in KINDS if kind in told or kind in expired]
+            kinds = [kind for kind in KINDS if kind in announced or kind in expired]
             if not kinds:
                 continue
             try:
-                known, offer = await self.refresh(before, take, kinds)
-                news = {kind for kind in kinds if kind in told or not _is_same(kind, known, offer)}
-                for method in (method for method, changed in CHANGES.items() if not news.isdisjoint(changed)):
-                    said(method)
+                known, offer = await self.refresh(before, publish, kinds)
+                different = {kind for kind in kinds if kind in announced or not _is_same(kind, known, offer)}
+                for method in (method for method, changed in CHANGES.items() if not different.isdisjoint(changed)):
+                    on_change(method)
             except ToolcribError as failure:
                 logger.info("The lists of server %s could not be read again: %s", self._name, failure)
                 self.suspect()
@@ -142,39 +142,39 @@ class Keepalive:
         """Request a page of a list and record its lifetime. A list expires with its shortest-lived page."""
         page = await self._exchange.ask(method, params)
         kind = _LISTED_BY.get(method)
-        if kind is not None and self._exchange.greeting.era == "modern":
-            life = life_of(page, self._timing)
-            earlier = self._lives.pop(kind, None) if "cursor" in params else None
-            lives = [each for each in (life, earlier) if each is not None]
-            if lives:
-                self._lives[kind] = min(lives)
+        if kind is not None and self._exchange.introduction.era == "modern":
+            ttl = ttl_of(page, self._timing)
+            earlier = self._ttls.pop(kind, None) if "cursor" in params else None
+            ttls = [each for each in (ttl, earlier) if each is not None]
+            if ttls:
+                self._ttls[kind] = min(ttls)
             else:
-                self._lives.pop(kind, None)
+                self._ttls.pop(kind, None)
             self._read_at[kind] = time.monotonic()
         return page
 
     def _until_expiry(self) -> float | None:
         """Return the seconds until the next list expires, or None if none does."""
-        ends = [self._read_at[kind] + life for kind, life in self._lives.items()]
+        ends = [self._read_at[kind] + ttl for kind, ttl in self._ttls.items()]
         return max(min(ends) - time.monotonic(), 0.0) if ends else None
 
     def _expired(self) -> set[Kind]:
         """Return the expired lists to read again, without those whose changes the server announces."""
         now = time.monotonic()
-        ended = {kind for kind, life in self._lives.items() if self._read_at[kind] + life <= now}
+        ended = {kind for kind, ttl in self._ttls.items() if self._read_at[kind] + ttl <= now}
         self._read_at.update(dict.fromkeys(ended, now))  # even if reading fails: retried after another lifetime
-        return {kind for kind in ended if not self._is_told_of(kind)}
+        return {kind for kind in ended if not self._is_announced(kind)}
 
-    def _is_told_of(self, kind: Kind) -> bool:
-        offered: Json = self._exchange.greeting.capabilities.get(kind.capability)
+    def _is_announced(self, kind: Kind) -> bool:
+        offered: Json = self._exchange.introduction.capabilities.get(kind.capability)
         return self._is_listening and is_object(offered) and bool(offered.get("listChanged"))
 
     async def listen(self) -> None:
         """Subscribe to a modern server's changes. A legacy server sends them unasked."""
-        if self._exchange.greeting.era == "modern":
-            hear, gap = self._exchange.on_event, lambda: self._mark(KINDS)
+        if self._exchange.introduction.era == "modern":
+            on_notification, gap = self._exchange.on_event, lambda: self._mark_stale(KINDS)
             self._is_listening = True
-            await keep_listening(self._exchange, self._subscribed, self._timing, hear, gap)
+            await keep_listening(self._exchange, self._subscribed, self._timing, on_notification, gap)
             self._is_listening = False  # the server does not support the request
 
     async def watch(self, is_of_use: Callable[[], bool]) -> ToolcribError | None:
@@ -198,42 +198,42 @@ class Keepalive:
     async def ping(self) -> None:
         """Ping the server. Raises `server.stuck` if it does not respond."""
         started = time.perf_counter()
-        method = "server/discover" if self._exchange.greeting.era == "modern" else "ping"
+        method = "server/discover" if self._exchange.introduction.era == "modern" else "ping"
         with anyio.move_on_after(self._timing.ping_wait) as scope, contextlib.suppress(ProtocolError):
             await self._exchange.ask(method)  # an error is a response too
         if scope.cancelled_caught:
             raise Unavailable("server.stuck", f'Server "{self._name}" stopped responding.')
         self._on_answer((time.perf_counter() - started) * 1000)
 
-    async def tell_wishes(self) -> None:
+    async def restore_subscriptions(self) -> None:
         """Restore subscriptions and log level on a legacy server that was restarted."""
         for uri in self._subscribed.uris:
-            await self._wish("resources/subscribe", {"uri": uri})
+            await self._request_of_legacy("resources/subscribe", {"uri": uri})
         if self._subscribed.level is not None:
-            await self._wish("logging/setLevel", {"level": self._subscribed.level})
+            await self._request_of_legacy("logging/setLevel", {"level": self._subscribed.level})
 
     async def drop(self, uris: Sequence[str]) -> None:
         """Unsubscribe from resources."""
         with contextlib.suppress(ToolcribError):  # a server without a connection sends no updates anyway
             for uri in uris:
-                await self._wish("resources/unsubscribe", {"uri": uri})
+                await self._request_of_legacy("resources/unsubscribe", {"uri": uri})
 
-    async def _wish(self, method: str, params: JsonObject) -> None:
+    async def _request_of_legacy(self, method: str, params: JsonObject) -> None:
         """Send a subscription request to a legacy server. `subscriptions/listen` covers modern ones."""
-        if self._exchange.greeting.era == "legacy":
+        if self._exchange.introduction.era == "legacy":
             try:
                 await within(self._name, self._exchange.ask(method, params), self._timing.list)
             except ProtocolError as error:
                 logger.info("Server %s refuses %s with %s: %s", self._name, method, params, error)
 
-    def _mark(self, kinds: Sequence[Kind]) -> None:
+    def _mark_stale(self, kinds: Sequence[Kind]) -> None:
         if kinds:
             self._stale.update(kinds)
             self._turned_stale.set()
 
     @property
     def _name(self) -> str:
-        return self._exchange.conversation.name
+        return self._exchange.connection.name
 
 
 def _is_same(kind: Kind, before: Offer | None, after: Offer) -> bool:

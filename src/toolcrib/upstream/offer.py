@@ -15,7 +15,7 @@ from typing import Final, overload
 
 import orjson
 
-from toolcrib.base.cooperative import Pacer, unhurried
+from toolcrib.base.cooperative import Pacer, collect_paced
 from toolcrib.model.json import Json, JsonObject, dumps, is_array, is_object, loads
 from toolcrib.model.problems import Problem
 from toolcrib.model.protocol import METHOD_NOT_FOUND, Era
@@ -24,7 +24,7 @@ from toolcrib.model.servers import ToolFilter
 from toolcrib.model.sources import ProtocolError
 from toolcrib.model.text import visible
 from toolcrib.model.tools import ContentItem, Tool, ToolRef
-from toolcrib.upstream.definitions import DESCRIPTION_LIMIT, UpstreamTool, judge
+from toolcrib.upstream.definitions import DESCRIPTION_LIMIT, UpstreamTool, check_tool
 from toolcrib.upstream.handshake import ServerIntroduction
 
 PAGES_LIMIT: Final = 100
@@ -35,9 +35,9 @@ AskServer = Callable[[str, JsonObject], Awaitable[JsonObject]]
 """Sends a request without a caller and returns its result."""
 
 Definitions = tuple[JsonObject, ...]
-Verdict = tuple[JsonObject, UpstreamTool | Problem]
+ToolCheck = tuple[JsonObject, UpstreamTool | Problem]
 """A tool as listed by a server, and its validated form or problem."""
-Verdicts = Mapping[str, Verdict]
+ToolChecks = Mapping[str, ToolCheck]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,33 +74,36 @@ class Offer:
     resources: Definitions = field(default=(), repr=False)
     templates: Definitions = field(default=(), repr=False)
     problems: tuple[Problem, ...] = ()
-    known: Verdicts = field(default_factory=dict[str, Verdict], repr=False, compare=False)
+    known: ToolChecks = field(default_factory=dict[str, ToolCheck], repr=False, compare=False)
     """Validation results to reuse, from an earlier offer or from this one."""
 
     @cached_property
-    def verdicts(self) -> Verdicts:
+    def checks(self) -> ToolChecks:
         """The validation result of each tool, by name. An identical definition object reuses its earlier result."""
-        found: dict[str, Verdict] = {}
-        for name, verdict in self._looked_at():
-            found.setdefault(name, verdict)
+        found: dict[str, ToolCheck] = {}
+        for name, check in self._check_tools():
+            found.setdefault(name, check)
         return found
 
-    def _looked_at(self) -> Iterator[tuple[str, Verdict]]:
+    def _check_tools(self) -> Iterator[tuple[str, ToolCheck]]:
         """Yield the validation results one by one."""
         strict = self.era == "modern"
         for raw in self.tools:
             name = raw["name"]
             known = self.known.get(name)
-            yield name, known if known is not None and known[0] is raw else (raw, judge(raw, strict_headers=strict))
+            yield (
+                name,
+                known if known is not None and known[0] is raw else (raw, check_tool(raw, strict_headers=strict)),
+            )
 
-    async def looked_at(self) -> "Offer":
-        """Return this offer with all its tools validated, so that `verdicts` is available at once."""
-        return replace(self, known=dict(await unhurried(self._looked_at())))
+    async def check_all(self) -> "Offer":
+        """Return this offer with all its tools validated, so that `checks` is available at once."""
+        return replace(self, known=dict(await collect_paced(self._check_tools())))
 
     @cached_property
-    def judged(self) -> tuple[tuple[UpstreamTool, ...], tuple[Problem, ...]]:
+    def checked_tools(self) -> tuple[tuple[UpstreamTool, ...], tuple[Problem, ...]]:
         """The tools that can be offered, and the problems of those that cannot."""
-        found = [verdict for _, verdict in self.verdicts.values()]
+        found = [check for _, check in self.checks.values()]
         return (
             tuple(each for each in found if isinstance(each, UpstreamTool)),
             tuple(each for each in found if isinstance(each, Problem))[:PROBLEMS_LIMIT],
@@ -165,7 +168,7 @@ def tools_of(
     offer: Offer, alias: str, chosen: ToolFilter, timeout: float | None = None, names: ServerNames = NO_NAMES
 ) -> tuple[Sequence[Tool], tuple[Problem, ...]]:
     """Return the tools of a server known as `alias` that pass its owner's filter, and all problems."""
-    definitions, unusable = offer.judged
+    definitions, unusable = offer.checked_tools
     passing = [each for each in definitions if passes(chosen, each.name)]
     return Tools(passing, alias, timeout, names), (*offer.problems, *unusable)
 
@@ -211,11 +214,11 @@ def _tool(definition: UpstreamTool, alias: str, timeout: float | None, names: Se
     key = (alias, timeout, names)
     made = definition.made.get(key)
     if made is None:
-        made = definition.made[key] = _made(definition, *key)
+        made = definition.made[key] = _build_tool(definition, *key)
     return made
 
 
-def _made(definition: UpstreamTool, alias: str, timeout: float | None, names: ServerNames) -> Tool:
+def _build_tool(definition: UpstreamTool, alias: str, timeout: float | None, names: ServerNames) -> Tool:
     return Tool(
         ref=ToolRef(alias, definition.name),
         description=definition.description,
@@ -233,41 +236,41 @@ def _made(definition: UpstreamTool, alias: str, timeout: float | None, names: Se
 
 
 async def read_offer(
-    ask: AskServer, greeting: ServerIntroduction, before: Offer | None = None, kinds: Sequence[Kind] = KINDS
+    ask: AskServer, introduction: ServerIntroduction, before: Offer | None = None, kinds: Sequence[Kind] = KINDS
 ) -> Offer:
     """Read everything a server offers, or only some kinds; the others keep their value from `before`.
 
     A list that the server refuses becomes a problem and keeps its previous items. Raises when the connection fails.
     """
-    instructions = greeting.instructions
+    instructions = introduction.instructions
     problems = [problem for problem in before.problems if not _is_of(problem, kinds)] if before is not None else []
     lists: dict[Kind, Definitions] = {}
     for kind in KINDS:
         known = before.list_of(kind) if before is not None else ()
-        if kind not in kinds or not _is_offered(greeting, kind):
+        if kind not in kinds or not _is_offered(introduction, kind):
             lists[kind] = known if kind not in kinds else ()
             continue
-        reading = _Reading(kind, kind.capability in greeting.capabilities, known)
+        reading = _Reading(kind, kind.capability in introduction.capabilities, known)
         lists[kind] = await reading.read(ask)
         problems.extend(reading.problems)
     return Offer(
-        era=greeting.era,
-        version=greeting.version,
-        capabilities=greeting.capabilities if _is_flat(greeting.capabilities) else {},
-        server_info=greeting.server_info if _is_flat(greeting.server_info) else {},
+        era=introduction.era,
+        version=introduction.version,
+        capabilities=introduction.capabilities if _is_flat(introduction.capabilities) else {},
+        server_info=introduction.server_info if _is_flat(introduction.server_info) else {},
         instructions=instructions[:DESCRIPTION_LIMIT] if instructions is not None else None,
         tools=lists[TOOLS],
         prompts=lists[PROMPTS],
         resources=lists[RESOURCES],
         templates=lists[TEMPLATES],
         problems=tuple(problems[:PROBLEMS_LIMIT]),
-        known=before.verdicts if before is not None and before.era == greeting.era else {},
+        known=before.checks if before is not None and before.era == introduction.era else {},
     )
 
 
-def _is_offered(greeting: ServerIntroduction, kind: Kind) -> bool:
+def _is_offered(introduction: ServerIntroduction, kind: Kind) -> bool:
     """Return whether to request this kind. Tools always are: some servers do not announce theirs."""
-    return kind is TOOLS or kind.capability in greeting.capabilities
+    return kind is TOOLS or kind.capability in introduction.capabilities
 
 
 class _Reading:
@@ -288,7 +291,7 @@ class _Reading:
             try:
                 page = await ask(self._kind.method, params)
             except ProtocolError as error:
-                return self._refused(error)
+                return self._keep_known(error)
             cursor: Json = page.get("nextCursor")
             if not await self._take(page.get(self._kind.member)) or not isinstance(cursor, str) or not cursor:
                 break
@@ -301,7 +304,7 @@ class _Reading:
             self._note(f"has more than {PAGES_LIMIT} pages; the rest is ignored")
         return tuple(self._items.values())
 
-    def _refused(self, error: ProtocolError) -> Definitions:
+    def _keep_known(self, error: ProtocolError) -> Definitions:
         if self._items:
             self._note(f"is incomplete: the server answered with error {error.code}, {visible(error.message[:200])}")
             return tuple(self._items.values())

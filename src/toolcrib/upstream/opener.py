@@ -23,17 +23,16 @@ from toolcrib.servers.masking import hidden_values, secret_values
 from toolcrib.servers.resolve import resolve
 from toolcrib.servers.secret_commands import SecretCommands
 from toolcrib.upstream.connection import Connection
-from toolcrib.upstream.credential_names import credential_name, former_name
-from toolcrib.upstream.credentials import CredentialStore
+from toolcrib.upstream.credentials import CredentialStore, credential_name, former_name
 from toolcrib.upstream.handshake import ClientIntroduction, ServerIntroduction, open_initialized
-from toolcrib.upstream.http.open import open_web_server
+from toolcrib.upstream.http.handshake import open_web_server
 from toolcrib.upstream.oauth.discovery import NO_DEMAND, Demand
 from toolcrib.upstream.oauth.token_refresh import Bearer
 from toolcrib.upstream.protocol_log import OK, ProtocolLog, ending
 from toolcrib.upstream.retries import Timing
 
 TOKEN_VARIABLE = "OAUTH_ACCESS_TOKEN"
-FIRST_WORDS: Final[Mapping[Era, str]] = {"modern": "server/discover", "legacy": "initialize"}
+HANDSHAKE_METHODS: Final[Mapping[Era, str]] = {"modern": "server/discover", "legacy": "initialize"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +61,8 @@ class OpenerDeps:
 class OpenConnection:
     """An initialized connection. `pid` is set if the crib started the process."""
 
-    conversation: Connection
-    greeting: ServerIntroduction
+    connection: Connection
+    introduction: ServerIntroduction
     pid: int | None = None
 
 
@@ -99,7 +98,7 @@ class Opener:
         if self._bearer is not None:
             await self._bearer.reload()
 
-    def hush(self, failure: ToolcribError) -> None:
+    def mask_failure(self, failure: ToolcribError) -> None:
         """Mask the definition's secrets in a failure, because servers echo what they receive."""
         if isinstance(failure, ServerFailed):
             failure.brief = self._mask(failure.brief)
@@ -116,32 +115,32 @@ class Opener:
         `ToolcribError` if the connection cannot be opened.
         """
         self._deps.may_open()
-        resolved = await self._resolved()
+        resolved = await self._resolve()
         self._deps.may_open()
         async with AsyncExitStack() as stack:
             try:
-                opened = await stack.enter_async_context(self._noted(resolved, era, connect_wait, protocol_log))
+                opened = await stack.enter_async_context(self._open_logged(resolved, era, connect_wait, protocol_log))
             except ToolcribError as failure:
                 if era is None or failure.code not in ("server.ended", "server.protocol"):
                     raise
-                opened = await stack.enter_async_context(self._noted(resolved, None, connect_wait, protocol_log))
+                opened = await stack.enter_async_context(self._open_logged(resolved, None, connect_wait, protocol_log))
             yield opened
 
     @asynccontextmanager
-    async def _noted(
+    async def _open_logged(
         self, resolved: ResolvedServer, era: Era | None, wait: float, protocol_log: ProtocolLog
     ) -> AsyncGenerator[OpenConnection]:
         began = time()
         async with AsyncExitStack() as stack:
             try:
-                opened = await stack.enter_async_context(self._opening(resolved, era, wait))
+                opened = await stack.enter_async_context(self._open_transport(resolved, era, wait))
             except ToolcribError as failure:
-                protocol_log.note((began, time(), "out", FIRST_WORDS[era or "modern"], None, ending(failure)))
+                protocol_log.note((began, time(), "out", HANDSHAKE_METHODS[era or "modern"], None, ending(failure)))
                 raise
-            protocol_log.note((began, time(), "out", FIRST_WORDS[opened.greeting.era], None, OK))
+            protocol_log.note((began, time(), "out", HANDSHAKE_METHODS[opened.introduction.era], None, OK))
             yield opened
 
-    async def _resolved(self) -> ResolvedServer:
+    async def _resolve(self) -> ResolvedServer:
         deps, spec = self._deps, self._spec
         resolved = await resolve(spec, deps.environment, deps.commands, deps.workspace)
         if resolved.problems:
@@ -155,22 +154,26 @@ class Opener:
                 self._mask = masking(resolved, deps.secrets)
         return resolved
 
-    def _opening(
+    def _open_transport(
         self, resolved: ResolvedServer, era: Era | None, wait: float
     ) -> AbstractAsyncContextManager[OpenConnection]:
         spec = self._spec
-        return self._started(resolved, era, wait) if spec.type == "stdio" else self._dialled(resolved, era, wait)
+        return self._open_stdio(resolved, era, wait) if spec.type == "stdio" else self._open_http(resolved, era, wait)
 
     @asynccontextmanager
-    async def _started(self, resolved: ResolvedServer, era: Era | None, wait: float) -> AsyncGenerator[OpenConnection]:
+    async def _open_stdio(
+        self, resolved: ResolvedServer, era: Era | None, wait: float
+    ) -> AsyncGenerator[OpenConnection]:
         processes = self._deps.processes
         async with open_initialized(
             processes, self._spec.name, resolved, self._hello, mask=self._mask, era=era, connect_wait=wait
-        ) as (conversation, greeting):
-            yield OpenConnection(conversation, greeting, conversation.pid)
+        ) as (connection, introduction):
+            yield OpenConnection(connection, introduction, connection.pid)
 
     @asynccontextmanager
-    async def _dialled(self, resolved: ResolvedServer, era: Era | None, wait: float) -> AsyncGenerator[OpenConnection]:
+    async def _open_http(
+        self, resolved: ResolvedServer, era: Era | None, wait: float
+    ) -> AsyncGenerator[OpenConnection]:
         spec, deps = self._spec, self._deps
         # The owner trusted exactly this address, so it may be on this machine or network.
         url = check_url(resolved.url or "", local_allowed=True)
@@ -193,8 +196,8 @@ class Opener:
             era=era,
             connect_wait=wait,
             idle_wait=deps.timing.idle,
-        ) as (conversation, greeting):
-            yield OpenConnection(conversation, greeting)
+        ) as (connection, introduction):
+            yield OpenConnection(connection, introduction)
 
     async def _token(self) -> str | None:
         """Return the token to pass to a program at its start, or None: the program may work without it."""
@@ -232,8 +235,8 @@ def masking(resolved: ResolvedServer, known: KnownSecrets) -> Mask:
     return mask
 
 
-def again(failure: ToolcribError, message: str | None = None) -> ToolcribError:
+def copy_failure(failure: ToolcribError, message: str | None = None) -> ToolcribError:
     """Return a copy of a failure with another message. Each raised exception needs its own traceback."""
     if isinstance(failure, ServerFailed):
-        return ServerFailed(failure.code, message or failure.brief, failure.exited_with, failure.stderr)
+        return failure.copy(message)
     return type(failure)(failure.code, message or failure.message, failure.hint)

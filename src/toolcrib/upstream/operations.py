@@ -18,7 +18,7 @@ from toolcrib.model.servers import Auth, ServerEntry, ServerSpec
 from toolcrib.servers.resolve import resolve
 from toolcrib.servers.server_status import ServerStatus, own_crib
 from toolcrib.servers.servers import Servers
-from toolcrib.upstream.credential_names import credential_name, former_name
+from toolcrib.upstream.credentials import credential_name, former_name
 from toolcrib.upstream.oauth.sign_in import Target
 from toolcrib.upstream.opener import OpenerDeps
 from toolcrib.upstream.plan import not_startable
@@ -34,13 +34,13 @@ class UpstreamOperations:
 
     def __init__(
         self,
-        desk: Servers,
+        servers: Servers,
         pool: Pool,
         deps: OpenerDeps,
         sign_ins: SignIns,
         settle: Callable[[Path | None], Awaitable[None]],
     ) -> None:
-        self._desk = desk
+        self._servers = servers
         self._pool = pool
         self._deps = deps
         self._sign_ins = sign_ins
@@ -48,11 +48,11 @@ class UpstreamOperations:
 
     async def list(self, cwd: Path | None = None) -> tuple[ServerStatus, ...]:
         """Return the status of every server visible in `cwd`."""
-        found = await self._desk.list(cwd)
+        found = await self._servers.list(cwd)
         alike = twins((*(entry.name for entry in found.servers), *_OWN_SERVERS))
-        return tuple(self.standing(entry, alike.get(entry.name, ())) for entry in found.servers)
+        return tuple(self.status(entry, alike.get(entry.name, ())) for entry in found.servers)
 
-    def standing(self, entry: ServerEntry, alike: tuple[str, ...] = ()) -> ServerStatus:
+    def status(self, entry: ServerEntry, alike: tuple[str, ...] = ()) -> ServerStatus:
         """Return the status of one server. `alike` are names it can be confused with."""
         return ServerStatus(entry, self._pool.status(entry) if entry.startable else None, alike)
 
@@ -62,10 +62,10 @@ class UpstreamOperations:
 
     async def note(self, server: str, cwd: Path | None = None) -> str | None:
         """Return why a known server's tools are missing, or None."""
-        found = await self._desk.list(cwd)
+        found = await self._servers.list(cwd)
         entry = found.find(server)
-        standing = self.standing(entry) if entry is not None else None
-        return standing.problem().message if standing is not None and standing.state != "connected" else None
+        status = self.status(entry) if entry is not None else None
+        return status.problem().message if status is not None and status.state != "connected" else None
 
     async def unknown(self, cwd: Path | None = None) -> tuple[Problem, ...]:
         """Return a problem for each usable server whose tools are missing."""
@@ -85,12 +85,12 @@ class UpstreamOperations:
 
     async def check_all(self, cwd: Path | None = None) -> tuple[ServerStatus, ...]:
         """Test every startable server concurrently."""
-        found = await self._desk.list(cwd)
+        found = await self._servers.list(cwd)
         async with anyio.create_task_group() as tests:
             for entry in found.startable():
                 tests.start_soon(self._pool.test, entry)
         await self._settle(cwd)
-        return tuple(self.standing(entry) for entry in found.servers)
+        return tuple(self.status(entry) for entry in found.servers)
 
     async def reload(self, name: str | None, cwd: Path | None = None) -> tuple[ServerStatus, ...]:
         """Reconnect one server; without a name, read all files again and apply only the changes."""
@@ -98,11 +98,11 @@ class UpstreamOperations:
             entry, _ = await self._usable(name, cwd)
             await self._pool.reload(entry)
             await self._settle(cwd)
-            return (self.standing(entry),)
-        found = await self._desk.list(cwd)
+            return (self.status(entry),)
+        found = await self._servers.list(cwd)
         await self._pool.reload(None)
         await self._settle(cwd)
-        return tuple(self.standing(entry) for entry in found.servers)
+        return tuple(self.status(entry) for entry in found.servers)
 
     async def sign_in(self, name: str, cwd: Path | None = None, *, again: bool = False) -> SignInStatus:
         """Begin a sign-in, or return the pending one. Raises `oauth.signed_in` if signed in already, unless `again`."""
@@ -131,7 +131,7 @@ class UpstreamOperations:
             if known is not None:
                 await self._deps.tokens.forget(known)
         await self._pool.signed_in(entry)
-        return self.standing(entry)
+        return self.status(entry)
 
     def _after_sign_in(self, entry: ServerEntry) -> Callable[[], Awaitable[None]]:
         async def reconnect() -> None:
@@ -165,7 +165,7 @@ class UpstreamOperations:
         )
 
     async def _usable(self, name: str, cwd: Path | None) -> tuple[ServerEntry, ServerSpec]:
-        entry = await self._desk.find(name, cwd)
+        entry = await self._servers.find(name, cwd)
         if (own := own_crib(entry)) is not None:
             raise ConfigError(own.code, f"{own.message}.")
         if entry.spec is None or not entry.startable:

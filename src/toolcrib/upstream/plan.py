@@ -19,7 +19,7 @@ Wanted = Mapping[Place, Mapping[str, ServerEntry]]
 """The startable servers, by project and by their name there."""
 
 
-class LinkKey(NamedTuple):
+class UpstreamKey(NamedTuple):
     """The identity of an upstream. `digest` is the one that trust is bound to."""
 
     file: str
@@ -34,14 +34,14 @@ class LinkKey(NamedTuple):
 class Plan:
     """The definitions to start an upstream for, and the upstreams to stop."""
 
-    start: Mapping[LinkKey, ServerEntry]
-    stop: tuple[LinkKey, ...]
+    start: Mapping[UpstreamKey, ServerEntry]
+    stop: tuple[UpstreamKey, ...]
 
 
-def key_of(entry: ServerEntry) -> LinkKey:
+def key_of(entry: ServerEntry) -> UpstreamKey:
     """Return the key of a usable server's upstream."""
     spec = spec_of(entry)
-    return LinkKey(entry.source.file, entry.name, entry.digest, spec.share, spec.auth, spec.may_reveal)
+    return UpstreamKey(entry.source.file, entry.name, entry.digest, spec.share, spec.auth, spec.may_reveal)
 
 
 def spec_of(entry: ServerEntry) -> ServerSpec:
@@ -50,7 +50,7 @@ def spec_of(entry: ServerEntry) -> ServerSpec:
     return entry.spec
 
 
-def plan(wanted: Wanted, running: Collection[LinkKey]) -> Plan:
+def plan(wanted: Wanted, running: Collection[UpstreamKey]) -> Plan:
     """Return the difference between running and wanted upstreams."""
     desired = {key_of(entry): entry for entry in merge_wanted(wanted)}
     start = {key: entry for key, entry in desired.items() if key not in running}

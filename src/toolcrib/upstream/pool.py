@@ -27,7 +27,7 @@ from toolcrib.upstream.known_names import DefinitionNames
 from toolcrib.upstream.oauth.discovery import NO_DEMAND, Demand
 from toolcrib.upstream.offer import Offer
 from toolcrib.upstream.opener import Opener, OpenerDeps
-from toolcrib.upstream.plan import LinkKey, Place, key_of, merge_wanted, not_startable, plan, spec_of
+from toolcrib.upstream.plan import Place, UpstreamKey, key_of, merge_wanted, not_startable, plan, spec_of
 from toolcrib.upstream.protocol_log import LoggedMessage
 from toolcrib.upstream.session_connections import SessionUpstreams
 from toolcrib.upstream.source import UpstreamSource
@@ -68,10 +68,10 @@ class OfferStore:
 
 
 @dataclass(slots=True)
-class _Held:
+class _PooledUpstream:
     """A definition that has an upstream."""
 
-    link: Upstream
+    upstream: Upstream
     sessions: SessionUpstreams | None
     entries: dict[str, ServerEntry]
 
@@ -82,13 +82,13 @@ class Pool:
     def __init__(
         self,
         deps: OpenerDeps,
-        shelf: OfferStore,
+        store: OfferStore,
         *,
         own_url: Callable[[], str | None] = lambda: None,
         eager: bool = True,
     ) -> None:
         self._deps = deps
-        self._shelf = shelf
+        self._store = store
         self._on_sources: Callable[[Place], None] = lambda _: None
         self._on_status: Callable[[ServerEntry], None] = lambda _: None
         self._own_url = own_url
@@ -99,7 +99,7 @@ class Pool:
         self._unsaved: dict[str, bytes] = {}
         self._wanted: dict[Place, dict[str, ServerEntry]] = {}
         self._names = DefinitionNames()
-        self._held: dict[LinkKey, _Held] = {}
+        self._pooled: dict[UpstreamKey, _PooledUpstream] = {}
         self._sources: dict[Place, tuple[UpstreamSource, ...]] = {}
         self._listeners: set[Callable[[Notice], None]] = set()
         self._changed: set[Place] = set()
@@ -107,7 +107,7 @@ class Pool:
 
     async def __aenter__(self) -> Self:
         try:
-            self._stored = dict(await self._shelf.load())
+            self._stored = dict(await self._store.load())
         except ToolcribError as error:
             logger.warning("Could not load the stored offers of servers: %s", error)
         await self._tasks.__aenter__()
@@ -128,29 +128,29 @@ class Pool:
         """Set the servers wanted in a project. Their own tasks start and stop them."""
         self._wanted[place] = {entry.alias: entry for entry in discovery.startable()}
         self._names.set(place, discovery)
-        self._settle()
+        self._reconcile()
 
     def drop(self, place: Place) -> None:
         """Forget a project."""
         self._names.drop(place)
         if self._wanted.pop(place, None) is not None:
-            self._settle()
+            self._reconcile()
 
     def halt(self) -> None:
         """Close every connection and cancel every attempt, but keep the known offers. `resume` reverts this."""
         self._is_halted = True
-        for key, held in tuple(self._held.items()):
-            self._stop(held)
-            fresh = self._held[key] = self._hold(key, next(iter(held.entries.values())))
-            fresh.entries.update(held.entries)
-        self._make_sources()
+        for key, pooled in tuple(self._pooled.items()):
+            self._stop(pooled)
+            fresh = self._pooled[key] = self._open(key, next(iter(pooled.entries.values())))
+            fresh.entries.update(pooled.entries)
+        self._update_sources()
 
     def resume(self) -> None:
         """Allow connections again, and connect as after startup."""
         self._is_halted = False
-        for held in self._held.values():
-            if self._eager and held.link.offer is None:
-                held.link.start()
+        for pooled in self._pooled.values():
+            if self._eager and pooled.upstream.offer is None:
+                pooled.upstream.start()
 
     def sources(self, place: Place = None) -> tuple[UpstreamSource, ...]:
         """Return the servers visible in a project as sources of the catalog, including those of no project."""
@@ -169,152 +169,154 @@ class Pool:
 
     def status(self, entry: ServerEntry) -> UpstreamStatus:
         """Return the status of a server's upstream."""
-        held = self._held.get(key_of(entry)) if entry.spec is not None else None
-        return held.link.status if held is not None else UpstreamStatus()
+        pooled = self._pooled.get(key_of(entry)) if entry.spec is not None else None
+        return pooled.upstream.status if pooled is not None else UpstreamStatus()
 
     def protocol_log(self, entry: ServerEntry) -> tuple[LoggedMessage, ...]:
         """Return a server's recent protocol messages, newest first, including those of per-session connections."""
-        held = self._held.get(key_of(entry)) if entry.spec is not None else None
-        return held.link.protocol_log.said() if held is not None else ()
+        pooled = self._pooled.get(key_of(entry)) if entry.spec is not None else None
+        return pooled.upstream.protocol_log.entries() if pooled is not None else ()
 
     async def test(self, entry: ServerEntry) -> UpstreamStatus:
         """Connect a server now, or ping and re-list a connected one."""
-        return await self._link(entry).check()
+        return await self._upstream(entry).check()
 
     async def ensure(self, entry: ServerEntry) -> Offer:
         """Return what a server offers, connecting it if that is unknown. Raises if it cannot be connected."""
-        return await self._link(entry).ensure()
+        return await self._upstream(entry).ensure()
 
     async def reload(self, entry: ServerEntry | None = None) -> None:
         """Restart a server; without one, retry only those that failed."""
         if entry is not None:
-            link = self._link(entry)
-            link.restart()
-            await link.check()
+            upstream = self._upstream(entry)
+            upstream.restart()
+            await upstream.check()
             return
-        for held in self._held.values():
-            if held.link.status.state in ("failed", "needs_auth"):
-                held.link.restart()
+        for pooled in self._pooled.values():
+            if pooled.upstream.status.state in ("failed", "needs_auth"):
+                pooled.upstream.restart()
 
     def demand(self, entry: ServerEntry) -> Demand:
         """Return the authorization requirement from a server's last rejection, including per-session connections."""
-        demands = [self._link(entry).demand]
-        if (sessions := self._held[key_of(entry)].sessions) is not None:
-            demands += [link.demand for link in sessions.links()]
+        demands = [self._upstream(entry).demand]
+        if (sessions := self._pooled[key_of(entry)].sessions) is not None:
+            demands += [upstream.demand for upstream in sessions.upstreams()]
         scopes = dict.fromkeys(scope for demand in demands for scope in demand.scopes)
         challenges = [demand.challenge for demand in demands if demand.challenge != NO_DEMAND.challenge]
         return Demand(tuple(scopes), challenges[-1] if challenges else NO_DEMAND.challenge)
 
     async def signed_in(self, entry: ServerEntry) -> None:
         """Reconnect a server after a sign-in or sign-out, including per-session connections."""
-        await self._link(entry).signed_in()
-        if (sessions := self._held[key_of(entry)].sessions) is not None:
-            for link in sessions.links():
-                await link.signed_in()
+        await self._upstream(entry).signed_in()
+        if (sessions := self._pooled[key_of(entry)].sessions) is not None:
+            for upstream in sessions.upstreams():
+                await upstream.signed_in()
 
     def end_session(self, session: str) -> None:
         """Close the connections and drop the subscriptions of an MCP session."""
-        for held in self._held.values():
-            unwanted = held.link.subscribed.forget(session)
+        for pooled in self._pooled.values():
+            unwanted = pooled.upstream.subscribed.forget(session)
             if unwanted:
-                self._tasks.start_soon(held.link.drop, unwanted)
-            if held.sessions is not None:
-                held.sessions.end(session)
+                self._tasks.start_soon(pooled.upstream.drop, unwanted)
+            if pooled.sessions is not None:
+                pooled.sessions.end(session)
 
-    def _link(self, entry: ServerEntry) -> Upstream:
+    def _upstream(self, entry: ServerEntry) -> Upstream:
         if not entry.startable:
             raise not_startable(entry)
-        held = self._held.get(key_of(entry))
-        if held is None:
+        pooled = self._pooled.get(key_of(entry))
+        if pooled is None:
             raise Unavailable("server.ended", f'Server "{entry.name}" is not used in any open project.')
-        return held.link
+        return pooled.upstream
 
-    def _settle(self) -> None:
+    def _reconcile(self) -> None:
         """Start and stop upstreams until they match what is wanted."""
-        todo = plan(self._wanted, self._held.keys())
+        todo = plan(self._wanted, self._pooled.keys())
         for key in todo.stop:
-            self._stop(self._held.pop(key))
+            self._stop(self._pooled.pop(key))
         for key, entry in todo.start.items():
-            self._held[key] = self._hold(key, entry)
-        for held in self._held.values():
-            held.entries.clear()
+            self._pooled[key] = self._open(key, entry)
+        for pooled in self._pooled.values():
+            pooled.entries.clear()
         for entry in merge_wanted(self._wanted):
-            held = self._held[key_of(entry)]
-            held.entries.setdefault(entry.alias, entry)
-        for held in self._held.values():
-            held.link.spec = spec_of(next(iter(held.entries.values())))
-        self._make_sources()
+            pooled = self._pooled[key_of(entry)]
+            pooled.entries.setdefault(entry.alias, entry)
+        for pooled in self._pooled.values():
+            pooled.upstream.spec = spec_of(next(iter(pooled.entries.values())))
+        self._update_sources()
 
-    def _make_sources(self) -> None:
+    def _update_sources(self) -> None:
         """Build a source for each server of each project, reusing unchanged ones."""
-        known = {_look(source): source for sources in self._sources.values() for source in sources}
+        known = {_source_key(source): source for sources in self._sources.values() for source in sources}
         before, self._sources = self._sources, {}
         for place, entries in self._wanted.items():
             found: list[UpstreamSource] = []
             for alias, entry in entries.items():
-                held, spec = self._held[key_of(entry)], spec_of(entry)
-                made = UpstreamSource(held.link, alias, spec, held.sessions, self._names.of(place, entry))
-                found.append(known.setdefault(_look(made), made))
+                pooled, spec = self._pooled[key_of(entry)], spec_of(entry)
+                made = UpstreamSource(pooled.upstream, alias, spec, pooled.sessions, self._names.of(place, entry))
+                found.append(known.setdefault(_source_key(made), made))
             self._sources[place] = tuple(found)
         for place in {*before, *self._sources}:
             if before.get(place) != self._sources.get(place):
-                self._touch(place)
+                self._mark_changed(place)
 
-    def _hold(self, key: LinkKey, entry: ServerEntry) -> _Held:
+    def _open(self, key: UpstreamKey, entry: ServerEntry) -> _PooledUpstream:
         spec = spec_of(entry)
         stored = self._stored.get(entry.digest)
         offer = Offer.from_json(stored) if stored is not None else None
         hooks = UpstreamHooks(
-            partial(self._status_changed, key), partial(self._offer_changed, key), partial(self._said, key, None)
+            partial(self._status_changed, key),
+            partial(self._offer_changed, key),
+            partial(self._on_notification, key, None),
         )
         is_shared = spec.share == "shared"
         hello = None if is_shared else ClientIntroduction(self._deps.hello.client_info, _ALL_CAPABILITIES)
-        link = Upstream(self._deps, spec, self._opener(spec, hello), self._starts, hooks, offer=offer)
-        self._tasks.start_soon(link.run)
+        upstream = Upstream(self._deps, spec, self._opener(spec, hello), self._starts, hooks, offer=offer)
+        self._tasks.start_soon(upstream.run)
         if self._eager and offer is None and not self._is_halted:
-            link.start()
+            upstream.start()
         sessions = None if is_shared else SessionUpstreams(partial(self._open_session, key, spec))
-        return _Held(link, sessions, {})
+        return _PooledUpstream(upstream, sessions, {})
 
     def _open_session(
-        self, key: LinkKey, spec: ServerSpec, client: Client, session: ClientSession, on_end: Callable[[], None]
+        self, key: UpstreamKey, spec: ServerSpec, client: Client, session: ClientSession, on_end: Callable[[], None]
     ) -> Upstream:
         """Open an upstream for one MCP session."""
         ours = self._deps.hello
         hello = ClientIntroduction(client.info or ours.client_info, client.capabilities)
-        hooks = UpstreamHooks(lambda: None, lambda _: None, partial(self._said, key, session.name))
-        protocol_log = self._held[key].link.protocol_log if key in self._held else None
-        link = Upstream(
+        hooks = UpstreamHooks(lambda: None, lambda _: None, partial(self._on_notification, key, session.name))
+        protocol_log = self._pooled[key].upstream.protocol_log if key in self._pooled else None
+        upstream = Upstream(
             self._deps, spec, self._opener(spec, hello), self._starts, hooks, session=session, protocol_log=protocol_log
         )
 
         async def run() -> None:
-            await link.run()
+            await upstream.run()
             on_end()
 
         self._tasks.start_soon(run)
-        return link
+        return upstream
 
     def _opener(self, spec: ServerSpec, hello: ClientIntroduction | None = None) -> Opener:
         return Opener(self._deps, spec, self._own_url, hello)
 
     @staticmethod
-    def _stop(held: _Held) -> None:
-        held.link.stop()
-        if held.sessions is not None:
-            held.sessions.stop()
+    def _stop(pooled: _PooledUpstream) -> None:
+        pooled.upstream.stop()
+        if pooled.sessions is not None:
+            pooled.sessions.stop()
 
-    def _status_changed(self, key: LinkKey) -> None:
-        held = self._held.get(key)
-        for entry in tuple(held.entries.values()) if held is not None else ():
+    def _status_changed(self, key: UpstreamKey) -> None:
+        pooled = self._pooled.get(key)
+        for entry in tuple(pooled.entries.values()) if pooled is not None else ():
             self._on_status(entry)
 
-    def _offer_changed(self, key: LinkKey, offer: Offer) -> None:
-        held = self._held.get(key)
-        for alias in held.entries if held is not None else ():
+    def _offer_changed(self, key: UpstreamKey, offer: Offer) -> None:
+        pooled = self._pooled.get(key)
+        for alias in pooled.entries if pooled is not None else ():
             for place, entries in self._wanted.items():
                 if alias in entries and key_of(entries[alias]) == key:
-                    self._touch(place)
+                    self._mark_changed(place)
         body = offer.to_json()
         if self._stored.get(key.digest) != body:
             self._stored[key.digest] = body
@@ -330,30 +332,30 @@ class Pool:
             with anyio.CancelScope(shield=True):
                 unsaved, self._unsaved = self._unsaved, {}
                 try:
-                    await self._shelf.save(unsaved)
+                    await self._store.save(unsaved)
                 except ToolcribError as error:
                     logger.warning("Could not store the offers of servers: %s", error)
 
-    def _said(self, key: LinkKey, session: str | None, method: str, params: JsonObject) -> None:
-        kind, held = method.removeprefix("notifications/"), self._held.get(key)
-        if kind not in _NOTICES or held is None:
+    def _on_notification(self, key: UpstreamKey, session: str | None, method: str, params: JsonObject) -> None:
+        kind, pooled = method.removeprefix("notifications/"), self._pooled.get(key)
+        if kind not in _NOTICES or pooled is None:
             return
-        for alias in tuple(held.entries):
+        for alias in tuple(pooled.entries):
             for callback in tuple(self._listeners):
                 callback(Notice(kind, alias, params, session))
 
-    def _touch(self, place: Place) -> None:
+    def _mark_changed(self, place: Place) -> None:
         """Report a changed project, once per iteration of the event loop."""
         if not self._changed:
-            asyncio.get_running_loop().call_soon(self._tell_changed)
+            asyncio.get_running_loop().call_soon(self._report_changed)
         self._changed.add(place)
 
-    def _tell_changed(self) -> None:
+    def _report_changed(self) -> None:
         changed, self._changed = self._changed, set()
         for place in changed:
             self._on_sources(place)
 
 
-def _look(source: UpstreamSource) -> tuple[object, ...]:
+def _source_key(source: UpstreamSource) -> tuple[object, ...]:
     """Return the key by which two sources are interchangeable."""
-    return id(source.link), source.name, source.server_names, source.spec.tools, source.spec.timeout_ms
+    return id(source.upstream), source.name, source.server_names, source.spec.tools, source.spec.timeout_ms

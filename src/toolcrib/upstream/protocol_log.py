@@ -19,7 +19,7 @@ OK: Final = "ok"
 CANCELLED: Final = "cancelled"
 Direction = Literal["out", "in"]
 Note = tuple[float, float | None, Direction, str, Json, str | None]
-"""Start and end (system clock), direction, method, tool name and outcome."""
+"""Start and end (system clock), direction, method, the name in the params and outcome."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +52,9 @@ class ProtocolLog:
         self._notes: deque[Note] = deque(maxlen=KEPT)
         self.note = self._notes.append
 
-    def said(self) -> tuple[LoggedMessage, ...]:
+    def entries(self) -> tuple[LoggedMessage, ...]:
         """Return the recorded messages, newest first."""
-        return tuple(_said(*note) for note in reversed(self._notes))
-
-
-def named(method: str, params: JsonObject) -> Json:
-    """Return the name of the tool a request calls, as given by the caller."""
-    return params.get("name") if method == "tools/call" else None
+        return tuple(_entry(*note) for note in reversed(self._notes))
 
 
 def ending(error: BaseException) -> str:
@@ -71,8 +66,9 @@ def ending(error: BaseException) -> str:
     return CANCELLED if isinstance(error, asyncio.CancelledError) else type(error).__name__
 
 
-def _said(
-    began: float, over: float | None, direction: Direction, method: str, tool: Json, ended: str | None
+def _entry(
+    began: float, over: float | None, direction: Direction, method: str, name: Json, ended: str | None
 ) -> LoggedMessage:
     milliseconds = round(max(0.0, over - began) * 1000, 1) if over is not None else None
-    return LoggedMessage(began, direction, method, tool if isinstance(tool, str) else None, milliseconds, ended)
+    tool = name if method == "tools/call" and isinstance(name, str) else None
+    return LoggedMessage(began, direction, method, tool, milliseconds, ended)

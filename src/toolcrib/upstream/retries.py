@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-LONGEST_WISH: Final = 300.0
+LONGEST_DELAY: Final = 300.0
 """Maximum seconds of a server's requested delay that are honoured."""
 
 
@@ -19,7 +19,7 @@ class Timing:
 
     `connect` limits the handshake, `list` all lists together, `idle` and `total` a call. `rest` is the first retry
     delay, which doubles up to `longest_rest`. After `most_failures` within `window`, there is no attempt for `window`,
-    and then only on demand. `refresh` is the minimum interval between two refreshes of the lists, `shortest_life` the
+    and then only on demand. `refresh` is the minimum interval between two refreshes of the lists, `shortest_ttl` the
     minimum lifetime of an expiring list. A server idle for `ping_after` is pinged, and given up after `ping_wait`
     without a response. The connection of an MCP session is closed after `session_idle`.
     """
@@ -33,7 +33,7 @@ class Timing:
     most_failures: int = 5
     window: float = 60.0
     refresh: float = 1.0
-    shortest_life: float = 30.0
+    shortest_ttl: float = 30.0
     ping_after: float = 300.0
     ping_wait: float = 30.0
     session_idle: float = 600.0
@@ -42,9 +42,9 @@ class Timing:
 class Retries:
     """The failures of one server. Times come from one monotonic clock."""
 
-    def __init__(self, timing: Timing, dice: Callable[[], float] = random.random) -> None:
+    def __init__(self, timing: Timing, jitter: Callable[[], float] = random.random) -> None:
         self._timing = timing
-        self._dice = dice
+        self._jitter = jitter
         self._in_a_row = 0
         self._recent: deque[float] = deque(maxlen=timing.most_failures)
         self.until = 0.0
@@ -55,15 +55,15 @@ class Retries:
         """Failures since the last stable connection."""
         return self._in_a_row
 
-    def failed(self, now: float, *, up_since: float | None = None, wish: float = 0.0) -> None:
-        """Record a failure. `up_since` is when the broken connection opened, `wish` the delay the server requests."""
+    def failed(self, now: float, *, up_since: float | None = None, requested_delay: float = 0.0) -> None:
+        """Record a failure. `up_since` is when the broken connection opened; the server may request a delay."""
         if up_since is not None and now - up_since >= self._timing.window:
             self.reset()
         self._in_a_row += 1
         self._recent.append(now)
         rest = min(self._timing.longest_rest, self._timing.rest * 2 ** min(self._in_a_row - 1, 16))
-        pause = self._timing.window if self.is_open(now) else rest * (0.75 + self._dice() / 2)
-        self.until = now + max(pause, min(wish, LONGEST_WISH))
+        pause = self._timing.window if self.is_open(now) else rest * (0.75 + self._jitter() / 2)
+        self.until = now + max(pause, min(requested_delay, LONGEST_DELAY))
 
     def is_open(self, now: float) -> bool:
         """Return whether the circuit is open: too many recent failures for automatic attempts."""

@@ -26,14 +26,14 @@ from toolcrib.upstream.session_connections import SessionUpstreams
 from toolcrib.upstream.upstream import Upstream
 
 
-class _Shown:
+class _OfferView:
     """One offer as this source presents it."""
 
     def __init__(self, offer: Offer, alias: str, spec: ServerSpec, names: ServerNames) -> None:
         self.offer = offer
         timeout = spec.timeout_ms / 1000 if spec.timeout_ms else None
         self.tools, self.problems = tools_of(offer, alias, spec.tools, timeout, names)
-        definitions, _ = offer.judged
+        definitions, _ = offer.checked_tools
         self.by_name: Mapping[str, UpstreamTool] = {
             each.name: each for each in definitions if passes(spec.tools, each.name)
         }
@@ -49,7 +49,7 @@ class UpstreamSource:
 
     def __init__(
         self,
-        link: Upstream,
+        upstream: Upstream,
         alias: str,
         spec: ServerSpec,
         sessions: SessionUpstreams | None = None,
@@ -59,55 +59,55 @@ class UpstreamSource:
         self.identity = names.identity or identity(spec)
         self.server_names = names if names.identity else ServerNames(self.identity)
         self.spec = spec
-        self.link = link
+        self.upstream = upstream
         self._sessions = sessions
-        self._last: _Shown | None = None
+        self._last: _OfferView | None = None
 
     @property
     def offer(self) -> Offer | None:
         """What the server offers, if known."""
-        return self.link.offer
+        return self.upstream.offer
 
     @property
     def introduction(self) -> Introduction | None:
         """The server's introduction, if known."""
-        offer = self.link.offer
+        offer = self.upstream.offer
         return Introduction(offer.capabilities, offer.server_info, offer.instructions) if offer is not None else None
 
     @property
     def status(self) -> UpstreamStatus:
         """The status of its upstream."""
-        return self.link.status
+        return self.upstream.status
 
     def tools(self) -> Sequence[Tool]:
         """Return the tools that pass the owner's filter."""
-        shown = self._shown()
-        return shown.tools if shown is not None else ()
+        view = self._view()
+        return view.tools if view is not None else ()
 
     def problems(self) -> Sequence[Problem]:
         """Return the problems of its offer."""
-        shown = self._shown()
-        return shown.problems if shown is not None else ()
+        view = self._view()
+        return view.problems if view is not None else ()
 
     def prompts(self) -> Sequence[ContentItem]:
         """Return its prompts."""
-        shown = self._shown()
-        return shown.prompts if shown is not None else ()
+        view = self._view()
+        return view.prompts if view is not None else ()
 
     def resources(self) -> Sequence[ContentItem]:
         """Return its resources."""
-        shown = self._shown()
-        return shown.resources if shown is not None else ()
+        view = self._view()
+        return view.resources if view is not None else ()
 
     def templates(self) -> Sequence[ContentItem]:
         """Return its resource templates."""
-        shown = self._shown()
-        return shown.templates if shown is not None else ()
+        view = self._view()
+        return view.templates if view is not None else ()
 
     def prepare(self, tool: str, arguments: JsonObject, canonical: bytes) -> RunCall:
         """Bind the arguments of a call. The server validates them."""
-        shown = self._shown()
-        definition = shown.by_name.get(tool) if shown is not None else None
+        view = self._view()
+        definition = view.by_name.get(tool) if view is not None else None
         if definition is None:
             raise NotFound("tool.unknown", f"Server `{self.name}` has no tool `{tool}`.")
         headers = mcp_param_headers(definition.headers, arguments) if definition.headers else None
@@ -115,18 +115,18 @@ class UpstreamSource:
 
     async def request(self, method: ContentMethod, params: JsonObject, context: CallContext) -> JsonObject:
         """Send a content request to the server."""
-        link = self._link(context)
+        upstream = self._upstream(context)
         match method:
             case "resources/subscribe" | "resources/unsubscribe":
-                return await self._subscribe(link, method, params, context)
+                return await self._subscribe(upstream, method, params, context)
             case "logging/setLevel":
-                return await self._set_level(link, params, context)
+                return await self._set_level(upstream, params, context)
             case _:
-                return _writable(self.name, await link.request(method, params, context))
+                return _writable(self.name, await upstream.request(method, params, context))
 
     async def _run(self, params: JsonObject, headers: Mapping[str, str] | None, context: CallContext) -> CallResult:
         try:
-            wire = _writable(self.name, await self._link(context).request("tools/call", params, context, headers))
+            wire = _writable(self.name, await self._upstream(context).request("tools/call", params, context, headers))
         except ProtocolError as error:
             text = f"MCP error: {error.message}"
             fault = ProtocolFault(error.code, error.message, error.data)
@@ -137,43 +137,43 @@ class UpstreamSource:
             return CallResult.error(f"MCP error: {error.message} {error.hint or ''}".rstrip())
         return CallResult.of_wire(wire)
 
-    async def _subscribe(self, link: Upstream, method: str, params: JsonObject, context: CallContext) -> JsonObject:
+    async def _subscribe(self, upstream: Upstream, method: str, params: JsonObject, context: CallContext) -> JsonObject:
         """Subscribe or unsubscribe. Only the first and the last subscriber of a resource reach the server."""
         uri: Json = params.get("uri")
         if not isinstance(uri, str):
             raise ProtocolError(INVALID_PARAMS, "`uri` must be a string.")
-        exchange = await link.ready()
-        change = link.subscribed.add if method == "resources/subscribe" else link.subscribed.remove
-        if not change(uri, _who(context)) or exchange.greeting.era == "modern":
+        exchange = await upstream.ready()
+        change = upstream.subscribed.add if method == "resources/subscribe" else upstream.subscribed.remove
+        if not change(uri, _subscriber(context)) or exchange.introduction.era == "modern":
             return {}
         try:
             return await exchange.request(method, params, context)
         except ProtocolError:
-            link.subscribed.remove(uri, _who(context))
+            upstream.subscribed.remove(uri, _subscriber(context))
             raise
 
-    async def _set_level(self, link: Upstream, params: JsonObject, context: CallContext) -> JsonObject:
+    async def _set_level(self, upstream: Upstream, params: JsonObject, context: CallContext) -> JsonObject:
         """Set the log level. A shared server logs at the most verbose level; a modern one gets it with each request."""
-        exchange = await link.ready()
-        link.subscribed.set_level(_who(context), str(params.get("level")))
-        if exchange.greeting.era == "modern" or "logging" not in exchange.greeting.capabilities:
+        exchange = await upstream.ready()
+        upstream.subscribed.set_level(_subscriber(context), str(params.get("level")))
+        if exchange.introduction.era == "modern" or "logging" not in exchange.introduction.capabilities:
             return {}
-        return await exchange.request("logging/setLevel", {**params, "level": link.subscribed.level}, context)
+        return await exchange.request("logging/setLevel", {**params, "level": upstream.subscribed.level}, context)
 
-    def _link(self, context: CallContext) -> Upstream:
+    def _upstream(self, context: CallContext) -> Upstream:
         client = context.client
         if self._sessions is None or client is None or client.session is None:
-            return self.link
+            return self.upstream
         if client.answers_by_retry and self.offer is not None and self.offer.era == "modern":
-            return self.link  # each request carries its client and capabilities
+            return self.upstream  # each request carries its client and capabilities
         return self._sessions.of(client)
 
-    def _shown(self) -> _Shown | None:
-        offer = self.link.offer
+    def _view(self) -> _OfferView | None:
+        offer = self.upstream.offer
         if offer is None:
             return None
         if self._last is None or self._last.offer is not offer:
-            self._last = _Shown(offer, self.name, self.spec, self.server_names)
+            self._last = _OfferView(offer, self.name, self.spec, self.server_names)
         return self._last
 
 
@@ -186,6 +186,6 @@ def _writable(name: str, result: JsonObject) -> JsonObject:
     return result
 
 
-def _who(context: CallContext) -> str:
+def _subscriber(context: CallContext) -> str:
     client = context.client
     return client.session if client is not None and client.session is not None else context.principal.name

@@ -14,18 +14,18 @@ AT_ONCE: Final = 8
 LONGEST: Final = 2.0
 
 
-class Turn:
+class StartSlot:
     """A slot to start a server."""
 
-    def __init__(self, seats: anyio.Semaphore | None, longest: float) -> None:
-        self._seats = seats
-        self._timer = asyncio.get_running_loop().call_later(longest, self.end) if seats is not None else None
+    def __init__(self, slots: anyio.Semaphore | None, longest: float) -> None:
+        self._slots = slots
+        self._timer = asyncio.get_running_loop().call_later(longest, self.end) if slots is not None else None
 
     def end(self) -> None:
         """Release the slot. Idempotent."""
-        seats, self._seats = self._seats, None
-        if seats is not None:
-            seats.release()
+        slots, self._slots = self._slots, None
+        if slots is not None:
+            slots.release()
         if self._timer is not None:
             self._timer.cancel()
 
@@ -34,12 +34,12 @@ class StartLimit:
     """The start slots of one crib."""
 
     def __init__(self, at_once: int = AT_ONCE, longest: float = LONGEST) -> None:
-        self._seats = anyio.Semaphore(at_once)
+        self._slots = anyio.Semaphore(at_once)
         self._longest = longest
 
-    async def take(self, *, hurried: bool) -> Turn:
-        """Wait for a slot. A hurried caller gets one at once."""
-        if hurried:
-            return Turn(None, self._longest)
-        await self._seats.acquire()
-        return Turn(self._seats, self._longest)
+    async def acquire(self, *, urgent: bool) -> StartSlot:
+        """Wait for a slot. An urgent caller gets one at once."""
+        if urgent:
+            return StartSlot(None, self._longest)
+        await self._slots.acquire()
+        return StartSlot(self._slots, self._longest)

@@ -8,7 +8,7 @@ import time
 from toolcrib.base.processes.process import ServerFailed
 from toolcrib.model.errors import ConfigError, ToolcribError
 from toolcrib.model.servers import ServerSpec
-from toolcrib.model.upstreams import LinkState, UpstreamStatus
+from toolcrib.model.upstreams import UpstreamState, UpstreamStatus
 from toolcrib.upstream.offer import Offer
 from toolcrib.upstream.opener import OpenConnection
 
@@ -18,7 +18,7 @@ class Report:
 
     def __init__(self) -> None:
         self.failure: ToolcribError | None = None
-        self._state: LinkState = "not_checked"
+        self._state: UpstreamState = "not_checked"
         self._latency_ms: float | None = None
         self._opened: OpenConnection | None = None
         self._retry_at: float | None = None
@@ -72,7 +72,7 @@ class Report:
             sentence=sentence,
             action=action,
             is_known=offer is not None,
-            tools=len(offer.judged[0]) if offer is not None else 0,
+            tools=len(offer.checked_tools[0]) if offer is not None else 0,
             latency_ms=self._latency_ms,
             last_error=_brief(failure) if failure is not None else None,
             exited_with=failure.exited_with if isinstance(failure, ServerFailed) else None,
@@ -90,7 +90,7 @@ class Report:
             case "connecting":
                 return "Connecting.", f"toolcrib mcp get {name}"
             case "connected":
-                tools = len(offer.judged[0]) if offer is not None else 0
+                tools = len(offer.checked_tools[0]) if offer is not None else 0
                 count = "1 tool" if tools == 1 else f"{tools} tools"
                 return f"Connected · {count}", f"toolcrib tools list --server {name}"
             case "needs_auth":
@@ -107,8 +107,8 @@ class Report:
         failure = self.failure
         assert failure is not None
         parts = (_brief(failure), failure.hint)
-        said = " ".join(part if part.endswith((".", "!", "?", "…")) else f"{part}." for part in parts if part)
-        return f"{said} Retrying automatically." if self._retries else said
+        reason = " ".join(part if part.endswith((".", "!", "?", "…")) else f"{part}." for part in parts if part)
+        return f"{reason} Retrying automatically." if self._retries else reason
 
 
 def _brief(failure: ToolcribError) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from toolcrib.base.cooperative import Pacer
-from toolcrib.base.processes.lines import FLOOD_LIMIT, LINE_LIMIT, Garbage, Line, Lines, OversizedLine
+from toolcrib.base.processes.pipes import FLOOD_LIMIT, LINE_LIMIT, Garbage, Line, Lines, OversizedLine
 from toolcrib.base.processes.process import Child, Processes, ServerFailed
 from toolcrib.base.processes.stderr import Mask
 from toolcrib.model.json import Json, JsonObject, is_object
@@ -23,7 +23,7 @@ from toolcrib.model.protocol import METHOD_NOT_FOUND
 from toolcrib.model.servers import ResolvedServer
 from toolcrib.model.sources import ReportProgress
 from toolcrib.upstream import jsonrpc
-from toolcrib.upstream.connection import MESSAGES_LIMIT, STANDING, OnNotification, OnRequest
+from toolcrib.upstream.connection import MESSAGES_LIMIT, OPEN_ENDED, OnNotification, OnRequest
 from toolcrib.upstream.flow_control import FlowControl
 from toolcrib.upstream.jsonrpc import RequestId
 
@@ -91,8 +91,8 @@ class StdioConnection:
         self._progress: dict[RequestId, _Progress] = {}
         self._abandoned: dict[RequestId, None] = {}
         self._open_requests: set[RequestId] = set()
-        self._standing: set[RequestId] = set()
-        self._unasked = 0  # messages since the last response to a call
+        self._open_ended: set[RequestId] = set()
+        self._unsolicited = 0  # messages since the last response to a call
         self._overlong: asyncio.TimerHandle | None = None
         self._failure: ServerFailed | None = None
         self._ended = asyncio.Event()
@@ -167,29 +167,29 @@ class StdioConnection:
     def send(self, request_id: RequestId, method: str, params: JsonObject | None) -> "asyncio.Future[JsonObject]":
         """Send a request and return a future for its reply. To stop waiting, call `abandon`."""
         if self._failure is not None:
-            raise self._again(self._failure)
+            raise self._failure.copy()
         if request_id in self._waiting:
             raise ValueError(f"The request id {request_id!r} is in use.")
         line = jsonrpc.request(request_id, method, params)
         reply = self._waiting[request_id] = self._loop.create_future()
-        if method in STANDING:
-            self._standing.add(request_id)
+        if method in OPEN_ENDED:
+            self._open_ended.add(request_id)
         self._child.write(line)
         return reply
 
-    def abandon(self, request_id: RequestId, reply: "asyncio.Future[JsonObject]", *, tells: bool = True) -> None:
-        """Stop waiting for a reply. With `tells`, queue a cancellation for the server."""
+    def abandon(self, request_id: RequestId, reply: "asyncio.Future[JsonObject]", *, notifies: bool = True) -> None:
+        """Stop waiting for a reply. With `notifies`, queue a cancellation for the server."""
         if reply.done() and not reply.cancelled():
             reply.exception()  # mark the exception as retrieved
             return
         if self._waiting.pop(request_id, None) is None:
             return
-        self._standing.discard(request_id)
+        self._open_ended.discard(request_id)
         reply.cancel()
         self._abandoned[request_id] = None
         if len(self._abandoned) > _ABANDONED_KEPT:
             del self._abandoned[next(iter(self._abandoned))]
-        if tells:
+        if notifies:
             self.notify(
                 "notifications/cancelled", {"requestId": request_id, "reason": "The caller cancelled the request."}
             )
@@ -218,31 +218,31 @@ class StdioConnection:
         """Take the server's exit. Earlier output is handled first."""
         if failure.code != "server.ended":
             self._flow.drop()
-        self._flow.finish(lambda: self._over(failure))
+        self._flow.finish(lambda: self._finish(failure))
 
     def _handle(self, data: bytes) -> None:
         """Handle complete lines. Repeated `list_changed` lines in a row are handled once."""
-        said: Line | None = None
+        previous: Line | None = None
         for line in self._lines.feed(data):
-            if line == said:
+            if line == previous:
                 continue
             self._line(line)
             if self._failure is not None:
                 return
-            said = line if isinstance(line, bytes) and len(line) < _SHORT and _CHANGED in line else None
+            previous = line if isinstance(line, bytes) and len(line) < _SHORT and _CHANGED in line else None
         if self._lines.pending > FLOOD_LIMIT:
             self._child.give_up("server.flood", f"wrote {self._lines.pending} bytes without ending the line")
 
-    def _over(self, failure: ServerFailed) -> None:
+    def _finish(self, failure: ServerFailed) -> None:
         """Fail every pending request."""
         self._failure = failure
-        self._line_is_over()
+        self._clear_overlong()
         for line in self._lines.end():
             self._line(line)
         waiting, self._waiting = self._waiting, {}
         for reply in waiting.values():
             if not reply.done():
-                reply.set_exception(self._again(failure))
+                reply.set_exception(failure.copy())
                 reply.exception()  # mark as retrieved for callers that no longer wait
         self._ended.set()
 
@@ -279,8 +279,8 @@ class StdioConnection:
 
     def _is_too_much(self) -> bool:
         """Count messages that answer no call while calls are pending, because pipes cannot attribute them to a call."""
-        self._unasked = self._unasked + 1 if len(self._waiting) > len(self._standing) else 0
-        return self._unasked > MESSAGES_LIMIT
+        self._unsolicited = self._unsolicited + 1 if len(self._waiting) > len(self._open_ended) else 0
+        return self._unsolicited > MESSAGES_LIMIT
 
     def _reply(self, message: JsonObject) -> None:
         request_id = jsonrpc.as_id(message.get("id"))
@@ -289,11 +289,11 @@ class StdioConnection:
             self.dropped.malformed += 1
             return
         reply = self._waiting.pop(request_id, None)
-        self._standing.discard(request_id)
+        self._open_ended.discard(request_id)
         if reply is None or reply.done():
             self._stray(request_id)
         elif has_result:
-            self._unasked = 0
+            self._unsolicited = 0
             result: Json = message["result"]
             if is_object(result):
                 reply.set_result(result)
@@ -320,14 +320,14 @@ class StdioConnection:
         elif len(self._open_requests) > OPEN_REQUESTS:
             self.refuse(request_id, jsonrpc.SERVER_BUSY, f"More than {OPEN_REQUESTS} requests are open.")
         else:
-            self._tell(self.on_request, request_id, method, jsonrpc.params_of(message))
+            self._call_hook(self.on_request, request_id, method, jsonrpc.params_of(message))
 
     def _notification(self, method: str, params: JsonObject) -> None:
         if method == "notifications/progress" and self._progress_of(params):
             return
         if method == "notifications/cancelled" and (request_id := jsonrpc.as_id(params.get("requestId"))) is not None:
             self._open_requests.discard(request_id)  # the server withdrew it
-        self._tell(self.on_notification, method, params)
+        self._call_hook(self.on_notification, method, params)
 
     def _progress_of(self, params: JsonObject) -> bool:
         token = jsonrpc.as_id(params.get("progressToken"))
@@ -342,24 +342,24 @@ class StdioConnection:
             progress.wake.set()
         return True
 
-    def _tell(self, hearer: Callable[..., None], *what: Json) -> None:
+    def _call_hook(self, hook: Callable[..., None], *what: Json) -> None:
         try:
-            hearer(*what)
+            hook(*what)
         except Exception:  # boundary: a failing callback must not end the connection
             logger.exception("Could not handle a message from server %s.", self.name)
 
     def _refuse_oversized(self, line: OversizedLine) -> None:
         if not line.over:
-            self._line_is_overlong(line)
+            self._start_overlong(line)
             return
-        self._line_is_over()
+        self._clear_overlong()
         self._fail_answered(line.head, line.tail, _TOO_LARGE)
         self.dropped.oversized += 1
         self.garbage.add_refused()
         self._check_garbage()
         logger.warning("Rejected a line of %d bytes from server %s.", line.size, self.name)
 
-    def _line_is_overlong(self, line: OversizedLine) -> None:
+    def _start_overlong(self, line: OversizedLine) -> None:
         """Fail the call that an oversized line answers, if known. The line itself must end soon."""
         if not line.head.lstrip().startswith(_MESSAGE_STARTS):
             self._child.give_up("server.flood", f"wrote {line.size} bytes without ending the line")
@@ -367,7 +367,7 @@ class StdioConnection:
         self._overlong = self._loop.call_later(OVERLONG_WAIT, self._give_up_line)
         if self._fail_answered(line.head, b"", _TOO_LARGE):
             return
-        calls = [request_id for request_id in self._waiting if request_id not in self._standing]
+        calls = [request_id for request_id in self._waiting if request_id not in self._open_ended]
         if len(calls) == 1:  # no other call can be meant
             self._fail(self._waiting.pop(calls[0]), _TOO_LARGE)
             self._abandoned[calls[0]] = None
@@ -377,7 +377,7 @@ class StdioConnection:
         reason = f"wrote {self._lines.pending} bytes without ending the line in {OVERLONG_WAIT:g} seconds"
         self._child.give_up("server.flood", reason)
 
-    def _line_is_over(self) -> None:
+    def _clear_overlong(self) -> None:
         if self._overlong is not None:
             self._overlong.cancel()
             self._overlong = None
@@ -410,11 +410,6 @@ class StdioConnection:
 
     def _refuse_unknown(self, request_id: RequestId, method: str, _: JsonObject) -> None:
         self.refuse(request_id, METHOD_NOT_FOUND, f"Method not found: {method}")
-
-    @staticmethod
-    def _again(failure: ServerFailed) -> ServerFailed:
-        """Return a copy of the failure. Each raised exception needs its own traceback."""
-        return ServerFailed(failure.code, failure.brief, failure.exited_with, failure.stderr)
 
 
 def _ignore(method: str, params: JsonObject) -> None:

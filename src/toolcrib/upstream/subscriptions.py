@@ -39,46 +39,46 @@ class SubscribedResources:
         """The most verbose level that any subscriber wants."""
         return min(self._levels.values(), key=LOG_LEVELS.index, default=None)
 
-    def set_level(self, who: str, level: str) -> None:
+    def set_level(self, subscriber: str, level: str) -> None:
         """Set the log level of one subscriber."""
         if level not in LOG_LEVELS:
             raise ProtocolError(INVALID_PARAMS, f"Unknown level: {level}")
-        self._levels[who] = level
+        self._levels[subscriber] = level
 
     @property
     def uris(self) -> tuple[str, ...]:
         """All subscribed resources."""
         return tuple(self._wanted)
 
-    def add(self, uri: str, who: str) -> bool:
+    def add(self, uri: str, subscriber: str) -> bool:
         """Add a subscription. Returns True if it is the first for this resource."""
         if uri not in self._wanted and len(self._wanted) >= URIS_LIMIT:
             raise InvalidRequest(
                 "request.invalid", f"More than {URIS_LIMIT} resources of one server are subscribed to."
             )
         is_first = uri not in self._wanted
-        self._wanted.setdefault(uri, set()).add(who)
-        self._tell(is_first)
+        self._wanted.setdefault(uri, set()).add(subscriber)
+        self._notify(is_first)
         return is_first
 
-    def remove(self, uri: str, who: str) -> bool:
+    def remove(self, uri: str, subscriber: str) -> bool:
         """Remove a subscription. Returns True if it was the last for this resource."""
         subscribed = self._wanted.get(uri)
         if subscribed is None:
             return False
-        subscribed.discard(who)
+        subscribed.discard(subscriber)
         if subscribed:
             return False
         del self._wanted[uri]
-        self._tell(True)
+        self._notify(True)
         return True
 
-    def forget(self, who: str) -> tuple[str, ...]:
+    def forget(self, subscriber: str) -> tuple[str, ...]:
         """Remove a subscriber. Returns the resources that have no subscribers left."""
-        self._levels.pop(who, None)
-        return tuple(uri for uri in self.uris if who in self._wanted[uri] and self.remove(uri, who))
+        self._levels.pop(subscriber, None)
+        return tuple(uri for uri in self.uris if subscriber in self._wanted[uri] and self.remove(uri, subscriber))
 
-    def _tell(self, is_different: bool) -> None:
+    def _notify(self, is_different: bool) -> None:
         if is_different:
             self.changed.set()
             self.changed = anyio.Event()
@@ -88,7 +88,7 @@ async def keep_listening(
     exchange: UpstreamRequests,
     wanted: SubscribedResources,
     timing: Timing,
-    hear: OnNotification,
+    on_notification: OnNotification,
     on_gap: Callable[[], None],
 ) -> None:
     """Keep a modern server's `subscriptions/listen` request open until the connection ends.
@@ -96,16 +96,16 @@ async def keep_listening(
     Calls `on_gap` when changes may have been missed. Returns early if the server does not support the request.
     """
     pause = timing.rest
-    while exchange.conversation.failure is None:
+    while exchange.connection.failure is None:
         changed = wanted.changed
-        subscribed = _subscribed(exchange.greeting.capabilities, wanted)
+        subscribed = _subscription_params(exchange.introduction.capabilities, wanted)
         if not subscribed:
             await changed.wait()
             continue
         began = time.monotonic()
-        heard = _Once(exchange, subscribed, hear)
-        await heard.listen(changed)
-        if heard.is_unknown:
+        listening = _ListenRequest(exchange, subscribed, on_notification)
+        await listening.listen(changed)
+        if listening.is_unknown:
             return
         if changed.is_set():
             continue
@@ -114,25 +114,25 @@ async def keep_listening(
         on_gap()
 
 
-def _subscribed(capabilities: JsonObject, wanted: SubscribedResources) -> JsonObject:
+def _subscription_params(capabilities: JsonObject, wanted: SubscribedResources) -> JsonObject:
     subscribed: JsonObject = {}
-    for name, wish in _LISTS.items():
+    for name, member in _LISTS.items():
         offered: Json = capabilities.get(name)
         if is_object(offered) and offered.get("listChanged"):
-            subscribed[wish] = True
+            subscribed[member] = True
     if wanted.uris:
         subscribed["resourceSubscriptions"] = list(wanted.uris)
     return subscribed
 
 
-class _Once:
+class _ListenRequest:
     """One `subscriptions/listen` request, open until it ends or the subscriptions change."""
 
-    def __init__(self, exchange: UpstreamRequests, subscribed: JsonObject, hear: OnNotification) -> None:
+    def __init__(self, exchange: UpstreamRequests, subscribed: JsonObject, on_notification: OnNotification) -> None:
         self.is_unknown = False
         self._exchange = exchange
         self._subscribed = subscribed
-        self._hear = hear
+        self._on_notification = on_notification
 
     async def listen(self, changed: anyio.Event) -> None:
         async with anyio.create_task_group() as tasks:
@@ -147,7 +147,7 @@ class _Once:
 
     async def _hold(self) -> None:
         try:
-            await self._exchange.ask("subscriptions/listen", {"notifications": self._subscribed}, self._hear)
+            await self._exchange.ask("subscriptions/listen", {"notifications": self._subscribed}, self._on_notification)
         except ProtocolError as error:
             self.is_unknown = error.code == METHOD_NOT_FOUND
         except Unavailable:

@@ -26,11 +26,11 @@ from toolcrib.model.sources import CallContext, ProtocolError
 from toolcrib.model.upstreams import UpstreamStatus
 from toolcrib.upstream.background import BackgroundTasks
 from toolcrib.upstream.exchange import UpstreamRequests
-from toolcrib.upstream.http.open import HttpRefused
+from toolcrib.upstream.http.failures import HttpRefused
 from toolcrib.upstream.keepalive import Keepalive, within
 from toolcrib.upstream.oauth.discovery import Demand
 from toolcrib.upstream.offer import Offer
-from toolcrib.upstream.opener import OpenConnection, Opener, OpenerDeps, again
+from toolcrib.upstream.opener import OpenConnection, Opener, OpenerDeps, copy_failure
 from toolcrib.upstream.protocol_log import ProtocolLog
 from toolcrib.upstream.retries import Retries
 from toolcrib.upstream.start_limit import StartLimit
@@ -49,7 +49,7 @@ class UpstreamHooks:
 
     status: Callable[[], None]
     offer: Callable[[Offer], None]
-    said: Callable[[str, JsonObject], None]
+    notification: Callable[[str, JsonObject], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +99,10 @@ class Upstream:
         self._report = Report()
         self._scope = anyio.CancelScope()
         self._wake = anyio.Event()
-        self._is_hurried = False
+        self._is_urgent = False
         self._is_forced = False
         self._is_over = False
-        self._has_stood = False
+        self._was_connected = False
         self._attempt = _Attempt()
         self._listed = anyio.Event()
         self._exchange: UpstreamRequests | None = None
@@ -165,7 +165,7 @@ class Upstream:
                 await self._until_listed()
             else:
                 await keepalive.ping()
-                await keepalive.refresh(lambda: self.offer, self._take)
+                await keepalive.refresh(lambda: self.offer, self._publish)
         except ToolcribError as failure:
             self._end(failure)
             logger.debug("Server %s was checked: %s", self.spec.name, failure)
@@ -185,12 +185,12 @@ class Upstream:
             raise  # a response too, passed on unchanged
         except ToolcribError as failure:
             if failure.code != SESSION_LOST:
-                self._opener.hush(failure)
-                raise self._learned(failure, exchange) from failure.__cause__
+                self._opener.mask_failure(failure)
+                raise self._apply_failure(failure, exchange) from failure.__cause__
         # The server does not know the session, so it did not act on the request.
         return await (await self.ready(other_than=exchange)).request(method, params, context, headers)
 
-    def _learned(self, failure: ToolcribError, exchange: UpstreamRequests) -> ToolcribError:
+    def _apply_failure(self, failure: ToolcribError, exchange: UpstreamRequests) -> ToolcribError:
         """Apply a failed call to the connection, and return the failure to raise to the caller."""
         if exchange is self._exchange and self._keepalive is not None:
             if failure.code == SIGN_IN:
@@ -201,36 +201,36 @@ class Upstream:
             return unreachable(self.spec.name, reason)
         return failure
 
-    async def ready(self, other_than: UpstreamRequests | None = None, *, hurried: bool = True) -> UpstreamRequests:
+    async def ready(self, other_than: UpstreamRequests | None = None, *, urgent: bool = True) -> UpstreamRequests:
         """Return the open connection. Concurrent callers share one attempt.
 
-        With `hurried`, for calls, the start limit does not apply, and a recovering server is awaited within the time
+        With `urgent`, for calls, the start limit does not apply, and a recovering server is awaited within the time
         limit of a call. Raises if the connection cannot be opened.
         """
-        deadline = time.monotonic() + self._call_limit if hurried else 0.0
+        deadline = time.monotonic() + self._call_limit if urgent else 0.0
         while (exchange := self._exchange) is None or exchange is other_than:
-            rest = self._rest_before(deadline)
+            rest = self._retry_delay(deadline)
             if rest <= 0:
-                self._refuse_if_in_vain()
+                self._raise_if_backing_off()
                 self._wake.set()
             attempt = self._attempt
-            self._is_hurried |= hurried
-            patience = 2 * self._connect_wait + self._timing.connect
+            self._is_urgent |= urgent
+            timeout = 2 * self._connect_wait + self._timing.connect
             if rest > 0:
-                patience = min(rest + patience, deadline - time.monotonic())
-            await within(self.spec.name, attempt.over.wait(), patience)
-            if attempt.failure is not None and not self._comes_back(deadline):
+                timeout = min(rest + timeout, deadline - time.monotonic())
+            await within(self.spec.name, attempt.over.wait(), timeout)
+            if attempt.failure is not None and not self._will_retry(deadline):
                 raise unreachable(self.spec.name, attempt.failure)
         return exchange
 
-    def _comes_back(self, deadline: float) -> bool:
+    def _will_retry(self, deadline: float) -> bool:
         """Return whether a server that was connected before will be retried automatically before the deadline."""
-        is_tried = self._has_stood and self._report.tries_again and not self._is_over
+        is_tried = self._was_connected and self._report.tries_again and not self._is_over
         return is_tried and max(self._retries.until, time.monotonic()) < deadline
 
-    def _rest_before(self, deadline: float) -> float:
+    def _retry_delay(self, deadline: float) -> float:
         """Return the seconds until a recovering server is retried, or 0 if it is not worth waiting for."""
-        is_resting = self._report.is_failed and self._comes_back(deadline)
+        is_resting = self._report.is_failed and self._will_retry(deadline)
         return max(self._retries.until - time.monotonic(), 0.0) if is_resting else 0.0
 
     async def run(self) -> None:
@@ -246,7 +246,7 @@ class Upstream:
                         return
         finally:
             self._is_over = True
-            self._fail_waiting(self._stopped())
+            self._fail_waiting(self._stopped_error())
 
     async def _connect(self) -> None:
         """Run one connection from start to end, and decide what follows."""
@@ -256,35 +256,35 @@ class Upstream:
         up_since: float | None = None
         try:
             async with AsyncExitStack() as stack:
-                turn = await self._starts.take(hurried=self._is_hurried)
+                slot = await self._starts.acquire(urgent=self._is_urgent)
                 try:
                     opening = self._opener.open(self._era, self._connect_wait, self.protocol_log)
                     opened = await stack.enter_async_context(opening)
                 finally:
-                    turn.end()
+                    slot.end()
                 up_since = time.monotonic()
-                failure = await self._keep(opened)
+                failure = await self._maintain(opened)
         except ToolcribError as error:
-            self._opener.hush(error)
+            self._opener.mask_failure(error)
             failure = error
         except Exception as error:  # boundary: a failing upstream must not end the others
             logger.exception("The upstream of server %s failed.", self.spec.name)
             failure = Unavailable("internal", f'The connection to "{self.spec.name}" failed: {type(error).__name__}.')
-        self._is_hurried, self._ended = False, None
+        self._is_urgent, self._ended = False, None
         if failure is None:
             self._report.closed()
             self._hooks.status()
         elif self._is_forced or (failure.code == SESSION_LOST and self._report.is_connected):
             self._wake.set()
         else:
-            await self._rest(failure, up_since)
+            await self._back_off(failure, up_since)
 
-    async def _rest(self, failure: ToolcribError, up_since: float | None) -> None:
+    async def _back_off(self, failure: ToolcribError, up_since: float | None) -> None:
         """Back off after a failure, then retry if that may help."""
         self._wake = anyio.Event()  # callers that asked during the attempt get its failure
         now = time.monotonic()
-        wish = failure.retry_after if isinstance(failure, HttpRefused) else None
-        self._retries.failed(now, up_since=up_since, wish=wish or 0.0)
+        requested_delay = failure.retry_after if isinstance(failure, HttpRefused) else None
+        self._retries.failed(now, up_since=up_since, requested_delay=requested_delay or 0.0)
         goes_on = up_since is not None or self._retries.in_a_row < self._timing.most_failures
         retries = goes_on and not self._retries.is_open(now) and _may_pass(failure) and self._session is None
         wait = self._retries.until - now
@@ -296,24 +296,24 @@ class Upstream:
                 await self._wake.wait()
             self._wake.set()
 
-    def _refuse_if_in_vain(self) -> None:
+    def _raise_if_backing_off(self) -> None:
         """Raise at once if the server is stopped or backing off."""
         if self._is_over:
-            raise self._stopped()
+            raise self._stopped_error()
         failure, wait = self._report.failure, self._retries.until - time.monotonic()
         if failure is not None and self._report.is_failed and wait > 0 and not self._wake.is_set():
             raise unreachable(self.spec.name, failure, f" Next attempt in {max(1, round(wait))} s.")
 
-    def _stopped(self) -> ToolcribError:
+    def _stopped_error(self) -> ToolcribError:
         return Unavailable("server.ended", f'Server "{self.spec.name}" was stopped.')
 
     def _fail_waiting(self, failure: ToolcribError) -> None:
         attempt, self._attempt = self._attempt, _Attempt()
         attempt.failure = failure
         attempt.over.set()
-        self._tell_listed()
+        self._notify_listed()
 
-    async def _keep(self, opened: OpenConnection) -> ToolcribError | None:
+    async def _maintain(self, opened: OpenConnection) -> ToolcribError | None:
         """Serve the connection until it ends. Returns the failure, or None if it was closed on purpose."""
         ended = self._ended = asyncio.get_running_loop().create_future()
         async with BackgroundTasks() as background, anyio.create_task_group() as tasks:
@@ -322,11 +322,11 @@ class Upstream:
                 opened, self._opener.hello, self._timing, self.protocol_log, background.start, session
             )
             keepalive = self._keepalive = Keepalive(exchange, self.subscribed, self._timing, self._report.answered)
-            exchange.on_event = partial(self._heard, keepalive)
+            exchange.on_event = partial(self._on_notification, keepalive)
             exchange.on_silence = keepalive.suspect
             tasks.start_soon(self._until_ended, exchange)
             tasks.start_soon(keepalive.listen)  # before reading lists, so that no change in between is missed
-            tasks.start_soon(self._serve, keepalive, opened)
+            tasks.start_soon(self._list_and_follow, keepalive, opened)
             tasks.start_soon(self._watch, keepalive, exchange)
             self._exchange = exchange
             attempt, self._attempt = self._attempt, _Attempt()
@@ -339,32 +339,34 @@ class Upstream:
                 tasks.cancel_scope.cancel()
 
     async def _until_ended(self, exchange: UpstreamRequests) -> None:
-        self._end(await exchange.conversation.until_ended())
+        self._end(await exchange.connection.until_ended())
 
-    async def _serve(self, keepalive: Keepalive, opened: OpenConnection) -> None:
+    async def _list_and_follow(self, keepalive: Keepalive, opened: OpenConnection) -> None:
         """Read what the server offers, then follow its changes."""
         try:
             offer = await keepalive.read(self.offer) if self._session is None else None
-            await keepalive.tell_wishes()
+            await keepalive.restore_subscriptions()
         except ToolcribError as failure:
             self._end(failure)
             return
         self._report.connected(opened)
-        self._has_stood = True
+        self._was_connected = True
         if offer is not None:
-            self._take(offer)
-            await keepalive.follow(lambda: self.offer, self._take, lambda method: self._hooks.said(method, {}))
+            self._publish(offer)
+            await keepalive.follow(
+                lambda: self.offer, self._publish, lambda method: self._hooks.notification(method, {})
+            )
 
     async def _watch(self, keepalive: Keepalive, exchange: UpstreamRequests) -> None:
-        self._end(await keepalive.watch(partial(self._is_of_use, exchange)))
+        self._end(await keepalive.watch(partial(self._is_needed, exchange)))
 
-    def _is_of_use(self, exchange: UpstreamRequests) -> bool:
+    def _is_needed(self, exchange: UpstreamRequests) -> bool:
         return self._session is None or exchange.is_used or exchange.unused_for < self._timing.session_idle
 
-    def _heard(self, keepalive: Keepalive, method: str, params: JsonObject) -> None:
+    def _on_notification(self, keepalive: Keepalive, method: str, params: JsonObject) -> None:
         """Handle a notification that belongs to no call."""
         if not keepalive.changed(method):
-            self._hooks.said(method, params)
+            self._hooks.notification(method, params)
 
     def _end(self, failure: ToolcribError | None) -> None:
         """End the connection. Closing the transport may take a while, during which the server is disconnected."""
@@ -373,28 +375,28 @@ class Upstream:
         self._ended.set_result(failure)
         self._exchange = None
         if failure is not None and failure.code != SESSION_LOST:
-            self._opener.hush(failure)
+            self._opener.mask_failure(failure)
             self._report.failed(failure)
             self._hooks.status()
 
-    def _take(self, offer: Offer) -> None:
+    def _publish(self, offer: Offer) -> None:
         """Publish an offer and wake the callers that wait for it."""
         is_new = offer != self.offer
         self.offer = offer if is_new else self.offer
-        self._tell_listed()
+        self._notify_listed()
         if is_new:
             self._hooks.offer(offer)
         self._hooks.status()
 
     async def _until_listed(self) -> None:
         listed = self._listed
-        await self.ready(hurried=False)
+        await self.ready(urgent=False)
         await within(self.spec.name, listed.wait(), self._timing.list)
         failure = self._report.failure
         if self.offer is None and failure is not None:
             raise unreachable(self.spec.name, failure)
 
-    def _tell_listed(self) -> None:
+    def _notify_listed(self) -> None:
         listed, self._listed = self._listed, anyio.Event()
         listed.set()
 
@@ -422,8 +424,8 @@ class Upstream:
 def unreachable(name: str, failure: ToolcribError, more: str = "") -> ToolcribError:
     """Return a copy of the failure, worded for a caller of the server."""
     begin = "" if failure.code.startswith("oauth.") else f'Failed to connect to "{name}": '
-    said = failure.brief if isinstance(failure, ServerFailed) else failure.message
-    return again(failure, f"{begin}{said}{more}")
+    reason = failure.brief if isinstance(failure, ServerFailed) else failure.message
+    return copy_failure(failure, f"{begin}{reason}{more}")
 
 
 def _may_pass(failure: ToolcribError) -> bool:

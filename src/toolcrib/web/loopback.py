@@ -1,6 +1,7 @@
 """A minimal HTTP/1.1 client for the crib on this machine, built on the standard library.
 
-A front that only joins a crib needs no more, and importing a full HTTP library would dominate its startup time.
+A front that only joins a crib needs no more: it starts with 90 ms of CPU and 29 MB (bench: stdio joins), and importing
+httpx2 alone would add 50 ms and 7 MB.
 Connections are pooled. Cancelling a request closes its connection, which the crib treats as a disconnect.
 
 Must never follow a redirect, use a proxy or send the token to any other address.

@@ -21,7 +21,7 @@ from toolcrib.model.errors import (
 from toolcrib.servers.extensions import config_files
 from toolcrib.servers.places import ConfigFiles, Machine
 from toolcrib.servers.servers import Servers
-from toolcrib.upstream.credential_names import credential_name
+from toolcrib.upstream.credentials import credential_name
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from toolcrib.base.cooperative import IDLE, SLICE, SOON, unhurried
+from toolcrib.base.cooperative import IDLE, SLICE, SOON, collect_paced
 
 pytestmark = pytest.mark.anyio
 
@@ -34,7 +34,7 @@ async def test_others_have_a_turn_after_each_slice_and_more_of_them_once_it_take
             yield number
 
     async def work() -> None:
-        made.extend(await unhurried(slices()))
+        made.extend(await collect_paced(slices()))
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(work)
@@ -48,4 +48,4 @@ async def test_others_have_a_turn_after_each_slice_and_more_of_them_once_it_take
 
 
 async def test_there_may_be_nothing_to_do() -> None:
-    assert await unhurried(()) == []
+    assert await collect_paced(()) == []

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from toolcrib.model.servers import Auth, DefinitionSource, ServerSpec
-from toolcrib.upstream.credential_names import credential_name, former_name
+from toolcrib.upstream.credentials import credential_name, former_name
 
 PERSONAL = DefinitionSource("cursor", "user", "/h/.cursor/mcp.json")
 ONE = DefinitionSource("claude-code", "project", "/one/.mcp.json", 1, "/one", "/one")

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.base import secret_store
-from toolcrib.base.secret_store import FileSecretStore, KeyringSecretStore, SecretStore, only_process, open_secret_store
+from toolcrib.base.secret_store import FileSecretStore, KeyringSecretStore, SecretStore, open_secret_store, process_lock
 from toolcrib.model.errors import ConfigError
 from toolcrib.upstream.credentials import CredentialStore, OAuthCredential, Registration, lifetime_of, open_credentials
 
@@ -267,10 +267,10 @@ async def test_a_process_that_dies_gives_its_lock_up(tmp_path: Path) -> None:
     async with await anyio.open_process([sys.executable, "-c", holder], stderr=None) as process:
         assert process.stdout is not None
         assert await process.stdout.receive() == b"held"
-        async with only_process(file, 0.05) as held:
+        async with process_lock(file, 0.05) as held:
             assert not held
         process.kill()
-        async with only_process(file, 5) as held:
+        async with process_lock(file, 5) as held:
             assert held
 
 

@@ -8,7 +8,7 @@ import pytest
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.upstream.exchange import UpstreamRequests
 from toolcrib.upstream.handshake import ServerIntroduction
-from toolcrib.upstream.keepalive import LONGEST_LIFE, Keepalive, life_of
+from toolcrib.upstream.keepalive import LONGEST_TTL, Keepalive, ttl_of
 from toolcrib.upstream.offer import Offer
 from toolcrib.upstream.retries import Timing
 from toolcrib.upstream.subscriptions import SubscribedResources
@@ -20,7 +20,7 @@ from toolcrib.upstream.subscriptions import SubscribedResources
         (1, 30.0),
         (60_000, 60.0),
         (90_500.0, 90.5),
-        (10**30, LONGEST_LIFE),
+        (10**30, LONGEST_TTL),
         (0, Timing().ping_after),
         (-1, None),
         (True, None),
@@ -29,11 +29,11 @@ from toolcrib.upstream.subscriptions import SubscribedResources
     ],
 )
 def test_the_life_of_a_list_is_what_the_server_says_within_bounds(said: Json, seconds: float | None) -> None:
-    assert life_of({"ttlMs": said}, Timing()) == seconds
+    assert ttl_of({"ttlMs": said}, Timing()) == seconds
 
 
 def test_a_list_without_a_life_does_not_expire() -> None:
-    assert life_of({}, Timing()) is None
+    assert ttl_of({}, Timing()) is None
 
 
 class LateServer:
@@ -41,7 +41,7 @@ class LateServer:
 
     def __init__(self) -> None:
         capabilities: JsonObject = {"tools": {}}
-        self.greeting = ServerIntroduction("legacy", "2025-11-25", capabilities, {"name": "late"}, None, {})
+        self.introduction = ServerIntroduction("legacy", "2025-11-25", capabilities, {"name": "late"}, None, {})
         self.conversation = self
         self.name = "late"
         self.asked = 0

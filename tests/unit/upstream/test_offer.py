@@ -1,4 +1,4 @@
-"""What a server offers: read page by page within bounds, judged tool by tool, kept and found again."""
+"""What a server offers: read page by page within bounds, checked tool by tool, kept and found again."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from toolcrib.model.json import JsonObject
 from toolcrib.model.problems import Problem
 from toolcrib.model.servers import ToolFilter
 from toolcrib.model.sources import ProtocolError
-from toolcrib.upstream.definitions import UpstreamTool, judge, mcp_param_headers
+from toolcrib.upstream.definitions import UpstreamTool, check_tool, mcp_param_headers
 from toolcrib.upstream.handshake import ServerIntroduction
 from toolcrib.upstream.offer import PROMPTS, TOOLS, Offer, passes, read_offer, tools_of
 
@@ -36,7 +36,7 @@ SCHEMAS = st.recursive(
 MEMBERS = ("title", "description", "outputSchema", "annotations", "icons", "_meta", "execution", "other")
 
 
-def greeting(**capabilities: object) -> ServerIntroduction:
+def introduction(**capabilities: object) -> ServerIntroduction:
     """A server that says it can do this."""
     return ServerIntroduction("legacy", "2025-11-25", dict(capabilities), {"name": "server"}, "Be kind.", {})
 
@@ -69,14 +69,14 @@ class Scripted:
 def test_whatever_a_server_says_of_a_tool_it_is_offered_in_a_form_that_every_client_takes(raw: JsonObject) -> None:
     before = orjson.dumps(raw)
     for strict in (True, False):
-        judged = judge(raw, strict_headers=strict)
-        if isinstance(judged, Problem):
-            assert strict and "x-mcp-header" in judged.message
+        checked = check_tool(raw, strict_headers=strict)
+        if isinstance(checked, Problem):
+            assert strict and "x-mcp-header" in checked.message
             continue
-        assert judged.name == raw["name"]
-        assert judged.input_schema["type"] == "object" and isinstance(judged.input_schema["properties"], dict)
-        assert judged.output_schema is None or isinstance(judged.output_schema, dict)
-        mcp_param_headers(judged.headers, {"a": 1})
+        assert checked.name == raw["name"]
+        assert checked.input_schema["type"] == "object" and isinstance(checked.input_schema["properties"], dict)
+        assert checked.output_schema is None or isinstance(checked.output_schema, dict)
+        mcp_param_headers(checked.headers, {"a": 1})
     assert orjson.dumps(raw) == before
 
 
@@ -118,9 +118,9 @@ def test_a_good_definition_passes_unchanged() -> None:
 )
 def test_a_tool_with_invalid_headers_is_left_out_in_the_modern_era_and_harmless_before(schema: JsonObject) -> None:
     raw = {"name": "tool", "inputSchema": schema}
-    left_out = judge(raw, strict_headers=True)
+    left_out = check_tool(raw, strict_headers=True)
     assert isinstance(left_out, Problem) and "'tool'" in left_out.message
-    kept = judge(raw, strict_headers=False)
+    kept = check_tool(raw, strict_headers=False)
     assert isinstance(kept, UpstreamTool) and kept.headers == ()
 
 
@@ -130,24 +130,24 @@ def test_arguments_are_repeated_in_the_headers_that_the_schema_names() -> None:
     flag = {"type": "boolean", "x-mcp-header": "Flag"}
     properties: JsonObject = {"region": region, "outer": nested, "other": {"type": "string"}, "flag": flag}
     schema: JsonObject = {"type": "object", "properties": properties}
-    judged = judge({"name": "tool", "inputSchema": schema}, strict_headers=True)
-    assert isinstance(judged, UpstreamTool)
+    checked = check_tool({"name": "tool", "inputSchema": schema}, strict_headers=True)
+    assert isinstance(checked, UpstreamTool)
     arguments = {"region": "Köln ", "outer": {"deep": 7}, "other": "x", "flag": True}
-    assert mcp_param_headers(judged.headers, arguments) == {
+    assert mcp_param_headers(checked.headers, arguments) == {
         "Mcp-Param-Region": "=?base64?S8O2bG4g?=",
         "Mcp-Param-Deep": "7",
         "Mcp-Param-Flag": "true",
     }
-    assert mcp_param_headers(judged.headers, {"region": None, "outer": 3}) == {}
+    assert mcp_param_headers(checked.headers, {"region": None, "outer": 3}) == {}
 
 
 @pytest.mark.anyio
 async def test_only_what_is_announced_is_asked_for_and_tools_always() -> None:
     server = Scripted(tools=[{"tools": [{"name": "a"}]}], prompts=[{"prompts": [{"name": "b"}]}])
-    offer = await read_offer(server.ask, greeting())
+    offer = await read_offer(server.ask, introduction())
     assert [tool["name"] for tool in offer.tools] == ["a"] and offer.prompts == ()
     assert [method for method, _ in server.asked] == ["tools/list"]
-    silent = await read_offer(Scripted().ask, greeting(prompts={}))
+    silent = await read_offer(Scripted().ask, introduction(prompts={}))
     assert silent.tools == () and [problem.code for problem in silent.problems] == ["server.offer"]
     assert "prompts" in silent.problems[0].message
 
@@ -156,10 +156,10 @@ async def test_only_what_is_announced_is_asked_for_and_tools_always() -> None:
 async def test_a_tool_that_is_listed_again_to_the_letter_stays_the_same_object() -> None:
     schema = {"type": "object", "properties": {"n": {"default": 1}}}
     plain, other = {"name": "plain", "inputSchema": schema}, {"name": "other", "inputSchema": schema}
-    first = await read_offer(Scripted(tools=[{"tools": [plain, other]}]).ask, greeting())
+    first = await read_offer(Scripted(tools=[{"tools": [plain, other]}]).ask, introduction())
     changed: JsonObject = {"name": "other", "inputSchema": {"type": "object", "properties": {"n": {"default": True}}}}
     listed = orjson.loads(orjson.dumps([changed, plain, {"name": "new"}]))
-    second = await read_offer(Scripted(tools=[{"tools": listed}]).ask, greeting(), first)
+    second = await read_offer(Scripted(tools=[{"tools": listed}]).ask, introduction(), first)
     before = {tool.ref.tool: tool for tool in tools_of(first, "server", ToolFilter())[0]}
     after = {tool.ref.tool: tool for tool in tools_of(second, "server", ToolFilter())[0]}
     assert list(after) == ["other", "plain", "new"]
@@ -173,10 +173,10 @@ async def test_a_tool_that_is_listed_again_to_the_letter_stays_the_same_object()
 async def test_an_offer_whose_tools_were_looked_at_is_the_same_offer() -> None:
     tools = tuple({"name": f"tool {number}"} for number in range(30))
     offer = Offer("legacy", "2025-11-25", tools=(*tools, {"name": "x" * 2_000}))
-    looked_at = await offer.looked_at()
-    assert looked_at == offer
-    assert looked_at.judged == offer.judged
-    assert all(looked_at.verdicts[raw["name"]] is looked_at.known[raw["name"]] for raw in tools)
+    check_all = await offer.check_all()
+    assert check_all == offer
+    assert check_all.checked_tools == offer.checked_tools
+    assert all(check_all.checks[raw["name"]] is check_all.known[raw["name"]] for raw in tools)
 
 
 def test_tools_may_be_taken_a_few_at_a_time_and_are_the_same_each_time() -> None:
@@ -189,7 +189,7 @@ def test_tools_may_be_taken_a_few_at_a_time_and_are_the_same_each_time() -> None
 
 @pytest.mark.anyio
 async def test_a_list_that_is_refused_keeps_what_was_known_and_costs_no_other_list() -> None:
-    abilities = greeting(tools={}, prompts={}, resources={})
+    abilities = introduction(tools={}, prompts={}, resources={})
     whole = Scripted(
         tools=[{"tools": [{"name": "a"}], "nextCursor": "2"}, {"tools": [{"name": "b"}]}],
         prompts=[{"prompts": [{"name": "p"}]}],

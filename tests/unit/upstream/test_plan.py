@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from toolcrib.model.servers import Auth, DefinitionSource, ServerEntry, ServerSpec, ToolFilter
 from toolcrib.servers.trust import definition_digest
-from toolcrib.upstream.plan import LinkKey, Place, key_of, plan
+from toolcrib.upstream.plan import Place, UpstreamKey, key_of, plan
 
 FILES = st.sampled_from(["user.json", "project.json"])
 NAMES = st.sampled_from(["a", "b", "c"])
@@ -58,7 +58,7 @@ def test_only_what_decides_how_a_server_is_reached_makes_it_another_link() -> No
     source = DefinitionSource("toolcrib", "user", "mcp.json", 3)
     spec = ServerSpec("a", "stdio", source, alias="a", command="one", args=("x",), env={"A": "1"})
 
-    def key(**changes: object) -> LinkKey:
+    def key(**changes: object) -> UpstreamKey:
         return key_of(entry(replace(spec, **changes)))  # pyright: ignore[reportArgumentType] any field
 
     same: list[dict[str, object]] = [

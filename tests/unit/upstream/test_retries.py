@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.upstream.http.streamable import pause_before_retry
-from toolcrib.upstream.retries import LONGEST_WISH, Retries, Timing
+from toolcrib.upstream.retries import LONGEST_DELAY, Retries, Timing
 
 TIMING = Timing()
 
@@ -15,8 +15,8 @@ def test_a_server_is_never_tried_without_a_pause_nor_left_alone_for_too_long(
 ) -> None:
     now, roll = 1_000.0, 0.5
     retries = Retries(TIMING, lambda: roll)
-    for up, dice, was_connected in history:
-        roll = dice
+    for up, jitter, was_connected in history:
+        roll = jitter
         up_since = now if was_connected else None
         now += up
         retries.failed(now, up_since=up_since)
@@ -50,13 +50,13 @@ def test_a_connection_that_held_makes_good_for_what_failed_before_it() -> None:
 
 def test_a_server_that_asks_to_be_left_alone_is_in_bounds() -> None:
     retries = Retries(TIMING, lambda: 0.5)
-    retries.failed(0.0, wish=20)
+    retries.failed(0.0, requested_delay=20)
     assert retries.until == 20
-    retries.failed(0.0, wish=1e9)
-    assert retries.until == LONGEST_WISH
+    retries.failed(0.0, requested_delay=1e9)
+    assert retries.until == LONGEST_DELAY
 
 
 @given(st.integers(0, 10**9), st.integers(0, 100))
 def test_a_stream_is_never_opened_again_before_the_server_wants_it(asked: int, in_vain: int) -> None:
-    wished = min(asked / 1000, LONGEST_WISH)
+    wished = min(asked / 1000, LONGEST_DELAY)
     assert max(wished, 0.5) <= pause_before_retry(asked, in_vain) <= 1.25 * max(wished, 60)

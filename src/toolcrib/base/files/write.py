@@ -63,7 +63,7 @@ def change_file(path: Path, change: ChangeBytes, writing: WriteContext, expected
         _check_writable(target)
         before = _read(target)
         if expected is not None and _version(before) != expected:
-            raise _changed(target)
+            raise _changed_error(target)
         after = change(before)
         if after == before:
             return FileChange(target, False, _version(before), _version(before))
@@ -108,7 +108,7 @@ def _last_changes(target: Path, now: bytes | None, writing: WriteContext) -> tup
     if not chain:
         raise _nothing_to_undo(target)
     if chain[0].after != _version(now):
-        raise _changed(target)
+        raise _changed_error(target)
     return chain
 
 
@@ -116,7 +116,7 @@ def replace_file(target: Path, content: bytes | None, mode: int, seen: bytes | N
     """Replace the bytes `seen` atomically; None removes the file. The caller holds the lock."""
     if content is None:
         if _read(target) != seen:
-            raise _changed(target)
+            raise _changed_error(target)
         target.unlink(missing_ok=True)
         _flush_directory(target.parent)
         return
@@ -124,7 +124,7 @@ def replace_file(target: Path, content: bytes | None, mode: int, seen: bytes | N
         beside = write_beside(target, content, mode, _SUFFIX)
         try:
             if _read(target) != seen:
-                raise _changed(target)
+                raise _changed_error(target)
             beside.replace(target)
         finally:
             with contextlib.suppress(OSError):
@@ -224,7 +224,7 @@ def _nothing_to_undo(target: Path) -> NotFound:
     return NotFound("config.nothing_to_undo", f"There is no change of {target} to undo.")
 
 
-def _changed(target: Path) -> Conflict:
+def _changed_error(target: Path) -> Conflict:
     return Conflict("config.changed", f"{target} was changed by another program in the meantime.")
 
 

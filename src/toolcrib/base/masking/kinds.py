@@ -308,21 +308,21 @@ def secret_pattern() -> re.Pattern[str]:
     known = "|".join(
         f"{any_of(prefixes)}{_CLASSES[characters]}{{{least},}}+" for (characters, least), prefixes in shapes.items()
     )
-    return re.compile(rf"(?<![A-Za-z0-9_])(?:{_squeezed(FORMS)}|{known})", re.ASCII)
+    return re.compile(rf"(?<![A-Za-z0-9_])(?:{_squeeze(FORMS)}|{known})", re.ASCII)
 
 
 @cache
 def block_pattern() -> re.Pattern[str]:
     """Return the pattern of multi-line secrets; a truncated one extends to the end of the text."""
-    return re.compile(_squeezed(BLOCKS), re.DOTALL | re.ASCII)
+    return re.compile(_squeeze(BLOCKS), re.DOTALL | re.ASCII)
 
 
 @cache
 def webhook_pattern() -> re.Pattern[str]:
     """Return the pattern of webhook URLs: the first group is kept, the rest of the URL is the secret."""
-    return re.compile(rf"((?:https?://)?(?:{_squeezed(WEBHOOKS)}))([^\s\"'<>\\]+)", re.IGNORECASE | re.ASCII)
+    return re.compile(rf"((?:https?://)?(?:{_squeeze(WEBHOOKS)}))([^\s\"'<>\\]+)", re.IGNORECASE | re.ASCII)
 
 
-def _squeezed(verbose: str) -> str:
+def _squeeze(verbose: str) -> str:
     """Remove the layout of a verbose pattern; a literal blank is written as `[ ]`."""
     return re.sub(r"(?<!\[)\s+(?!\])", "", verbose)

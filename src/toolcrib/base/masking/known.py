@@ -104,10 +104,10 @@ def _forms(value: str) -> Iterator[str]:
         once = json.dumps(value, ensure_ascii=ascii_only)[1:-1]
         yield once
         yield json.dumps(once, ensure_ascii=ascii_only)[1:-1]
-    yield from _encoded(value)
+    yield from _encode(value)
 
 
-def _encoded(value: str) -> Iterator[str]:
+def _encode(value: str) -> Iterator[str]:
     """Yield the middle of the value's base64 for each of its three alignments in longer data."""
     raw = value.encode("utf-8", "surrogatepass")
     for shift in range(3):

@@ -11,7 +11,7 @@ _FORMATTER = logging.Formatter()
 
 
 @contextmanager
-def masked_logs(known: KnownSecrets) -> Generator[None]:
+def mask_logs(known: KnownSecrets) -> Generator[None]:
     """Mask known and probable secrets in everything that this process logs, for the duration of the block."""
     masking = _Masking(known)
     handlers = tuple(logging.getLogger().handlers)

@@ -5,7 +5,7 @@ from difflib import SequenceMatcher
 from toolcrib.model.json import Json, JsonObject, canonical, is_array, is_object
 
 
-def restored(sent: JsonObject, shown: JsonObject, kept: JsonObject) -> JsonObject:
+def restore_masked(sent: JsonObject, shown: JsonObject, kept: JsonObject) -> JsonObject:
     """Return `sent`, with everything that is unchanged since it was `shown` replaced by what was `kept`."""
     return {key: _value(value, shown.get(key), kept.get(key)) for key, value in sent.items()}
 
@@ -14,7 +14,7 @@ def _value(sent: Json, shown: Json, kept: Json) -> Json:
     if sent == shown:
         return kept if kept is not None else sent
     if is_object(sent) and is_object(shown) and is_object(kept):
-        return restored(sent, shown, kept)
+        return restore_masked(sent, shown, kept)
     if is_array(sent) and is_array(shown) and is_array(kept):
         return _items(list(sent), list(shown), list(kept))
     return sent

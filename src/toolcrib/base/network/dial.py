@@ -16,7 +16,7 @@ from toolcrib.model.errors import Denied
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Resolves a name and a port to addresses."""
-Judge = Callable[[str], bool]
+AddressCheck = Callable[[str], bool]
 """Returns whether an address may be contacted."""
 Connect = Callable[[str, int], Awaitable[socket.socket]]
 """Opens a socket to an address and a port. Raises `OSError`."""
@@ -35,28 +35,28 @@ async def system_addresses(host: str, port: int) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(row[4][0]) for row in found))
 
 
-def judge_for(scheme: str, *, local_allowed: bool) -> Judge:
+def address_check(scheme: str, *, local_allowed: bool) -> AddressCheck:
     """Return the check for addresses. Without TLS the peer is not authenticated, so http is limited to loopback."""
     if scheme != "https":
         return is_loopback
     return lambda address: may_dial(address, local_allowed=local_allowed)
 
 
-async def judged_addresses(resolve: Resolve, host: str, port: int, judge: Judge) -> list[str]:
+async def allowed_addresses(resolve: Resolve, host: str, port: int, check: AddressCheck) -> list[str]:
     """Return the allowed addresses of a host. Raises `OSError` for none, `address.refused` if all are refused."""
     try:
         found = await resolve(host, port) if as_address(host) is None else (host,)
     except OSError as error:
         raise OSError(f"The name {host} cannot be resolved: {error.strerror or error}.") from error
-    judged = [address for address in found if judge(address)]
-    if found and not judged:
+    allowed = [address for address in found if check(address)]
+    if found and not allowed:
         raise Denied("address.refused", f"{host} resolves to {found[0]}, which may not be contacted.")
-    if not judged:
+    if not allowed:
         raise OSError(f"The name {host} has no address.")
-    return judged
+    return allowed
 
 
-async def first_standing(
+async def first_connected(
     addresses: Sequence[str],
     connect: Callable[[str], Awaitable[_T]],
     discard: Callable[[_T], Awaitable[None]],

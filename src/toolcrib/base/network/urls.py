@@ -91,16 +91,16 @@ def check_url(text: str, *, local_allowed: bool) -> CheckedUrl:
     `local_allowed` is for URLs in the owner's own definitions: it allows hosts of this machine and network, and plain
     http on this machine. Must never be set for URLs that another party sent.
     """
-    parsed = _parsed(text)
+    parsed = _parse(text)
     scheme = parsed.scheme
     if scheme not in _PORTS or not text.lower().startswith(f"{scheme}://"):
-        raise _refused(text, "only https addresses are used")
+        raise _refusal(text, "only https addresses are used")
     if "@" in re.split("[/?#]", text.partition("://")[2], maxsplit=1)[0]:
-        raise _refused(text, "it carries a user name or password")
+        raise _refusal(text, "it carries a user name or password")
     host = _host(text, parsed)
     port = parsed.port if parsed.port is not None else _PORTS[scheme]
     if not 0 < port < 65536:
-        raise _refused(text, "it has no valid port")
+        raise _refusal(text, "it has no valid port")
     local = _check_place(text, scheme, host, local_allowed)
     path = parsed.raw_path.decode("ascii")
     return CheckedUrl(f"{scheme}://{_netloc(scheme, host, port)}{path}", scheme, host, port, local)
@@ -116,16 +116,16 @@ def covers(resource: str, url: str) -> bool:
     return same and f"{part.path.rstrip('/')}/".startswith(f"{whole.path.rstrip('/')}/")
 
 
-def _parsed(text: str) -> httpx2.URL:
+def _parse(text: str) -> httpx2.URL:
     if len(text) > MAX_URL:
-        raise _refused(text, "it is too long")
+        raise _refusal(text, "it is too long")
     # Parsers disagree about these characters; an ambiguous URL is refused.
     if any(character.isspace() or not character.isprintable() or character == "\\" for character in text):
-        raise _refused(text, "it has spaces, backslashes or invisible characters")
+        raise _refusal(text, "it has spaces, backslashes or invisible characters")
     try:
         return httpx2.URL(text)
     except httpx2.InvalidURL:
-        raise _refused(text, "it cannot be read") from None
+        raise _refusal(text, "it cannot be read") from None
 
 
 def _host(text: str, parsed: httpx2.URL) -> str:
@@ -133,10 +133,10 @@ def _host(text: str, parsed: httpx2.URL) -> str:
     if ":" in host or _NUMBER.fullmatch(host.rpartition(".")[2]):
         address = as_address(host)
         if address is None or "%" in host or not text.isascii():
-            raise _refused(text, "its host is a disguised IP address")
+            raise _refusal(text, "its host is a disguised IP address")
         return str(address)
     if not host or len(host) > 253 or not all(_LABEL.fullmatch(label) for label in host.split(".")):
-        raise _refused(text, "its host is not a name")
+        raise _refusal(text, "its host is not a name")
     return host
 
 
@@ -145,12 +145,12 @@ def _check_place(text: str, scheme: str, host: str, local_allowed: bool) -> bool
     address = as_address(host)
     this_machine = is_loopback(address) if address is not None else host == "localhost" or host.endswith(".localhost")
     if scheme == "http" and not (local_allowed and this_machine):
-        raise _refused(text, "plain http is only allowed for servers on this machine that its owner configured")
+        raise _refusal(text, "plain http is only allowed for servers on this machine that its owner configured")
     local = this_machine or (address is not None and not is_public(address))
     if local and not local_allowed:
-        raise _refused(text, "it points to this machine or its network")
+        raise _refusal(text, "it points to this machine or its network")
     if address is not None and not may_dial(address, local_allowed=local_allowed):
-        raise _refused(text, "its address cannot belong to a server")
+        raise _refusal(text, "its address cannot belong to a server")
     return local
 
 
@@ -169,7 +169,7 @@ def _netloc(scheme: str, host: str, port: int) -> str:
     return shown if port == _PORTS[scheme] else f"{shown}:{port}"
 
 
-def _refused(text: str, reason: str) -> InvalidRequest:
+def _refusal(text: str, reason: str) -> InvalidRequest:
     # Only the beginning is shown, without a possible password.
     shown = ascii(re.sub(r"//[^/@]*@", "//…@", text.partition("?")[0]))[1:81]
     return InvalidRequest("url.refused", f"The address {shown.rstrip(chr(39))} was refused: {reason}.")

@@ -1,4 +1,7 @@
-"""HTTP for outgoing requests: the configuration shared by all clients, and the client for OAuth.
+"""HTTP for outgoing requests: the configuration shared by all clients, and the guarded httpx2 client.
+
+httpx2 is the client for everything except two paths that measurably need less: calls of HTTP servers
+(`upstream.http.client`) and fronts that join the crib on this machine (`web.loopback`).
 
 Every connection resolves the name, checks each address and connects to a checked one. The name is not resolved again,
 so a changed DNS answer has no effect. The environment (proxy, certificates) is ignored, only `get` follows redirects,
@@ -19,19 +22,19 @@ import httpcore2
 import httpx2
 
 from toolcrib.base.network.dial import (
+    AddressCheck,
     Connect,
-    Judge,
     Resolve,
-    first_standing,
-    judge_for,
-    judged_addresses,
+    address_check,
+    allowed_addresses,
+    first_connected,
     open_socket,
     system_addresses,
 )
 from toolcrib.base.network.urls import check_url, is_public
 from toolcrib.model.version import __version__
 
-UPSTREAM_TIMEOUT = httpx2.Timeout(30, read=300)
+CLIENT_TIMEOUT = httpx2.Timeout(30, read=300)
 DOCUMENT_TIMEOUT = httpx2.Timeout(10)
 DOCUMENT_SECONDS = 30.0
 MAX_BODY = 16 * 1024 * 1024
@@ -68,10 +71,10 @@ class Web:
         *,
         local_allowed: bool,
         headers: Mapping[str, str] | None = None,
-        timeout: httpx2.Timeout = UPSTREAM_TIMEOUT,
+        timeout: httpx2.Timeout = CLIENT_TIMEOUT,
         max_body: int = MAX_BODY,
     ) -> httpx2.AsyncClient:
-        """Return a client for one upstream. `local_allowed` if the owner's own definition contains the address."""
+        """Return a guarded client. `local_allowed` if the owner's own definition contains the address."""
         own = {"user-agent": f"toolcrib/{__version__}", "accept-encoding": "identity"}
         return httpx2.AsyncClient(
             transport=_GuardedTransport(self, local_allowed, max_body),
@@ -122,13 +125,13 @@ class _GuardedTransport(httpx2.AsyncBaseTransport):
         self._local_allowed = local_allowed
         self._max_body = max_body
         self._pools = {
-            scheme: _Pool(web, judge_for(scheme, local_allowed=local_allowed)) for scheme in ("https", "http")
+            scheme: _Pool(web, address_check(scheme, local_allowed=local_allowed)) for scheme in ("https", "http")
         }
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         checked = check_url(str(request.url), local_allowed=self._local_allowed)
         response = await self._pools[checked.scheme].handle_async_request(request)
-        return _bounded(request, response, self._max_body)
+        return _limit_body(request, response, self._max_body)
 
     async def aclose(self) -> None:
         for pool in self._pools.values():
@@ -138,22 +141,22 @@ class _GuardedTransport(httpx2.AsyncBaseTransport):
 class _Pool(httpx2.AsyncHTTPTransport):
     """Connection pool for one scheme. Created here because the base class has no parameter for the network backend."""
 
-    def __init__(self, web: Web, judge: Judge) -> None:
+    def __init__(self, web: Web, check: AddressCheck) -> None:
         self._pool = httpcore2.AsyncConnectionPool(
             ssl_context=web.ssl_context,
             max_connections=_MOST_CONNECTIONS,
             max_keepalive_connections=_KEPT_CONNECTIONS,
             keepalive_expiry=_KEPT_SECONDS,
-            network_backend=_PinnedNetwork(web, judge),
+            network_backend=_PinnedNetwork(web, check),
         )
 
 
 class _PinnedNetwork(httpcore2.AsyncNetworkBackend):
     """Opens sockets to checked addresses only."""
 
-    def __init__(self, web: Web, judge: Judge) -> None:
+    def __init__(self, web: Web, check: AddressCheck) -> None:
         self._web = web
-        self._judge = judge
+        self._check = check
 
     async def connect_tcp(
         self,
@@ -168,15 +171,15 @@ class _PinnedNetwork(httpcore2.AsyncNetworkBackend):
 
         try:
             with anyio.fail_after(timeout):
-                addresses = await judged_addresses(self._web.resolve, host, port, self._judge)
-                return await first_standing(addresses, connect, httpcore2.AsyncNetworkStream.aclose, _NETWORK_FAILURES)
+                addresses = await allowed_addresses(self._web.resolve, host, port, self._check)
+                return await first_connected(addresses, connect, httpcore2.AsyncNetworkStream.aclose, _NETWORK_FAILURES)
         except TimeoutError:
             raise httpcore2.ConnectTimeout(f"{host} could not be reached in time.") from None
         except OSError as error:
             raise httpcore2.ConnectError(str(error)) from error
 
 
-def _bounded(request: httpx2.Request, response: httpx2.Response, limit: int) -> httpx2.Response:
+def _limit_body(request: httpx2.Request, response: httpx2.Response, limit: int) -> httpx2.Response:
     """Return the response with a limited body.
 
     A requested event stream has no limit; its reader limits each event instead.

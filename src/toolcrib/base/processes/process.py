@@ -62,10 +62,14 @@ class ServerFailed(Unavailable):
 
     def __init__(self, code: str, brief: str, exited_with: int | None, stderr: tuple[str, ...]) -> None:
         last = "\n".join(stderr[-_SHOWN_LINES:])
-        super().__init__(code, f"{brief} Its last words on standard error:\n{last}" if last else brief)
+        super().__init__(code, f"{brief} The end of its standard error:\n{last}" if last else brief)
         self.brief = brief
         self.exited_with = exited_with
         self.stderr = stderr
+
+    def copy(self, brief: str | None = None) -> "ServerFailed":
+        """Return a copy, with another reason if given. Each raised exception needs its own traceback."""
+        return ServerFailed(self.code, brief or self.brief, self.exited_with, self.stderr)
 
 
 class ProcessListener(Protocol):
@@ -195,13 +199,15 @@ class Child:
         self._input = PipeWriter(cast(FileIO, process.stdin), waits.write, self._stuck, self._closed_a_pipe)
         self.write = self._input.write
         """Sends bytes to its input. Does not block."""
-        self._output = PipeReader(cast(FileIO, process.stdout), self._received, self._closed_a_pipe)
+        self._output = PipeReader(cast(FileIO, process.stdout), _discard, self._closed_a_pipe)
         self._errors = PipeReader(cast(FileIO, process.stderr), self.stderr.add, self._changed.set)
         self._watch_exit = _ExitWatch(process, self._exited)
 
     def listen(self, listener: ProcessListener) -> None:
         """Set the listener; earlier output is discarded."""
         self._listener = listener
+        if self._failure is None:
+            self._output.on_data = listener.received
 
     def hold(self) -> None:
         """Stop reading its output until `release`."""
@@ -273,10 +279,6 @@ class Child:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
 
-    def _received(self, data: bytes) -> None:
-        if self._listener is not None and self._failure is None:
-            self._listener.received(data)
-
     def _stuck(self) -> None:
         self._end("server.stuck", "does not read its input")
 
@@ -300,10 +302,15 @@ class Child:
             self._timer.cancel()
         if self._failure is None:
             self._failure = self.failure(code, reason)
+            self._output.on_data = _discard
             self._output.release()  # so that the end of the pipe is noticed
             if self._listener is not None:
                 self._listener.ended(self._failure)
         return self._failure
+
+
+def _discard(data: bytes) -> None:
+    """Discard output that nothing listens to."""
 
 
 class _ExitWatch:

@@ -91,7 +91,7 @@ def start_server(
     try:
         return start(words, environment, cwd, umask=umask, mark=mark)
     except OSError as error:
-        raise _explained(name, words[0], environment, cwd, error) from None
+        raise _start_error(name, words[0], environment, cwd, error) from None
     except ValueError as error:  # a NUL in a word, a variable or the directory
         raise ConfigError("server.command_unusable", f'Server "{name}" did not start: {error}.') from None
 
@@ -101,32 +101,32 @@ def _bad_cwd(name: str, cwd: str) -> ToolcribError:
     return ConfigError("server.cwd_unusable", f'Server "{name}" did not start: its working directory {cwd} {what}.')
 
 
-def _explained(
+def _start_error(
     name: str, command: str, environment: Mapping[str, str], cwd: str | None, error: OSError
 ) -> ToolcribError:
     failed = f'Server "{name}" did not start: command "{command}"'
-    said = f"{failed}: {error.strerror or error} (errno {error.errno})."
+    message = f"{failed}: {error.strerror or error} (errno {error.errno})."
     if error.errno in _EXHAUSTED:
-        return Unavailable("server.no_room", said)
+        return Unavailable("server.no_room", message)
     if cwd is not None and error.filename == cwd:
-        return ConfigError("server.cwd_unusable", said)
+        return ConfigError("server.cwd_unusable", message)
     if error.errno == errno.ENOENT:
-        hint = _where_to_look(command, environment, cwd)
+        hint = _not_found_hint(command, environment, cwd)
         return ConfigError("server.command_not_found", f"{failed} not found.", hint)
-    return ConfigError("server.command_unusable", said, _how_to_mend(error.errno))
+    return ConfigError("server.command_unusable", message, _repair_hint(error.errno))
 
 
-def _where_to_look(command: str, environment: Mapping[str, str], cwd: str | None) -> str:
+def _not_found_hint(command: str, environment: Mapping[str, str], cwd: str | None) -> str:
     if command.startswith("~"):
         return "`~` is not expanded: write the full path."
     if os.sep not in command:
-        return _what_to_install(command, environment.get("PATH"))
+        return _install_hint(command, environment.get("PATH"))
     if (Path(cwd) / command if cwd else Path(command)).exists():
         return f"{command} exists, but the interpreter in its first line does not: install that."
     return "Install it, or correct the path in the definition."
 
 
-def _what_to_install(command: str, path: str | None) -> str:
+def _install_hint(command: str, path: str | None) -> str:
     if not path:
         return "PATH is not set: write the command's full path."
     if shutil.which(command, path=path):
@@ -134,7 +134,7 @@ def _what_to_install(command: str, path: str | None) -> str:
     return _INSTALL.get(command, f"{command} is not on the PATH ({path}): install it, or write its full path.")
 
 
-def _how_to_mend(number: int | None) -> str | None:
+def _repair_hint(number: int | None) -> str | None:
     match number:
         case errno.EACCES | errno.EPERM:
             return "Make the file executable (`chmod +x`) and its directories accessible to you."

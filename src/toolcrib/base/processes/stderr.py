@@ -52,5 +52,5 @@ class StderrRing:
             found = found[1:]
         masked = self._mask("\n".join(found[-4 * lines :])).split("\n")
         shown = (_CONTROL.sub("", line).strip() for line in masked)
-        said = [line if len(line) <= _LINE_LENGTH else f"{line[:_LINE_LENGTH]}…" for line in shown if line]
-        return tuple(said[-lines:])
+        cut = [line if len(line) <= _LINE_LENGTH else f"{line[:_LINE_LENGTH]}…" for line in shown if line]
+        return tuple(cut[-lines:])

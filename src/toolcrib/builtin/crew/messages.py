@@ -279,7 +279,7 @@ def _prompt(letter: Letter, principal: Principal) -> str:
 
 def _no_answer(session: Session, why: str) -> Unavailable:
     hint = f"Its session is {session.id}: continue with thread={session.id}, ask another agent, or proceed without it."
-    return Unavailable("crew.no_answer", f"{session.agent} did not answer: {why.rstrip(".")}.", hint)
+    return Unavailable("crew.no_answer", f"{session.agent} did not answer: {why.rstrip('.')}.", hint)
 
 
 TOOLS = (crib_send_message, crib_list_agents)

@@ -27,18 +27,18 @@ import anyio
 import orjson
 from anyio.abc import TaskGroup
 
-from toolcrib.base.masking.restore import restored
+from toolcrib.base.masking.restore import restore_masked
 from toolcrib.gate.approvals.remembering import propose
 from toolcrib.gate.approvals.requests import (
     ApprovalReply,
-    stored_answer,
-    bind,
     already_decided,
     answer_without_reply,
+    bind,
     new_approval,
-    rule_of_answer,
     required_event,
     resolved_event,
+    rule_of_answer,
+    stored_answer,
 )
 from toolcrib.gate.policy.paths import REAL
 from toolcrib.model.approvals import Approval, ApprovalAnswer, ApprovalRequest, ApprovalStatus, Decided, Scope, Verb
@@ -368,7 +368,11 @@ class Approvals:
         with anyio.CancelScope(shield=True):  # the caller must get the answer even if the answerer disconnects
             if not await close_approval(self._store, closing, binding):
                 kept = await load_approval(self._store, approval.id)
-                raise already_decided(approval.id, kept[0].status, kept[0].decided_by) if kept else already_decided(approval.id)
+                raise (
+                    already_decided(approval.id, kept[0].status, kept[0].decided_by)
+                    if kept
+                    else already_decided(approval.id)
+                )
             try:
                 if rule is not None:
                     await self._remember(rule)
@@ -408,7 +412,7 @@ class Approvals:
         shown, given = self.shown(approval).given, approval.given
         if arguments is None or not is_object(shown) or not is_object(given):
             return arguments
-        return restored(arguments, shown, given)
+        return restore_masked(arguments, shown, given)
 
     async def find(
         self, *, status: ApprovalStatus | None = None, session: str | None = None, limit: int = 1000

@@ -14,7 +14,7 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
 from toolcrib.gate.approvals.approvals import Approvals, Check, PendingApproval
-from toolcrib.gate.approvals.requests import stored_answer, bind
+from toolcrib.gate.approvals.requests import bind, stored_answer
 from toolcrib.model.approvals import Approval, ApprovalAnswer, ApprovalRequest
 from toolcrib.model.errors import Denied, NotFound
 from toolcrib.model.principals import Principal

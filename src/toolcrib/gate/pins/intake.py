@@ -18,7 +18,7 @@ from typing import Protocol
 
 import anyio
 
-from toolcrib.base.cooperative import Pacer, unhurried
+from toolcrib.base.cooperative import Pacer, collect_paced
 from toolcrib.gate.catalog.catalog import Catalog
 from toolcrib.gate.catalog.naming import NameRow
 from toolcrib.gate.catalog.snapshot import CatalogChange, SnapshotPart
@@ -219,7 +219,7 @@ class Intake:
     async def _noted(self, upstream: IntakeSource, verdict: _Verdict) -> Sequence[Tool]:
         """Return the accepted tools with their notes, encoded for the first listing."""
         is_accepted = partial(self._pins.is_accepted, upstream.identity)
-        return await unhurried(map(_encoded, counting(verdict.seen, is_accepted, verdict.lint_notes)))
+        return await collect_paced(map(_encoded, counting(verdict.seen, is_accepted, verdict.lint_notes)))
 
     def _others(self, place: Place) -> "_Others":
         known = self._catalog.at(_name(place)).tools

@@ -1,7 +1,8 @@
 """A lean HTTP client with a connection pool for one origin.
 
-It needs one write per request and no task; a single timer checks all connections. It follows no redirects, decompresses
-nothing and reads nothing from the environment.
+It needs one write per request and no task; a single timer checks all connections. A tool call over it costs 0.04 ms of
+CPU, over the guarded httpx2 client 0.57 ms, more than the rest of the call (bench: CPU per call, HTTP upstream). It
+follows no redirects, decompresses nothing and reads nothing from the environment.
 
 The server may close an idle connection at the moment a request is sent on it, and then it is unknown whether the
 request was read. A request that must not run twice therefore only uses connections that were active a moment ago, or
@@ -21,7 +22,7 @@ from typing import Final, Self
 
 import anyio
 
-from toolcrib.base.network.dial import first_standing, judge_for, judged_addresses
+from toolcrib.base.network.dial import address_check, allowed_addresses, first_connected
 from toolcrib.base.network.urls import CheckedUrl, as_address
 from toolcrib.base.network.web import Web
 from toolcrib.upstream.http.http_connection import Broken, HttpConnection, HttpListener
@@ -57,19 +58,19 @@ class HttpClient:
     """All connections to one origin. Leaving the block closes them."""
 
     def __init__(
-        self, web: Web, url: CheckedUrl, *, local_allowed: bool, patience: HttpTimeouts, most: int = MOST_CONNECTIONS
+        self, web: Web, url: CheckedUrl, *, local_allowed: bool, timeouts: HttpTimeouts, most: int = MOST_CONNECTIONS
     ) -> None:
-        self.patience = patience
+        self.timeouts = timeouts
         self._web = web
         self._url = url
-        self._judge = judge_for(url.scheme, local_allowed=local_allowed)
+        self._check = address_check(url.scheme, local_allowed=local_allowed)
         self._most = most
         self._loop = asyncio.get_running_loop()
         self._connections: set[HttpConnection] = set()
         self._idle: list[HttpConnection] = []
         self._dialling = 0
         self._queue: deque[asyncio.Future[None]] = deque()
-        self._tick = min(_LONGEST_TICK, patience.silence / 10, patience.write / 10)
+        self._tick = min(_LONGEST_TICK, timeouts.silence / 10, timeouts.write / 10)
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
         self._all_lost = asyncio.Event()
@@ -96,13 +97,13 @@ class HttpClient:
 
         Only waits for a connection; the response goes to the listener.
         """
-        connection = None if on_new else self._kept(may_repeat)
+        connection = None if on_new else self._take_idle(may_repeat)
         if connection is None:
             connection = await self._new(may_repeat)
         connection.begin(payload, listener)
         return connection
 
-    def _kept(self, may_repeat: bool) -> HttpConnection | None:
+    def _take_idle(self, may_repeat: bool) -> HttpConnection | None:
         now = self._loop.time()
         while self._idle:
             connection = self._idle[-1]
@@ -117,17 +118,17 @@ class HttpClient:
 
     async def _new(self, may_repeat: bool) -> HttpConnection:
         try:
-            with anyio.fail_after(self.patience.connect):
+            with anyio.fail_after(self.timeouts.connect):
                 while len(self._connections) + self._dialling >= self._most:
                     if self._idle:
                         self._idle.pop(0).close()
                         break
                     await self._room()
-                    if (kept := self._kept(may_repeat)) is not None:
+                    if (kept := self._take_idle(may_repeat)) is not None:
                         return kept
                 return await self._dial()
         except TimeoutError:
-            reason = f"it could not be reached within {self.patience.connect:g} seconds"
+            reason = f"it could not be reached within {self.timeouts.connect:g} seconds"
             raise Unreachable(reason) from None
 
     async def _room(self) -> None:
@@ -155,9 +156,9 @@ class HttpClient:
         self._dialling += 1
         url = self._url
         try:
-            addresses = await judged_addresses(self._web.resolve, url.host, url.port, self._judge)
-            raw = await first_standing(addresses, lambda address: self._web.connect(address, url.port), _discard)
-            return await self._secured(raw)
+            addresses = await allowed_addresses(self._web.resolve, url.host, url.port, self._check)
+            raw = await first_connected(addresses, lambda address: self._web.connect(address, url.port), _discard)
+            return await self._secure(raw)
         except ssl.SSLCertVerificationError as error:
             raise Unreachable(f"its certificate was rejected: {error.verify_message}") from error
         except ssl.SSLError as error:
@@ -165,15 +166,15 @@ class HttpClient:
         except TimeoutError:
             raise
         except OSError as error:
-            raise Unreachable(f"no connection to {url.host}:{url.port}: {_in_words(error)}") from error
+            raise Unreachable(f"no connection to {url.host}:{url.port}: {_describe(error)}") from error
         finally:
             self._dialling -= 1
 
-    async def _secured(self, raw: socket.socket) -> HttpConnection:
+    async def _secure(self, raw: socket.socket) -> HttpConnection:
         is_secure = self._url.scheme == "https"
         try:
             _, connection = await self._loop.create_connection(
-                lambda: HttpConnection(raw, self._freed, self._lost),
+                lambda: HttpConnection(raw, self._on_free, self._on_lost),
                 sock=raw,
                 ssl=self._web.ssl_context if is_secure else None,
                 server_hostname=_server_name(self._url.host) if is_secure else None,
@@ -186,10 +187,10 @@ class HttpClient:
             raise Unreachable("the connection was closed")
         self._connections.add(connection)
         if self._timer is None:
-            self._timer = self._loop.call_later(self._tick, self._look)
+            self._timer = self._loop.call_later(self._tick, self._check_connections)
         return connection
 
-    def _freed(self, connection: HttpConnection) -> None:
+    def _on_free(self, connection: HttpConnection) -> None:
         if self._is_closed or (len(self._idle) >= _KEPT_CONNECTIONS and not self._queue):
             connection.close()
             return
@@ -197,7 +198,7 @@ class HttpClient:
         self._idle.append(connection)
         self._next_turn()
 
-    def _lost(self, connection: HttpConnection) -> None:
+    def _on_lost(self, connection: HttpConnection) -> None:
         self._connections.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)
@@ -205,27 +206,27 @@ class HttpClient:
         if self._is_closed and not self._connections:
             self._all_lost.set()
 
-    def _look(self) -> None:
+    def _check_connections(self) -> None:
         """Close connections that time out. Silence is measured in ticks, so that receiving data costs nothing extra."""
         now = self._loop.time()
         for connection in tuple(self._connections):
             if connection.listener is not None:
-                self._look_at(connection, connection.listener)
+                self._check_connection(connection, connection.listener)
             elif now - connection.idle_since > _KEPT_SECONDS:
                 connection.close()
-        self._timer = self._loop.call_later(self._tick, self._look) if self._connections else None
+        self._timer = self._loop.call_later(self._tick, self._check_connections) if self._connections else None
 
-    def _look_at(self, connection: HttpConnection, listener: HttpListener) -> None:
-        connection.silent_for = 0.0 if connection.was_heard else connection.silent_for + self._tick
-        connection.was_heard = False
+    def _check_connection(self, connection: HttpConnection, listener: HttpListener) -> None:
+        connection.silent_for = 0.0 if connection.has_new_data else connection.silent_for + self._tick
+        connection.has_new_data = False
         if not listener.is_waited_for:
             connection.unwanted_for += self._tick
             if connection.unwanted_for > _UNWANTED_SECONDS:
                 connection.close(Broken("server.ended", "kept sending after its answer"))
-        elif connection.is_stuck and connection.silent_for >= self.patience.write:
+        elif connection.is_stuck and connection.silent_for >= self.timeouts.write:
             connection.close(Broken("server.stuck", "does not read its input"))
-        elif connection.silent_for >= self.patience.silence:
-            reason = f"sent nothing for {self.patience.silence:g} seconds"
+        elif connection.silent_for >= self.timeouts.silence:
+            reason = f"sent nothing for {self.timeouts.silence:g} seconds"
             connection.close(Broken("server.timeout", reason))
 
 
@@ -244,5 +245,5 @@ def _server_name(host: str) -> str:
     return host if address is None else str(address)
 
 
-def _in_words(error: OSError) -> str:
+def _describe(error: OSError) -> str:
     return (error.strerror or str(error) or type(error).__name__).rstrip(".")

@@ -16,7 +16,7 @@ from toolcrib.upstream import jsonrpc
 from toolcrib.upstream.http.client import Unreachable
 from toolcrib.upstream.http.http_connection import Broken
 from toolcrib.upstream.http.responses import RequestRefused
-from toolcrib.upstream.oauth.failures import required, shown
+from toolcrib.upstream.oauth.failures import printable, required
 
 LONGEST_WAIT: Final = 300.0
 """Maximum `Retry-After` that is honoured, in seconds."""
@@ -28,7 +28,7 @@ class HttpRefused(ServerFailed):
     """A rejection by HTTP status. `retry_after` is the delay in seconds that the server requests."""
 
     def __init__(self, name: str, refused: RequestRefused) -> None:
-        super().__init__("server.http_status", f'Server "{name}" {_in_words(refused)}.', None, ())
+        super().__init__("server.http_status", f'Server "{name}" {_describe(refused)}.', None, ())
         self.http_status = refused.status
         self.retry_after = retry_after(refused)
 
@@ -38,7 +38,7 @@ def failure(name: str, code: str, reason: str) -> ServerFailed:
     return ServerFailed(code, f'Server "{name}" {reason}.', None, ())
 
 
-def told(
+def error_for_caller(
     name: str, error: RequestRefused | Broken | Unreachable, problem: ToolcribError | None
 ) -> ToolcribError | ProtocolError:
     """Return the exception for the caller. `problem` is the sign-in's explanation of a rejection."""
@@ -50,8 +50,8 @@ def told(
         # Each raised exception needs its own traceback.
         again = problem or required(name)
         return type(again)(again.code, again.message, again.hint)
-    said = error_in(error)
-    return jsonrpc.error_of(said) if said is not None else HttpRefused(name, error)
+    answer = error_in(error)
+    return jsonrpc.error_of(answer) if answer is not None else HttpRefused(name, error)
 
 
 def error_in(refused: RequestRefused) -> JsonObject | None:
@@ -66,20 +66,19 @@ def error_in(refused: RequestRefused) -> JsonObject | None:
     return error if is_object(error) and "code" in error and "message" in error else None
 
 
-def _in_words(refused: RequestRefused) -> str:
+def _describe(refused: RequestRefused) -> str:
     status = refused.status
     if 300 <= status < 400:
-        location = shown(refused.head.get(b"location") or "nowhere")
+        location = printable(refused.head.get(b"location") or "nowhere")
         return f"redirects to {location} (HTTP {status}), which is not followed: use that address in its definition"
     if 200 <= status < 300:
-        return (
-            f"answered HTTP {status} with {shown(refused.head.get(b'content-type') or 'nothing')}, not an event stream"
-        )
-    said = _said(refused)
-    return f"answered with HTTP {status}" + (f": {said}" if said else "")
+        kind = printable(refused.head.get(b"content-type") or "nothing")
+        return f"answered HTTP {status} with {kind}, not an event stream"
+    text = _error_text(refused)
+    return f"answered with HTTP {status}" + (f": {text}" if text else "")
 
 
-def _said(refused: RequestRefused) -> str:
+def _error_text(refused: RequestRefused) -> str:
     """Return the short text of a rejection that helps a user. HTML pages have none."""
     kind = (refused.head.get(b"content-type") or "").lower()
     text = refused.body[:2000].decode("utf-8", "replace").strip()
@@ -89,8 +88,8 @@ def _said(refused: RequestRefused) -> str:
         except ValueError:
             return ""
         words = (as_text(document.get(key)) for key in ("error_description", "message", "detail", "error", "title"))
-        return shown(next((word for word in words if word), ""))
-    return shown(text) if kind.startswith("text/plain") else ""
+        return printable(next((word for word in words if word), ""))
+    return printable(text) if kind.startswith("text/plain") else ""
 
 
 def retry_after(refused: RequestRefused) -> float | None:

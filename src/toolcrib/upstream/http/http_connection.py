@@ -90,7 +90,7 @@ class HttpConnection(asyncio.Protocol):
         self.kept_for: float | None = None  # seconds, if the server sent a timeout
         self.silent_for = 0.0  # these two are maintained by the client's timer
         self.unwanted_for = 0.0
-        self.was_heard = False
+        self.has_new_data = False
         self.is_stuck = False
         self._raw = raw
         self._on_free = on_free
@@ -167,7 +167,7 @@ class HttpConnection(asyncio.Protocol):
             self._flow.received(data)
 
     def _feed(self, data: bytes) -> None:
-        self.was_heard = True
+        self.has_new_data = True
         if self._listener is None:
             self.close()  # unsolicited data
             return
@@ -193,7 +193,7 @@ class HttpConnection(asyncio.Protocol):
     def _over(self, exc: Exception | None) -> None:
         listener, self._listener = self._listener, None
         if listener is not None:
-            self._tell_end(listener, exc)
+            self._report_end(listener, exc)
         self._on_lost(self)
 
     def pause_writing(self) -> None:
@@ -201,7 +201,7 @@ class HttpConnection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self.is_stuck = False
-        self.was_heard = True
+        self.has_new_data = True
 
     # Called by the parser.
 
@@ -273,7 +273,7 @@ class HttpConnection(asyncio.Protocol):
     def _fault(self, code: str, reason: str) -> None:
         self._broken = self._broken or Broken(code, reason)
 
-    def _tell_end(self, listener: HttpListener, exc: Exception | None) -> None:
+    def _report_end(self, listener: HttpListener, exc: Exception | None) -> None:
         if self._has_head and not self._is_sized and exc is None:
             self._finish(listener)  # without a length, the response ends with the connection
             return

@@ -101,7 +101,7 @@ class Inbox:
             busy = jsonrpc.error(request_id, jsonrpc.SERVER_BUSY, f"More than {OPEN_REQUESTS} requests are open.")
             self.answer(request_id, busy)
         else:
-            self._tell(self._on_request, request_id, method, jsonrpc.params_of(message))
+            self._call_hook(self._on_request, request_id, method, jsonrpc.params_of(message))
 
     def _notification(self, method: str, params: JsonObject, call: HttpCall) -> None:
         if method == "notifications/progress" and self._progress(params, call):
@@ -109,9 +109,9 @@ class Inbox:
         if method == "notifications/cancelled" and (request_id := jsonrpc.as_id(params.get("requestId"))) is not None:
             self._open_requests.discard(request_id)  # the server withdrew it
         if call.on_message is not None and (self._is_modern or method not in _SHARED):
-            self._tell(call.on_message, method, params)
+            self._call_hook(call.on_message, method, params)
         else:
-            self._tell(self._on_notification, method, params)
+            self._call_hook(self._on_notification, method, params)
 
     def _progress(self, params: JsonObject, call: HttpCall) -> bool:
         token = jsonrpc.as_id(params.get("progressToken"))
@@ -125,8 +125,8 @@ class Inbox:
             target.report(report)
         return True
 
-    def _tell(self, hearer: Callable[..., None], *what: Json) -> None:
+    def _call_hook(self, hook: Callable[..., None], *what: Json) -> None:
         try:
-            hearer(*what)
+            hook(*what)
         except Exception:  # boundary: a failing callback must not end the connection
             logger.exception("Could not handle a message from server %s.", self._name)

@@ -92,25 +92,25 @@ class Requests:
         """
         rest = b"%bcontent-length: %d\r\n\r\n%b" % (headers, len(body), body)
         if self.bearer is None:
-            return await self._attempt(call, self._post + self._own_authorization + rest, may_repeat, False)
-        return await self._signed(self.bearer, call, self._post, rest, may_repeat, False)
+            return await self._send(call, self._post + self._own_authorization + rest, may_repeat, False)
+        return await self._send_signed(self.bearer, call, self._post, rest, may_repeat, False)
 
     async def stream(self, call: HttpCall, headers: bytes) -> JsonObject:
         """Open an event stream and return the result of the call, or wait for its end if the call has no result."""
         rest = headers + b"\r\n"
         if self.bearer is None:
-            return await self._attempt(call, self._get + self._own_authorization + rest, True, True)
-        return await self._signed(self.bearer, call, self._get, rest, True, True)
+            return await self._send(call, self._get + self._own_authorization + rest, True, True)
+        return await self._send_signed(self.bearer, call, self._get, rest, True, True)
 
     async def delete(self, headers: bytes) -> None:
         """End the session at the server."""
         rest = headers + b"\r\n"
         if self.bearer is None:
-            await self._attempt(HttpCall(), self._delete + self._own_authorization + rest, True, False)
+            await self._send(HttpCall(), self._delete + self._own_authorization + rest, True, False)
         else:
-            await self._signed(self.bearer, HttpCall(), self._delete, rest, True, False)
+            await self._send_signed(self.bearer, HttpCall(), self._delete, rest, True, False)
 
-    async def _signed(
+    async def _send_signed(
         self, bearer: Bearer, call: HttpCall, start: bytes, rest: bytes, may_repeat: bool, wants_stream: bool
     ) -> JsonObject:
         """Send with the token. After a rejection, retry with another token if there is one."""
@@ -118,7 +118,7 @@ class Requests:
         tried: set[int] = set()
         while True:
             try:
-                result = await self._attempt(call, start + self._authorization(token) + rest, may_repeat, wants_stream)
+                result = await self._send(call, start + self._authorization(token) + rest, may_repeat, wants_stream)
             except ProtocolError:
                 bearer.note(200, token)
                 raise
@@ -135,7 +135,7 @@ class Requests:
                 bearer.note(200, token)
                 return result
 
-    async def _attempt(self, call: HttpCall, payload: bytes, may_repeat: bool, wants_stream: bool) -> JsonObject:
+    async def _send(self, call: HttpCall, payload: bytes, may_repeat: bool, wants_stream: bool) -> JsonObject:
         on_new = False
         while True:
             if call.reply.done():

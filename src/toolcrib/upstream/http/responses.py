@@ -53,11 +53,11 @@ class StreamEnded(Broken):
 class HttpCall:
     """A request with its pending result. `id` is None if there is no reply, as for a notification.
 
-    `head` is that of the last response; `last_event_id` and `retry` (milliseconds) come from its events. A standing
+    `head` is that of the last response; `last_event_id` and `retry` (milliseconds) come from its events. An open-ended
     call is a stream that stays open as long as the connection, so its total size is unlimited.
     """
 
-    __slots__ = ("_messages", "_reports", "_size", "_wake", "head", "id", "is_standing", "last_event_id", "on_event",
+    __slots__ = ("_messages", "_reports", "_size", "_wake", "head", "id", "is_open_ended", "last_event_id", "on_event",
                  "on_message", "on_progress", "reply", "retry")  # fmt: skip
 
     def __init__(
@@ -67,10 +67,10 @@ class HttpCall:
         on_progress: ReportProgress | None = None,
         on_event: Callable[[ServerSentEvent], None] | None = None,
         *,
-        is_standing: bool = False,
+        is_open_ended: bool = False,
     ) -> None:
         self.id = request_id
-        self.is_standing = is_standing or request_id is None
+        self.is_open_ended = is_open_ended or request_id is None
         self._messages = self._size = 0
         self.on_message = on_message
         self.on_progress = on_progress
@@ -94,7 +94,7 @@ class HttpCall:
         """Count messages and bytes on the stream of this call. Raises `Broken` beyond the limits."""
         self._messages += messages
         self._size += size
-        if self.is_standing:
+        if self.is_open_ended:
             return
         if self._messages > MESSAGES_LIMIT:
             raise Broken("server.message_limit", f"sent more than {MESSAGES_LIMIT:,} messages before its answer")

@@ -19,7 +19,7 @@ from toolcrib.model.json import JsonObject
 from toolcrib.model.protocol import LEGACY_VERSIONS
 from toolcrib.model.sources import ProtocolError
 from toolcrib.upstream import jsonrpc
-from toolcrib.upstream.handshake import ClientIntroduction, ServerIntroduction, legacy_greeting, version_named_by
+from toolcrib.upstream.handshake import ClientIntroduction, ServerIntroduction, parse_initialize, version_named_by
 from toolcrib.upstream.http.client import HttpClient, Unreachable
 from toolcrib.upstream.http.http_connection import Broken
 from toolcrib.upstream.http.requests import header_lines
@@ -51,26 +51,26 @@ class SessionConnection(WebConnection):
 
     async def initialize(self, hello: ClientIntroduction) -> ServerIntroduction | None:
         """Initialize the connection. Returns None if the server chose an unknown version. Raises like `call`."""
-        greeting = legacy_greeting(await self._shake(hello))
-        if greeting is None:
+        introduction = parse_initialize(await self._send_initialize(hello))
+        if introduction is None:
             return None
-        self._lines = header_lines(self._common_headers(greeting.version))
+        self._lines = header_lines(self._common_headers(introduction.version))
         try:
             await self._post(jsonrpc.notification("notifications/initialized", None))
         except (RequestRefused, Broken, Unreachable) as error:
-            raise self._told(error) from None
+            raise self._error_for(error) from None
         self._start(self._send_all())
-        return greeting
+        return introduction
 
-    async def _shake(self, hello: ClientIntroduction) -> JsonObject:
+    async def _send_initialize(self, hello: ClientIntroduction) -> JsonObject:
         """Send `initialize`, and retry once with a version that the server names as supported."""
         try:
-            return await self.call("initialize", hello.introduction())
+            return await self.call("initialize", hello.initialize_params())
         except ProtocolError as refusal:
             version = version_named_by(refusal, LEGACY_VERSIONS)
             if version is None:
                 raise
-        return await self.call("initialize", hello.introduction(version))
+        return await self.call("initialize", hello.initialize_params(version))
 
     async def close(self) -> None:
         """Close the connection and cancel its tasks."""
@@ -89,7 +89,7 @@ class SessionConnection(WebConnection):
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         self._tasks.append(asyncio.create_task(work))
 
-    def _abandoned(self, request_id: RequestId, method: str) -> None:
+    def _cancel_request(self, request_id: RequestId, method: str) -> None:
         if method != "initialize":  # the protocol forbids cancelling it
             self.notify(
                 "notifications/cancelled", {"requestId": request_id, "reason": "The caller cancelled the request."}

@@ -49,7 +49,7 @@ class SseConnection(SessionConnection):
         try:
             await self._requests.stream(HttpCall(on_event=self._event), b"")
         except (RequestRefused, Broken, Unreachable) as error:
-            self._over(self._told(error))
+            self._over(self._error_for(error))
         except ToolcribError as error:
             self._over(error)
         else:
@@ -77,7 +77,7 @@ class SseConnection(SessionConnection):
         else:
             raise Broken("server.protocol", "wants to be answered at another address than its own")
 
-    async def _converse(
+    async def _send_request(
         self, call: HttpCall, method: str, params: JsonObject, headers: Mapping[str, str] | None
     ) -> JsonObject:
         lines = self._lines + header_lines(headers) if headers else self._lines

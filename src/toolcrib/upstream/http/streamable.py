@@ -1,7 +1,7 @@
 """Streamable HTTP in both eras: each message is a POST, answered with JSON or an event stream.
 
 Modern: requests are independent, and closing the connection of a request cancels it. Legacy: there is a session, which
-the server may lose, and a standing stream for the server's own messages; broken streams are resumed if the server
+the server may lose, and a event stream for the server's own messages; broken streams are resumed if the server
 numbers its events.
 
 Must never repeat a tool call that may have reached the server.
@@ -32,7 +32,7 @@ from toolcrib.upstream.http.responses import HttpCall, RequestRefused, StreamEnd
 from toolcrib.upstream.http.session import SessionConnection
 from toolcrib.upstream.http.web_connection import MAY_REPEAT, WebConnection
 from toolcrib.upstream.jsonrpc import RequestId
-from toolcrib.upstream.retries import LONGEST_WISH
+from toolcrib.upstream.retries import LONGEST_DELAY
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ _SESSION = re.compile(r"[\x21-\x7e]{1,1024}")
 _SHORTEST_PAUSE = 0.5
 _USUAL_PAUSE = 1.0
 _LONGEST_PAUSE = 60.0
-_RESUMED_IN_VAIN = 5
+_FAILED_RESUMES = 5
 _PASSING = frozenset({401, 403, 408, 425, 429})
 
 
@@ -56,7 +56,7 @@ def _modern_lines(method: str) -> bytes:
 class ModernHttpConnection(WebConnection):
     """A connection of the modern era, which has no sessions."""
 
-    async def _converse(
+    async def _send_request(
         self, call: HttpCall, method: str, params: JsonObject, headers: Mapping[str, str] | None
     ) -> JsonObject:
         lines = _modern_lines(method)
@@ -69,7 +69,7 @@ class ModernHttpConnection(WebConnection):
         body = jsonrpc.request(call.id, method, params)
         return await self._requests.post(call, lines, body, may_repeat=method in MAY_REPEAT)
 
-    def _abandoned(self, request_id: RequestId, method: str) -> None:
+    def _cancel_request(self, request_id: RequestId, method: str) -> None:
         """Do nothing: closing the connection cancelled the request."""
 
     def _respond(self, message: bytes) -> None:
@@ -82,11 +82,11 @@ class LegacyHttpConnection(SessionConnection):
     _session: str | None = None
 
     async def initialize(self, hello: ClientIntroduction) -> ServerIntroduction | None:
-        """Initialize, then open the standing stream."""
-        greeting = await super().initialize(hello)
-        if greeting is not None:
+        """Initialize, then open the event stream."""
+        introduction = await super().initialize(hello)
+        if introduction is not None:
             self._start(self._listen())
-        return greeting
+        return introduction
 
     async def close(self) -> None:
         """End the session, and notify the server if that does not take long."""
@@ -100,7 +100,7 @@ class LegacyHttpConnection(SessionConnection):
             except (RequestRefused, Broken, Unreachable, ToolcribError):
                 logger.debug("Server %s did not confirm the end of its session.", self.name)
 
-    async def _converse(
+    async def _send_request(
         self, call: HttpCall, method: str, params: JsonObject, headers: Mapping[str, str] | None
     ) -> JsonObject:
         lines = self._lines + header_lines(headers) if headers else self._lines
@@ -110,54 +110,54 @@ class LegacyHttpConnection(SessionConnection):
             result = await self._requests.post(call, lines, body, may_repeat=method in MAY_REPEAT)
         except RequestRefused as refused:
             if self._has_lost_session(refused):
-                raise self._lost() from None
+                raise self._lose_session() from None
             raise
         except Broken:
             if not call.last_event_id:
                 raise
-            result = await self._resumed(call)
+            result = await self._resume(call)
         if method == "initialize":
             self._session = _session_of(call)
         return result
 
-    async def _resumed(self, call: HttpCall) -> JsonObject:
+    async def _resume(self, call: HttpCall) -> JsonObject:
         """Resume a broken stream after the last received event, until several attempts in a row bring nothing."""
-        in_vain = 0
+        failures = 0
         while True:
-            heard = call.last_event_id
-            await asyncio.sleep(pause_before_retry(call.retry, in_vain))
+            last_event_id = call.last_event_id
+            await asyncio.sleep(pause_before_retry(call.retry, failures))
             try:
                 return await self._requests.stream(call, self._stream_lines(call))
             except RequestRefused as refused:
-                self._refusal(refused)
+                self._check_refusal(refused)
                 raise Broken("server.ended", "broke off its response and did not resume it") from None
             except StreamEnded:
-                in_vain = 0
+                failures = 0
             except (Broken, Unreachable):
-                in_vain = 0 if call.last_event_id != heard else in_vain + 1
-                if in_vain >= _RESUMED_IN_VAIN:
+                failures = 0 if call.last_event_id != last_event_id else failures + 1
+                if failures >= _FAILED_RESUMES:
                     raise
 
     async def _listen(self) -> None:
-        """Keep the standing stream open while the session lives, if the server supports it."""
+        """Keep the event stream open while the session lives, if the server supports it."""
         call = HttpCall()
-        in_vain = 0
+        failures = 0
         while self._failure is None:
-            heard, since = call.last_event_id, time.monotonic()
-            left_alone = 0.0
+            last_event_id, since = call.last_event_id, time.monotonic()
+            retry_delay = 0.0
             try:
                 await self._requests.stream(call, self._stream_lines(call))
             except RequestRefused as refused:
-                self._refusal(refused)
+                self._check_refusal(refused)
                 if refused.status < 500 and refused.status not in _PASSING:
                     return  # the server does not support it
-                left_alone = retry_after(refused) or 0.0
+                retry_delay = retry_after(refused) or 0.0
             except (Broken, Unreachable, ToolcribError):
                 logger.debug("The event stream of server %s broke.", self.name)
             # Back off if the stream keeps ending soon without an event.
-            has_stood = call.last_event_id != heard or time.monotonic() - since > _LONGEST_PAUSE
-            in_vain = 0 if has_stood else in_vain + 1
-            await asyncio.sleep(max(left_alone, pause_before_retry(call.retry, in_vain)))
+            was_useful = call.last_event_id != last_event_id or time.monotonic() - since > _LONGEST_PAUSE
+            failures = 0 if was_useful else failures + 1
+            await asyncio.sleep(max(retry_delay, pause_before_retry(call.retry, failures)))
 
     def _stream_lines(self, call: HttpCall) -> bytes:
         if not call.last_event_id:
@@ -168,9 +168,9 @@ class LegacyHttpConnection(SessionConnection):
         headers = super()._common_headers(version)
         return headers if self._session is None else {**headers, "mcp-session-id": self._session}
 
-    def _refusal(self, refused: RequestRefused) -> None:
+    def _check_refusal(self, refused: RequestRefused) -> None:
         if self._has_lost_session(refused):
-            self._lost()
+            self._lose_session()
 
     def _has_lost_session(self, refused: RequestRefused) -> bool:
         if self._session is None or refused.status not in (400, 404):
@@ -178,17 +178,17 @@ class LegacyHttpConnection(SessionConnection):
         if refused.status == 404:
             return True
         # Many servers report it like this, with an error that has no code of its own.
-        said = error_in(refused)
-        return said is not None and "session" in str(said["message"]).lower()
+        error = error_in(refused)
+        return error is not None and "session" in str(error["message"]).lower()
 
-    def _lost(self) -> ServerFailed:
+    def _lose_session(self) -> ServerFailed:
         """End the connection after its session was lost, and return the failure for the current request.
 
         The server did not act on that request. For other pending requests this is unknown.
         """
         why = failure(self.name, "server.session_lost", "no longer knows the session")
         self._end(why, lambda: failure(self.name, "server.ended", "lost the session during the call"))
-        return self._again(why)
+        return why.copy()
 
 
 def _session_of(call: HttpCall) -> str | None:
@@ -198,12 +198,12 @@ def _session_of(call: HttpCall) -> str | None:
     return session
 
 
-def pause_before_retry(asked: int | None, in_vain: int) -> float:
+def pause_before_retry(asked: int | None, failures: int) -> float:
     """Return the seconds before a stream is reopened.
 
-    At least the milliseconds the server `asked` for, up to `LONGEST_WISH`. Grows after failures, with jitter so that
+    At least the milliseconds the server `asked` for, up to `LONGEST_DELAY`. Grows after failures, with jitter so that
     many clients do not return at once.
     """
-    wished = _USUAL_PAUSE if asked is None else min(asked / 1000, LONGEST_WISH)
-    grown = min(max(wished, _SHORTEST_PAUSE) * 2 ** min(in_vain, 10), _LONGEST_PAUSE)
-    return max(wished, grown) * random.uniform(1.0, 1.25)
+    requested = _USUAL_PAUSE if asked is None else min(asked / 1000, LONGEST_DELAY)
+    grown = min(max(requested, _SHORTEST_PAUSE) * 2 ** min(failures, 10), _LONGEST_PAUSE)
+    return max(requested, grown) * random.uniform(1.0, 1.25)

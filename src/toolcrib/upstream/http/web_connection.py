@@ -14,9 +14,9 @@ from toolcrib.model.json import Json, JsonObject, is_object
 from toolcrib.model.protocol import META, METHOD_NOT_FOUND, Era
 from toolcrib.model.sources import ReportProgress
 from toolcrib.upstream import jsonrpc
-from toolcrib.upstream.connection import STANDING, OnMessage, OnNotification, OnRequest
+from toolcrib.upstream.connection import OPEN_ENDED, OnMessage, OnNotification, OnRequest
 from toolcrib.upstream.http.client import HttpClient, Unreachable
-from toolcrib.upstream.http.failures import failure, told
+from toolcrib.upstream.http.failures import error_for_caller, failure
 from toolcrib.upstream.http.http_connection import Broken
 from toolcrib.upstream.http.inbox import Inbox
 from toolcrib.upstream.http.requests import Requests
@@ -94,21 +94,21 @@ class WebConnection(ABC):
         did not act on the request.
         """
         if self._failure is not None:
-            raise self._again(self._failure)
+            raise self._failure.copy()
         self._last_id += 1
         request_id = self._last_id
         if on_progress is not None:
             meta: Json = params.get(META)
             params = {**params, META: {**(meta if is_object(meta) else {}), "progressToken": request_id}}
-        call = HttpCall(request_id, on_message, on_progress, is_standing=method in STANDING)
+        call = HttpCall(request_id, on_message, on_progress, is_open_ended=method in OPEN_ENDED)
         self._inbox.waiting[request_id] = call
         try:
-            return await self._converse(call, method, params, headers)
+            return await self._send_request(call, method, params, headers)
         except (RequestRefused, Broken, Unreachable) as error:
-            raise self._told(error) from None
+            raise self._error_for(error) from None
         except BaseException:
             if not call.reply.done() or call.reply.cancelled():
-                self._abandoned(request_id, method)
+                self._cancel_request(request_id, method)
             raise
         finally:
             del self._inbox.waiting[request_id]
@@ -130,13 +130,13 @@ class WebConnection(ABC):
         self._end(failure(self.name, "server.ended", "was disconnected"))
 
     @abstractmethod
-    async def _converse(
+    async def _send_request(
         self, call: HttpCall, method: str, params: JsonObject, headers: Mapping[str, str] | None
     ) -> JsonObject:
         """Send the request and return the result of the call."""
 
     @abstractmethod
-    def _abandoned(self, request_id: RequestId, method: str) -> None:
+    def _cancel_request(self, request_id: RequestId, method: str) -> None:
         """Handle a cancelled call, after the connection of its response was closed."""
 
     @abstractmethod
@@ -150,17 +150,12 @@ class WebConnection(ABC):
         """End the connection, once. Pending calls fail with `why`, or with the result of `in_flight`."""
         if self._failure is None:
             self._failure = why
-            self._inbox.fail_all(in_flight or (lambda: self._again(why)))
+            self._inbox.fail_all(in_flight or (lambda: why.copy()))
             self._ended.set()
 
-    def _told(self, error: RequestRefused | Broken | Unreachable) -> Exception:
+    def _error_for(self, error: RequestRefused | Broken | Unreachable) -> Exception:
         bearer = self._requests.bearer
-        return told(self.name, error, bearer.problem if bearer is not None else None)
-
-    @staticmethod
-    def _again(why: ServerFailed) -> ServerFailed:
-        """Return a copy of the failure. Each raised exception needs its own traceback."""
-        return ServerFailed(why.code, why.brief, why.exited_with, why.stderr)
+        return error_for_caller(self.name, error, bearer.problem if bearer is not None else None)
 
 
 def _ignore(method: str, params: JsonObject) -> None:

@@ -19,7 +19,7 @@ from toolcrib.base.network.web import get
 from toolcrib.model.json import JsonObject
 from toolcrib.model.json_values import as_list, as_object, as_text
 from toolcrib.model.protocol import HANDSHAKE_VERSION
-from toolcrib.upstream.oauth.failures import failed, shown
+from toolcrib.upstream.oauth.failures import failed, printable
 
 _PARAMETER = re.compile(r'([A-Za-z_]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
@@ -108,7 +108,7 @@ async def discover(
         return Discovered(resource, _issuer(name, metadata, local_allowed))
     resource = as_text(described.get("resource")) or ""
     if not covers(resource, server.text):
-        raise failed(f"the server's metadata is for {shown(resource)}, which is not its address.")
+        raise failed(f"the server's metadata is for {printable(resource)}, which is not its address.")
     name = next(iter(_texts(described, "authorization_servers") or ()), None)
     if name is None:
         raise failed("the server names no authorization server.")
@@ -144,11 +144,11 @@ async def _first(client: httpx2.AsyncClient, places: Iterable[str], local_allowe
 def _issuer(name: str, metadata: JsonObject | None, local_allowed: bool) -> Issuer:
     """Validate an issuer's metadata: it must name this issuer and support PKCE with S256."""
     if metadata is None:
-        raise failed(f"{shown(name)} publishes no sign-in metadata.")
+        raise failed(f"{printable(name)} publishes no sign-in metadata.")
     if metadata.get("issuer") != name:
-        raise failed(f"the metadata of {shown(name)} belongs to {shown(str(metadata.get('issuer')))}.")
+        raise failed(f"the metadata of {printable(name)} belongs to {printable(str(metadata.get('issuer')))}.")
     if "S256" not in (_texts(metadata, "code_challenge_methods_supported") or ()):
-        raise failed(f"{shown(name)} does not support PKCE with S256, which is required.")
+        raise failed(f"{printable(name)} does not support PKCE with S256, which is required.")
 
     def endpoint(key: str) -> str | None:
         text = as_text(metadata.get(key))
@@ -156,7 +156,7 @@ def _issuer(name: str, metadata: JsonObject | None, local_allowed: bool) -> Issu
 
     authorization, token = endpoint("authorization_endpoint"), endpoint("token_endpoint")
     if authorization is None or token is None:
-        raise failed(f"the metadata of {shown(name)} lacks an endpoint.")
+        raise failed(f"the metadata of {printable(name)} lacks an endpoint.")
     return Issuer(
         name=name,
         authorization_endpoint=authorization,

@@ -25,7 +25,7 @@ def timed_out() -> Unavailable:
 
 def required(server: str, wanted: tuple[str, ...] = ()) -> Unavailable:
     """Return the error for a server that requires a sign-in or additional scopes."""
-    more = f": it requires the scopes {shown(' '.join(wanted))}" if wanted else ""
+    more = f": it requires the scopes {printable(' '.join(wanted))}" if wanted else ""
     return Unavailable(
         "oauth.required",
         f'Authentication required for "{server}"{more}.',
@@ -33,14 +33,14 @@ def required(server: str, wanted: tuple[str, ...] = ()) -> Unavailable:
     )
 
 
-def shown(text: str) -> str:
+def printable(text: str) -> str:
     """Return another party's text as printable ASCII, truncated."""
     clean = ascii(text)[1:-1]
     return clean if len(clean) <= _LONGEST else f"{clean[:_LONGEST]}…"
 
 
 @contextmanager
-def reported() -> Generator[None]:
+def raise_as_failed() -> Generator[None]:
     """Convert network errors into a failed sign-in."""
     try:
         yield

@@ -20,7 +20,7 @@ from toolcrib.model.json import JsonObject
 from toolcrib.model.json_values import as_list, as_text
 from toolcrib.upstream.credentials import CLIENT_METHODS, ClientMethod, OAuthCredential, Registration, lifetime_of
 from toolcrib.upstream.oauth.discovery import Issuer, read_object, split_scopes
-from toolcrib.upstream.oauth.failures import failed, shown
+from toolcrib.upstream.oauth.failures import failed, printable
 
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 _ERROR = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,60}")
@@ -42,7 +42,7 @@ async def register(
 ) -> Registration:
     """Register this crib as a native client (RFC 7591)."""
     if issuer.registration_endpoint is None:
-        raise failed(f"{shown(issuer.name)} does not register clients, so the definition needs a client id.")
+        raise failed(f"{printable(issuer.name)} does not register clients, so the definition needs a client id.")
     wanted: JsonObject = {
         "client_name": "Toolcrib",
         "application_type": "native",
@@ -58,21 +58,21 @@ async def register(
     answer = read_object(response.content) or {}
     if response.status_code not in (200, 201):
         raise failed(
-            f"{shown(issuer.name)} did not register this crib: {GrantRefused(response.status_code, _error(answer))}"
+            f"{printable(issuer.name)} did not register this crib: {GrantRefused(response.status_code, _error(answer))}"
         )
-    return _registered(issuer, redirect_uri, scopes, answer)
+    return _read_registration(issuer, redirect_uri, scopes, answer)
 
 
-def _registered(issuer: Issuer, redirect_uri: str, scopes: tuple[str, ...], answer: JsonObject) -> Registration:
+def _read_registration(issuer: Issuer, redirect_uri: str, scopes: tuple[str, ...], answer: JsonObject) -> Registration:
     client_id, secret = as_text(answer.get("client_id")), as_text(answer.get("client_secret")) or None
     # An issuer that returns a secret but no method means the default of RFC 7591.
     written = as_text(answer.get("token_endpoint_auth_method")) or ("client_secret_basic" if secret else "none")
     method: ClientMethod | None = next((known for known in CLIENT_METHODS if known == written), None)
     redirects = as_list(answer.get("redirect_uris"))
     if not client_id or method is None or (method != "none" and secret is None):
-        raise failed(f"{shown(issuer.name)} returned a client registration that cannot be used.")
+        raise failed(f"{printable(issuer.name)} returned a client registration that cannot be used.")
     if redirects and redirect_uri not in redirects:
-        raise failed(f"{shown(issuer.name)} registered another redirect address than the requested one.")
+        raise failed(f"{printable(issuer.name)} registered another redirect address than the requested one.")
     return Registration(
         issuer.name, client_id, secret if method != "none" else None, method, redirect_uri, scopes or None
     )
@@ -96,7 +96,7 @@ async def redeem(
         "redirect_uri": redirect_uri,
         "resource": blank.resource,
     }
-    return _granted(await _ask(client, blank, form), blank, now)
+    return _read_grant(await _ask(client, blank, form), blank, now)
 
 
 async def renew(client: httpx2.AsyncClient, credential: OAuthCredential, now: float) -> OAuthCredential:
@@ -106,7 +106,7 @@ async def renew(client: httpx2.AsyncClient, credential: OAuthCredential, now: fl
         "refresh_token": credential.refresh_token or "",
         "resource": credential.resource,
     }
-    return _granted(await _ask(client, credential, form), credential, now)
+    return _read_grant(await _ask(client, credential, form), credential, now)
 
 
 async def _ask(client: httpx2.AsyncClient, credential: OAuthCredential, form: Mapping[str, str]) -> JsonObject:
@@ -126,7 +126,7 @@ async def _ask(client: httpx2.AsyncClient, credential: OAuthCredential, form: Ma
     return answer
 
 
-def _granted(answer: JsonObject, before: OAuthCredential, now: float) -> OAuthCredential:
+def _read_grant(answer: JsonObject, before: OAuthCredential, now: float) -> OAuthCredential:
     """Return the credential with the tokens of a response. Omitted members keep their value."""
     token, kind = as_text(answer.get("access_token")) or "", as_text(answer.get("token_type")) or "bearer"
     if not _TOKEN.fullmatch(token) or kind.lower() != "bearer":

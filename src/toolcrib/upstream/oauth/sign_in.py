@@ -36,7 +36,7 @@ from toolcrib.upstream.oauth.discovery import (
     challenge_of,
     discover,
 )
-from toolcrib.upstream.oauth.failures import failed, reported, shown, timed_out
+from toolcrib.upstream.oauth.failures import failed, printable, raise_as_failed, timed_out
 from toolcrib.upstream.oauth.grants import GrantRefused, redeem, register
 from toolcrib.upstream.oauth.redirect_listener import Arrival, ReturnAddress, return_address
 
@@ -131,8 +131,8 @@ class SignIn:
             raise timed_out()
         self._check_issuer(answer)
         if answer.code is None:
-            raise failed(f"the issuer answered {shown(answer.error or 'without a code')}.")
-        with reported():
+            raise failed(f"the issuer answered {printable(answer.error or 'without a code')}.")
+        with raise_as_failed():
             return await self._redeem(answer.code)
 
     def _take(self, query: str) -> Arrival:
@@ -201,7 +201,7 @@ async def signing_in(
 ) -> AsyncGenerator[SignIn]:
     """Begin a sign-in. `demand` is what the server required when it rejected a request."""
     async with AsyncExitStack() as stack:
-        with reported():
+        with raise_as_failed():
             probed, local = await _probe(web, target)
             challenge = probed if probed != Challenge() else demand.challenge
             client = await stack.enter_async_context(web.documents(local_allowed=local))
@@ -296,7 +296,7 @@ async def _given(tokens: CredentialStore, target: Target, issuer: Issuer) -> Reg
     bound = await tokens.bound_issuer(target.server, client_id)
     if bound is not None and bound != issuer.name:
         raise failed(
-            f"the server now names {shown(issuer.name)} as its issuer, but its client secret is for {shown(bound)}.",
+            f"the server now names the issuer {printable(issuer.name)}; its client secret is for {printable(bound)}.",
             f"If that is right, run `toolcrib mcp unauth {target.shown or target.server}` first.",
         )
     await tokens.bind_issuer(target.server, client_id, issuer.name)

@@ -21,7 +21,7 @@ from toolcrib.base.network.web import DOCUMENT_SECONDS, Web
 from toolcrib.model.errors import ToolcribError
 from toolcrib.upstream.credentials import CredentialStore, OAuthCredential
 from toolcrib.upstream.oauth.discovery import NO_DEMAND, Challenge, Demand, challenge_in
-from toolcrib.upstream.oauth.failures import failed, required, shown
+from toolcrib.upstream.oauth.failures import failed, printable, required
 from toolcrib.upstream.oauth.grants import GrantRefused, renew
 
 _log = logging.getLogger(__name__)
@@ -155,7 +155,7 @@ class Bearer:
                 return None
             with anyio.move_on_after(RENEW_SECONDS, shield=True):
                 return await self._renew_alone(spent)
-            self._keep_quiet("the issuer did not answer in time.")
+            self._fail_for_now("the issuer did not answer in time.")
             return None
 
     async def _renew_alone(self, spent: str | None) -> OAuthCredential | None:
@@ -169,7 +169,7 @@ class Bearer:
                 self.problem = required(self._shown)
                 return None
             if not is_mine:
-                self._keep_quiet("another process is still refreshing the token.")
+                self._fail_for_now("another process is still refreshing the token.")
                 return None
             return await self._ask_issuer(stored)
 
@@ -179,12 +179,12 @@ class Bearer:
                 new = await renew(client, stored, self._now())
         except GrantRefused as refusal:
             if refusal.passing:
-                self._keep_quiet(str(refusal))
+                self._fail_for_now(str(refusal))
             else:
                 await self._give_up(stored, refusal)
             return None
         except (httpx2.HTTPError, TimeoutError, ToolcribError) as error:
-            self._keep_quiet(str(error) or "the issuer cannot be reached.")
+            self._fail_for_now(str(error) or "the issuer cannot be reached.")
             return None
         self._adopt(new)
         self._unproved = new.access_token
@@ -214,7 +214,7 @@ class Bearer:
                 return stored
         missing = tuple(scope for scope in challenge.scopes if scope not in credential.asked)
         if not missing:
-            wanted = shown(" ".join(challenge.scopes))
+            wanted = printable(" ".join(challenge.scopes))
             self.problem = failed(f"the server requires the scopes {wanted}, which its issuer did not grant.")
         elif self._steps >= MOST_STEPS:
             self.problem = failed("the server requires more scopes after each sign-in.")
@@ -241,7 +241,7 @@ class Bearer:
     def _is_stale(self, held: _Held) -> bool:
         return held.stale_at is not None and self._clock() >= held.stale_at
 
-    def _keep_quiet(self, reason: str) -> None:
+    def _fail_for_now(self, reason: str) -> None:
         """Set `problem`, and do not contact the issuer for a while."""
         self._quiet_until = self._clock() + self._quiet
         self._quiet = min(self._quiet * 2, _LONGEST_QUIET)

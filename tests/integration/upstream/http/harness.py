@@ -22,7 +22,7 @@ from toolcrib.model.json import JsonObject
 from toolcrib.model.protocol import MODERN_VERSION, Era
 from toolcrib.upstream.connection import Connection
 from toolcrib.upstream.handshake import ClientIntroduction, ServerIntroduction
-from toolcrib.upstream.http.open import WebTransport, open_web_server
+from toolcrib.upstream.http.handshake import WebTransport, open_web_server
 from toolcrib.upstream.oauth.token_refresh import Bearer
 
 LOOPS = [
@@ -57,7 +57,7 @@ def talk(
     connect_wait: float = 10,
     idle_wait: float = 20,
 ) -> Talk:
-    """A conversation with the server at this address."""
+    """A connection with the server at this address."""
     return open_web_server(
         shared_web(),
         "lab",
@@ -73,10 +73,10 @@ def talk(
     )
 
 
-async def call(conversation: Connection, tool: str, era: Era = "modern", **arguments: object) -> JsonObject:
+async def call(connection: Connection, tool: str, era: Era = "modern", **arguments: object) -> JsonObject:
     """Call a tool in the given era."""
     params: JsonObject = {"name": tool, "arguments": arguments}
-    return await conversation.call("tools/call", {**params, **ENVELOPE} if era == "modern" else params)
+    return await connection.call("tools/call", {**params, **ENVELOPE} if era == "modern" else params)
 
 
 class Name(BaseModel):

@@ -30,8 +30,8 @@ from toolcrib.model.json import JsonObject
 from toolcrib.model.sources import ProtocolError
 from toolcrib.upstream.http import responses
 from toolcrib.upstream.http.client import MOST_CONNECTIONS
+from toolcrib.upstream.http.failures import HttpRefused
 from toolcrib.upstream.http.http_connection import HEAD_LIMIT
-from toolcrib.upstream.http.open import HttpRefused
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", LOOPS)]
 
@@ -160,62 +160,62 @@ async def test_a_broken_answer_is_told_to_its_own_caller_alone(fault: str) -> No
     with anyio.fail_after(20):
         async with (
             raw_server(misbehave) as raw,
-            talk(raw.url, idle_wait=0.5 if fault.startswith("silent") else 20) as (conversation, _),
+            talk(raw.url, idle_wait=0.5 if fault.startswith("silent") else 20) as (connection, _),
             anyio.create_task_group() as tasks,
         ):
             for _ in range(5):
-                tasks.start_soon(call, conversation, "echo")
+                tasks.start_soon(call, connection, "echo")
             with pytest.raises(ServerFailed) as caught:
-                await call(conversation, fault)
+                await call(connection, fault)
             assert caught.value.code == code
             assert caught.value.message.startswith('Server "lab" ')
             assert words in caught.value.message
-            assert await call(conversation, "echo") == {"content": [{"text": "echo"}]}
-            assert conversation.failure is None
+            assert await call(connection, "echo") == {"content": [{"text": "echo"}]}
+            assert connection.failure is None
     assert sum(request.method == "tools/call" and request.tool == fault for request in raw.seen) == 1
 
 
 @pytest.mark.parametrize("tool", ["drips", "goes on", "old", "talks on"])
 async def test_what_is_only_strange_is_understood(tool: str) -> None:
     with anyio.fail_after(20):
-        async with raw_server(misbehave) as raw, talk(raw.url) as (conversation, _):
+        async with raw_server(misbehave) as raw, talk(raw.url) as (connection, _):
             for _ in range(3):
-                assert await call(conversation, tool) == {"content": []}
-            assert await call(conversation, "echo") == {"content": [{"text": "echo"}]}
+                assert await call(connection, tool) == {"content": []}
+            assert await call(connection, "echo") == {"content": [{"text": "echo"}]}
 
 
 async def test_an_error_of_the_protocol_keeps_its_parts_whatever_the_status() -> None:
     with anyio.fail_after(20):
-        async with raw_server(misbehave) as raw, talk(raw.url) as (conversation, _):
+        async with raw_server(misbehave) as raw, talk(raw.url) as (connection, _):
             with pytest.raises(ProtocolError) as caught:
-                await call(conversation, "error")
+                await call(connection, "error")
     assert (caught.value.code, caught.value.message, caught.value.data) == (-32602, "No", 1)
 
 
 @pytest.mark.parametrize(("tool", "seconds"), [("busy", 300.0), ("away", 0.0), ("wrong", None)])
 async def test_how_long_a_server_wants_to_be_left_alone_is_bounded(tool: str, seconds: float | None) -> None:
     with anyio.fail_after(20):
-        async with raw_server(misbehave) as raw, talk(raw.url) as (conversation, _):
+        async with raw_server(misbehave) as raw, talk(raw.url) as (connection, _):
             with pytest.raises(HttpRefused) as caught:
-                await call(conversation, tool)
+                await call(connection, tool)
     assert caught.value.retry_after == seconds
 
 
 async def test_a_caller_who_leaves_closes_its_connection_and_no_other() -> None:
     with anyio.fail_after(20):
-        async with raw_server(misbehave) as raw, talk(raw.url) as (conversation, _):
-            await call(conversation, "echo")
-            await cancelled_once(lambda: raw.count("tools/call") == 2, lambda: call(conversation, "silent"))
+        async with raw_server(misbehave) as raw, talk(raw.url) as (connection, _):
+            await call(connection, "echo")
+            await cancelled_once(lambda: raw.count("tools/call") == 2, lambda: call(connection, "silent"))
             await eventually(lambda: raw.left == 1)
-            await call(conversation, "echo")
+            await call(connection, "echo")
             assert raw.connections == 2
 
 
 async def test_connections_are_used_again() -> None:
     with anyio.fail_after(20):
-        async with raw_server(misbehave) as raw, talk(raw.url) as (conversation, _):
+        async with raw_server(misbehave) as raw, talk(raw.url) as (connection, _):
             for _ in range(20):
-                await call(conversation, "echo")
+                await call(connection, "echo")
             assert raw.connections == 1
 
 
@@ -232,18 +232,18 @@ async def _fickle(request: Request, writer: asyncio.StreamWriter) -> None:
 
 async def test_a_request_that_may_run_twice_is_repeated_once_on_a_new_connection() -> None:
     with anyio.fail_after(20):
-        async with raw_server(_fickle) as raw, talk(raw.url) as (conversation, _):
-            assert (await conversation.call("tools/list", {}))["tools"] == []
+        async with raw_server(_fickle) as raw, talk(raw.url) as (connection, _):
+            assert (await connection.call("tools/list", {}))["tools"] == []
             assert raw.count("tools/list") == 2
 
 
 async def test_a_call_of_a_tool_is_never_repeated() -> None:
     with anyio.fail_after(20):
-        async with raw_server(_fickle) as raw, talk(raw.url) as (conversation, _):
+        async with raw_server(_fickle) as raw, talk(raw.url) as (connection, _):
             with pytest.raises(ServerFailed, match="closed the connection before it responded"):
-                await call(conversation, "echo")
+                await call(connection, "echo")
             assert raw.count("tools/call") == 1
-            assert (await call(conversation, "echo"))["content"] == []
+            assert (await call(connection, "echo"))["content"] == []
 
 
 async def test_a_server_that_takes_nothing_of_a_large_request_is_given_up() -> None:
@@ -253,9 +253,9 @@ async def test_a_server_that_takes_nothing_of_a_large_request_is_given_up() -> N
         await anyio.sleep_forever()
 
     with anyio.fail_after(20):
-        async with raw_server(stuffed) as raw, talk(raw.url, idle_wait=0.5) as (conversation, _):
+        async with raw_server(stuffed) as raw, talk(raw.url, idle_wait=0.5) as (connection, _):
             with pytest.raises(ServerFailed, match="sent nothing for"):
-                await call(conversation, "echo", text="x" * 30_000_000)
+                await call(connection, "echo", text="x" * 30_000_000)
 
 
 @pytest.mark.parametrize(
@@ -288,34 +288,34 @@ async def test_a_server_that_never_answers_the_greeting_is_given_up_in_time() ->
 
 async def test_more_calls_than_connections_wait_for_their_turn() -> None:
     with anyio.fail_after(30):
-        async with raw_server(misbehave) as raw, talk(raw.url) as (conversation, _):
+        async with raw_server(misbehave) as raw, talk(raw.url) as (connection, _):
             async with anyio.create_task_group() as tasks:
                 for _ in range(400):
-                    tasks.start_soon(call, conversation, "echo")
+                    tasks.start_soon(call, connection, "echo")
             assert raw.connections <= MOST_CONNECTIONS
 
 
 async def test_a_flood_of_messages_takes_little_of_each_turn_of_the_loop() -> None:
-    async with raw_server(misbehave) as raw, talk(raw.url) as (conversation, _), counted_turns() as turns:
-        conversation.on_notification = turns.count
+    async with raw_server(misbehave) as raw, talk(raw.url) as (connection, _), counted_turns() as turns:
+        connection.on_notification = turns.count
         with anyio.fail_after(60):
-            await call(conversation, "floods")
+            await call(connection, "floods")
     assert turns.total == 20_000, "all of them come before the answer"
     assert turns.most < 2_000, "a chunk of a socket has several thousand"
 
 
 async def test_a_flood_without_end_fails_its_call_at_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(responses, "MESSAGES_LIMIT", 5_000)
-    async with raw_server(misbehave) as raw, talk(raw.url) as (conversation, _):
+    async with raw_server(misbehave) as raw, talk(raw.url) as (connection, _):
         with anyio.fail_after(60), pytest.raises(ServerFailed, match="more than 5,000 messages") as caught:
-            await call(conversation, "floods on")
+            await call(connection, "floods on")
         assert caught.value.code == "server.message_limit"
-        assert await call(conversation, "echo")
+        assert await call(connection, "echo")
 
 
 async def test_a_stream_of_bytes_without_end_fails_its_call_at_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(responses, "STREAM_LIMIT", 100_000)
-    async with raw_server(misbehave) as raw, talk(raw.url) as (conversation, _):
+    async with raw_server(misbehave) as raw, talk(raw.url) as (connection, _):
         with anyio.fail_after(60), pytest.raises(ServerFailed, match="more than 100,000 bytes") as caught:
-            await call(conversation, "floods on")
+            await call(connection, "floods on")
     assert caught.value.code == "server.message_limit"

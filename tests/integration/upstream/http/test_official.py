@@ -12,7 +12,7 @@ from toolcrib.model.errors import Unavailable
 from toolcrib.model.json import JsonObject
 from toolcrib.model.protocol import Era
 from toolcrib.model.sources import ProtocolError
-from toolcrib.upstream.http.open import WebTransport
+from toolcrib.upstream.http.handshake import WebTransport
 from toolcrib.upstream.jsonrpc import RequestId
 
 pytestmark = pytest.mark.anyio
@@ -25,21 +25,21 @@ ERAS = pytest.mark.parametrize("era", get_args(Era))
 @ERAS
 async def test_tools_are_listed_and_called(form: Form, era: Era) -> None:
     with anyio.fail_after(20):
-        async with official_server(form) as (url, _), talk(url, era=era) as (conversation, greeting):
-            assert (greeting.era, greeting.server_info["name"]) == (era, "official")
-            assert greeting.instructions == "Be kind."
-            listed = await conversation.call("tools/list", dict(ENVELOPE) if era == "modern" else {})
+        async with official_server(form) as (url, _), talk(url, era=era) as (connection, introduction):
+            assert (introduction.era, introduction.server_info["name"]) == (era, "official")
+            assert introduction.instructions == "Be kind."
+            listed = await connection.call("tools/list", dict(ENVELOPE) if era == "modern" else {})
             assert {tool["name"] for tool in listed["tools"]} >= {"echo", "ask"}
-            said = await call(conversation, "echo", era, text="äöü \u2028 😀")
+            said = await call(connection, "echo", era, text="äöü \u2028 😀")
             assert said["content"][0]["text"] == "äöü \u2028 😀"
-            failed = await call(conversation, "fail", era)
+            failed = await call(connection, "fail", era)
             assert failed["isError"]
 
 
 async def test_a_server_of_both_eras_is_greeted_in_the_modern_one() -> None:
     with anyio.fail_after(20):
-        async with official_server() as (url, _), talk(url) as (_, greeting):
-            assert greeting.era == "modern"
+        async with official_server() as (url, _), talk(url) as (_, introduction):
+            assert introduction.era == "modern"
 
 
 @ERAS
@@ -47,10 +47,10 @@ async def test_many_calls_side_by_side_each_get_their_own_result(era: Era) -> No
     heard: list[bool] = []
 
     with anyio.fail_after(30):
-        async with official_server("stateful") as (url, _), talk(url, era=era) as (conversation, _):
+        async with official_server("stateful") as (url, _), talk(url, era=era) as (connection, _):
 
             async def one(number: int) -> None:
-                said = await call(conversation, "echo", era, text=str(number))
+                said = await call(connection, "echo", era, text=str(number))
                 heard.append(said["content"][0]["text"] == str(number))
 
             async with anyio.create_task_group() as tasks:
@@ -67,9 +67,9 @@ async def test_progress_comes_in_order_and_before_the_result(era: Era) -> None:
         heard.append((progress, total, message))
 
     with anyio.fail_after(20):
-        async with official_server() as (url, _), talk(url, era=era) as (conversation, _):
+        async with official_server() as (url, _), talk(url, era=era) as (connection, _):
             params: JsonObject = {"name": "count", "arguments": {}, **(ENVELOPE if era == "modern" else {})}
-            await conversation.call("tools/call", params, on_progress=report)
+            await connection.call("tools/call", params, on_progress=report)
             heard.append("result")
     assert heard == [(1.0, 3.0, "at 1"), (2.0, 3.0, "at 2"), (3.0, 3.0, "at 3"), "result"]
 
@@ -82,47 +82,47 @@ async def test_being_cancelled_ends_the_work_at_the_server_and_nothing_else(era:
         waiting.set()
 
     with anyio.fail_after(20):
-        async with official_server() as (url, cancelled), talk(url, era=era) as (conversation, _):
+        async with official_server() as (url, cancelled), talk(url, era=era) as (connection, _):
             async with anyio.create_task_group() as tasks:
                 params: JsonObject = {"name": "wait", "arguments": {}, **(ENVELOPE if era == "modern" else {})}
 
                 async def wait() -> None:
-                    await conversation.call("tools/call", params, on_progress=report)
+                    await connection.call("tools/call", params, on_progress=report)
 
                 tasks.start_soon(wait)
                 await waiting.wait()
                 tasks.cancel_scope.cancel()
             await eventually(lambda: cancelled == ["wait"])
-            assert (await call(conversation, "echo", era, text="on"))["content"][0]["text"] == "on"
+            assert (await call(connection, "echo", era, text="on"))["content"][0]["text"] == "on"
 
 
 async def test_a_question_of_the_server_is_answered_while_its_call_waits() -> None:
     with anyio.fail_after(20):
-        async with official_server() as (url, _), talk(url, era="legacy") as (conversation, _):
+        async with official_server() as (url, _), talk(url, era="legacy") as (connection, _):
 
             def asked(request_id: RequestId, method: str, params: JsonObject) -> None:
                 assert method == "elicitation/create"
-                conversation.answer(request_id, {"action": "accept", "content": {"name": "Ada"}})
+                connection.answer(request_id, {"action": "accept", "content": {"name": "Ada"}})
 
-            conversation.on_request = asked
-            said = await call(conversation, "ask", "legacy")
+            connection.on_request = asked
+            said = await call(connection, "ask", "legacy")
             assert said["content"][0]["text"] == "Ada"
 
 
 async def test_a_question_that_nobody_takes_is_refused() -> None:
     with anyio.fail_after(20):
-        async with official_server() as (url, _), talk(url, era="legacy") as (conversation, _):
+        async with official_server() as (url, _), talk(url, era="legacy") as (connection, _):
             with pytest.raises(ProtocolError, match="Method not found: elicitation/create"):
-                await call(conversation, "ask", "legacy")
+                await call(connection, "ask", "legacy")
 
 
 async def test_what_the_server_says_by_itself_comes_on_the_standing_stream() -> None:
     heard: list[str] = []
     with anyio.fail_after(20):
-        async with official_server() as (url, _), talk(url, era="legacy") as (conversation, _):
-            conversation.on_notification = lambda method, params: heard.append(method)
+        async with official_server() as (url, _), talk(url, era="legacy") as (connection, _):
+            connection.on_notification = lambda method, params: heard.append(method)
             while not heard:  # the stream may need a moment to stand
-                await call(conversation, "grow", "legacy")
+                await call(connection, "grow", "legacy")
                 await anyio.sleep(0.01)
     assert set(heard) == {"notifications/tools/list_changed"}
 
@@ -130,9 +130,9 @@ async def test_what_the_server_says_by_itself_comes_on_the_standing_stream() -> 
 @ERAS
 async def test_an_unknown_method_is_an_error_of_the_protocol(era: Era) -> None:
     with anyio.fail_after(20):
-        async with official_server() as (url, _), talk(url, era=era) as (conversation, _):
+        async with official_server() as (url, _), talk(url, era=era) as (connection, _):
             with pytest.raises(ProtocolError) as caught:
-                await conversation.call("no/such", dict(ENVELOPE) if era == "modern" else {})
+                await connection.call("no/such", dict(ENVELOPE) if era == "modern" else {})
             assert caught.value.code == -32601
 
 
@@ -157,9 +157,9 @@ async def test_a_server_of_the_first_specification_is_understood_under_either_na
     with anyio.fail_after(30):
         async with (
             running(server.sse_app()) as port,
-            talk(f"http://127.0.0.1:{port}/sse", transport=transport) as (talking, greeting),
+            talk(f"http://127.0.0.1:{port}/sse", transport=transport) as (talking, introduction),
         ):
-            assert greeting.era == "legacy"
+            assert introduction.era == "legacy"
             talking.on_request = lambda request_id, method, params: talking.answer(request_id, {"action": "decline"})
             assert (await call(talking, "ask", "legacy"))["content"][0]["text"] == "decline"
             await talking.call("tools/call", {"name": "count", "arguments": {}}, on_progress=report)

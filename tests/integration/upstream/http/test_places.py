@@ -1,4 +1,4 @@
-"""Where the lean client goes: the address that was judged, with the right name on the certificate, and nowhere else."""
+"""Where the lean client goes: the checked address, with the right name on the certificate, and nowhere else."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +15,7 @@ from integration.upstream.oauth.site import OTHER, PUBLIC, Site, papers, public_
 from toolcrib.base.network.urls import check_url
 from toolcrib.base.processes.process import ServerFailed
 from toolcrib.model.errors import Denied, InvalidRequest
-from toolcrib.upstream.http.open import open_web_server
+from toolcrib.upstream.http.handshake import open_web_server
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", LOOPS)]
 
@@ -55,9 +55,9 @@ def talk(site: Site, url: str, *, local_allowed: bool = False, headers: Mapping[
 
 async def test_a_public_server_is_reached_at_the_address_that_was_judged(app: App, tmp_path: Path) -> None:
     with anyio.fail_after(20):
-        async with public_site(app, tmp_path) as site, talk(site, "https://a.example/mcp") as (conversation, _):
+        async with public_site(app, tmp_path) as site, talk(site, "https://a.example/mcp") as (connection, _):
             for _ in range(5):
-                await conversation.call("tools/list", {})
+                await connection.call("tools/list", {})
     assert site.sockets.dialled == [PUBLIC]
     assert site.names.asked == ["a.example"]
     assert {headers["host"] for headers in app.seen} == {"a.example"}
@@ -79,8 +79,8 @@ async def test_an_answer_that_changes_after_it_was_judged_changes_nothing(app: A
     with anyio.fail_after(20):
         async with public_site(app, tmp_path) as site:
             site.names.answers["a.example"] = [(PUBLIC,), ("127.0.0.1",)]
-            async with talk(site, "https://a.example/mcp") as (conversation, _):
-                await conversation.call("tools/list", {})
+            async with talk(site, "https://a.example/mcp") as (connection, _):
+                await connection.call("tools/list", {})
     assert site.sockets.dialled == [PUBLIC]
 
 

@@ -29,7 +29,7 @@ from toolcrib.model.errors import ToolcribError
 from toolcrib.model.json import JsonObject
 from toolcrib.model.protocol import Era
 from toolcrib.model.sources import ProtocolError
-from toolcrib.upstream.http.open import HttpRefused
+from toolcrib.upstream.http.failures import HttpRefused
 from toolcrib.upstream.http.streamable import CLOSE_SECONDS
 
 pytestmark = pytest.mark.anyio
@@ -105,9 +105,9 @@ class Legacy:
 async def test_every_message_after_the_handshake_names_session_and_version() -> None:
     with anyio.fail_after(20):
         async with raw_server(Legacy()) as raw:
-            async with talk(raw.url) as (conversation, greeting):
-                assert greeting.era == "legacy"
-                await call(conversation, "echo", "legacy")
+            async with talk(raw.url) as (connection, introduction):
+                assert introduction.era == "legacy"
+                await call(connection, "echo", "legacy")
                 await eventually(lambda: raw.count("GET") == 1)
             assert raw.count("DELETE") == 1
     after = [request for request in raw.seen if request.method not in ("server/discover", "initialize")]
@@ -133,8 +133,8 @@ async def test_a_server_that_does_not_let_go_is_left_all_the_same() -> None:
 
 async def test_a_server_without_sessions_is_not_told_of_their_end() -> None:
     with anyio.fail_after(20):
-        async with raw_server(Legacy(session=None)) as raw, talk(raw.url, era="legacy") as (conversation, _):
-            await call(conversation, "echo", "legacy")
+        async with raw_server(Legacy(session=None)) as raw, talk(raw.url, era="legacy") as (connection, _):
+            await call(connection, "echo", "legacy")
     assert raw.count("DELETE") == 0
     assert raw.count("server/discover") == 0
 
@@ -145,22 +145,22 @@ async def test_a_lost_session_ends_the_conversation_and_says_what_was_not_carrie
     others: list[str] = []
 
     with anyio.fail_after(20):
-        async with raw_server(server) as raw, talk(raw.url) as (conversation, _), anyio.create_task_group() as tasks:
+        async with raw_server(server) as raw, talk(raw.url) as (connection, _), anyio.create_task_group() as tasks:
 
             async def one_more() -> None:
                 with pytest.raises(ServerFailed) as caught:
-                    await call(conversation, "hangs", "legacy")
+                    await call(connection, "hangs", "legacy")
                 others.append(caught.value.code)
 
             tasks.start_soon(one_more)
             await eventually(lambda: raw.count("tools/call") == 1)
             server.gone = gone
             with pytest.raises(ServerFailed) as caught:
-                await call(conversation, "echo", "legacy")
+                await call(connection, "echo", "legacy")
             assert caught.value.code == "server.session_lost"
-            assert (await conversation.until_ended()).code == "server.session_lost"
+            assert (await connection.until_ended()).code == "server.session_lost"
             with pytest.raises(ServerFailed):
-                await call(conversation, "echo", "legacy")
+                await call(connection, "echo", "legacy")
     assert others == ["server.ended"]
     assert raw.count("DELETE") == 0
 
@@ -168,8 +168,8 @@ async def test_a_lost_session_ends_the_conversation_and_says_what_was_not_carrie
 async def test_a_stream_that_breaks_is_taken_up_after_its_last_event() -> None:
     heard: list[str] = []
     with anyio.fail_after(20):
-        async with raw_server(Legacy()) as raw, talk(raw.url) as (conversation, _):
-            said = await conversation.call(
+        async with raw_server(Legacy()) as raw, talk(raw.url) as (connection, _):
+            said = await connection.call(
                 "tools/call", {"name": "breaks"}, on_message=lambda method, params: heard.append(method)
             )
             assert said == {"content": [{"text": "late"}]}
@@ -179,11 +179,11 @@ async def test_a_stream_that_breaks_is_taken_up_after_its_last_event() -> None:
 
 async def test_a_stream_that_is_not_taken_up_fails_its_call_alone() -> None:
     with anyio.fail_after(20):
-        async with raw_server(Legacy(resumes=False)) as raw, talk(raw.url) as (conversation, _):
-            with pytest.raises(ServerFailed, match="does not take it up again") as caught:
-                await call(conversation, "breaks", "legacy")
+        async with raw_server(Legacy(resumes=False)) as raw, talk(raw.url) as (connection, _):
+            with pytest.raises(ServerFailed, match="did not resume it") as caught:
+                await call(connection, "breaks", "legacy")
             assert caught.value.code == "server.ended"
-            assert (await call(conversation, "echo", "legacy"))["content"]
+            assert (await call(connection, "echo", "legacy"))["content"]
 
 
 async def test_what_comes_on_the_stream_of_a_call_goes_to_whom_it_concerns() -> None:
@@ -191,12 +191,10 @@ async def test_what_comes_on_the_stream_of_a_call_goes_to_whom_it_concerns() -> 
     own: list[str] = []
     common: list[str] = []
     with anyio.fail_after(20):
-        async with raw_server(server) as raw, talk(raw.url) as (conversation, _):
-            conversation.on_notification = lambda method, params: common.append(method)
-            conversation.on_request = lambda request_id, method, params: conversation.answer(request_id, {"roots": []})
-            await conversation.call(
-                "tools/call", {"name": "asks"}, on_message=lambda method, params: own.append(method)
-            )
+        async with raw_server(server) as raw, talk(raw.url) as (connection, _):
+            connection.on_notification = lambda method, params: common.append(method)
+            connection.on_request = lambda request_id, method, params: connection.answer(request_id, {"roots": []})
+            await connection.call("tools/call", {"name": "asks"}, on_message=lambda method, params: own.append(method))
             await eventually(lambda: {"jsonrpc": "2.0", "id": "q", "result": {"roots": []}} in server.posted)
     assert own == ["notifications/message"]
     assert common == ["notifications/tools/list_changed"]
@@ -207,8 +205,8 @@ async def test_a_standing_stream_is_opened_again_after_the_last_event() -> None:
     first = STREAM + event(CHANGED, "n-1", "retry: 1\n") + END
     second = STREAM + event(CHANGED, "n-2")
     with anyio.fail_after(20):
-        async with raw_server(Legacy(stream=[first, second])) as raw, talk(raw.url) as (conversation, _):
-            conversation.on_notification = lambda method, params: heard.append(method)
+        async with raw_server(Legacy(stream=[first, second])) as raw, talk(raw.url) as (connection, _):
+            connection.on_notification = lambda method, params: heard.append(method)
             await eventually(lambda: raw.count("GET") == 2)
             await eventually(lambda: len(heard) >= 1)
     assert [request.headers.get("last-event-id") for request in raw.seen if request.verb == "GET"] == [None, "n-1"]
@@ -216,10 +214,10 @@ async def test_a_standing_stream_is_opened_again_after_the_last_event() -> None:
 
 async def test_a_server_without_a_standing_stream_is_not_asked_again() -> None:
     with anyio.fail_after(20):
-        async with raw_server(Legacy()) as raw, talk(raw.url) as (conversation, _):
+        async with raw_server(Legacy()) as raw, talk(raw.url) as (connection, _):
             await eventually(lambda: raw.count("GET") == 1)
             await anyio.sleep(1.2)
-            await call(conversation, "echo", "legacy")
+            await call(connection, "echo", "legacy")
     assert raw.count("GET") == 1
 
 
@@ -257,8 +255,8 @@ async def test_a_server_that_wants_to_be_left_alone_is_asked_once(status: str, e
 async def test_cancelling_is_told_in_a_message_of_its_own() -> None:
     server = Legacy()
     with anyio.fail_after(20):
-        async with raw_server(server) as raw, talk(raw.url) as (conversation, _):
-            await cancelled_once(lambda: raw.count("tools/call") == 1, lambda: call(conversation, "hangs", "legacy"))
+        async with raw_server(server) as raw, talk(raw.url) as (connection, _):
+            await cancelled_once(lambda: raw.count("tools/call") == 1, lambda: call(connection, "hangs", "legacy"))
             hung = next(request.message["id"] for request in raw.seen if request.method == "tools/call")
             await eventually(lambda: any(said.get("params", {}).get("requestId") == hung for said in server.posted))
             assert server.posted[-1]["method"] == "notifications/cancelled"
@@ -274,10 +272,10 @@ async def test_a_remembered_era_that_does_not_hold_is_found_out(era: Era | None)
             writer.write(answer(body, "400 Bad Request"))
 
     with anyio.fail_after(20):
-        async with raw_server(modern) as raw, talk(raw.url, era=era) as (_, greeting):
-            assert greeting.era == "modern"
-        async with raw_server(Legacy()) as raw, talk(raw.url, era=era) as (_, greeting):
-            assert greeting.era == "legacy"
+        async with raw_server(modern) as raw, talk(raw.url, era=era) as (_, introduction):
+            assert introduction.era == "modern"
+        async with raw_server(Legacy()) as raw, talk(raw.url, era=era) as (_, introduction):
+            assert introduction.era == "legacy"
 
 
 @pytest.mark.parametrize(
@@ -307,9 +305,9 @@ async def test_a_refusal_that_names_a_known_version_is_followed_by_one_request_w
             )
 
     with anyio.fail_after(20):
-        async with raw_server(picky) as raw, talk(raw.url) as (_, greeting):
+        async with raw_server(picky) as raw, talk(raw.url) as (_, introduction):
             pass
-    assert greeting.version == ("2026-07-28" if method == "server/discover" else "2025-03-26")
+    assert introduction.version == ("2026-07-28" if method == "server/discover" else "2025-03-26")
     asked = [request for request in raw.seen if request.method == method]
     assert len(asked) == 2
     if method == "initialize":
@@ -388,11 +386,11 @@ async def test_a_stream_of_the_first_specification_that_ends_fails_everybody_who
 
     streams: list[asyncio.StreamWriter] = []
     with anyio.fail_after(20):
-        async with raw_server(sse) as raw, talk(raw.url, transport="sse") as (conversation, _):
+        async with raw_server(sse) as raw, talk(raw.url, transport="sse") as (connection, _):
             with pytest.raises(ServerFailed, match="ended its stream"):
-                await call(conversation, "echo", "legacy")
+                await call(connection, "echo", "legacy")
             assert close.is_set()
-            assert conversation.failure is not None
+            assert connection.failure is not None
             assert raw.seen[1].path == "/post?id=1"
 
 
@@ -403,8 +401,8 @@ async def test_an_error_of_the_protocol_reaches_its_caller_in_any_form() -> None
             return STREAM + event(error) + END if request.tool == "stream" else answer(orjson.dumps(error))
 
     with anyio.fail_after(20):
-        async with raw_server(Failing()) as raw, talk(raw.url) as (conversation, _):
+        async with raw_server(Failing()) as raw, talk(raw.url) as (connection, _):
             for tool in ("stream", "json"):
                 with pytest.raises(ProtocolError) as caught:
-                    await call(conversation, tool, "legacy")
+                    await call(connection, tool, "legacy")
                 assert caught.value.code == -32042

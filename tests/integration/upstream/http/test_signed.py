@@ -55,11 +55,11 @@ async def desk(tmp_path: Path) -> AsyncGenerator[Desk]:
 
 async def test_a_hundred_calls_on_a_token_that_is_over_renew_it_once(desk: Desk) -> None:
     with anyio.fail_after(30):
-        async with talk(desk.site.resource, bearer=desk.bearer) as (conversation, _):
+        async with talk(desk.site.resource, bearer=desk.bearer) as (connection, _):
             desk.site.provider.access.clear()
             async with anyio.create_task_group() as tasks:
                 for _ in range(100):
-                    tasks.start_soon(call, conversation, "echo")
+                    tasks.start_soon(call, connection, "echo")
             assert desk.site.provider.refreshes == 1
             assert len(desk.site.seen) <= 201
 
@@ -68,19 +68,19 @@ async def test_a_sign_in_that_is_over_for_good_is_told_to_everybody_and_asked_fo
     told: list[tuple[str, str | None]] = []
 
     with anyio.fail_after(30):
-        async with talk(desk.site.resource, bearer=desk.bearer) as (conversation, _):
+        async with talk(desk.site.resource, bearer=desk.bearer) as (connection, _):
             desk.site.provider.access.clear()
             desk.site.token_answer = (400, b'{"error": "invalid_grant"}')
 
             async def one() -> None:
                 with pytest.raises(Unavailable) as caught:
-                    await call(conversation, "echo")
+                    await call(connection, "echo")
                 told.append((caught.value.code, caught.value.hint))
 
             async with anyio.create_task_group() as tasks:
                 for _ in range(30):
                     tasks.start_soon(one)
-            assert conversation.failure is None
+            assert connection.failure is None
     assert set(told) == {("oauth.required", "Run `toolcrib mcp auth lab`.")}
     assert len(told) == 30
     assert len(desk.site.forms) == 1
@@ -99,9 +99,9 @@ async def test_a_server_is_not_taken_for_an_old_one_because_it_wants_a_sign_in(d
 
 async def test_rights_that_are_missing_are_named(desk: Desk) -> None:
     with anyio.fail_after(20):
-        async with talk(desk.site.resource, bearer=desk.bearer) as (conversation, _):
+        async with talk(desk.site.resource, bearer=desk.bearer) as (connection, _):
             desk.site.needs.append("write")
             with pytest.raises(Unavailable) as caught:
-                await call(conversation, "echo")
+                await call(connection, "echo")
     assert caught.value.code == "oauth.failed"
     assert "did not grant" in caught.value.message

@@ -28,7 +28,7 @@ async def main(directory: Path, url: str, rounds: int) -> None:
     checked = check_url(url, local_allowed=True)
     web = await open_web()
     bearer = Bearer(web, tokens, "lab", checked, now=lambda: time.time() + 7200, clock=lambda: float(next(hours)))
-    async with HttpClient(web, checked, local_allowed=True, patience=HttpTimeouts()) as client:
+    async with HttpClient(web, checked, local_allowed=True, timeouts=HttpTimeouts()) as client:
         requests = Requests(client, lambda message, call: None, checked, {}, bearer)
         with anyio.fail_after(30):
             answers = [await status(requests) for _ in range(rounds)]

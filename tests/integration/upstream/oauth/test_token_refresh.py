@@ -68,7 +68,7 @@ class Desk:
     async def requests(self, bearer: Bearer | None = None, url: str | None = None) -> AsyncGenerator[Requests]:
         """Requests to the server, or to another address, with the sign-in."""
         checked = check_url(url or self.site.resource, local_allowed=True)
-        async with HttpClient(self.web, checked, local_allowed=True, patience=HttpTimeouts()) as client:
+        async with HttpClient(self.web, checked, local_allowed=True, timeouts=HttpTimeouts()) as client:
             yield Requests(client, _nothing_comes, checked, {}, bearer or self.bearer)
 
     async def call(self, bearer: Bearer | None = None, url: str | None = None) -> int:
@@ -221,7 +221,7 @@ async def test_a_renewed_token_that_cannot_be_stored_is_used_all_the_same(
     assert await desk.calls(20) == [200] * 20
     assert desk.site.provider.refreshes == 1
     assert await desk.stored() == desk.credential
-    assert "could not be stored" in caplog.text
+    assert "Could not store" in caplog.text
 
 
 async def test_a_sign_in_that_ended_is_no_longer_shown(desk: Desk) -> None:

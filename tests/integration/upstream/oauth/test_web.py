@@ -177,7 +177,7 @@ async def test_what_comes_packed_is_unpacked(app: App, tmp_path: Path) -> None:
             assert (await read(site, "https://a.example/")).content == text
         for packed, body in (("br", b"x"), ("gzip, gzip", b"x")):
             app.answers["/"] = Response(body, headers={"content-encoding": packed})
-            with pytest.raises(httpx2.RemoteProtocolError, match="not asked for"):
+            with pytest.raises(httpx2.RemoteProtocolError, match="unsupported encoding"):
                 await read(site, "https://a.example/")
         app.answers["/"] = Response(b"not gzip", headers={"content-encoding": "gzip"})
         with pytest.raises(httpx2.DecodingError):

@@ -39,7 +39,7 @@ def upstream(module: str, *words: str) -> ResolvedServer:
 async def talk(
     processes: Processes, module: str, *words: str, era: Era | None = "legacy"
 ) -> AsyncGenerator[StdioConnection]:
-    """A greeted conversation with one of the small servers."""
+    """A greeted connection with one of the small servers."""
     async with open_initialized(processes, module, upstream(module, *words), HELLO, era=era) as (connection, _):
         yield connection
 

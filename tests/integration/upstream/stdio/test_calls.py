@@ -1,4 +1,4 @@
-"""A conversation with a server that behaves."""
+"""A connection with a server that behaves."""
 
 import os
 from dataclasses import replace
@@ -148,10 +148,10 @@ async def test_a_server_starts_in_its_own_directory(processes: Processes, tmp_pa
     directory = await anyio.Path(tmp_path).resolve()
     resolved = replace(upstream("polite"), cwd=str(directory))
     with anyio.fail_after(10):
-        async with open_initialized(processes, "here", resolved, HELLO) as (connection, greeting):
+        async with open_initialized(processes, "here", resolved, HELLO) as (connection, introduction):
             seen = await call(connection, "surroundings")
     assert seen["cwd"] == str(directory)
-    assert (greeting.era, greeting.version) == ("legacy", "2025-11-25")
-    assert greeting.server_info == {"name": "upstream", "version": "1"}
-    assert greeting.capabilities == {"tools": {"listChanged": True}}
-    assert greeting.instructions == "Be kind."
+    assert (introduction.era, introduction.version) == ("legacy", "2025-11-25")
+    assert introduction.server_info == {"name": "upstream", "version": "1"}
+    assert introduction.capabilities == {"tools": {"listChanged": True}}
+    assert introduction.instructions == "Be kind."

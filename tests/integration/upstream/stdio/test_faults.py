@@ -33,8 +33,8 @@ async def test_an_exit_during_the_greeting_is_told_with_code_and_last_words(proc
 
 async def test_a_server_that_ends_on_the_unknown_question_is_greeted_in_the_old_way(processes: Processes) -> None:
     with anyio.fail_after(10):
-        async with open_initialized(processes, "quits", upstream("quits", "discover"), HELLO) as (_, greeting):
-            assert greeting.era == "legacy"
+        async with open_initialized(processes, "quits", upstream("quits", "discover"), HELLO) as (_, introduction):
+            assert introduction.era == "legacy"
 
 
 @pytest.mark.parametrize(("era", "version"), [("modern", "2026-07-28"), ("legacy", "2025-03-26")])
@@ -42,8 +42,8 @@ async def test_a_refusal_that_names_a_known_version_is_followed_by_one_request_w
     processes: Processes, era: str, version: str
 ) -> None:
     with anyio.fail_after(10):
-        async with open_initialized(processes, "picky", upstream("picky", era), HELLO) as (_, greeting):
-            assert (greeting.era, greeting.version) == (era, version)
+        async with open_initialized(processes, "picky", upstream("picky", era), HELLO) as (_, introduction):
+            assert (introduction.era, introduction.version) == (era, version)
 
 
 async def test_an_exit_during_calls_fails_all_of_them_at_once(processes: Processes) -> None:
@@ -105,8 +105,8 @@ async def test_a_hang_at_discovery_falls_back_once_and_a_hang_at_a_call_can_be_l
 ) -> None:
     with anyio.fail_after(10):
         async with open_stdio(processes, "hangs", upstream("hangs", step)) as connection:
-            greeting = await probe(connection, HELLO, probe_wait=0.2)
-            assert greeting.era == "legacy"
+            introduction = await probe(connection, HELLO, probe_wait=0.2)
+            assert introduction.era == "legacy"
             with pytest.raises(TimeoutError), anyio.fail_after(0.05):
                 await call(connection)
 
@@ -114,8 +114,8 @@ async def test_a_hang_at_discovery_falls_back_once_and_a_hang_at_a_call_can_be_l
 async def test_a_modern_server_that_is_slow_to_start_stays_modern(processes: Processes) -> None:
     with anyio.fail_after(10):
         async with open_stdio(processes, "hangs", upstream("hangs", "modern")) as connection:
-            greeting = await probe(connection, HELLO, probe_wait=0.05)
-    assert (greeting.era, greeting.version) == ("modern", "2026-07-28")
+            introduction = await probe(connection, HELLO, probe_wait=0.05)
+    assert (introduction.era, introduction.version) == ("modern", "2026-07-28")
 
 
 async def test_a_hang_at_the_greeting_ends_with_a_sentence(processes: Processes) -> None:
@@ -159,7 +159,7 @@ async def test_a_reply_that_cannot_be_read_fails_its_call_at_once_and_no_other(p
 async def test_a_server_that_writes_garbage_without_end_is_given_up(processes: Processes, kind: str) -> None:
     with anyio.fail_after(10):
         async with talk(processes, "mumbles") as connection:
-            with pytest.raises(ServerFailed, match="no message") as caught:
+            with pytest.raises(ServerFailed, match="other than messages") as caught:
                 await call(connection, kind=kind)
     assert caught.value.code == "server.flood"
     assert caught.value.hint == "Make it log to standard error, not to standard output."

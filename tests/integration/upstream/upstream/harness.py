@@ -15,7 +15,7 @@ from toolcrib.model.principals import Principal
 from toolcrib.model.servers import DefinitionSource, Discovery, ServerEntry, ServerSpec, Share
 from toolcrib.model.sources import CallContext, Client, Notice
 from toolcrib.model.tools import CallResult
-from toolcrib.model.upstreams import LinkState
+from toolcrib.model.upstreams import UpstreamState
 from toolcrib.servers.secret_commands import SecretCommands
 from toolcrib.servers.trust import definition_digest
 from toolcrib.upstream.credentials import open_credentials
@@ -102,7 +102,7 @@ class Yard:
             while not holds():
                 await self._told.wait()
 
-    async def until_state(self, name: str, state: LinkState, place: Place = None) -> UpstreamSource:
+    async def until_state(self, name: str, state: UpstreamState, place: Place = None) -> UpstreamSource:
         """Wait for a server's state."""
         await self.until(lambda: self.source(name, place).status.state == state)
         return self.source(name, place)

@@ -73,7 +73,7 @@ async def test_a_server_that_keeps_failing_is_left_alone_until_somebody_asks(yar
     source = yard.source("crafts")
     assert source.status.retry_at is not None and "Retrying automatically" not in source.status.sentence
     with pytest.raises(ToolcribError, match=r'Failed to connect to "crafts": .* Next attempt in') as raised:
-        await source.link.ensure()
+        await source.upstream.ensure()
     assert raised.value.code == "server.ended"
     assert yard.states.count(("crafts", "failed")) == 5
     assert (await yard.pool.test(entry(spec))).state == "failed"
@@ -120,7 +120,7 @@ async def test_a_server_that_never_answers_fails_in_time_and_delays_nobody(
 
 async def call_when_listed(yard: Yard, name: str) -> CallResult:
     """A call as soon as the server's tools are known."""
-    await yard.source(name).link.ensure()
+    await yard.source(name).upstream.ensure()
     return await call(yard.source(name), "echo")
 
 

@@ -85,7 +85,7 @@ async def test_a_server_known_from_before_shows_its_tools_at_once_and_connects_o
         yard.pool.reconcile(None, found(ONE, TWO))
         source = yard.source("one")
         assert tuple(source.tools()) == tuple(before)
-        assert source.status.state == "not_checked" and "first used" in source.status.sentence
+        assert source.status.state == "not_checked" and "first use" in source.status.sentence
         await yard.until_state("two", "connected")
         assert source.status.state == "not_checked"
         pids = set[str]()

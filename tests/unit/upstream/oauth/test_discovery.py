@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.upstream.oauth.discovery import Challenge, challenge_of, read_object, split_scopes
-from toolcrib.upstream.oauth.failures import required, shown
+from toolcrib.upstream.oauth.failures import printable, required
 
 
 def answer(*headers: str) -> httpx2.Response:
@@ -48,8 +48,8 @@ def test_what_is_no_object_is_nothing(content: bytes) -> None:
 
 
 def test_words_of_others_are_cleaned_and_cut() -> None:
-    assert shown("a\x1b[31m\u202eb") == "a\\x1b[31m\\u202eb"
-    assert len(shown("x" * 1000)) < 130
+    assert printable("a\x1b[31m\u202eb") == "a\\x1b[31m\\u202eb"
+    assert len(printable("x" * 1000)) < 130
 
 
 def test_what_would_help_is_said() -> None:

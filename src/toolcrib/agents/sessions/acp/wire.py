@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import orjson
 
-from toolcrib.base.processes.lines import Garbage, Lines, OversizedLine
+from toolcrib.base.processes.pipes import Garbage, Lines, OversizedLine
 from toolcrib.base.processes.process import Child, ServerFailed
 from toolcrib.model.json import Json, dumps, is_object, loads
 

@@ -139,7 +139,7 @@ def _add_trusting(router: APIRouter, crib: Crib) -> None:
         """Revoke trust in all servers of a project or file."""
         path = path_of(body.path)
         await change.make("servers.untrust", {"path": str(path)}, lambda: crib.servers.untrust_path(path))
-        return [crib.links.standing(details.server).to_json() for details in await crib.servers.at(path)]
+        return [crib.links.status(details.server).to_json() for details in await crib.servers.at(path)]
 
     @router.post("/{name:path}/trust", response_model=ServerShape, response_model_exclude_unset=True)
     async def trust_server(
@@ -156,14 +156,14 @@ def _add_trusting(router: APIRouter, crib: Crib) -> None:
         trusted = await change.make(
             "servers.trust", agreed, lambda: crib.servers.trust(name, cwd, shown=digest, secrets=allow_secrets)
         )
-        return crib.links.standing(trusted).to_json()
+        return crib.links.status(trusted).to_json()
 
     @router.post("/{name:path}/untrust", response_model=ServerShape, response_model_exclude_unset=True)
     async def untrust_server(change: Annotated[Changing, changes], name: str) -> JsonObject:
         """Revoke trust in a server."""
         cwd = cwd_of(crib, change.principal)
         found = await change.make("servers.untrust", {"name": name}, lambda: crib.servers.untrust(name, cwd))
-        return crib.links.standing(found).to_json()
+        return crib.links.status(found).to_json()
 
 
 def _add_changing(router: APIRouter, crib: Crib) -> None:
@@ -224,11 +224,11 @@ async def _switch(
 
 async def _changed(crib: Crib, name: str, cwd: Path | None, done: Edit) -> JsonObject:
     found = await crib.servers.find(name, cwd, file=done.file)
-    return crib.links.standing(found).to_json() | {"change": done.to_json()}
+    return crib.links.status(found).to_json() | {"change": done.to_json()}
 
 
 def _full(crib: Crib, details: Details) -> JsonObject:
-    return details.to_json() | crib.links.standing(details.server).to_json()
+    return details.to_json() | crib.links.status(details.server).to_json()
 
 
 def _version(if_match: str | None) -> str | None:

@@ -95,7 +95,7 @@ class ServersScreen:
 
     async def _shown(self, failure: JsonObject | None = None) -> ScreenContent:
         found = await self._console.crib.servers.list(self._console.place)
-        standings = [self._links.standing(entry) for entry in found.servers]
+        standings = [self._links.status(entry) for entry in found.servers]
         rows = [row(standing) for standing in standings]
         groups = [{"title": title, "rows": [each for each in rows if each["group"] == key]} for key, title in GROUPS]
         files = {source.file for standing in standings for source in standing.entry.sources}

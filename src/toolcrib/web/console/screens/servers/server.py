@@ -97,7 +97,7 @@ class ServerScreen:
         )
 
     def _shape(self, details: Details) -> JsonObject:
-        standing = self._links.standing(details.server)
+        standing = self._links.status(details.server)
         word, tone = WORDS[standing.state]
         shape = details.to_json() | standing.to_json()
         known = {key: shape.get(key) for key in _OPTIONAL} | {"stderr": shape.get("stderr", [])}

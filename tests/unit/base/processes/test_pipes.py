@@ -6,7 +6,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.base.processes.lines import GARBAGE_BYTES, GARBAGE_LINES, Garbage, Line, Lines, OversizedLine
+from toolcrib.base.processes.pipes import GARBAGE_BYTES, GARBAGE_LINES, Garbage, Line, Lines, OversizedLine
 
 LIMIT = 20
 
