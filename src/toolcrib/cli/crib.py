@@ -61,7 +61,7 @@ async def _ask_once(settings: Settings, work: Callable[[ApiClient], Awaitable[An
         return await work(client)
 
 
-async def kept_up(settings: Settings, work: Callable[[ApiClient], Awaitable[None]]) -> None:
+async def keep_running(settings: Settings, work: Callable[[ApiClient], Awaitable[None]]) -> None:
     """Run work that outlives a crib: when the connection is lost, it is restarted with the next crib.
 
     A crib that exited may be restarting, so this waits before the process holds the home itself.

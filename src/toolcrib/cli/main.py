@@ -13,6 +13,7 @@ from toolcrib.cli import (
     approvals,
     audit,
     backup,
+    console,
     doctor,
     output,
     plugins,
@@ -44,6 +45,7 @@ app = typer.Typer(
 )
 app.command("serve")(serve.serve)
 app.command("stdio")(serve.stdio)
+app.command("open")(console.open_console)
 app.add_typer(mcp.app, name="mcp")
 app.command("connect")(connect.connect)
 app.add_typer(tools.app, name="tools")

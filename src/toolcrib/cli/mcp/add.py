@@ -10,7 +10,7 @@ import typer
 
 from toolcrib.cli import output
 from toolcrib.cli.asking import ask_line, can_ask, confirm
-from toolcrib.cli.mcp.change import ask_crib, check_scope, needed, take_back
+from toolcrib.cli.mcp.change import ask_crib, check_scope, require_value, take_back
 from toolcrib.cli.mcp.definition import Typed, entry_of
 from toolcrib.cli.mcp.show import question_lines
 from toolcrib.cli.options import HomeOption, Invocation, JsonOption, begin
@@ -71,7 +71,7 @@ def add(
     elif paste:
         if any((url, kind, token, header, env, cwd, timeout is not None, share, client_id)):
             raise InvalidRequest("cli.usage", "With --paste, the definition comes only from the text.", _PASTE_FLAGS)
-        text = _pasted_text([name or "-", *words])
+        text = _read_pasted([name or "-", *words])
         _add_pasted(begin(ctx, home, as_json), text, scope, yes=yes, disabled=disabled)
     elif name is None and not any(given) and can_ask():
         ask_and_add(begin(ctx, home, as_json))
@@ -79,7 +79,7 @@ def add(
         token = _token_from_stdin() if token == "-" else token
         typed = Typed(url, kind, token, header or (), env or (), cwd, timeout, scope, disabled, words, share, client_id)
         entry = entry_of(typed)
-        _add(begin(ctx, home, as_json), [{"name": needed(name), "scope": scope, **entry}])
+        _add(begin(ctx, home, as_json), [{"name": require_value(name), "scope": scope, **entry}])
 
 
 def ask_and_add(invocation: Invocation) -> None:
@@ -98,7 +98,7 @@ def _add(invocation: Invocation, bodies: "list[JsonObject]") -> None:
         output.warn_all(answer["problems"])
 
 
-def _pasted_text(words: "list[str]") -> str:
+def _read_pasted(words: "list[str]") -> str:
     from toolcrib.cli.arguments import read_input
 
     # Several words are a command line that the shell split; one word is the quoted text itself.

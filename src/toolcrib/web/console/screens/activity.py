@@ -17,7 +17,7 @@ from starlette.routing import Route
 from toolcrib.model.json import Json, JsonObject, is_object
 from toolcrib.model.tools import ToolRef
 from toolcrib.store.audit import Filters
-from toolcrib.web.console.forms import FormFields, asked
+from toolcrib.web.console.forms import FormFields, read_query
 from toolcrib.web.console.responses import Console, ScreenContent, route
 
 FACETS: Final = {
@@ -56,7 +56,7 @@ class ActivityScreen:
 
     async def show(self, request: Request) -> Response:
         """List the newest matching calls. Return 204 if `seen`, the newest call on the page, is still the newest."""
-        form = asked(request)
+        form = read_query(request)
         chosen = {name: text for name in _FILTERS if (text := form.line(name))}
         after = _number(form, "after")
         calls = [call async for call in self._calls(chosen, after)]
