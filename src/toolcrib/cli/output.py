@@ -195,11 +195,14 @@ def width(text: str) -> int:
     )
 
 
-def failure(error: ToolcribError, *, as_json: bool) -> None:
-    """Print an error and its hint to standard error, and as JSON to standard output if requested."""
+def failure(error: ToolcribError, *, as_json: bool, result: JsonObject | None = None) -> None:
+    """Print an error and its hint to standard error, and as one JSON document to standard output if requested.
+
+    `result` is what the command found out before it failed; the document contains it too.
+    """
     if as_json:
         shape: JsonObject = {"code": error.code, "message": error.message}
-        document({"error": shape | ({"hint": error.hint} if error.hint else {})})
+        document({**(result or {}), "error": shape | ({"hint": error.hint} if error.hint else {})})
     note(f"error: {_indent(error.message)}" + (f"\n\nhint: {_indent(error.hint)}" if error.hint else ""))
 
 

@@ -28,11 +28,15 @@ def add(
     ctx: typer.Context,
     name: Annotated[
         str | None,
-        typer.Argument(metavar="NAME", help="The name; with --paste, the text to parse.", show_default=False),
+        typer.Argument(
+            metavar="NAME",
+            help="The name, or the URL of a remote server; with --paste, the text to parse.",
+            show_default=False,
+        ),
     ] = None,
     command: Annotated[
         list[str] | None,
-        typer.Argument(metavar="-- COMMAND ARG...", help="The command to run, after --.", show_default=False),
+        typer.Argument(metavar="-- COMMAND ARG...", help="The command to run, after --; or a URL.", show_default=False),
     ] = None,
     url: Annotated[str | None, typer.Option("--url", metavar="U", help="The URL of a remote server.")] = None,
     kind: Annotated[str | None, typer.Option("--type", metavar="T", help="http (default) or sse.")] = None,
@@ -77,9 +81,36 @@ def add(
         ask_and_add(begin(ctx, home, as_json))
     else:
         token = _token_from_stdin() if token == "-" else token
+        name, url, words = _positional_url(name, url, words)
         typed = Typed(url, kind, token, header or (), env or (), cwd, timeout, scope, disabled, words, share, client_id)
         entry = entry_of(typed)
-        _add(begin(ctx, home, as_json), [{"name": require_value(name), "scope": scope, **entry}])
+        name = require_value(name)
+        invocation = begin(ctx, home, as_json)
+        _add(invocation, [{"name": _name_of(invocation, url) if name == url else name, "scope": scope, **entry}])
+
+
+def _positional_url(
+    name: str | None, url: str | None, words: "list[str]"
+) -> "tuple[str | None, str | None, list[str]]":
+    """Accept the URL of a remote server after the name, or in place of it, as other tools do."""
+    if url is None and name is not None and not words and _is_url(name):
+        return name, name, words
+    if url is None and len(words) == 1 and _is_url(words[0]):
+        return name, words[0], []
+    return name, url, words
+
+
+def _is_url(text: str) -> bool:
+    scheme, _, rest = text.partition("://")
+    return scheme.lower() in ("http", "https") and rest.strip("/") != ""
+
+
+def _name_of(invocation: Invocation, url: str) -> str:
+    """Return the name that pasting this URL would propose."""
+    found = ask_crib(invocation, lambda client: client.recognise_servers(url))
+    if not found["servers"]:
+        raise InvalidRequest("server.invalid", f"Invalid server config: {url} is not the URL of a server.")
+    return str(found["servers"][0]["name"])
 
 
 def ask_and_add(invocation: Invocation) -> None:

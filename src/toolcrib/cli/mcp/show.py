@@ -30,7 +30,7 @@ def show_servers(servers: "Sequence[JsonObject]", problems: "Sequence[JsonObject
     for server in servers:
         if server["state"] in ("failed", "needs_auth"):
             output.line()
-            show_standing(server)
+            show_status(server)
     wrong = [*problems, *(problem for server in servers for problem in server["problems"])]
     if wrong:
         output.line("\nproblems:")
@@ -38,7 +38,7 @@ def show_servers(servers: "Sequence[JsonObject]", problems: "Sequence[JsonObject
         output.line(f"  {describe_problem(problem)}")
 
 
-def show_standing(server: "JsonObject") -> None:
+def show_status(server: "JsonObject") -> None:
     """Print the connection state of a server, its last error with its stderr, and the next step."""
     output.line(f"{server['name']}: {describe_state(server)}. {output.one_line(server['sentence'], 1000)}")
     if (error := server.get("lastError")) and output.one_line(error, 1000) not in server["sentence"]:
@@ -77,7 +77,7 @@ def show_server(server: "JsonObject") -> None:
     facts += [("defined in", _source(source)) for source in server["sources"]]
     _facts(facts)
     output.line()
-    show_standing(server)
+    show_status(server)
     output.line(f"\ndefinition: {output.pretty(server['definition'])}")
     if server["origins"]:
         output.line()
