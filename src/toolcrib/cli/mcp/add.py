@@ -86,7 +86,7 @@ def add(
         entry = entry_of(typed)
         name = require_value(name)
         invocation = begin(ctx, home, as_json)
-        _add(invocation, [{"name": _name_of(invocation, url) if name == url else name, "scope": scope, **entry}])
+        _add(invocation, [{"name": _name_of(invocation, name) if name == url else name, "scope": scope, **entry}])
 
 
 def _positional_url(
