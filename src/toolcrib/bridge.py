@@ -93,14 +93,14 @@ async def discover_and_load(
     chosen = settings or load_settings(known, {}).settings
     directory = str(await anyio.Path(cwd).absolute())
     try:
-        return await _embedded(chosen, known, directory)
+        return await _load_embedded(chosen, known, directory)
     except Unavailable as error:
         if error.code != "crib.running":
             raise
-    return await _joined(chosen, directory)
+    return await _load_joined(chosen, directory)
 
 
-async def _embedded(settings: Settings, environment: Environment, cwd: str) -> tuple[BridgedTools, dict[str, str]]:
+async def _load_embedded(settings: Settings, environment: Environment, cwd: str) -> tuple[BridgedTools, dict[str, str]]:
     """Use an embedded crib, which runs in its own task so that the tools can be closed from any task."""
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[Crib] = loop.create_future()
@@ -125,8 +125,8 @@ async def _embedded(settings: Settings, environment: Environment, cwd: str) -> t
     crib = await asyncio.shield(ready)
     try:
         principal = await crib.placed(crib.owner(cwd=cwd))
-        standings = await crib.links.check_all(Path(principal.cwd or cwd))
-        upstream = {standing.entry.alias for standing in standings}
+        statuses = await crib.links.check_all(Path(principal.cwd or cwd))
+        upstream = {status.entry.alias for status in statuses}
 
         async def call(ref: ToolRef, arguments: JsonObject) -> CallResult:
             return await crib.call(ref, arguments, principal=principal)
@@ -146,15 +146,15 @@ async def _embedded(settings: Settings, environment: Environment, cwd: str) -> t
     except BaseException:
         await close()
         raise
-    return BridgedTools(tools, close), _errors([standing.to_json() for standing in standings])
+    return BridgedTools(tools, close), _errors([status.to_json() for status in statuses])
 
 
-async def _joined(settings: Settings, cwd: str) -> tuple[BridgedTools, dict[str, str]]:
+async def _load_joined(settings: Settings, cwd: str) -> tuple[BridgedTools, dict[str, str]]:
     """Use the crib that holds the home."""
     home = prepare_home(settings.home)
     holder = find_holder(home)
     if holder is None:
-        raise Unavailable("home.busy", f"Somebody holds {home.root} and does not say where it can be reached.")
+        raise Unavailable("home.busy", f"{home.root} is in use by a process whose address is unknown.")
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(ApiClient(holder.url, owner_token(home), source="api", cwd=cwd))
         servers = await client.test_servers()

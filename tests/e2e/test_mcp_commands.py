@@ -200,6 +200,24 @@ def test_what_is_pasted_needs_a_yes_where_nobody_can_be_asked(joined: Shell) -> 
     assert not own_file(joined).exists()
 
 
+def test_add_takes_a_url_in_place_of_the_name_or_after_it(joined: Shell) -> None:
+    assert joined.run("mcp", "add", "https://mcp.linear.app/mcp", "--disabled").returncode == 0
+    assert joined.run("mcp", "add", "mine", "https://mcp.example.com/mcp", "--disabled").returncode == 0
+    urls = {name: entry["url"] for name, entry in own_servers(joined).items()}
+    assert urls == {"linear": "https://mcp.linear.app/mcp", "mine": "https://mcp.example.com/mcp"}
+    assert joined.run("mcp", "add", "http://").returncode == 2
+    missed = joined.run("mcp", "disable", "liner")
+    assert (missed.returncode, missed.stderr.splitlines()[-1]) == (3, "hint: Did you mean linear?")
+
+
+def test_a_failed_test_prints_one_document_with_the_server_and_the_error(joined: Shell) -> None:
+    joined.run("mcp", "add", "absent", "--", "no-such-program-anywhere")
+    done = joined.run("mcp", "test", "absent", "--json")
+    assert done.returncode == 5
+    found = json.loads(done.stdout)
+    assert (found["name"], found["state"], found["error"]["code"]) == ("absent", "failed", "server.failed")
+
+
 def test_what_is_pasted_switched_off_is_not_started(joined: Shell, tmp_path: Path) -> None:
     trace = tmp_path / "started"
     done = joined.run("mcp", "add", "--paste", f"touch {trace}", "--disabled", "--yes")

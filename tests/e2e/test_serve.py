@@ -44,6 +44,23 @@ def test_the_ready_line_is_true(shell: Shell) -> None:
         assert run["version"] == __version__
 
 
+def test_open_prints_an_address_that_signs_in_and_the_browser_stays_signed_in(shell: Shell) -> None:
+    with shell.serving() as crib:
+        url = shell.run("open", "--print").stdout.strip()
+        entered = get(url)
+        assert entered.status_code == 303
+        assert get(shell.json("open")["url"]).status_code == 303
+        cookie, port = entered.headers["set-cookie"].partition(";")[0], crib.port
+    with shell.serving("--port", str(port)) as crib:
+        assert get(f"{crib.url}/settings", cookie=cookie, accept="text/html").status_code == 200
+
+
+def test_open_without_a_running_crib_exits_5_and_names_the_command(shell: Shell) -> None:
+    done = shell.run("open", "--print")
+    assert (done.returncode, done.stdout) == (5, "")
+    assert "toolcrib serve" in done.stderr
+
+
 def test_a_person_is_told_the_addresses_in_words(shell: Shell) -> None:
     process = shell.start("serve")
     assert process.stdout is not None

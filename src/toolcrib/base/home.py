@@ -144,6 +144,11 @@ class Home:
         return self.root / "ended-sessions"
 
     @property
+    def browser_sessions(self) -> Path:
+        """Digests of the browsers that are signed in to the console."""
+        return self.root / "browser-sessions"
+
+    @property
     def credentials(self) -> Path:
         """OAuth credentials, if the system has no keyring."""
         return self.root / "credentials"

@@ -199,17 +199,17 @@ def _rule_of(approval: "JsonObject", given: "JsonObject") -> str | None:
 
 def _show(approval: "JsonObject") -> None:
     """Print one approval. Arguments are printed in full and escaped: they can neither hide text nor imitate output."""
-    asker = approval["principal"]
-    who = ", ".join(str(asker[part]) for part in ("name", "source", "agent", "cwd") if part in asker)
+    principal = approval["principal"]
+    who = ", ".join(str(principal[part]) for part in ("name", "source", "agent", "cwd") if part in principal)
     facts = [
         ("question", f"{approval['id']} ({approval['status']})"),
         ("tool", f"{approval['server']}/{approval['tool']}"),
-        ("asker", f"{who}, through {approval['door']}"),
+        ("principal", f"{who}, through {approval['door']}"),
         ("session", approval.get("sessionId")),
         ("why", approval["why"]),
         ("asked", approval["createdAt"]),
         ("expires", approval["expiresAt"]),
-        ("answered", _answered(approval)),
+        ("answered", _answered_by(approval)),
     ]
     for name, value in facts:
         if value:
@@ -257,7 +257,7 @@ def _show_question(question: "JsonObject") -> None:
     output.line(f"answer with: toolcrib approvals answer {question['id']} --answer QUESTION=CHOICE")
 
 
-def _answered(approval: "JsonObject") -> str | None:
+def _answered_by(approval: "JsonObject") -> str | None:
     if "decidedAt" not in approval:
         return None
     by = f" by {approval['decidedBy']}" if "decidedBy" in approval else ""

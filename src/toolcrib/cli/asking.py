@@ -21,8 +21,9 @@ def ask_line(question: str, default: str = "") -> str:
     try:
         answer = sys.stdin.readline()
     except KeyboardInterrupt:
-        answer = ""
-    if not answer:  # end of input or Ctrl-C
+        output.note("")
+        raise
+    if not answer:  # end of input
         output.note("")
         raise typer.Exit(1)
     return answer.strip() or default

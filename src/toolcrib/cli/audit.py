@@ -115,7 +115,7 @@ def verify(
     from toolcrib.cli.loop import run
 
     invocation = begin(ctx, home, as_json)
-    given = [_given_anchor(line) for line in sys.stdin] if "-" in (anchor or ()) else []
+    given = [_read_anchor(line) for line in sys.stdin] if "-" in (anchor or ()) else []
     sources = [_place(each) for each in anchor or () if each != "-"]
     try:
         report = run(lambda: ask(invocation.settings, lambda client: client.verify_audit(given, sources)))
@@ -169,7 +169,7 @@ def _place(text: str) -> str:
     return f"{kind}{Path(path).expanduser().absolute()}"
 
 
-def _given_anchor(line: str) -> "JsonObject":
+def _read_anchor(line: str) -> "JsonObject":
     import json
 
     from toolcrib.model.json import is_object
@@ -253,8 +253,8 @@ def erase(
 
 
 def _row(record: "JsonObject") -> tuple[str, ...]:
-    asker = record["principal"]
-    who = "/".join(str(asker[part]) for part in ("name", "source", "agent") if part in asker)
+    principal = record["principal"]
+    who = "/".join(str(principal[part]) for part in ("name", "source", "agent") if part in principal)
     return (
         str(record["id"]),
         record["at"],

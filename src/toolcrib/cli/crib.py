@@ -24,7 +24,8 @@ from toolcrib.cli import output
 from toolcrib.cli.logs import start_logging
 from toolcrib.cli.options import working_directory
 from toolcrib.cli.signals import until_signalled
-from toolcrib.model.errors import ToolcribError, Unavailable
+from toolcrib.cli.suggestions import with_suggestion
+from toolcrib.model.errors import NotFound, ToolcribError, Unavailable
 from toolcrib.model.version import __version__
 from toolcrib.web.api_client.api_client import ApiClient
 
@@ -58,10 +59,13 @@ async def ask(settings: Settings, work: Callable[[ApiClient], Awaitable[Answer]]
 
 async def _ask_once(settings: Settings, work: Callable[[ApiClient], Awaitable[Answer]]) -> Answer:
     async with reach(settings) as client, until_signalled():
-        return await work(client)
+        try:
+            return await work(client)
+        except NotFound as error:
+            raise await with_suggestion(client, error) from error
 
 
-async def kept_up(settings: Settings, work: Callable[[ApiClient], Awaitable[None]]) -> None:
+async def keep_running(settings: Settings, work: Callable[[ApiClient], Awaitable[None]]) -> None:
     """Run work that outlives a crib: when the connection is lost, it is restarted with the next crib.
 
     A crib that exited may be restarting, so this waits before the process holds the home itself.

@@ -42,7 +42,7 @@ def doctor(
     findings = examine(surroundings)
     if fix:
         findings = repaired(findings)
-    findings += _asked(surroundings, findings)
+    findings += _check_crib(surroundings, findings)
     if options.as_json:
         output.document({"worst": worst(findings), "findings": [each.to_json() for each in findings]})
     else:
@@ -51,7 +51,7 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _asked(surroundings: "Surroundings", before: "Sequence[Finding]") -> "list[Finding]":
+def _check_crib(surroundings: "Surroundings", before: "Sequence[Finding]") -> "list[Finding]":
     """Return the findings of the crib, if one is available."""
     from toolcrib.base.home import find_holder
     from toolcrib.cli.crib import ask as ask_crib
@@ -85,8 +85,8 @@ def _show(findings: "Sequence[Finding]", *, fix: bool) -> None:
     output.line(f"ok       {', '.join(fine)}")
     left = [each for each in findings if each.repaired is None]
     counts = [(sum(each.severity == severity for each in left), severity) for severity in ("error", "warning", "note")]
-    told = ", ".join(counted(count, word) for count, word in counts if count)
-    output.note(f"\n{told}." if told else "\nNo problems found.")
+    summary = ", ".join(counted(count, word) for count, word in counts if count)
+    output.note(f"\n{summary}." if summary else "\nNo problems found.")
     if not fix and any(each.repair is not None for each in left):
         output.note("Run `toolcrib doctor --fix` to apply fixes that are safe.")
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+_INTERRUPTED = 130
 _WITH_VALUE = ("--home", "--agent")
 
 
@@ -22,16 +23,19 @@ class FrontOptions:
 
 
 def run() -> None:
-    """Run the command line of this process."""
+    """Run the command line of this process. Ctrl-C exits quietly, also while modules are imported."""
     options = front_options(sys.argv[1:])
-    if options is None:
-        from toolcrib.cli.main import run as run_command
+    try:
+        if options is None:
+            from toolcrib.cli.main import run as run_command
 
-        run_command()
-    else:
-        from toolcrib.cli.front import run_front
+            run_command()
+        else:
+            from toolcrib.cli.front import run_front
 
-        run_front(options.home, options.agent, as_json=options.as_json)
+            run_front(options.home, options.agent, as_json=options.as_json)
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
 
 
 def front_options(arguments: Sequence[str]) -> FrontOptions | None:

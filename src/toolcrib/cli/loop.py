@@ -25,7 +25,7 @@ LAST_WORDS = 2.0
 def run(work: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
     """Run a coroutine to completion, on uvloop where available."""
     runner = asyncio.Runner(loop_factory=new_loop)
-    with _announced():
+    with _announce():
         try:
             return runner.run(work())
         except BaseExceptionGroup as group:
@@ -36,7 +36,7 @@ def run(work: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
 
 
 @contextmanager
-def _announced() -> Generator[None]:
+def _announce() -> Generator[None]:
     """Set the async library of this thread for sniffio, if installed.
 
     It comes with `claude-agent-sdk`. anyio then asks sniffio instead of asyncio, and without this it raises

@@ -13,6 +13,7 @@ from toolcrib.cli import (
     approvals,
     audit,
     backup,
+    console,
     doctor,
     output,
     plugins,
@@ -31,9 +32,13 @@ from toolcrib.cli.mcp import commands as mcp
 from toolcrib.cli.options import Common, HomeOption, JsonOption, begin
 from toolcrib.cli.schedule import commands as schedule
 from toolcrib.cli.sessions import commands as sessions
+from toolcrib.cli.suggestions import command_line
 from toolcrib.cli.tools import commands as tools
 from toolcrib.model.errors import InvalidRequest, ToolcribError, Unavailable
 from toolcrib.model.version import __version__
+
+INTERRUPTED = 130
+"""The exit code of Ctrl-C: 128 plus the number of the signal."""
 
 app = typer.Typer(
     name="toolcrib",
@@ -44,6 +49,7 @@ app = typer.Typer(
 )
 app.command("serve")(serve.serve)
 app.command("stdio")(serve.stdio)
+app.command("open")(console.open_console)
 app.add_typer(mcp.app, name="mcp")
 app.command("connect")(connect.connect)
 app.add_typer(tools.app, name="tools")
@@ -96,6 +102,7 @@ def run() -> None:
 def main(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code. Every failure is reported here, with a hint."""
     as_json = "--json" in arguments[: arguments.index("--") if "--" in arguments else None]
+    command_line.set(tuple(arguments))
     try:
         code = app(list(arguments), prog_name="toolcrib", standalone_mode=False)
         return code if isinstance(code, int) else 0
@@ -103,6 +110,8 @@ def main(arguments: Sequence[str]) -> int:
         failure = error
     except typer.TyperException as error:
         failure = _usage(error)
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
     except Exception as error:  # noqa: BLE001 boundary: no unexpected failure reaches a person as a trace
         failure = unexpected(error)
     output.failure(failure, as_json=as_json)

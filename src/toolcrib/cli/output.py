@@ -73,18 +73,18 @@ def warn_all(problems: Sequence[JsonObject]) -> None:
     for problem in problems:
         place = "".join(f"{problem[part]}:" for part in ("file", "line") if part in problem)
         text = f"{place} {problem['message']}" if place else problem["message"]
-        hint = f"\n  hint: {_indented(problem['hint'])}" if "hint" in problem else ""
-        note(f"warning: {_indented(text)}{hint}")
+        hint = f"\n  hint: {_indent(problem['hint'])}" if "hint" in problem else ""
+        note(f"warning: {_indent(text)}{hint}")
 
 
 def document(value: Json) -> None:
     """Print one JSON document."""
-    _write(sys.stdout, _escaped(_indented_json(value)) + "\n")
+    _write(sys.stdout, _escape(_indented_json(value)) + "\n")
 
 
 def record(value: JsonObject) -> None:
     """Print one JSON object on a single line (JSON Lines)."""
-    _write(sys.stdout, _escaped(json.dumps(value, ensure_ascii=_ascii_only())) + "\n")
+    _write(sys.stdout, _escape(json.dumps(value, ensure_ascii=_ascii_only())) + "\n")
 
 
 def raw(lines: bytes) -> None:
@@ -109,7 +109,7 @@ def compact(value: Json) -> str:
 
 def editable(value: Json) -> str:
     """Return JSON on one line for editing; hidden characters are escaped, which keeps the value."""
-    return _escaped(json.dumps(value, ensure_ascii=False))
+    return _escape(json.dumps(value, ensure_ascii=False))
 
 
 def _indented_json(value: Json) -> str:
@@ -124,7 +124,7 @@ def _ascii_only() -> bool:
     return "utf" not in (sys.stdout.encoding or "").lower()
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """Return the JSON with control and hidden characters written as `\\u` escapes; only strings can contain them."""
 
     def escape(run: re.Match[str]) -> str:
@@ -155,7 +155,7 @@ def _draw(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
     console = Console(highlight=False, markup=False, emoji=False)
     columns = zip(headers, *rows, strict=True)
-    widths = fitted([max(width(cell) for cell in column) for column in columns], console.width)
+    widths = fit_widths([max(width(cell) for cell in column) for column in columns], console.width)
     if widths is None:
         _list(headers, rows)
         return
@@ -167,7 +167,7 @@ def _draw(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     console.print(drawn)
 
 
-def fitted(widths: Sequence[int], room: int) -> list[int] | None:
+def fit_widths(widths: Sequence[int], room: int) -> list[int] | None:
     """Return column widths that fit, shrinking the widest first; None if columns would be unreadable."""
     fitting = list(widths)
     room -= _GAP * (len(fitting) - 1)
@@ -206,15 +206,18 @@ def width(text: str) -> int:
     )
 
 
-def failure(error: ToolcribError, *, as_json: bool) -> None:
-    """Print an error and its hint to standard error, and as JSON to standard output if requested."""
+def failure(error: ToolcribError, *, as_json: bool, result: JsonObject | None = None) -> None:
+    """Print an error and its hint to standard error, and as one JSON document to standard output if requested.
+
+    `result` is what the command found out before it failed; the document contains it too.
+    """
     if as_json:
         shape: JsonObject = {"code": error.code, "message": error.message}
-        document({"error": shape | ({"hint": error.hint} if error.hint else {})})
-    note(f"error: {_indented(error.message)}" + (f"\n\nhint: {_indented(error.hint)}" if error.hint else ""))
+        document({**(result or {}), "error": shape | ({"hint": error.hint} if error.hint else {})})
+    note(f"error: {_indent(error.message)}" + (f"\n\nhint: {_indent(error.hint)}" if error.hint else ""))
 
 
-def _indented(text: str) -> str:
+def _indent(text: str) -> str:
     """Indent continuation lines, so that quoted text cannot imitate our own lines."""
     return text.replace("\n", "\n  ")
 

@@ -311,7 +311,7 @@ def _show_simulation(found: "JsonObject") -> None:
             )
             for each in differences
         ]
-        output.table(("record", "at", "tool", "asker", "change", "certain", "because"), rows)
+        output.table(("record", "at", "tool", "caller", "change", "certain", "because"), rows)
     skipped = f" {found['skipped']} could not be compared." if found["skipped"] else ""
     output.note(f"{len(differences)} of {found['compared']} calls would be decided differently.{skipped}")
 

@@ -38,16 +38,18 @@ def stop_all(
         status = ask_crib(invocation, lambda client: client.stop_all(reason))
     except ToolcribError as error:
         failure = error
-    if invocation.as_json:
-        output.document({**status, "confirmed": failure is None})
-    else:
+    result: JsonObject = {**status, "confirmed": failure is None}
+    if not invocation.as_json:
         output.line("Stopped. Calls and sessions are suspended until `toolcrib resume-all`.")
+    if failure is not None and find_holder(place) is not None:
+        message = f"The running crib did not confirm that it stopped: {failure.message}"
+        hint = "A working crib stops within a second; otherwise, end its process."
+        unconfirmed = Unavailable("crib.unreachable", message, hint)
+        output.failure(unconfirmed, as_json=invocation.as_json, result=result)
+        raise typer.Exit(unconfirmed.exit_code)
+    if invocation.as_json:
+        output.document(result)
     if failure is not None:
-        if find_holder(place) is not None:
-            message = f"The running crib did not confirm that it stopped: {failure.message}"
-            raise Unavailable(
-                "crib.unreachable", message, "A working crib stops within a second; otherwise, end its process."
-            )
         output.note(f"note: The stop will be recorded in the audit log at the next start: {failure.message}")
 
 

@@ -67,10 +67,10 @@ def why(
 
 def show_explanation(found: "JsonObject") -> None:
     """Print the steps of a decision."""
-    asker = found["principal"]
-    named = (f"{part} {asker[part]}" for part in ("source", "mode", "agent", "session", "cwd") if part in asker)
+    principal = found["principal"]
+    named = (f"{part} {principal[part]}" for part in ("source", "mode", "agent", "session", "cwd") if part in principal)
     output.line(f"{found['ref']} {_VERDICTS[found['verdict']]} ({found['verdict']}).")
-    output.line(f"principal: {asker['name']}, {', '.join(named)}")
+    output.line(f"principal: {principal['name']}, {', '.join(named)}")
     if recorded := found.get("recorded"):
         doubt = "; the record does not contain all arguments" if recorded["uncertain"] else ""
         output.line(f"record {recorded['auditId']} at {recorded['at']}: decided {recorded['decision']}{doubt}")

@@ -124,7 +124,7 @@ CODES: dict[str, Code] = {
     "auth.required": Code(Unauthenticated, 401, "Authentication required.", "Send `Authorization: Bearer …` with the token from the home's `token` file."),
     "auth.invalid": Code(Unauthenticated, 401, "The token is invalid.", "Read the token from the home's `token` file again. If the file was replaced while the crib was running, restart the crib."),
     "auth.throttled": Code(Unavailable, 429, "Too many invalid tokens.", "Wait a minute, then try again."),
-    "auth.login_used": Code(Unauthenticated, 401, "The login link has already been used or has expired.", "Run `toolcrib serve` again to print a new link."),
+    "auth.login_used": Code(Unauthenticated, 401, "The login link has already been used or has expired.", "Run `toolcrib open`."),
     "host.refused": Code(Denied, 403, "The Host header does not match this crib.", "Use the address that `toolcrib serve` printed."),
     "origin.refused": Code(Denied, 403, "The request comes from another web origin.", "Open the console at the address that `toolcrib serve` printed."),
     "route.unknown": Code(NotFound, 404, "Route not found.", "See `/api/openapi.json`."),

@@ -38,6 +38,12 @@ def find(connection: Connection, filters: Filters) -> Sequence[tuple[Any, ...]]:
     return connection.execute(query.limit(min(max(filters.limit, 1), LARGEST_PAGE))).all()
 
 
+def count(connection: Connection, filters: Filters) -> int:
+    """Return the number of all matching records, whatever `limit` is."""
+    query = select(func.count()).select_from(audit).where(*_conditions(filters))
+    return connection.execute(query).scalar_one()
+
+
 def _conditions(filters: Filters) -> list[ColumnElement[bool]]:
     plain = ("server", "tool", "agent", "decision", "phase", "door", "principal", "session")
     asked = [(audit.c[name], getattr(filters, name)) for name in plain]

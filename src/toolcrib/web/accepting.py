@@ -110,7 +110,7 @@ class Acceptor:
         try:
             transport, _ = await self._loop.connect_accepted_socket(self._protocol, connection)
         except OSError as error:
-            logger.info("A connection ended before it was set up: %s", error)
+            logger.info("Connection closed during setup: %s", error)
             connection.close()
             return
         if self._is_closed:
@@ -119,9 +119,9 @@ class Acceptor:
     def _on_failure(self, error: OSError) -> None:
         """Pause accepting, after shedding a connection if descriptors ran out; the client stays in the backlog."""
         if error.errno in _EXHAUSTED:
-            logger.warning("No file is left to accept a connection with; closing one that matters less.")
+            logger.warning("Out of file descriptors; closing a less important connection.")
             self._connections.shed_one()
         else:
-            logger.warning("A connection could not be accepted: %s", error)
+            logger.warning("Could not accept a connection: %s", error)
         self._loop.remove_reader(self._listener)
         self._resume = self._loop.call_later(_PAUSE, self._loop.add_reader, self._listener, self._accept)

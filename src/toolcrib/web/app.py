@@ -41,6 +41,7 @@ def create_app(
         logins=logins,
         throttle=throttle,
         stop_switch=crib.stop_switch,
+        address=address,
         hosts=own_hosts(address),
         body_bytes=crib.settings.max_body_bytes,
         stopping=stopping,
@@ -90,10 +91,11 @@ def _actor(scope: Scope, principal: Principal) -> Actor:
 
 def create_routes(crib: Crib, logins: Logins, throttle: Throttle, *, address: str) -> Doors:
     """Return all routes except the MCP endpoint. Must be served behind the guard."""
+    login = LoginPage(logins, throttle, crib.principals)
     return Doors(
         {
             "/healthz": lambda: _plain(Route("/healthz", _health)),
-            "/login": lambda: _plain(Route("/login", LoginPage(logins, throttle).show)),
+            "/login": lambda: _plain(Route("/login", login.show, methods=["GET", "HEAD", "POST"])),
             "/api": lambda: importlib.import_module("toolcrib.web.api.routes").create_api(crib, logins),
             "/": lambda: _plain(*importlib.import_module("toolcrib.web.console.app").console_routes(crib, address)),
         }

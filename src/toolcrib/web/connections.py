@@ -59,20 +59,20 @@ class Connections:
         )
         if candidates is None:
             return False
-        self.closed(candidates)
+        self.remove(candidates)
         candidates.shed()
         return True
 
-    def opened(self, connection: Closable) -> None:
+    def add(self, connection: Closable) -> None:
         """Add a connection that has no principal yet."""
         self._unknown[connection] = None
 
-    def claimed(self, connection: Closable, key: str) -> bool:
+    def claim(self, connection: Closable, key: str) -> bool:
         """Assign a connection to the principal with this key. Return False if it has too many connections."""
         before = self._known.get(connection)
         if before == key:
             return True
-        self.closed(connection)
+        self.remove(connection)
         if key != OWNER_KEY and not self._fits(key):
             self._unknown[connection] = None
             return False
@@ -80,7 +80,7 @@ class Connections:
         self._by_key.setdefault(key, {})[connection] = None
         return True
 
-    def closed(self, connection: Closable) -> None:
+    def remove(self, connection: Closable) -> None:
         """Remove a connection. Idempotent."""
         self._unknown.pop(connection, None)
         key = self._known.pop(connection, None)
@@ -103,7 +103,7 @@ class Connections:
             idle = self._first_idle(largest) if len(largest) > len(held) + 1 else None
         if idle is None:
             return False
-        self.closed(idle)
+        self.remove(idle)
         idle.shed()
         return True
 

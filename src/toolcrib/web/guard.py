@@ -16,8 +16,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Iterable, Mapping
 from typing import Any
+from urllib.parse import quote
 
 import anyio
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from toolcrib.base.stop_switch import StopSwitch
@@ -32,6 +34,7 @@ from toolcrib.model.errors import (
 )
 from toolcrib.model.principals import Principal
 from toolcrib.web import problems
+from toolcrib.web.console.refusal import STYLE_HASH, continue_page
 from toolcrib.web.limits import CONNECTION, CREDENTIAL, ENDED, Throttle
 from toolcrib.web.login import Logins
 from toolcrib.web.problems import SAFE_HEADERS, Header
@@ -42,7 +45,8 @@ PRINCIPAL = "toolcrib.principal"
 OPEN_PATHS = frozenset({"/healthz", "/login"})
 
 PAGE_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    f"default-src 'none'; script-src 'self'; style-src 'self' '{STYLE_HASH}'; connect-src 'self'; "
+    "img-src 'self' data:; "
     "worker-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
 PAGE_HEADERS: tuple[Header, ...] = (
@@ -77,6 +81,7 @@ class RequestGuard:
         logins: Logins,
         throttle: Throttle,
         stop_switch: StopSwitch,
+        address: str,
         hosts: Iterable[str],
         body_bytes: int,
         stopping: Stopping | None = None,
@@ -89,6 +94,7 @@ class RequestGuard:
         self._stop_switch = stop_switch
         self._body_bytes = body_bytes
         self._stopping = stopping
+        self._address = address
         names = [host.lower().encode() for host in hosts]
         self._hosts = frozenset(names)
         self._origins = frozenset(b"http://" + name for name in names)
@@ -103,6 +109,9 @@ class RequestGuard:
         reply = _Reply(scope, send)
         try:
             headers = dict(scope["headers"])
+            if reply.is_page and scope["method"] == "GET" and (detour := self._detour(scope, headers)) is not None:
+                await reply.send_whole(detour)
+                return
             app = self._admit(scope, headers)
             if b"transfer-encoding" in headers:
                 receive = _Counted(receive, reply, self._body_bytes).receive
@@ -133,15 +142,32 @@ class RequestGuard:
         self._check_body(headers)
         return self._mcp if to_mcp else self._routes
 
+    def _detour(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Response | None:
+        """Return where a browser that opens a page has to go first, or None.
+
+        Cookies belong to one host name, so other names of this crib redirect to its address. The cookie is not sent
+        with links on other sites either: a page with one button continues from here.
+        """
+        host = headers.get(b"host", b"").lower()
+        if host not in self._hosts or b"origin" in headers or len(headers) != len(scope["headers"]):
+            return None
+        target = _target(scope)
+        if host != self._address.encode():
+            return RedirectResponse(f"http://{self._address}{target}", status_code=302)
+        is_navigation = (headers.get(b"sec-fetch-mode"), headers.get(b"sec-fetch-dest")) == (b"navigate", b"document")
+        if is_navigation and headers.get(b"sec-fetch-site") in (b"cross-site", b"same-site"):
+            return HTMLResponse(continue_page(target))
+        return None
+
     def _check_origin(self, headers: Mapping[bytes, bytes]) -> None:
         host = headers.get(b"host")
         if host is None or host.lower() not in self._hosts:
-            raise Denied("host.refused", "The Host header does not name this crib.")
+            raise Denied("host.refused", "The Host header does not match this crib.")
         origin = headers.get(b"origin")
         if origin is not None and origin not in self._origins:
-            raise Denied("origin.refused", "The request comes from another web origin.")
+            raise Denied("origin.refused", "Requests from other origins are not allowed.")
         if headers.get(b"sec-fetch-site", b"none") not in (b"none", b"same-origin"):
-            raise Denied("origin.refused", "Another site made the browser send this request.")
+            raise Denied("origin.refused", "Cross-site requests are not allowed.")
 
     def _identify(self, scope: Scope, headers: Mapping[bytes, bytes], to_mcp: bool) -> Principal:
         authorization = headers.get(b"authorization")
@@ -166,12 +192,12 @@ class RequestGuard:
                 _claim(scope, OWNER_KEY)
                 scope[ENDED] = ended
                 return self._as_web
-        raise Unauthenticated("auth.required", "This needs a token or, in a browser, a login.")
+        raise Unauthenticated("auth.required", "A token is required, or a signed-in browser.")
 
     def _wrong_token(self, scope: Scope) -> ToolcribError:
         client = scope.get("client")
-        if self._throttle.failed(client[0] if client else ""):
-            return Unavailable("auth.throttled", "Too many wrong tokens came from this address.")
+        if self._throttle.record_failure(client[0] if client else ""):
+            return Unavailable("auth.throttled", "Too many invalid tokens from this address.")
         return Unauthenticated("auth.invalid", "The token is not valid.")
 
     def _browser_session(self, header: bytes) -> anyio.Event | None:
@@ -186,16 +212,28 @@ class RequestGuard:
         """Raise unless an unsafe request provably comes from the console: browsers attach cookies automatically."""
         proven = b"origin" in headers or headers.get(b"sec-fetch-site") == b"same-origin"
         if method not in _SAFE_METHODS and not proven:
-            raise Denied("origin.refused", "The browser did not say which page sent this request.")
+            raise Denied("origin.refused", "The request has no Origin header, so its page is unknown.")
 
     def _check_body(self, headers: Mapping[bytes, bytes]) -> None:
         if b"content-encoding" in headers and headers[b"content-encoding"].lower() != b"identity":
-            raise InvalidRequest("request.media_type", "A compressed body is not read.", "Send the body as it is.")
+            raise InvalidRequest(
+                "request.media_type",
+                "Compressed request bodies are not supported.",
+                "Send the body without Content-Encoding.",
+            )
         length = headers.get(b"content-length", b"0")
         if not length.isdigit():
-            raise InvalidRequest("request.malformed", "Content-Length has to be a number.")
+            raise InvalidRequest("request.malformed", "Content-Length must be a number.")
         if len(length) > 18 or int(length) > self._body_bytes:
             raise _too_large(self._body_bytes)
+
+
+def _target(scope: Scope) -> str:
+    """Return the path and query of a request, in ASCII. A path that browsers read as another host becomes `/`."""
+    path, query = scope.get("raw_path") or quote(scope["path"]).encode(), scope["query_string"]
+    if path.startswith((b"//", b"/\\")):
+        return "/"
+    return (path + b"?" + query if query else path).decode("ascii", "replace")
 
 
 def _is_new(scope: Scope) -> bool:
@@ -219,7 +257,7 @@ async def _until_ended(work: Awaitable[None], ended: anyio.Event) -> None:
     try:
         await asyncio.wait({serving, cut}, return_when=asyncio.FIRST_COMPLETED)
         if not serving.done():
-            raise Unauthenticated("auth.invalid", "The credential of this request ended.")
+            raise Unauthenticated("auth.invalid", "The credential of this request expired or was revoked.")
         serving.result()
     finally:
         cut.cancel()
@@ -230,14 +268,15 @@ async def _until_ended(work: Awaitable[None], ended: anyio.Event) -> None:
 class _Reply:
     """The response side of a request: adds the security headers and sends at most one response."""
 
-    __slots__ = ("_file", "_headers", "_over", "_page", "_send", "_started")
+    __slots__ = ("_file", "_headers", "_over", "_send", "_started", "_target", "is_page")
 
     def __init__(self, scope: Scope, send: Send) -> None:
         path: str = scope["path"]
         for_programs = path.startswith(("/mcp", "/api/"))
         self._headers = SAFE_HEADERS if for_programs else (*PAGE_HEADERS, *_NOT_KEPT)
         self._file = path.startswith(FILES)
-        self._page = not for_programs and _wants_page(scope["headers"])
+        self.is_page = not for_programs and problems.wants_page(scope["headers"], path)
+        self._target = _target(scope) if self.is_page and scope["method"] == "GET" else "/"
         self._send = send
         self._started = False
         self._over = False
@@ -252,10 +291,17 @@ class _Reply:
             message = {**message, "headers": [*message.get("headers", ()), *headers]}
         await self._send(message)
 
+    async def send_whole(self, response: Response) -> None:
+        """Send a whole response."""
+        await self.send(
+            {"type": "http.response.start", "status": response.status_code, "headers": response.raw_headers}
+        )
+        await self.send({"type": "http.response.body", "body": bytes(response.body)})
+
     async def refuse(self, error: ToolcribError) -> None:
         """Answer with this error if no response has started, and drop all later messages."""
         if not self._started:
-            await problems.answer(self.send, error, as_page=self._page)
+            await problems.answer(self.send, error, as_page=self.is_page, target=self._target)
         self._over = True
 
 
@@ -289,10 +335,6 @@ def _refuse_repeated(headers: Iterable[Header]) -> None:
             if name == b"host":
                 raise Denied("host.refused", "The Host header appears more than once.")
             raise InvalidRequest("request.malformed", f"The header {name.decode()} appears more than once.")
-
-
-def _wants_page(headers: Iterable[Header]) -> bool:
-    return any(name == b"accept" and b"text/html" in value for name, value in headers)
 
 
 def _log(scope: Scope, error: ToolcribError) -> None:

@@ -71,7 +71,7 @@ class HolderConnection:
                 self.lost(holder)
                 return
             await asyncio.sleep(_PAUSE)
-        raise Unavailable("home.busy", f"The crib at {holder.url} is stopping, and does not end.")
+        raise Unavailable("home.busy", f"The crib at {holder.url} is stopping but has not exited.")
 
     async def keep(self) -> None:
         """Watch the holder's event stream, and find or become the next holder when it ends."""
@@ -82,7 +82,7 @@ class HolderConnection:
                     async for _ in events.pieces():
                         pass
             except (Lost, Unreached) as error:
-                logger.debug("The holder's events ended: %s", error)
+                logger.debug("The event stream of the running crib ended: %s", error)
             self.lost(holder)
             await asyncio.sleep(_PAUSE)
 
@@ -100,7 +100,7 @@ class HolderConnection:
                 finally:
                     self._succession.release()
             await asyncio.sleep(_PAUSE)  # another process is becoming the holder
-        raise Unavailable("home.busy", f"A process holds {self._home.root} but does not answer.")
+        raise Unavailable("home.busy", f"A process holds {self._home.root} but does not respond.")
 
     async def _begin_holding(self) -> RunInfo:
         """Become the holder in a separate task; return once it answers requests."""
@@ -116,7 +116,7 @@ class HolderConnection:
                 self._is_here = True
                 started.set_result(holding.info)
                 await self._until_wanted()
-                logger.info("`toolcrib serve` takes over from this front.")
+                logger.info("`toolcrib serve` is taking over from this process.")
         except Exception as error:
             if started.done():
                 raise

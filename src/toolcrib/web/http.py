@@ -87,7 +87,7 @@ class BoundedHttp(HttpToolsProtocol):
         """Start the timer, or refuse if all connections are in use and none can be shed."""
         super().connection_made(transport)
         self._since = self.loop.time()
-        self.table.opened(self)
+        self.table.add(self)
         if len(self.table) > self.table.capacity and not self.table.shed_one(keep=self):
             self._refuse("crib.busy", "Too many connections are open.")
         else:
@@ -95,12 +95,12 @@ class BoundedHttp(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the timer and notify every request of the disconnect."""
-        self.table.closed(self)
+        self.table.remove(self)
         if self._clock is not None:
             self._clock.cancel()
         self.pipeline.clear()
         if self._running is not None:
-            _tell_gone(self._running)
+            _notify_disconnect(self._running)
         super().connection_lost(exc)
 
     @property
@@ -112,7 +112,7 @@ class BoundedHttp(HttpToolsProtocol):
         """Assign this connection to a principal. Return False if it has too many connections."""
         if self._key == key:
             return True
-        is_accepted = self.table.claimed(self, key)
+        is_accepted = self.table.claim(self, key)
         self._key = key if is_accepted else None
         return is_accepted
 
@@ -135,7 +135,7 @@ class BoundedHttp(HttpToolsProtocol):
             while rest is not None:
                 rest = self._feed(rest)
         except httptools.HttpParserError:
-            self._refuse(*(self._refusal or ("request.malformed", "This is not an HTTP/1.1 request.")))
+            self._refuse(*(self._refusal or ("request.malformed", "Not an HTTP/1.1 request.")))
 
     def _feed(self, data: Data) -> Data | None:
         """Parse some bytes. Return the rest after an upgrade offer, where the parser stops."""
@@ -189,7 +189,7 @@ class BoundedHttp(HttpToolsProtocol):
         if len(headers) > limits.header_count or (self._to_be_measured and _size(headers) > limits.head_bytes):
             self._stop(*_too_large(limits))
         if not self.url.startswith(b"/"):
-            self._stop("request.malformed", "The target has to begin with a slash.")
+            self._stop("request.malformed", "The request target must start with a slash.")
         parser = self.parser
         assert parser is not None
         if parser.should_upgrade():
@@ -272,7 +272,7 @@ class BoundedHttp(HttpToolsProtocol):
         """Read the body of an upgrade request here, because the parser does not. Its length must be known."""
         for name, value in self.headers:
             if name == b"transfer-encoding":
-                self._stop("request.malformed", "A request that offers an upgrade needs a Content-Length.")
+                self._stop("request.malformed", "A request with an Upgrade header needs a Content-Length.")
             if name == b"content-length":
                 self._bare_body = int(value)
 
@@ -335,7 +335,7 @@ class BoundedHttp(HttpToolsProtocol):
             self._clock.cancel()
         if self._running is not None and self.is_busy:
             under_way = self._running.response_started
-            _tell_gone(self._running)
+            _notify_disconnect(self._running)
             if under_way:
                 self.transport.abort()
                 return
@@ -360,7 +360,7 @@ def _target(url: bytes) -> tuple[bytes, str, bytes]:
     return target.path, unquote(path) if "%" in path else path, target.query or b""
 
 
-def _tell_gone(cycle: RequestResponseCycle) -> None:
+def _notify_disconnect(cycle: RequestResponseCycle) -> None:
     if not cycle.response_complete:
         cycle.disconnected = True
     cycle.message_event.set()
@@ -411,9 +411,9 @@ class FastResponse(RequestResponseCycle):
         try:
             await app(self.scope, self.receive, self.send)
             if not self.response_complete and not self.disconnected:
-                raise RuntimeError("The application gave no whole answer.")
+                raise RuntimeError("The application did not complete the response.")
         except BaseException:  # boundary: after any failure the connection must be closed or answered
-            self.logger.exception("An answer broke off.")
+            self.logger.exception("A response was not completed.")
             if not self.response_started:
                 await self.send_500_response()
             elif not self.response_complete:
@@ -464,7 +464,7 @@ class FastResponse(RequestResponseCycle):
         elif message["type"] == "http.response.start" and not self.response_started:
             self._start(message)
         else:
-            raise RuntimeError(f"The message {message['type']!r} does not belong here.")
+            raise RuntimeError(f"The message {message['type']!r} is not expected here.")
 
     def _start(self, message: HTTPResponseStartEvent) -> None:
         status, headers = message["status"], [*self.default_headers, *message.get("headers", ())]
@@ -498,7 +498,7 @@ class FastResponse(RequestResponseCycle):
         else:
             self.expected_content_length -= len(body)
         if self.expected_content_length < 0 or (self.expected_content_length and not more):
-            raise RuntimeError("The body is not as long as its Content-Length says.")
+            raise RuntimeError("The body does not match its Content-Length.")
         self._write(body)
         if not more:
             self.response_complete = True
@@ -524,7 +524,7 @@ def _line(name: bytes, value: bytes) -> bytes:
     """Return a header line. Raises `RuntimeError` for invalid characters."""
     line = b"%b: %b" % (name, value)
     if line.translate(None, _NEVER) != line:
-        raise RuntimeError("A header has characters that no header can have.")
+        raise RuntimeError("A header contains invalid characters.")
     return line + b"\r\n"
 
 

@@ -46,20 +46,25 @@ class Throttle:
     """Counts failures per address in a sliding window. Must never block a success."""
 
     def __init__(
-        self, allowed: int = 20, window: float = 60.0, *, kept: int = 1024, clock: Callable[[], float] = time.monotonic
+        self,
+        allowed: int = 20,
+        window: float = 60.0,
+        *,
+        capacity: int = 1024,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._allowed = allowed
         self._window = window
-        self._kept = kept
+        self._capacity = capacity
         self._clock = clock
         self._failures: OrderedDict[str, list[float]] = OrderedDict()
 
-    def failed(self, address: str) -> bool:
+    def record_failure(self, address: str) -> bool:
         """Record a failure. Return whether this address has exceeded its allowance."""
         now = self._clock()
         recent = [at for at in self._failures.pop(address, []) if at > now - self._window]
-        # One entry above the limit is enough. The newest are kept, so that a steady stream stays throttled.
+        # One entry above the limit is enough. The newest are capacity, so that a steady stream stays throttled.
         self._failures[address] = [*recent, now][-self._allowed - 1 :]
-        while len(self._failures) > self._kept:
+        while len(self._failures) > self._capacity:
             self._failures.popitem(last=False)
         return len(self._failures[address]) > self._allowed

@@ -67,7 +67,7 @@ def bind(host: str, port: int) -> socket.socket:
         if error.errno == errno.EADDRINUSE:
             raise Unavailable("bind.occupied", f"Port {port} on {host} is in use by another program.") from error
         reason = error.strerror or str(error)
-        raise Unavailable("bind.occupied", f"Port {port} on {host} cannot be listened on: {reason}.") from error
+        raise Unavailable("bind.occupied", f"Port {port} on {host} is not available: {reason}.") from error
     return listener
 
 

@@ -84,7 +84,7 @@ class LoopbackHttp:
     ) -> AsyncGenerator[Response]:
         """Send a request and yield its response. Raises `Unreached` or `Lost`."""
         parts = urlsplit(url)
-        connection = self._kept(parts.netloc) or await self._connect(parts.hostname or "", parts.port or 0)
+        connection = self._idle_connection(parts.netloc) or await self._connect(parts.hostname or "", parts.port or 0)
         response: Response | None = None
         try:
             target = parts.path + (f"?{parts.query}" if parts.query else "")
@@ -108,7 +108,7 @@ class LoopbackHttp:
         """Return the idle connections to this `host:port`."""
         return tuple(self._idle.get(address, ()))
 
-    def _kept(self, address: str) -> _Connection | None:
+    def _idle_connection(self, address: str) -> _Connection | None:
         connections = self._idle.get(address, [])
         while connections:
             connection = connections.pop()
@@ -122,7 +122,7 @@ class LoopbackHttp:
             async with asyncio.timeout(CONNECT_SECONDS):
                 streams = await asyncio.open_connection(host, port, limit=_LONGEST_LINE)
         except (OSError, TimeoutError) as error:
-            raise Unreached(f"{host}:{port} cannot be connected to") from error
+            raise Unreached(f"{host}:{port} refused the connection") from error
         return _Connection(*streams, time.monotonic())
 
     async def _ask(

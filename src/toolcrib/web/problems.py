@@ -5,7 +5,7 @@ Must never expose the message of an unexpected exception: it is logged under an 
 
 import logging
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from http import HTTPStatus
 
 from starlette.applications import Starlette
@@ -16,7 +16,7 @@ from starlette.types import Send
 
 from toolcrib.model.errors import CODES, InvalidRequest, NotFound, ToolcribError, Unavailable
 from toolcrib.model.json import JsonObject, dumps
-from toolcrib.web.console.refusal import refusal_page
+from toolcrib.web.console.refusal import refusal_page, sign_in_page
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -55,15 +55,29 @@ def response(error: ToolcribError, errors: Sequence[JsonObject] = ()) -> Respons
     return Response(body, error.status, headers=_extra_headers(error), media_type=MEDIA_TYPE)
 
 
-def page(error: ToolcribError) -> Response:
-    """Return the error as an HTML page."""
-    shown = refusal_page(CODES[error.code].meaning, error.message, error.hint)
+def page(error: ToolcribError, target: str = "/") -> Response:
+    """Return the error as an HTML page: the sign-in page if the browser is not signed in, continuing at `target`."""
+    if error.code in ("auth.required", "auth.invalid"):
+        shown = sign_in_page(error.message if error.code == "auth.invalid" else None, target=target)
+    else:
+        shown = refusal_page(CODES[error.code].meaning, error.message, _browser_hint(error))
     return HTMLResponse(shown, error.status, headers=_extra_headers(error))
 
 
-async def answer(send: Send, error: ToolcribError, *, as_page: bool = False) -> None:
+def _browser_hint(error: ToolcribError) -> str | None:
+    return None if error.code in ("route.unknown", "route.method") else error.hint
+
+
+def wants_page(headers: Iterable[Header], path: str) -> bool:
+    """Return whether a request comes from a browser that displays HTML, not from a program."""
+    if path.startswith(("/mcp", "/api/")):
+        return False
+    return any(name == b"accept" and b"text/html" in value for name, value in headers)
+
+
+async def answer(send: Send, error: ToolcribError, *, as_page: bool = False, target: str = "/") -> None:
     """Send the error as the whole response to a request."""
-    whole = page(error) if as_page else response(error)
+    whole = page(error, target) if as_page else response(error)
     await send({"type": "http.response.start", "status": whole.status_code, "headers": whole.raw_headers})
     await send({"type": "http.response.body", "body": bytes(whole.body)})
 
@@ -87,7 +101,7 @@ def unexpected(error: BaseException) -> ToolcribError:
         number = secrets.token_hex(4)
         error.add_note(_NOTE + number)
         logger.error("Unexpected failure %s", number, exc_info=error)
-    return Unavailable("internal", f"Something unexpected failed; it is logged as {number}.")
+    return Unavailable("internal", f"An unexpected error occurred. It is logged as {number}.")
 
 
 def install(app: Starlette) -> None:
@@ -108,27 +122,35 @@ def _extra_headers(error: ToolcribError) -> dict[str, str]:
     return {}
 
 
-def _on_deliberate(_: Request, error: Exception) -> Response:
+def _respond(request: Request, error: ToolcribError) -> Response:
+    """Return the error as a page for a browser, else as a problem document."""
+    is_fragment = request.headers.get("hx-request") == "true"
+    as_page = not is_fragment and wants_page(request.scope["headers"], request.scope["path"])
+    return page(error) if as_page else response(error)
+
+
+def _on_deliberate(request: Request, error: Exception) -> Response:
     assert isinstance(error, ToolcribError)
-    return response(error)
+    return _respond(request, error)
 
 
 def _on_routing(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    path = request.scope["path"]
     if error.status_code == HTTPStatus.NOT_FOUND:
-        return response(NotFound("route.unknown", f"There is nothing at {request.scope['path']}."))
+        return _respond(request, NotFound("route.unknown", f"There is nothing at {path}."))
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        refused = response(InvalidRequest("route.method", f"{request.scope['path']} does not take {request.method}."))
+        refused = _respond(request, InvalidRequest("route.method", f"{path} does not support {request.method}."))
         refused.headers.update(error.headers or {})
         return refused
     if error.status_code == HTTPStatus.BAD_REQUEST:
-        return response(InvalidRequest("request.malformed", "The body could not be read."))
-    return response(unexpected(error))
+        return _respond(request, InvalidRequest("request.malformed", "The request body is malformed."))
+    return _respond(request, unexpected(error))
 
 
 def _on_disconnect(_: Request, __: Exception) -> Response:
     return Response(status_code=499)  # the client has disconnected
 
 
-def _on_unexpected(_: Request, error: Exception) -> Response:
-    return response(unexpected(error))
+def _on_unexpected(request: Request, error: Exception) -> Response:
+    return _respond(request, unexpected(error))

@@ -90,11 +90,12 @@ async def hold(
         address = address_of(listener)
         crib.port = listener.getsockname()[1]
         stopping = Stopping(crib.gate, lambda: hurry())
+        key = sealing_key(crib.home)
         mcp = await stack.enter_async_context(
             McpEndpoint(
                 crib.gate,
                 crib.feed,
-                key=sealing_key(crib.home),
+                key=key,
                 zoo=crib.zoo,
                 introduce=crib.introduction,
                 enter=crib.placed,
@@ -106,7 +107,7 @@ async def hold(
                 stopping=stopping,
             )
         )
-        logins = Logins(address)
+        logins = Logins(address, file=crib.home.browser_sessions, key=key)
         app = create_app(crib, mcp, logins, address=address, stopping=stopping)
         grace = COMMAND_GRACE if kind == "command" else GRACE
         hurry = await stack.enter_async_context(serving(app, listener, limits, grace=grace))
@@ -124,17 +125,19 @@ async def hold(
 
 async def _keep_token(home: Home) -> None:
     """Restore the owner's token file if it is removed: without it, the owner's commands cannot authenticate."""
-    is_told = False
+    has_warned = False
     while True:
         await asyncio.sleep(_LOOK_AT_TOKEN)
         try:
             if restore_token(home):
-                logger.warning("%s was removed or damaged while the crib ran; it was restored.", home.token_file)
-            is_told = False
+                logger.warning(
+                    "%s was removed or damaged while the crib was running; it was restored.", home.token_file
+                )
+            has_warned = False
         except (OSError, ConfigError) as error:
-            if not is_told:
+            if not has_warned:
                 logger.warning("%s cannot be restored: %s", home.token_file, error)
-            is_told = True
+            has_warned = True
 
 
 def _bind(settings: Settings, kind: HolderKind, port: int | None) -> socket.socket:

@@ -41,7 +41,9 @@ def resume_point(request: Request, after: int | None) -> int | None:
     if not header:
         return after
     if not (header.isascii() and header.isdigit() and len(header) <= 18):
-        raise InvalidRequest("request.malformed", "Last-Event-ID is not a number.", "Send the last `id` that was read.")
+        raise InvalidRequest(
+            "request.malformed", "Last-Event-ID is not a number.", "Send the `id` of the last event you received."
+        )
     return int(header)
 
 
@@ -72,7 +74,7 @@ class FrameStream(Response):
                 tasks.cancel_scope.cancel()
 
             tasks.start_soon(until, lambda: self._send(send))
-            tasks.start_soon(until, lambda: _gone(receive))
+            tasks.start_soon(until, lambda: _wait_for_disconnect(receive))
             tasks.start_soon(self._ping, send)
             if self._ended is not None:
                 tasks.start_soon(until, self._ended.wait)
@@ -98,7 +100,7 @@ class EventStream(FrameStream):
         # "From now on" starts at the request, not at the first byte of the response.
         after = feed.last if after is None else after
         feed.check(after)
-        super().__init__(_encoded(feed, after), ended=ended, ping_seconds=ping_seconds)
+        super().__init__(_encode_feed(feed, after), ended=ended, ping_seconds=ping_seconds)
 
 
 class SessionStream(FrameStream):
@@ -117,7 +119,7 @@ class SessionStream(FrameStream):
         super().__init__(_pieces(log, after), ended=ended, ping_seconds=ping_seconds)
 
 
-async def _encoded(feed: Feed, after: int) -> AsyncGenerator[bytes]:
+async def _encode_feed(feed: Feed, after: int) -> AsyncGenerator[bytes]:
     try:
         async for event in feed.follow(after):
             yield encode(event)
@@ -128,13 +130,13 @@ async def _encoded(feed: Feed, after: int) -> AsyncGenerator[bytes]:
 async def _pieces(log: SessionLog, after: int) -> AsyncGenerator[bytes]:
     async with aclosing(log.follow(after)) as batches:
         async for batch in batches:
-            for piece in _joined(batch):
+            for piece in _join(batch):
                 yield piece
             if log.readers > FEW:
                 await anyio.sleep(min(log.readers * REST, LONGEST_REST))
 
 
-def _joined(batch: Iterable[SessionEvent]) -> Iterator[bytes]:
+def _join(batch: Iterable[SessionEvent]) -> Iterator[bytes]:
     held: list[bytes] = []
     size = 0
     for event in batch:
@@ -147,6 +149,6 @@ def _joined(batch: Iterable[SessionEvent]) -> Iterator[bytes]:
         yield b"".join(held)
 
 
-async def _gone(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass

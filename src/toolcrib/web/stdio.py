@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 LAST_WORDS = 10.0
 """Seconds that requests in flight get after the client closes standard input."""
 
-_MAY_HAVE_RUN = "The crib ended during the call, which may have run; see `toolcrib audit`."
+_MAY_HAVE_RUN = "The crib stopped during the call, which may have run. Check `toolcrib audit`."
 _PAUSE = 0.1
 _LONG_PAUSE = 2.0
 _ACCEPT = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
@@ -59,7 +59,7 @@ async def run_stdio(settings: Settings, agent: str | None = None) -> None:
     """
     home = prepare_home(settings.home)
     if Environment.current().get(MARKER) == home.marker:
-        raise ConfigError("server.own_crib", "This is a front of the crib that started it, so it offers nothing.")
+        raise ConfigError("server.own_crib", "Toolcrib was started by Toolcrib itself, so it offers no tools here.")
     http = LoopbackHttp(owner_token(home))
     background: list[asyncio.Task[None]] = []
     try:
@@ -92,7 +92,7 @@ async def _check_agent(http: LoopbackHttp, holder: RunInfo, agent: str) -> None:
         problem = {}
     code = problem.get("code")
     code = code if code in CODES else "internal"
-    raise CODES[code].raised_as(code, str(problem.get("detail", "The crib gave no reason.")), problem.get("hint"))
+    raise CODES[code].raised_as(code, str(problem.get("detail", "The crib returned no reason.")), problem.get("hint"))
 
 
 class Front:
@@ -118,7 +118,7 @@ class Front:
         self._wishes: dict[tuple[str, str], bytes] = {}
         self._greeted: RunInfo | None = None
         self._session: dict[str, str] = {}
-        self._greeting = asyncio.Lock()
+        self._handshake_lock = asyncio.Lock()
 
     async def serve(self, lines: AsyncIterable[Line]) -> None:
         """Handle every line, then wait briefly for the requests in flight."""
@@ -152,7 +152,7 @@ class Front:
         elif message.id is not None and message.method not in ("", "initialize"):
             task = asyncio.create_task(self._request(message, line))
             self._running[message.id] = task
-            task.add_done_callback(partial(self._finished, message.id))
+            task.add_done_callback(partial(self._on_finished, message.id))
             return task
         else:
             await self._request(message, line)
@@ -161,7 +161,7 @@ class Front:
                 self._spawn(self._hear())
         return None
 
-    def _finished(self, request_id: RequestId, task: asyncio.Task[None]) -> None:
+    def _on_finished(self, request_id: RequestId, task: asyncio.Task[None]) -> None:
         if self._running.get(request_id) is task:
             del self._running[request_id]
 
@@ -171,8 +171,8 @@ class Front:
             await self._send(message, line)
             self._remember(message, line)
         except (ToolcribError, Lost, Unreached) as error:
-            logger.warning("%s was not answered: %s", message.method, error)
-            await self._fail(message, f"The crib does not answer: {error}")
+            logger.warning("%s failed: %s", message.method, error)
+            await self._fail(message, f"The crib does not respond: {error}")
 
     def _remember(self, message: Message, line: bytes) -> None:
         """Store a legacy client's subscriptions and log level, to replay them to the next crib."""
@@ -199,11 +199,11 @@ class Front:
                     await self._fail(message, _MAY_HAVE_RUN)
                     return
             if asyncio.get_running_loop().time() > deadline:
-                raise Unavailable("crib.unreachable", "The crib does not take requests.")
+                raise Unavailable("crib.unreachable", "The crib does not accept requests.")
 
     async def _ready(self) -> RunInfo:
         """Return the holder. Replay a legacy client's handshake to a new holder and announce changed lists."""
-        async with self._greeting:
+        async with self._handshake_lock:
             holder = await self._holder_connection.holder()
             if len(self._handshake) < 2 or self._greeted == holder:
                 return holder
@@ -256,7 +256,7 @@ class Front:
         answer: Json = loads(body)
         if not is_object(answer) or "jsonrpc" not in answer:
             detail = answer.get("detail") if is_object(answer) else None
-            await self._fail(message, str(detail or "The crib gave no answer of the protocol."))
+            await self._fail(message, str(detail or "The crib returned an invalid response."))
             return
         if message.id is not None and "error" in answer:
             answer["id"] = message.id  # it may have been refused before its id was read

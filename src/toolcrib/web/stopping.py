@@ -38,7 +38,7 @@ class Stopping:
     def check(self) -> None:
         """Raise `crib.stopping` once stopping has begun."""
         if self.has_begun:
-            raise Unavailable("crib.stopping", "The crib is stopping and takes no new requests.")
+            raise Unavailable("crib.stopping", "The crib is stopping and accepts no new requests.")
 
     async def wait(self, seconds: float) -> None:
         """Wait for the calls in flight, at most this many seconds."""

@@ -66,7 +66,7 @@ def test_a_link_has_cursor_install_the_crib_and_its_token_ends_with_undo(
     assert axe(page) == []
     picture(page, "connect-link")
     card.get_by_role("button", name="Copy link").click()
-    expect(page.locator("#said")).to_have_text("Copied.")
+    expect(page.locator("#toast")).to_have_text("Copied.")
     assert page.evaluate("navigator.clipboard.readText()") == link.get_attribute("href")
     assert file_of(person).read_text(encoding="utf-8") == BEFORE
     card.get_by_role("button", name="Revoke").click()

@@ -91,7 +91,7 @@ def test_from_the_first_look_to_the_first_call(page: Page, axe: Axe, picture: Pi
 def test_a_failed_server_shows_why_and_its_report_can_be_copied(page: Page, axe: Axe, picture: Picture) -> None:
     page.goto("/servers/quits/log")
     page.get_by_role("button", name="Copy report").click()
-    expect(page.locator("#said")).to_have_text("Copied.")
+    expect(page.locator("#toast")).to_have_text("Copied.")
     assert "upstreams.quits" in str(page.evaluate("navigator.clipboard.readText()"))
     assert axe(page) == []
     picture(page, "server-log")
@@ -99,12 +99,12 @@ def test_a_failed_server_shows_why_and_its_report_can_be_copied(page: Page, axe:
 
 def test_what_is_said_with_a_server_turns_up_in_its_open_log(page: Page, person: Shell, axe: Axe) -> None:
     page.goto("/servers/crafts/log")
-    before = page.locator("#talk tbody tr").count()
+    before = page.locator("#protocol-log tbody tr").count()
     assert person.run("tools", "call", "crafts/pid").returncode == 0
-    newest = page.locator("#talk tbody tr").first
+    newest = page.locator("#protocol-log tbody tr").first
     expect(newest).to_contain_text("tools/call pid")
     expect(newest.get_by_text("ok", exact=True)).to_be_visible()
-    assert page.locator("#talk tbody tr").count() > before
+    assert page.locator("#protocol-log tbody tr").count() > before
     assert axe(page) == []
 
 

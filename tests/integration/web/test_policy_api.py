@@ -117,7 +117,7 @@ async def test_why_an_unknown_tool_is_told_with_names_that_are_near(running: Run
         found = await explained(client, tool="bench/ehco")
         assert (found["verdict"], found["nearest"][0]) == ("unknown", "bench/echo")
         found = await explained(client, tool="nowhere/echo")
-        assert "There is no server 'nowhere'" in found["decidedBy"]["reason"]
+        assert "Server 'nowhere' does not exist" in found["decidedBy"]["reason"]
         assert "bench/echo" in found["nearest"]
         found = await explained(client, tool="mcp__bench__echo")
         assert (found["ref"], found["verdict"]) == ("bench/echo", "allow")

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -167,6 +168,18 @@ def test_a_home_that_cannot_be_one_is_refused_in_a_sentence(tmp_path: Path, caps
     (tmp_path / "file").touch()
     assert main(["tools", "list", "--home", str(tmp_path / "file")]) == 1
     assert capsys.readouterr().err.startswith(f"error: {tmp_path / 'file'} is not a directory.")
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt(), typer.Abort()])
+def test_ctrl_c_exits_quietly_with_130(
+    interruption: BaseException, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    def interrupt(_: object) -> None:
+        raise interruption
+
+    monkeypatch.setattr("toolcrib.cli.arguments.check_source", interrupt)
+    assert main(["tools", "list", "--json"]) == 130
+    assert capsys.readouterr() == ("", "")
 
 
 def test_what_nobody_foresaw_is_a_sentence_and_a_trace_only_when_asked_for(

@@ -2,6 +2,7 @@
 
 import pytest
 
+from toolcrib.cli import entry
 from toolcrib.cli.entry import FrontOptions, front_options
 
 
@@ -38,3 +39,14 @@ def test_a_front_is_recognised_with_its_options(line: str, options: FrontOptions
 )
 def test_everything_else_is_left_to_the_tree_of_commands(line: str) -> None:
     assert front_options(line.split()) is None
+
+
+def test_ctrl_c_during_the_imports_of_a_command_exits_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sys.argv", ["toolcrib", "settings"])
+    monkeypatch.setattr("toolcrib.cli.main.run", interrupt)
+    with pytest.raises(SystemExit) as ended:
+        entry.run()
+    assert ended.value.code == 130

@@ -138,7 +138,7 @@ def test_no_quoted_text_can_pass_for_a_line_of_ours(capsys: pytest.CaptureFixtur
 
 
 def test_the_widest_columns_give_way_first() -> None:
-    assert output.fitted([5, 30, 60], 80) == [5, 30, 41]
-    assert output.fitted([5, 30, 60], 60) == [5, 25, 26]
-    assert output.fitted([5, 3], 80) == [5, 3]
-    assert output.fitted([12, 12, 12], 20) is None
+    assert output.fit_widths([5, 30, 60], 80) == [5, 30, 41]
+    assert output.fit_widths([5, 30, 60], 60) == [5, 25, 26]
+    assert output.fit_widths([5, 3], 80) == [5, 3]
+    assert output.fit_widths([12, 12, 12], 20) is None

@@ -25,9 +25,9 @@ def opened(table: Connections, number: int, key: str | None = None, *, busy: boo
     """So many connections, of this principal if one is named."""
     wires = [Wire(busy) for _ in range(number)]
     for wire in wires:
-        table.opened(wire)
+        table.add(wire)
         if key is not None:
-            assert table.claimed(wire, key)
+            assert table.claim(wire, key)
     return wires
 
 
@@ -64,10 +64,10 @@ def test_a_token_with_only_busy_connections_gets_no_more() -> None:
     table = Connections(16)
     own = opened(table, 4, "token a", busy=True)
     more = Wire()
-    table.opened(more)
-    assert not table.claimed(more, "token a")
+    table.add(more)
+    assert not table.claim(more, "token a")
     assert closed(own) == 0
-    assert table.claimed(more, "token b")
+    assert table.claim(more, "token b")
 
 
 def test_all_tokens_together_leave_room_for_the_owner() -> None:
@@ -76,9 +76,9 @@ def test_all_tokens_together_leave_room_for_the_owner() -> None:
         opened(table, 4, token, busy=True)
     opened(table, 2, "token d", busy=True)
     last = Wire()
-    table.opened(last)
-    assert not table.claimed(last, "token e")
-    assert table.claimed(last, OWNER_KEY)
+    table.add(last)
+    assert not table.claim(last, "token e")
+    assert table.claim(last, OWNER_KEY)
 
 
 def test_the_token_with_the_most_connections_gives_up_an_idle_one_for_another() -> None:
@@ -101,8 +101,8 @@ def test_nothing_is_closed_where_everything_is_busy() -> None:
 def test_a_connection_is_forgotten_once_however_often_it_closes() -> None:
     table = Connections(4)
     (wire,) = opened(table, 1, "token a")
-    table.closed(wire)
-    table.closed(wire)
+    table.remove(wire)
+    table.remove(wire)
     assert len(table) == 0
 
 
@@ -114,12 +114,12 @@ def test_the_owner_can_always_connect_whatever_tokens_and_strangers_hold(steps: 
             continue
         wire = Wire(busy)
         if table.make_room():
-            table.opened(wire)
+            table.add(wire)
             if key is not None:
-                table.claimed(wire, key)
+                table.claim(wire, key)
         assert len(table) <= table.capacity
     owner = Wire()
     assert table.make_room()
-    table.opened(owner)
-    assert table.claimed(owner, OWNER_KEY)
+    table.add(owner)
+    assert table.claim(owner, OWNER_KEY)
     assert not owner.is_closed

@@ -72,6 +72,7 @@ class Guarded:
             logins=self.logins,
             throttle=Throttle(clock=lambda: self.now),
             stop_switch=StopSwitch(Path("/nowhere/stopped")),
+            address=ADDRESS,
             hosts=HOSTS,
             body_bytes=body_bytes,
         )
@@ -97,6 +98,7 @@ def guard_of(app: ASGIApp) -> RequestGuard:
         logins=Logins(ADDRESS),
         throttle=Throttle(),
         stop_switch=StopSwitch(Path("/nowhere/stopped")),
+        address=ADDRESS,
         hosts=HOSTS,
         body_bytes=1000,
     )
@@ -254,6 +256,33 @@ async def test_a_link_on_another_site_does_not_reach_the_login(guarded: Guarded,
     assert answer.status == status
 
 
+PAGE = ("accept", "text/html,*/*")
+
+
+@pytest.mark.parametrize("host", ["localhost:4242", "[::1]:4242", "LocalHost:4242"])
+async def test_other_names_of_the_crib_redirect_a_browser_to_its_address(guarded: Guarded, host: str) -> None:
+    answer = await guarded.ask("GET", "/login?code=x", ("host", host), PAGE)
+    assert (answer.status, answer.header("location")) == (302, f"http://{ADDRESS}/login?code=x")
+    assert guarded.entered == 0
+
+
+@pytest.mark.parametrize(("method", "path"), [("GET", "/api/tools"), ("POST", "/login"), ("GET", "/mcp")])
+async def test_programs_and_forms_are_not_redirected(guarded: Guarded, method: str, path: str) -> None:
+    assert (await guarded.ask(method, path, ("host", "localhost:4242"), PAGE, BEARER)).status == 200
+
+
+async def test_a_link_on_another_site_opens_a_page_with_one_button(guarded: Guarded) -> None:
+    navigation = (("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "document"))
+    answer = await guarded.ask("GET", '/servers?x="><b', HOST, PAGE, guarded.cookie(), *navigation)
+    assert answer.status == 200
+    assert 'href="/servers?x=&quot;&gt;&lt;b">Continue</a>' in answer.body.decode()
+    assert guarded.entered == 0
+    framed = (*navigation[:2], ("sec-fetch-dest", "iframe"))
+    assert (await guarded.ask("GET", "/servers", HOST, PAGE, *framed)).status == 403
+    elsewhere = await guarded.ask("GET", "//elsewhere.example/", HOST, PAGE, *navigation)
+    assert 'href="/">' in elsewhere.body.decode()
+
+
 async def test_no_answer_lets_another_site_read_it(guarded: Guarded) -> None:
     preflight = [("access-control-request-method", "POST"), ("access-control-request-headers", "authorization")]
     for origin in ("http://evil.example", f"http://{ADDRESS}"):
@@ -321,11 +350,11 @@ async def test_every_answer_carries_the_safe_headers_and_pages_a_policy(guarded:
     assert "unsafe" not in policy
 
 
-async def test_a_browser_without_a_login_is_told_so_in_a_page(guarded: Guarded) -> None:
+async def test_a_browser_without_a_login_gets_the_sign_in_page(guarded: Guarded) -> None:
     answer = await guarded.ask("GET", "/", HOST, ("accept", "text/html,*/*"))
     assert answer.status == 401
     assert answer.header("content-type") == "text/html; charset=utf-8"
-    assert b"<h1>Authentication required.</h1>" in answer.body
+    assert b"<h1>Sign in</h1>" in answer.body
     assert (await guarded.ask("GET", "/api/tools", HOST, ("accept", "text/html"))).code == "auth.required"
 
 

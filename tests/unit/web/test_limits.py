@@ -18,10 +18,10 @@ class Clock:
 def test_failures_beyond_the_allowed_number_are_told_and_forgotten_with_time() -> None:
     clock = Clock()
     throttle = Throttle(allowed=3, window=60, clock=clock)
-    assert [throttle.failed("a") for _ in range(5)] == [False, False, False, True, True]
-    assert throttle.failed("b") is False
+    assert [throttle.record_failure("a") for _ in range(5)] == [False, False, False, True, True]
+    assert throttle.record_failure("b") is False
     clock.now = 61
-    assert throttle.failed("a") is False
+    assert throttle.record_failure("a") is False
 
 
 def test_a_steady_stream_of_failures_stays_braked() -> None:
@@ -29,17 +29,17 @@ def test_a_steady_stream_of_failures_stays_braked() -> None:
     throttle = Throttle(allowed=3, window=60, clock=clock)
     told: list[bool] = []
     for clock.now in range(0, 600, 10):
-        told.append(throttle.failed("a"))
+        told.append(throttle.record_failure("a"))
     assert told == [False] * 3 + [True] * 57
 
 
 def test_only_so_many_addresses_are_remembered() -> None:
-    throttle = Throttle(allowed=1, kept=10, clock=Clock())
-    throttle.failed("first")
+    throttle = Throttle(allowed=1, capacity=10, clock=Clock())
+    throttle.record_failure("first")
     for number in range(10):
-        throttle.failed(str(number))
-    assert throttle.failed("first") is False
-    assert throttle.failed("9") is True
+        throttle.record_failure(str(number))
+    assert throttle.record_failure("first") is False
+    assert throttle.record_failure("9") is True
 
 
 @given(st.lists(st.floats(0, 30), max_size=80))
@@ -51,4 +51,4 @@ def test_an_address_is_braked_exactly_when_the_window_holds_more_than_allowed(ga
         clock.now += gap
         times.append(clock.now)
         recent = [at for at in times if at > clock.now - 60]
-        assert throttle.failed("a") == (len(recent) > 5)
+        assert throttle.record_failure("a") == (len(recent) > 5)

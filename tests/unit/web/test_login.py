@@ -1,16 +1,23 @@
 """The way of a browser into the console."""
 
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import urlencode
+
 import pytest
 from starlette.applications import Starlette
 from starlette.routing import Route
 
+from toolcrib.gate.principals import Principals
 from toolcrib.model.errors import Unauthenticated
 from toolcrib.web import problems
 from toolcrib.web.limits import Throttle
-from toolcrib.web.login import CODE_SECONDS, CODES_KEPT, SESSIONS_KEPT, LoginPage, Logins
+from toolcrib.web.login import CODE_SECONDS, CODES_KEPT, SESSION_SECONDS, SESSIONS_KEPT, LoginPage, Logins
 from unit.web.asgi import Answer, ask
 
 pytestmark = pytest.mark.anyio
+
+TOKEN = "t" * 43
 
 
 class Clock:
@@ -92,16 +99,36 @@ def test_only_so_many_codes_and_sessions_are_kept_and_the_oldest_session_is_told
     assert logins.session(last) is not None
 
 
+def test_browser_sessions_survive_a_restart_until_they_expire(tmp_path: Path) -> None:
+    clock, file = Clock(), tmp_path / "browser-sessions"
+    cookie = open_session(Logins("127.0.0.1:4242", file=file, key=b"k", wall_clock=clock))
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert cookie not in file.read_text()
+    restarted = Logins("127.0.0.1:4242", file=file, key=b"k", wall_clock=clock)
+    assert restarted.session(cookie) is not None
+    clock.now += SESSION_SECONDS
+    assert restarted.session(cookie) is None
+
+
+def test_a_new_owner_token_ends_every_browser_session(tmp_path: Path) -> None:
+    file = tmp_path / "browser-sessions"
+    cookie = open_session(Logins("127.0.0.1:4242", file=file, key=b"old"))
+    assert Logins("127.0.0.1:4242", file=file, key=b"new").session(cookie) is None
+
+
 def test_two_cribs_on_one_machine_have_cookies_of_different_names() -> None:
     assert Logins("127.0.0.1:4242").cookie != Logins("127.0.0.1:4243").cookie
     assert Logins("[::1]:4242").cookie == "toolcrib_4242"
 
 
-async def visit(logins: Logins, method: str, target: str, throttle: Throttle | None = None) -> Answer:
-    page = LoginPage(logins, throttle or Throttle())
-    app = Starlette(routes=[Route("/login", page.show)])
+async def visit(
+    logins: Logins, method: str, target: str, throttle: Throttle | None = None, form: Mapping[str, str] | None = None
+) -> Answer:
+    page = LoginPage(logins, throttle or Throttle(), Principals(TOKEN))
+    app = Starlette(routes=[Route("/login", page.show, methods=["GET", "HEAD", "POST"])])
     problems.install(app)
-    return await ask(app, method, target, [("host", "127.0.0.1:4242")])
+    headers = [("host", "127.0.0.1:4242"), ("content-type", "application/x-www-form-urlencoded")]
+    return await ask(app, method, target, headers, [urlencode(form or {}).encode()])
 
 
 async def test_the_page_sets_a_cookie_that_scripts_and_other_sites_cannot_use_and_goes_home() -> None:
@@ -113,7 +140,12 @@ async def test_the_page_sets_a_cookie_that_scripts_and_other_sites_cannot_use_an
     value, *attributes = rest.split("; ")
     assert name == "toolcrib_4242"
     assert logins.session(value) is not None
-    assert {attribute.lower() for attribute in attributes} == {"httponly", "path=/", "samesite=strict"}
+    assert {attribute.lower() for attribute in attributes} == {
+        "httponly",
+        "path=/",
+        "samesite=strict",
+        f"max-age={SESSION_SECONDS}",
+    }
 
 
 async def test_a_used_link_says_so_and_sets_nothing() -> None:
@@ -122,7 +154,7 @@ async def test_a_used_link_says_so_and_sets_nothing() -> None:
     await visit(logins, "GET", target)
     answer = await visit(logins, "GET", target)
     assert answer.status == 401
-    assert "used already or is too old" in answer.body.decode()
+    assert "was already used or has expired" in answer.body.decode()
     assert answer.header("set-cookie") is None
 
 
@@ -138,3 +170,28 @@ async def test_guessing_links_is_braked() -> None:
     statuses = [(await visit(logins, "GET", "/login?code=x", throttle)).status for _ in range(4)]
     assert statuses == [401, 401, 429, 429]
     assert (await visit(logins, "GET", f"/login?code={code_of(logins.link())}", throttle)).status == 303
+
+
+async def test_the_sign_in_page_names_the_command_and_takes_the_owner_token() -> None:
+    logins = Logins("127.0.0.1:4242")
+    page = await visit(logins, "GET", "/login")
+    assert page.status == 200
+    assert "<code>toolcrib open</code>" in page.body.decode()
+    answer = await visit(logins, "POST", "/login", form={"token": f" {TOKEN}\n", "next": "/servers/time?tab=log"})
+    assert (answer.status, answer.header("location")) == (303, "/servers/time?tab=log")
+    cookie = (answer.header("set-cookie") or "").partition("=")[2].partition(";")[0]
+    assert logins.session(cookie) is not None
+
+
+async def test_a_wrong_token_is_refused_and_throttled() -> None:
+    logins, throttle = Logins("127.0.0.1:4242"), Throttle(allowed=1)
+    answers = [await visit(logins, "POST", "/login", throttle, {"token": "guess"}) for _ in range(2)]
+    assert [answer.status for answer in answers] == [401, 429]
+    assert "This is not the owner&#x27;s token." in answers[0].body.decode()
+    assert answers[0].header("set-cookie") is None
+
+
+@pytest.mark.parametrize("target", ["//elsewhere.example", "https://elsewhere.example", "/\\elsewhere", "/a\r\nb", ""])
+async def test_sign_in_never_leads_to_another_site(target: str) -> None:
+    answer = await visit(Logins("127.0.0.1:4242"), "POST", "/login", form={"token": TOKEN, "next": target})
+    assert answer.header("location") == "/"

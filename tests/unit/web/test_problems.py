@@ -112,3 +112,14 @@ async def test_unknown_routes_and_methods_are_problems_too() -> None:
     method = await get("/takes", "DELETE")
     assert (method.status, method.code) == (405, "route.method")
     assert method.header("allow") == "POST"
+
+
+@pytest.mark.parametrize(("target", "status"), [("/nowhere", 404), ("/fails?how=unexpectedly", 500)])
+async def test_browsers_get_failures_as_a_page_and_fragments_as_a_problem(target: str, status: int) -> None:
+    browser = [("host", "x"), ("accept", "text/html,*/*")]
+    page = await ask(boundary(application()), "GET", target, browser)
+    assert (page.status, page.header("content-type")) == (status, "text/html; charset=utf-8")
+    assert b'href="/">Open console</a>' in page.body
+    assert b"secret" not in page.body
+    fragment = await ask(boundary(application()), "GET", target, [*browser, ("hx-request", "true")])
+    assert fragment.header("content-type") == "application/problem+json"

@@ -147,7 +147,7 @@ def read_choice(question: JsonObject, line: str) -> Json:
     parts = [part.strip() for part in line.split(",")] if several else [line.strip()]
     if not labels or not line.strip():
         return line.strip() or None
-    chosen = [_chosen(part, labels) for part in parts]
+    chosen = [_match_choice(part, labels) for part in parts]
     if any(label is None and _is_number(part) for part, label in zip(parts, chosen, strict=True)):
         return None
     if None in chosen:
@@ -155,7 +155,7 @@ def read_choice(question: JsonObject, line: str) -> Json:
     return [*chosen] if several else chosen[0]
 
 
-def _chosen(part: str, labels: Sequence[str]) -> str | None:
+def _match_choice(part: str, labels: Sequence[str]) -> str | None:
     if _is_number(part):
         return labels[int(part) - 1] if 1 <= int(part) <= len(labels) else None
     return next((label for label in labels if label.lower() == part.lower()), None)

@@ -71,7 +71,7 @@ def _is_terminal(invocation: Invocation) -> bool:
 async def _at_terminal(invocation: Invocation, wanted: "Wanted", prompt: str | None) -> None:
     from toolcrib.cli.chat.live import LiveChat
     from toolcrib.cli.chat.opening import begin_or_resume, last_turn, terminal
-    from toolcrib.cli.crib import kept_up
+    from toolcrib.cli.crib import keep_running
     from toolcrib.cli.sessions.show import introduce, resume_command
 
     chat: LiveChat | None = None
@@ -87,7 +87,7 @@ async def _at_terminal(invocation: Invocation, wanted: "Wanted", prompt: str | N
         await chat.run(client, line)
 
     try:
-        await kept_up(invocation.settings, talk)
+        await keep_running(invocation.settings, talk)
     finally:
         if chat is not None and not chat.is_deleted:
             output.note(f"Resume this session with `{resume_command(chat.session)}`.")
@@ -98,7 +98,7 @@ async def _at_terminal(invocation: Invocation, wanted: "Wanted", prompt: str | N
 async def _without_terminal(invocation: Invocation, wanted: "Wanted", prompt: str | None) -> int:
     from toolcrib.cli.chat.opening import begin_or_resume
     from toolcrib.cli.chat.plain import PlainChat, prompts
-    from toolcrib.cli.crib import kept_up
+    from toolcrib.cli.crib import keep_running
 
     chat: PlainChat | None = None
 
@@ -109,5 +109,5 @@ async def _without_terminal(invocation: Invocation, wanted: "Wanted", prompt: st
             chat = PlainChat(session, prompts(prompt), as_json=invocation.as_json)
         await chat.run(client)
 
-    await kept_up(invocation.settings, talk)
+    await keep_running(invocation.settings, talk)
     return 0 if chat is None else chat.exit_code

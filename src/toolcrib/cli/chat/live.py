@@ -83,7 +83,7 @@ class LiveChat:
                 self._draw()
                 async with anyio.create_task_group() as self._tasks:
                     for part in (self._follow, answer_lines, self._choose_row, self._read_keys):
-                        self._tasks.start_soon(self._guarded, part)
+                        self._tasks.start_soon(self._run_guarded, part)
                     if first is not None:
                         self._enter.send_nowait((None, first))
             finally:
@@ -107,7 +107,7 @@ class LiveChat:
         self._following.cancel()
         self._note_change()
 
-    async def _guarded(self, part: Callable[[], Awaitable[None]]) -> None:
+    async def _run_guarded(self, part: Callable[[], Awaitable[None]]) -> None:
         """Run one part of the chat; its failure cancels the others and is raised after they ended."""
         try:
             await part()
@@ -169,9 +169,9 @@ class LiveChat:
         except NotFound:
             return
         ask.remember_as = approval.get("rememberAs", {})
-        told = {remark.message for remark in show(ask.event.get("arguments") or {}).remarks}
+        messages = {remark.message for remark in show(ask.event.get("arguments") or {}).remarks}
         for remark in approval["shown"]["remarks"]:
-            if remark["message"] not in told:
+            if remark["message"] not in messages:
                 self.tell(
                     f"  CAREFUL: {output.one_line(remark['pointer'], 1000)}: {output.one_line(remark['message'], 5000)}"
                 )
@@ -250,7 +250,7 @@ class LiveChat:
         elif self.view.is_busy:
             self._is_interrupting = True
             self.tell("Interrupting. Press Ctrl-C again to quit; the session is kept.", "faint")
-            self._tasks.start_soon(self._guarded, self._interrupt_turn)
+            self._tasks.start_soon(self._run_guarded, self._interrupt_turn)
         elif self._editor.text:
             self._editor.put("")
         else:
@@ -293,7 +293,7 @@ class LiveChat:
         ask.answers[str(question["question"])] = answer
         if ask.next_question is None:
             await self.client.sessions.answer(self.id, ask.id, ask.answers)
-            self._answered(ask)
+            self._release_input(ask)
         self._draw()
 
     async def _judge(self, ask: Ask, line: str) -> None:
@@ -328,9 +328,9 @@ class LiveChat:
         answered = await self.client.permissions.answer(ask.id, given)
         if rule := answered.get("rule"):
             self.tell(f"  Added rule {rule['id']}: {output.one_line(describe_rule(rule), 5000)}.", "faint")
-        self._answered(ask)
+        self._release_input(ask)
 
-    def _answered(self, ask: Ask) -> None:
+    def _release_input(self, ask: Ask) -> None:
         """Return the input row to the user; the next request gets it after a pause."""
         if self._row_for is ask:
             self._give_row(None)

@@ -31,26 +31,26 @@ class Wanted:
 
 async def begin_or_resume(client: ApiClient, wanted: Wanted) -> JsonObject:
     """Return the session: created, found, or imported from Claude Code."""
-    changes = _given(mode=wanted.mode, model=wanted.model)
+    changes = _without_none(mode=wanted.mode, model=wanted.model)
     if wanted.resume is None:
-        return await client.sessions.create(changes | _given(agentId=wanted.agent, cwd=wanted.cwd))
+        return await client.sessions.create(changes | _without_none(agentId=wanted.agent, cwd=wanted.cwd))
     try:
         session = await client.sessions.get(wanted.resume)
     except NotFound:
-        kept = await _kept_elsewhere(client, wanted.resume)
+        kept = await _find_unmanaged(client, wanted.resume)
         if kept is None:
             raise
-        return await client.sessions.create(changes | _given(resume=str(kept["id"]), cwd=str(kept["cwd"])))
+        return await client.sessions.create(changes | _without_none(resume=str(kept["id"]), cwd=str(kept["cwd"])))
     return await client.sessions.change(str(session["id"]), changes) if changes else session
 
 
-async def _kept_elsewhere(client: ApiClient, id: str) -> JsonObject | None:
+async def _find_unmanaged(client: ApiClient, id: str) -> JsonObject | None:
     """Return the conversation with this id that only Claude Code has stored."""
     found = await client.sessions.list(found=True, limit=1000)
     return next((each for each in found if each.get("origin") == "claude_code" and each["id"] == id), None)
 
 
-def _given(**values: str | None) -> JsonObject:
+def _without_none(**values: str | None) -> JsonObject:
     return {name: value for name, value in values.items() if value is not None}
 
 

@@ -54,13 +54,13 @@ class PlainChat:
     async def run(self, client: ApiClient) -> None:
         """Send every prompt and wait for its answer. Cancelling interrupts the turn."""
         try:
-            await self._answered(client)
+            await self._follow_turn(client)
             while (prompt := self._unsure or await anext(self._prompts, None)) is not None:
                 if self._unsure is None or not await self._has_arrived(client):
                     self._unsure = prompt
                     await client.sessions.send(self.id, prompt)
                 self._unsure, self._awaited = None, True
-                await self._answered(client)
+                await self._follow_turn(client)
         except anyio.get_cancelled_exc_class():
             if self._awaited:
                 with anyio.move_on_after(_LAST_WORDS, shield=True):
@@ -71,7 +71,7 @@ class PlainChat:
         """Return whether the prompt during which the crib was lost was recorded; this chat is the only sender."""
         return int((await client.sessions.get(self.id))["lastSeq"]) > self._view.seq
 
-    async def _answered(self, client: ApiClient) -> None:
+    async def _follow_turn(self, client: ApiClient) -> None:
         """Display events until the turn has ended."""
         while self._awaited:
             async with aclosing(client.sessions.events(self.id, self._view.seq)) as events:

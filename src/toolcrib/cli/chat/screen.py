@@ -40,8 +40,8 @@ class Screen:
 
     def show(self, pieces: Iterable[Piece]) -> None:
         """Print pieces above the input row."""
-        away = self._taken_away()
-        made = "".join(self._made(piece) for piece in pieces)
+        away = self._erase()
+        made = "".join(self._render(piece) for piece in pieces)
         if made:
             self._write(away + made + self._below())
 
@@ -57,7 +57,7 @@ class Screen:
     @contextmanager
     def aside(self) -> Generator[None]:
         """Hide the input row while other code prints whole lines."""
-        self._write(self._taken_away() + self._new_row())
+        self._write(self._erase() + self._new_row())
         had_row, self._has_row = self._has_row, False
         try:
             yield
@@ -67,10 +67,10 @@ class Screen:
 
     def leave(self) -> None:
         """Remove the input row; later output starts on a new row."""
-        self._write(self._taken_away() + self._new_row())
+        self._write(self._erase() + self._new_row())
         self._has_row = False
 
-    def _made(self, piece: Piece) -> str:
+    def _render(self, piece: Piece) -> str:
         text = safe(piece.text).replace("\t", _TAB)
         if isinstance(piece, ViewLine):
             made = self._new_row() + "".join(self._own(line) for line in text.split("\n"))
@@ -105,9 +105,9 @@ class Screen:
             self._column += width(token)
             self._word += token
             return made + token
-        return made + self._wrapped(token, indent)
+        return made + self._wrap(token, indent)
 
-    def _wrapped(self, token: str, indent: int) -> str:
+    def _wrap(self, token: str, indent: int) -> str:
         """Return a word that does not fit into its row: moved to the next row, or broken."""
         begun = width(self._word)
         made = ""
@@ -139,7 +139,7 @@ class Screen:
         """Return the usable width. The last column stays free, because terminals differ in wrapping there."""
         return max(self._columns(), _NARROWEST) - 1
 
-    def _taken_away(self) -> str:
+    def _erase(self) -> str:
         if not self._has_row:
             return ""
         back = f"\x1b[A\x1b[{self._column}C" if self._column else "\x1b[A"
@@ -150,7 +150,7 @@ class Screen:
 
     def _row(self) -> str:
         """Return the input row: as much of the text as fits, and the cursor position."""
-        cells = [_shown(character) for character in self._text]
+        cells = [_display(character) for character in self._text]
         room = max(self._limit() - width(self._label), 1)
         before = _fitting(reversed(cells[: self._cursor]), room)[::-1]
         after = _fitting(cells[self._cursor :], room - width("".join(before)))
@@ -169,6 +169,6 @@ def _fitting(cells: Iterable[str], room: int) -> list[str]:
     return fitting
 
 
-def _shown(character: str) -> str:
+def _display(character: str) -> str:
     """Return a character as displayed in the input row, where a line break is visible."""
     return {"\n": "\\n", "\t": " "}.get(character) or safe(character)

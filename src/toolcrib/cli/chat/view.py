@@ -65,7 +65,7 @@ class ChatView:
         self._flow = _Flow()
         self._calls: dict[str, JsonObject] = {}
         self._last_call: str | None = None
-        self._told: str | None = None
+        self._last_failure: str | None = None
         self._shows: dict[str, Callable[[JsonObject], Sequence[Piece]]] = {
             "session_status": self._status,
             "user_message": self._user,
@@ -78,9 +78,9 @@ class ChatView:
             "approval_required": lambda event: approval_lines(event),
             "approval_resolved": lambda event: [ViewLine(f"  {describe_verdict(event)}", "faint")],
             "question_prompt": lambda event: question_lines(event),
-            "question_answered": self._answered,
+            "question_answered": self._on_answered,
             "error": self._error,
-            "done": self._done,
+            "done": self._on_done,
         }
 
     def show(self, event: JsonObject) -> list[Piece]:
@@ -89,10 +89,10 @@ class ChatView:
         shows = self._shows.get(str(event["kind"]))
         pieces = list(shows(event)) if shows is not None else []
         if any(isinstance(piece, ViewLine) for piece in pieces):
-            return [*self._ended(), *pieces]
+            return [*self._close_line(), *pieces]
         return pieces
 
-    def _ended(self) -> list[Piece]:
+    def _close_line(self) -> list[Piece]:
         """Return what closes an open line."""
         flow = self._flow
         ends: list[Piece] = [ViewText("\n", _tone(flow.kind))] if flow.is_open else []
@@ -105,12 +105,12 @@ class ChatView:
         kind, text = str(event["kind"]), str(event["text"])
         begun: list[Piece] = []
         if (self._flow.message, self._flow.kind) != (event["messageId"], kind):
-            begun = self._ended()
+            begun = self._close_line()
             self._flow = _Flow(event["messageId"], kind)
         self._flow.shown += text
-        return [*begun, *self._said(text)]
+        return [*begun, *self._text_pieces(text)]
 
-    def _said(self, text: str) -> list[Piece]:
+    def _text_pieces(self, text: str) -> list[Piece]:
         # A trailing CR may be half of a CRLF; it is held back until more text arrives.
         pending = self._flow.shown[: len(self._flow.shown) - len(text)]
         whole = f"\r{text}" if pending.endswith("\r") else text
@@ -127,11 +127,11 @@ class ChatView:
         known = (flow.message, flow.kind) == (event["messageId"], "text_delta")
         begun: list[Piece] = []
         if not known or not text.startswith(flow.shown):
-            begun = self._ended()
+            begun = self._close_line()
             self._flow = flow = _Flow(event["messageId"], "text_delta")
         rest = text[len(flow.shown) :]
         flow.shown = text
-        return [*begun, *self._said(rest), *self._ended()]
+        return [*begun, *self._text_pieces(rest), *self._close_line()]
 
     def _user(self, event: JsonObject) -> list[Piece]:
         lines: list[Piece] = [
@@ -162,10 +162,10 @@ class ChatView:
         named = "" if id == self._last_call else f"{self._name(id)}: "
         took = describe_duration(event.get("durationMs"))
         how = f"error{took and ' after ' + took}" if event.get("isError") else f"ok{took and ' in ' + took}"
-        said = one_line(_described(event), _RESULT)
+        text = one_line(_describe(event), _RESULT)
         self._calls.pop(id, None)
         tone: Tone = "strong" if event.get("isError") else "faint"
-        return [ViewLine(f"{_margin(event)}  {named}{how}{said and ': ' + said}", tone)]
+        return [ViewLine(f"{_margin(event)}  {named}{how}{text and ': ' + text}", tone)]
 
     def _is_question(self, id: str) -> bool:
         return self._calls.get(id, {}).get("toolName") == QUESTION
@@ -176,14 +176,14 @@ class ChatView:
             return one_line(f"{start['server']}/{start['tool']}")
         return one_line(str(start.get("toolName", "a tool")))
 
-    def _answered(self, event: JsonObject) -> list[Piece]:
+    def _on_answered(self, event: JsonObject) -> list[Piece]:
         answers: JsonObject = event.get("answers") or {}
-        said = "; ".join(one_line(str(answer)) for answer in answers.values())
-        return [ViewLine(f"  answered: {said}" if said else "  not answered", "faint")]
+        text = "; ".join(one_line(str(answer)) for answer in answers.values())
+        return [ViewLine(f"  answered: {text}" if text else "  not answered", "faint")]
 
     def _error(self, event: JsonObject) -> list[Piece]:
-        self._told = str(event["message"])
-        return failure_lines(self._told, event.get("hint"))
+        self._last_failure = str(event["message"])
+        return failure_lines(self._last_failure, event.get("hint"))
 
     def _status(self, event: JsonObject) -> list[Piece]:
         before, self.status = self.status, event
@@ -197,23 +197,23 @@ class ChatView:
         if state == "closed" and before.get("state") != "closed":
             lines.append(ViewLine("The session was closed. Send a message to reopen it.", "faint"))
         reason = event.get("reason")
-        if state in ("failed", "interrupted") and reason and reason not in (self._told, before.get("reason")):
-            lines.append(ViewLine(f"{state}: {_indented(str(reason))}", "strong"))
+        if state in ("failed", "interrupted") and reason and reason not in (self._last_failure, before.get("reason")):
+            lines.append(ViewLine(f"{state}: {_indent(str(reason))}", "strong"))
         return lines
 
-    def _done(self, event: JsonObject) -> list[Piece]:
+    def _on_done(self, event: JsonObject) -> list[Piece]:
         self.is_busy = False
-        self._told = None
+        self._last_failure = None
         self._calls.clear()
         if event.get("reason") == "interrupted":
             return [ViewLine("Interrupted.", "strong")]
-        return [*self._ended()]
+        return [*self._close_line()]
 
 
 def failure_lines(message: str, hint: str | None) -> list[Piece]:
     """Return an error and its hint."""
-    lines: list[Piece] = [ViewLine(f"error: {_indented(message)}", "strong")]
-    return [*lines, ViewLine(f"hint: {_indented(hint)}")] if hint else lines
+    lines: list[Piece] = [ViewLine(f"error: {_indent(message)}", "strong")]
+    return [*lines, ViewLine(f"hint: {_indent(hint)}")] if hint else lines
 
 
 def approval_lines(event: JsonObject) -> list[Piece]:
@@ -271,7 +271,7 @@ def describe_duration(milliseconds: object) -> str:
     return f"{milliseconds:.0f} ms" if milliseconds < 1000 else f"{milliseconds / 1000:.1f} s"
 
 
-def _described(result: JsonObject) -> str:
+def _describe(result: JsonObject) -> str:
     parts = [describe_part(part) for part in result.get("content") or ()]
     if not parts and "structuredContent" in result:
         return compact(result["structuredContent"])
@@ -286,5 +286,5 @@ def _tone(kind: str) -> Tone:
     return "faint" if kind == "thinking_delta" else "plain"
 
 
-def _indented(text: str) -> str:
+def _indent(text: str) -> str:
     return safe(text).replace("\n", "\n  ")

@@ -116,7 +116,7 @@ def _connect(invocation: Invocation, client: str | None, wish: _Wish, *, dry_run
 
     async def look(crib: "ApiClient") -> "list[_Plan]":
         plans: list[_Plan] = []
-        for name in [client] if client is not None else await _found(crib, wish):
+        for name in [client] if client is not None else await _find_apps(crib, wish):
             alone = await crib.connections.connect(name, wish.body(move=False, dry_run=True))
             if client is not None and wish.level == "ask" and alone["type"] != "http":
                 raise InvalidRequest(
@@ -128,7 +128,7 @@ def _connect(invocation: Invocation, client: str | None, wish: _Wish, *, dry_run
 
     plans = ask_crib(invocation, look)
     if dry_run:
-        _tell(invocation, client, [_chosen(plan, move) for plan in plans], is_done=False)
+        _tell(invocation, client, [_choose(plan, move) for plan in plans], is_done=False)
         return
     agreed: list[tuple[str, bool, _Wish]] = []
     for plan in plans:
@@ -146,27 +146,27 @@ def _connect(invocation: Invocation, client: str | None, wish: _Wish, *, dry_run
     _tell(invocation, client, ask_crib(invocation, work) if agreed else [], is_done=True)
 
 
-async def _found(crib: "ApiClient", wish: _Wish) -> "list[str]":
+async def _find_apps(crib: "ApiClient", wish: _Wish) -> "list[str]":
     return [each["client"] for each in await crib.connections.list(wish.programs) if each["installed"]]
 
 
-def _chosen(plan: _Plan, move: bool) -> "JsonObject":
+def _choose(plan: _Plan, move: bool) -> "JsonObject":
     return plan.moving if move and plan.moving is not None else plan.alone
 
 
 def _agree(plan: _Plan, move: bool, yes: bool) -> bool | None:
     """Return whether to move the other servers too, or None to not connect at all."""
-    first = _chosen(plan, move)
+    first = _choose(plan, move)
     if not first["installed"]:
         output.note(f"{first['title']} was not found on this machine; the file would be {first['change']['file']}.")
-    agreed = not first["change"]["changed"] or _asked(first, f"Connect {first['title']}?", yes)
+    agreed = not first["change"]["changed"] or _confirm(first, f"Connect {first['title']}?", yes)
     if not agreed:
         return None
     if move or plan.moving is None:
         return move
     others = len(plan.moving["moved"]["taken"])
     which = "other server" if others == 1 else f"{others} other servers"
-    return not yes and _asked(plan.moving, f"Move its {which} here?", yes)
+    return not yes and _confirm(plan.moving, f"Move its {which} here?", yes)
 
 
 def _level(plan: "JsonObject", level: str | None, yes: bool) -> str | None:
@@ -184,7 +184,7 @@ def _level(plan: "JsonObject", level: str | None, yes: bool) -> str | None:
     return answer
 
 
-def _asked(plan: "JsonObject", question: str, yes: bool) -> bool:
+def _confirm(plan: "JsonObject", question: str, yes: bool) -> bool:
     if yes:
         return True
     show_plan(plan, output.note)
@@ -220,7 +220,7 @@ def _say_whether_it_runs(invocation: Invocation) -> None:
 
 def _undo(invocation: Invocation, client: str | None, wish: _Wish, dry_run: bool) -> None:
     async def work(crib: "ApiClient") -> "list[JsonObject]":
-        names = [client] if client is not None else await _connected(crib, wish)
+        names = [client] if client is not None else await _connected_apps(crib, wish)
         return [
             await crib.connections.undo(name, agent=wish.agent, scope=wish.scope, dry_run=dry_run) for name in names
         ]
@@ -235,7 +235,7 @@ def _undo(invocation: Invocation, client: str | None, wish: _Wish, dry_run: bool
         show_undone(answer)
 
 
-async def _connected(crib: "ApiClient", wish: _Wish) -> "list[str]":
+async def _connected_apps(crib: "ApiClient", wish: _Wish) -> "list[str]":
     return [
         each["client"]
         for each in await crib.connections.list(wish.programs)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from toolcrib.web.run import Holding
 
 WITHOUT_CLAUDE: Final = (
-    "Sessions of agents need Claude Code, which is not installed: pip install 'toolcrib[claude]', then run this again. "
+    "Agent sessions need Claude Code: run `pip install 'toolcrib[claude]'` and start the demo again. "
     "Everything else is there; these calls were made without an agent:"
 )
 
@@ -50,7 +50,7 @@ def demo(
     Only the model is scripted. Everything lives in a temporary directory, which is removed on Ctrl-C.
     """
     from toolcrib.base.home import owner_token, prepare_home
-    from toolcrib.cli.demo.place import taken_place
+    from toolcrib.cli.demo.place import demo_directory
     from toolcrib.cli.demo.scripts import SCRIPTS
     from toolcrib.cli.logs import start_logging
     from toolcrib.cli.loop import run
@@ -59,7 +59,7 @@ def demo(
     options = common(ctx, home, as_json)
     folder = Path(options.home).absolute() if options.home is not None else None
     browser = sys.stdout.isatty() if opened is None else opened
-    with taken_place(folder, keep=keep) as place, ScriptedModel(SCRIPTS) as model:
+    with demo_directory(folder, keep=keep) as place, ScriptedModel(SCRIPTS) as model:
         crib = prepare_home(place.crib)
         start_logging(crib, "info", [owner_token(crib)])
         show = _JsonShow() if options.as_json else _Show()
@@ -172,16 +172,16 @@ class _JsonShow(_Show):
 
     def ready(self, holding: "Holding", place: "DemoDirectory") -> None:
         """Print the addresses."""
-        told = {"console": holding.login_url, "mcp": holding.mcp_url, "home": str(place.crib)}
-        output.record({"event": "ready", **told, "scripted": ["model"]})
+        details = {"console": holding.login_url, "mcp": holding.mcp_url, "home": str(place.crib)}
+        output.record({"event": "ready", **details, "scripted": ["model"]})
 
     def event(self, event: "SessionEvent") -> None:
         """Ignore events; programs read the session themselves."""
 
     def waits(self, played: "Played") -> None:
         """Print that a scene waits for the user."""
-        told = {"sessionId": played.session, "state": played.state, "approvalId": played.approval}
-        output.record({"event": "session", **told})
+        details = {"sessionId": played.session, "state": played.state, "approvalId": played.approval}
+        output.record({"event": "session", **details})
 
     def played(self, scene: "Scene", played: "Played") -> None:
         """Print the end of a scene."""

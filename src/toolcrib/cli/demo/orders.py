@@ -50,7 +50,7 @@ def list_payments(
     for each in orders.read():
         if each["order"] == order:
             return list(each["payments"])
-    raise InvalidRequest("request.invalid", f"There is no order {order}.", "Find it by the passenger's name.")
+    raise InvalidRequest("request.invalid", f"Order {order} does not exist.", "Find it by the passenger's name.")
 
 
 @tool(destructive=True)
@@ -70,4 +70,4 @@ def refund(
             each |= {"state": "refunded", "refund": amount, "reason": reason}
             orders.write(kept)
             return f"{payment}: {amount:.2f} € go back to the card ending in {each['card']}."
-    raise InvalidRequest("request.invalid", f"There is no payment {payment}.", "List the payments of the order.")
+    raise InvalidRequest("request.invalid", f"Payment {payment} does not exist.", "List the payments of the order.")

@@ -66,7 +66,7 @@ class DemoDirectory:
 
 
 @contextmanager
-def taken_place(folder: Path | None = None, *, keep: bool = False) -> Generator[DemoDirectory]:
+def demo_directory(folder: Path | None = None, *, keep: bool = False) -> Generator[DemoDirectory]:
     """Yield a demo directory; it is removed afterwards unless kept or given.
 
     Raises `demo.place` if the given directory is not empty.

@@ -65,7 +65,7 @@ SCRIPTS: Final[dict[str, Json]] = {
             ),
             _step(
                 "Both orders were paid twice within seconds. The second payments go back: first Elin Berg's, P-7731 "
-                "over 58.00 €. Somebody of the team has to agree to that.",
+                "over 58.00 €. A team member has to approve it.",
                 _use("orders/refund", payment="P-7731", amount=58.0, reason="Charged twice for order K-2291"),
             ),
             _step(

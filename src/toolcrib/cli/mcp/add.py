@@ -10,7 +10,7 @@ import typer
 
 from toolcrib.cli import output
 from toolcrib.cli.asking import ask_line, can_ask, confirm
-from toolcrib.cli.mcp.change import ask_crib, check_scope, needed, take_back
+from toolcrib.cli.mcp.change import ask_crib, check_scope, require_value, take_back
 from toolcrib.cli.mcp.definition import Typed, entry_of
 from toolcrib.cli.mcp.show import question_lines
 from toolcrib.cli.options import HomeOption, Invocation, JsonOption, begin
@@ -28,11 +28,15 @@ def add(
     ctx: typer.Context,
     name: Annotated[
         str | None,
-        typer.Argument(metavar="NAME", help="The name; with --paste, the text to parse.", show_default=False),
+        typer.Argument(
+            metavar="NAME",
+            help="The name, or the URL of a remote server; with --paste, the text to parse.",
+            show_default=False,
+        ),
     ] = None,
     command: Annotated[
         list[str] | None,
-        typer.Argument(metavar="-- COMMAND ARG...", help="The command to run, after --.", show_default=False),
+        typer.Argument(metavar="-- COMMAND ARG...", help="The command to run, after --; or a URL.", show_default=False),
     ] = None,
     url: Annotated[str | None, typer.Option("--url", metavar="U", help="The URL of a remote server.")] = None,
     kind: Annotated[str | None, typer.Option("--type", metavar="T", help="http (default) or sse.")] = None,
@@ -71,15 +75,42 @@ def add(
     elif paste:
         if any((url, kind, token, header, env, cwd, timeout is not None, share, client_id)):
             raise InvalidRequest("cli.usage", "With --paste, the definition comes only from the text.", _PASTE_FLAGS)
-        text = _pasted_text([name or "-", *words])
+        text = _read_pasted([name or "-", *words])
         _add_pasted(begin(ctx, home, as_json), text, scope, yes=yes, disabled=disabled)
     elif name is None and not any(given) and can_ask():
         ask_and_add(begin(ctx, home, as_json))
     else:
         token = _token_from_stdin() if token == "-" else token
+        name, url, words = _positional_url(name, url, words)
         typed = Typed(url, kind, token, header or (), env or (), cwd, timeout, scope, disabled, words, share, client_id)
         entry = entry_of(typed)
-        _add(begin(ctx, home, as_json), [{"name": needed(name), "scope": scope, **entry}])
+        name = require_value(name)
+        invocation = begin(ctx, home, as_json)
+        _add(invocation, [{"name": _name_of(invocation, name) if name == url else name, "scope": scope, **entry}])
+
+
+def _positional_url(
+    name: str | None, url: str | None, words: "list[str]"
+) -> "tuple[str | None, str | None, list[str]]":
+    """Accept the URL of a remote server after the name, or in place of it, as other tools do."""
+    if url is None and name is not None and not words and _is_url(name):
+        return name, name, words
+    if url is None and len(words) == 1 and _is_url(words[0]):
+        return name, words[0], []
+    return name, url, words
+
+
+def _is_url(text: str) -> bool:
+    scheme, _, rest = text.partition("://")
+    return scheme.lower() in ("http", "https") and rest.strip("/") != ""
+
+
+def _name_of(invocation: Invocation, url: str) -> str:
+    """Return the name that pasting this URL would propose."""
+    found = ask_crib(invocation, lambda client: client.recognise_servers(url))
+    if not found["servers"]:
+        raise InvalidRequest("server.invalid", f"Invalid server config: {url} is not the URL of a server.")
+    return str(found["servers"][0]["name"])
 
 
 def ask_and_add(invocation: Invocation) -> None:
@@ -98,7 +129,7 @@ def _add(invocation: Invocation, bodies: "list[JsonObject]") -> None:
         output.warn_all(answer["problems"])
 
 
-def _pasted_text(words: "list[str]") -> str:
+def _read_pasted(words: "list[str]") -> str:
     from toolcrib.cli.arguments import read_input
 
     # Several words are a command line that the shell split; one word is the quoted text itself.

@@ -24,7 +24,7 @@ def ask_crib(invocation: "Invocation", work: "Callable[[ApiClient], Awaitable[An
     return run(lambda: ask(invocation.settings, work))
 
 
-def needed(value: str | None, message: str = "Missing argument 'NAME'.") -> str:
+def require_value(value: str | None, message: str = "Missing argument 'NAME'.") -> str:
     """Return a value that is required unless `--undo` is given; raise `cli.usage` if missing."""
     if value is None:
         raise InvalidRequest("cli.usage", message)

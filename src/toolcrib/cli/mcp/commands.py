@@ -13,7 +13,7 @@ from toolcrib.cli.asking import can_ask
 from toolcrib.cli.mcp import add as mcp_add
 from toolcrib.cli.mcp import connection as mcp_link
 from toolcrib.cli.mcp import trust as mcp_trust
-from toolcrib.cli.mcp.change import ask_crib, check_scope, needed, show_changed, take_back
+from toolcrib.cli.mcp.change import ask_crib, check_scope, require_value, show_changed, take_back
 from toolcrib.cli.mcp.show import show_server, show_servers, show_transfer
 from toolcrib.cli.options import HomeOption, Invocation, JsonOption, begin, common
 
@@ -106,7 +106,7 @@ def remove(
     if undo:
         take_back(invocation)
         return
-    server = needed(name)
+    server = require_value(name)
     answer = ask_crib(invocation, lambda client: client.remove_server(server, in_client=in_client, dry_run=dry_run))
     show_changed(invocation, answer, f'Removed "{server}"')
 
@@ -188,7 +188,7 @@ def export_servers(
         take_back(invocation)
         return
     check_scope(scope)
-    tool, chosen = needed(client, "Missing option '--client'."), names or ()
+    tool, chosen = require_value(client, "Missing option '--client'."), names or ()
     if write or dry_run:
         report = ask_crib(invocation, lambda crib: crib.write_export(tool, chosen, scope=scope, dry_run=dry_run))
         if invocation.as_json:
@@ -210,7 +210,7 @@ def _switch(
     if undo:
         take_back(invocation)
         return
-    server = needed(name)
+    server = require_value(name)
     answer = ask_crib(
         invocation, lambda client: client.switch_server(server, enabled, in_client=in_client, dry_run=dry_run)
     )

@@ -6,7 +6,7 @@ import typer
 
 from toolcrib.cli import output
 from toolcrib.cli.mcp.change import ask_crib
-from toolcrib.cli.mcp.show import show_servers, show_standing
+from toolcrib.cli.mcp.show import show_servers, show_status
 from toolcrib.cli.options import HomeOption, Invocation, JsonOption, begin
 from toolcrib.model.errors import ToolcribError, Unavailable
 
@@ -34,12 +34,14 @@ def test(ctx: typer.Context, name: AllOrName = None, home: HomeOption = None, as
         _show_all(invocation, ask_crib(invocation, lambda client: client.test_servers()))
         return
     server = ask_crib(invocation, lambda client: client.test_server(name))
+    if not invocation.as_json:
+        show_status(server)
+    if server["state"] != "connected":
+        error = _failure(server)
+        output.failure(error, as_json=invocation.as_json, result=server)
+        raise typer.Exit(error.exit_code)
     if invocation.as_json:
         output.document(server)
-    else:
-        show_standing(server)
-    if server["state"] != "connected":
-        raise _failure(server)
 
 
 def reload(ctx: typer.Context, name: AllOrName = None, home: HomeOption = None, as_json: JsonOption = False) -> None:
@@ -52,7 +54,7 @@ def reload(ctx: typer.Context, name: AllOrName = None, home: HomeOption = None, 
     if invocation.as_json:
         output.document(server)
     else:
-        show_standing(server)
+        show_status(server)
 
 
 def auth(
@@ -104,12 +106,14 @@ def sign_in(
         return begun
 
     ended = ask_crib(invocation, work)
-    if invocation.as_json:
-        output.document(ended)
     if ended["state"] == "failed":
         error = ended["error"]
-        raise Unavailable(error["code"], error["message"], error["hint"])
-    if not invocation.as_json:
+        failed = Unavailable(error["code"], error["message"], error["hint"])
+        output.failure(failed, as_json=invocation.as_json, result=ended)
+        raise typer.Exit(failed.exit_code)
+    if invocation.as_json:
+        output.document(ended)
+    else:
         output.line(f'Signed in to "{name}".')
 
 

@@ -19,7 +19,7 @@ from anyio.abc import TaskGroup
 from toolcrib.cli import output
 from toolcrib.cli.asking import ask_line
 from toolcrib.cli.chat.input import Keys, key_presses
-from toolcrib.cli.crib import kept_up
+from toolcrib.cli.crib import keep_running
 from toolcrib.cli.loop import run
 from toolcrib.cli.mcp import add as mcp_add
 from toolcrib.cli.mcp import connection as mcp_link
@@ -49,7 +49,7 @@ def open_view(invocation: Invocation) -> None:
     live = _Live()
     while True:
         live.wish = None
-        run(lambda: kept_up(invocation.settings, live.run))
+        run(lambda: keep_running(invocation.settings, live.run))
         if live.wish is None:
             return
         _fulfil(invocation, live.wish)
@@ -164,12 +164,12 @@ class _Live:
             ),
         }
         words, work = doing[wanted]
-        self._show(replace(self._view, busy=words, said=""))
+        self._show(replace(self._view, busy=words, message=""))
         try:
-            said = _told(await work())
+            message = _result_text(await work())
         except ToolcribError as error:
-            said = f"{error.message} {error.hint or ''}"
-        self._show(replace(self._view, busy="", said=said))
+            message = f"{error.message} {error.hint or ''}"
+        self._show(replace(self._view, busy="", message=message))
         await self._look()
 
     def _show(self, view: ServersView) -> None:
@@ -186,7 +186,7 @@ class _Live:
         output.draw(up + "\n".join(f"\x1b[K{row}" for row in rows))
 
 
-def _told(answer: Json) -> str:
+def _result_text(answer: Json) -> str:
     """Return the result of an action in one sentence."""
     if is_object(answer) and is_object(change := answer.get("change")):
         return f"Changed {change['file']}." if change["changed"] else "Nothing to change."

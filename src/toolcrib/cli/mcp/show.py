@@ -30,7 +30,7 @@ def show_servers(servers: "Sequence[JsonObject]", problems: "Sequence[JsonObject
     for server in servers:
         if server["state"] in ("failed", "needs_auth"):
             output.line()
-            show_standing(server)
+            show_status(server)
     wrong = [*problems, *(problem for server in servers for problem in server["problems"])]
     if wrong:
         output.line("\nproblems:")
@@ -38,7 +38,7 @@ def show_servers(servers: "Sequence[JsonObject]", problems: "Sequence[JsonObject
         output.line(f"  {describe_problem(problem)}")
 
 
-def show_standing(server: "JsonObject") -> None:
+def show_status(server: "JsonObject") -> None:
     """Print the connection state of a server, its last error with its stderr, and the next step."""
     output.line(f"{server['name']}: {describe_state(server)}. {output.one_line(server['sentence'], 1000)}")
     if (error := server.get("lastError")) and output.one_line(error, 1000) not in server["sentence"]:
@@ -77,7 +77,7 @@ def show_server(server: "JsonObject") -> None:
     facts += [("defined in", _source(source)) for source in server["sources"]]
     _facts(facts)
     output.line()
-    show_standing(server)
+    show_status(server)
     output.line(f"\ndefinition: {output.pretty(server['definition'])}")
     if server["origins"]:
         output.line()
@@ -107,7 +107,7 @@ def question_lines(question: "JsonObject") -> "list[str]":
         ("variables", ", ".join(question["env"]) or None),
         ("headers", ", ".join(question["headers"]) or None),
         ("signs in", _auth_words(question.get("auth"))),
-        *(("takes", _taken_words(taken)) for taken in question.get("resolves", ())),
+        *(("takes", _describe_value(taken)) for taken in question.get("resolves", ())),
     ]
     # Line breaks are escaped, so that no value can imitate a line of our own.
     lines = [f"  {name + ':':<12} {value}".replace("\n", "\\n") for name, value in parts if value]
@@ -119,11 +119,11 @@ def _auth_words(auth: "JsonObject | None") -> str | None:
     if auth is None:
         return None
     scopes: list[str] = auth.get("scopes") or []
-    said = [f"{key} {value}" for key, value in auth.items() if key != "scopes"]
-    return ", ".join([*said, f"scopes {' '.join(scopes)}"] if scopes else said)
+    parts = [f"{key} {value}" for key, value in auth.items() if key != "scopes"]
+    return ", ".join([*parts, f"scopes {' '.join(scopes)}"] if scopes else parts)
 
 
-def _taken_words(taken: "JsonObject") -> str:
+def _describe_value(taken: "JsonObject") -> str:
     """Return one value that is read from this machine and passed to the server."""
     outside = ", which is outside the project" if taken.get("inside") is False else ""
     grave = " (DANGER: requires separate confirmation)" if taken["grave"] else ""
@@ -142,11 +142,11 @@ def show_transfer(report: "JsonObject", verb: str) -> None:
     """Print what was transferred, and what was skipped and why."""
     change = report["change"]
     for each in report["taken"]:
-        output.line(f"{verb}  {_moved(each)}")
+        output.line(f"{verb}  {_describe_move(each)}")
         for problem in each["problems"]:
             output.line(f"    {describe_problem(problem)}")
     for each in report["skipped"]:
-        output.line(f"skipped  {_moved(each)}: {each['reason']}")
+        output.line(f"skipped  {_describe_move(each)}: {each['reason']}")
     if change is None:
         output.note("Nothing to change.")
     elif change["dryRun"]:
@@ -155,7 +155,7 @@ def show_transfer(report: "JsonObject", verb: str) -> None:
         output.note(f"Changed {change['file']}. Undo with `--undo`.")
 
 
-def _moved(each: "JsonObject") -> str:
+def _describe_move(each: "JsonObject") -> str:
     origin = each["from"]
     named = each["name"] if each["name"] == origin["name"] else f"{origin['name']} as {each['name']}"
     return f"{named} ({_source(origin)})"

@@ -102,7 +102,7 @@ async def _find(client: "ApiClient", what: str) -> "tuple[str | None, list[JsonO
             if server["question"] is None:
                 raise InvalidRequest("server.invalid", server["problems"][0]["message"])
             return None, [server]
-    path = _whole(what)
+    path = _absolute(what)
     return path, await client.trust_path(path)
 
 
@@ -110,7 +110,7 @@ def _exists(what: str) -> bool:
     return Path(what).exists()
 
 
-def _whole(what: str) -> str:
+def _absolute(what: str) -> str:
     return str(Path(what).expanduser().absolute())
 
 

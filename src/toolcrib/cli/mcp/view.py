@@ -39,13 +39,13 @@ _FEWEST: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class ServersView:
-    """The state of the view: `said` holds the result of the last action, `busy` the one in progress."""
+    """The state of the view: `message` holds the result of the last action, `busy` the one in progress."""
 
     servers: Sequence[JsonObject] = ()
     place: int = 0
     opened: JsonObject | None = None
     top: int = 0
-    said: str = ""
+    message: str = ""
     busy: str = ""
 
     @property
@@ -65,29 +65,29 @@ class ServersView:
 def press(view: ServersView, key: str) -> ServersView | Do:
     """Return the effect of a key: a new view, or an action on the selected server."""
     if key in _MOVES:
-        return _moved(view, _MOVES[key])
+        return _move(view, _MOVES[key])
     if view.opened is not None and (key in _BACK or key == "q"):
         return replace(view, opened=None, top=0)
     if key in _OPEN and view.opened is None and view.chosen is not None:
-        return replace(view, opened=view.chosen, top=0, said="")
+        return replace(view, opened=view.chosen, top=0, message="")
     wanted = _KEYS.get(key)
     if wanted is None or (wanted in _OF_ONE and view.chosen is None) or (view.busy and wanted != "leave"):
         return view
     return wanted
 
 
-def _moved(view: ServersView, step: int) -> ServersView:
+def _move(view: ServersView, step: int) -> ServersView:
     if view.opened is not None:
         return replace(view, top=max(view.top + step, 0))
-    return replace(view, place=min(max(view.place + step, 0), max(len(view.servers) - 1, 0)), said="")
+    return replace(view, place=min(max(view.place + step, 0), max(len(view.servers) - 1, 0)), message="")
 
 
 def draw(view: ServersView, columns: int, rows: int) -> list[str]:
     """Return the rows to display, within the size of the terminal."""
     head = _summary(view) if view.opened is None else f"{view.opened['name']}: {describe_state(view.opened)}"
-    keys = _folded(_HELP if view.opened is None else _HELP_OPEN, columns)
+    keys = _fold(_HELP if view.opened is None else _HELP_OPEN, columns)
     # Servers take precedence over the help; one row stays free, or the terminal would scroll.
-    foot = [view.busy or view.said, *keys[: max(rows - _FEWEST - 4, 0)]]
+    foot = [view.busy or view.message, *keys[: max(rows - _FEWEST - 4, 0)]]
     room = max(rows - len(foot) - 3, 1)
     body = _list(view, columns, room) if view.opened is None else _details(view, columns, room)
     return [clip(line, columns) for line in (head, "", *body, *foot)]
@@ -107,8 +107,8 @@ def _summary(view: ServersView) -> str:
     if not view.servers:
         return "No MCP servers. Press a to add one."
     states = Counter(describe_state({**server, "sameAs": []}).split(" by ")[0] for server in view.servers)
-    told = ", ".join(f"{number} {state}" for state, number in states.most_common())
-    return f"MCP servers ({len(view.servers)}): {told}"
+    summary = ", ".join(f"{number} {state}" for state, number in states.most_common())
+    return f"MCP servers ({len(view.servers)}): {summary}"
 
 
 def _list(view: ServersView, columns: int, room: int) -> list[str]:
@@ -119,19 +119,19 @@ def _list(view: ServersView, columns: int, room: int) -> list[str]:
     wide = max((width(name) for name in names), default=0)
     deep = max((width(state) for state in states), default=0)
     return [
-        f"{'>' if first + place == view.place else ' '} {_padded(name, wide)}  {_padded(state, deep)}  "
+        f"{'>' if first + place == view.place else ' '} {_pad(name, wide)}  {_pad(state, deep)}  "
         f"{one_line(server['sentence'], 1000)}"
         for place, (server, name, state) in enumerate(zip(shown, names, states, strict=True))
     ]
 
 
 def _details(view: ServersView, columns: int, room: int) -> list[str]:
-    lines = [row for line in _described(view.opened or {}) for row in _wrapped(line, columns)]
+    lines = [row for line in _describe(view.opened or {}) for row in _wrap(line, columns)]
     top = min(view.top, max(len(lines) - room, 0))
     return lines[top : top + room]
 
 
-def _described(server: JsonObject) -> list[str]:
+def _describe(server: JsonObject) -> list[str]:
     lines = [str(server["sentence"])]
     if server.get("action"):
         lines.append(f"next: {server['action']}")
@@ -148,7 +148,7 @@ def _described(server: JsonObject) -> list[str]:
     return [row for line in lines for row in line.split("\n")]
 
 
-def _wrapped(line: str, columns: int) -> list[str]:
+def _wrap(line: str, columns: int) -> list[str]:
     """Return a line wrapped to rows: text that the user agrees to is never truncated."""
     margin = line[: len(line) - len(line.lstrip(" "))]
     rest, rows = one_line(line, 100_000), list[str]()
@@ -163,7 +163,7 @@ def _wrapped(line: str, columns: int) -> list[str]:
     return [*rows, margin + rest]
 
 
-def _folded(keys: Sequence[tuple[str, str]], columns: int) -> list[str]:
+def _fold(keys: Sequence[tuple[str, str]], columns: int) -> list[str]:
     rows = [""]
     for key, does in keys:
         part = f"{key}: {does}"
@@ -173,5 +173,5 @@ def _folded(keys: Sequence[tuple[str, str]], columns: int) -> list[str]:
     return rows
 
 
-def _padded(text: str, wide: int) -> str:
+def _pad(text: str, wide: int) -> str:
     return text + " " * (wide - width(text))

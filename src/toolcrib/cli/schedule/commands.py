@@ -103,7 +103,7 @@ def add(
     body = schedule_body(every, at, cwd, limits, fields)
     invocation = begin(ctx, home, as_json)
 
-    made, is_alone = ask_crib(invocation, lambda client: _added(client, invocation, body))
+    made, is_alone = ask_crib(invocation, lambda client: _add(client, invocation, body))
     if invocation.as_json:
         output.document(made)
     else:
@@ -112,7 +112,7 @@ def add(
         output.note("No crib is running. Schedules run only while `toolcrib serve` is running.")
 
 
-async def _added(client: "ApiClient", invocation: Invocation, body: "JsonObject") -> "tuple[JsonObject, bool]":
+async def _add(client: "ApiClient", invocation: Invocation, body: "JsonObject") -> "tuple[JsonObject, bool]":
     from toolcrib.cli.crib import is_own
 
     return await client.schedules.add(body), is_own(invocation.settings)
@@ -162,7 +162,7 @@ def run(
             message = "No crib is running that could continue the run after this command exits."
             raise InvalidRequest("cli.usage", message, "Start one with `toolcrib serve`, or use --wait.")
         begun = await client.schedules.run(id)
-        return await _ended(client, id, begun) if wait else begun
+        return await _wait_for_end(client, id, begun) if wait else begun
 
     done = ask_crib(invocation, work)
     if invocation.as_json:
@@ -173,7 +173,7 @@ def run(
         raise typer.Exit(1)
 
 
-async def _ended(client: "ApiClient", id: str, begun: "JsonObject") -> "JsonObject":
+async def _wait_for_end(client: "ApiClient", id: str, begun: "JsonObject") -> "JsonObject":
     """Return the run after its last attempt."""
     import anyio
 

@@ -98,7 +98,7 @@ def send(
 
     invocation = begin(ctx, home, as_json)
     if wait:
-        if code := run(lambda: _answered(invocation, session, text)):
+        if code := run(lambda: _send_and_wait(invocation, session, text)):
             raise typer.Exit(code)
         return
 
@@ -117,9 +117,9 @@ def send(
         output.line("Queued. Another message is answered first." if sent["queued"] else "Sent.")
 
 
-async def _answered(invocation: Invocation, session: str, text: str) -> int:
+async def _send_and_wait(invocation: Invocation, session: str, text: str) -> int:
     from toolcrib.cli.chat.plain import PlainChat, prompts
-    from toolcrib.cli.crib import kept_up
+    from toolcrib.cli.crib import keep_running
 
     chat: PlainChat | None = None
 
@@ -128,7 +128,7 @@ async def _answered(invocation: Invocation, session: str, text: str) -> int:
         chat = chat or PlainChat(await client.sessions.get(session), prompts(text), as_json=invocation.as_json)
         await chat.run(client)
 
-    await kept_up(invocation.settings, talk)
+    await keep_running(invocation.settings, talk)
     return 0 if chat is None else chat.exit_code
 
 

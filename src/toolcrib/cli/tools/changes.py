@@ -62,7 +62,7 @@ def accept(
 ) -> None:
     """Accept the current definition of a tool, including its hints."""
     invocation, subject = begin(ctx, home, as_json), _subject(tool, what)
-    held = _held(invocation, subject)
+    held = _find_change(invocation, subject)
     if held is not None:
         _look(held, yes)
     _judge(invocation, subject, "accept", held["hash"] if held is not None else None)
@@ -77,7 +77,7 @@ def reject(
 ) -> None:
     """Reject a changed definition; the tool is hidden until its server offers another one."""
     invocation, subject = begin(ctx, home, as_json), _subject(tool, what)
-    held = _held(invocation, subject)
+    held = _find_change(invocation, subject)
     if held is None:
         raise NotFound("pin.unknown", f"The definition of {tool} did not change.")
     _judge(invocation, subject, "reject", held["hash"])
@@ -95,7 +95,7 @@ def _subject(text: str, what: str | None) -> "tuple[str, ToolRef]":
     return what or "tool", parse_ref(text)
 
 
-def _held(invocation: Invocation, subject: "tuple[str, ToolRef]") -> "JsonObject | None":
+def _find_change(invocation: Invocation, subject: "tuple[str, ToolRef]") -> "JsonObject | None":
     found = ask_crib(invocation, lambda client: client.permissions.changes())
     what, ref = subject
     return next((each for each in found if (each["what"], each["server"], each["tool"]) == (what, *ref)), None)
@@ -114,13 +114,13 @@ def _look(held: "JsonObject", yes: bool) -> None:
 
 def _judge(invocation: Invocation, subject: "tuple[str, ToolRef]", verdict: str, hash: str | None) -> None:
     what, ref = subject
-    judged = ask_crib(invocation, lambda client: client.permissions.judge(ref, verdict, hash, what))
+    reviewed = ask_crib(invocation, lambda client: client.permissions.judge(ref, verdict, hash, what))
     if invocation.as_json:
-        output.document(judged)
+        output.document(reviewed)
     elif what == "instructions":
-        output.line(f"The instructions of {ref.server} ({judged['hash'][:8]}) are {judged['verdict']}.")
+        output.line(f"The instructions of {ref.server} ({reviewed['hash'][:8]}) are {reviewed['verdict']}.")
     else:
-        output.line(f"{ref} as defined now ({judged['hash'][:8]}) is {judged['verdict']}.")
+        output.line(f"{ref} as defined now ({reviewed['hash'][:8]}) is {reviewed['verdict']}.")
 
 
 def _show(change: "JsonObject") -> None:

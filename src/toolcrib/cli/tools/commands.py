@@ -3,7 +3,7 @@
 Must never call a tool except through the crib's gate.
 """
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,7 +14,6 @@ from toolcrib.cli.tools import changes as tools_changes
 
 if TYPE_CHECKING:
     from toolcrib.model.json import JsonObject
-    from toolcrib.model.tools import ToolRef
     from toolcrib.web.api_client.api_client import ApiClient
 
 app = typer.Typer(name="tools", rich_markup_mode=None)
@@ -88,11 +87,7 @@ def show(ctx: typer.Context, tool: ToolArgument, home: HomeOption = None, as_jso
 
     ref = parse_ref(tool)
     invocation = begin(ctx, home, as_json)
-
-    async def work(client: "ApiClient") -> "JsonObject":
-        return await _or_nearest(client, ref, client.tool(ref))
-
-    found = run(lambda: ask(invocation.settings, work))
+    found = run(lambda: ask(invocation.settings, lambda client: client.tool(ref)))
     if invocation.as_json:
         output.document(found)
     else:
@@ -117,11 +112,7 @@ def call(
     ref = parse_ref(tool)
     invocation = begin(ctx, home, as_json)
     given = parse_arguments(read_input(invocation.settings.max_body_bytes) if arguments == "-" else arguments)
-
-    async def work(client: "ApiClient") -> "JsonObject":
-        return await _or_nearest(client, ref, client.call(ref, given))
-
-    answer = run(lambda: ask(invocation.settings, work))
+    answer = run(lambda: ask(invocation.settings, lambda client: client.call(ref, given)))
     if invocation.as_json:
         output.document(answer)
     else:
@@ -131,23 +122,6 @@ def call(
             output.line(output.pretty(answer["structuredContent"]))
     if answer["isError"]:
         raise typer.Exit(1)
-
-
-async def _or_nearest(client: "ApiClient", ref: "ToolRef", request: "Awaitable[JsonObject]") -> "JsonObject":
-    """Return the response; for an unknown tool, raise with similar names as a hint."""
-    from difflib import get_close_matches
-
-    from toolcrib.model.errors import NotFound
-
-    try:
-        return await request
-    except NotFound as error:
-        if error.code != "tool.unknown":
-            raise
-        known = [str(tool["ref"]) for tool in await client.tools()]
-        near = [name for name in known if name.endswith(f"/{ref.tool}")] or get_close_matches(str(ref), known)
-        hint = f"Did you mean {' or '.join(near[:3])}?" if near else None
-        raise NotFound(error.code, error.message, hint) from error
 
 
 def show_tools(found: "Sequence[JsonObject]", as_json: bool) -> None:

@@ -35,7 +35,7 @@ from toolcrib.model.json import JsonObject, dumps, loads, storable
 from toolcrib.model.policy import Decision
 from toolcrib.model.principals import Principal
 from toolcrib.model.tools import Tool, ToolRef
-from toolcrib.store.audit import AuditRun, Filters, end_run, find, hashes, load_run, save_run
+from toolcrib.store.audit import AuditRun, Filters, count, end_run, find, hashes, load_run, save_run
 from toolcrib.store.engine import Store
 
 logger = logging.getLogger(__name__)
@@ -243,6 +243,10 @@ class Audit:
         """Return the matching records, newest first."""
         rows = await self._store.read(lambda connection: find(connection, filters))
         return [_public(*row) for row in rows]
+
+    async def count(self, filters: Filters) -> int:
+        """Return the number of matching records."""
+        return await self._store.read(lambda connection: count(connection, filters))
 
     async def get(self, number: int) -> JsonObject:
         """Return one record. Raises `NotFound` (`audit.unknown`)."""

@@ -27,7 +27,7 @@ from toolcrib.web.api.resource import Resource
 from toolcrib.web.api.sessions.shapes import AgentQuestionShape, AnsweredQuestion, QuestionAnswers
 from toolcrib.web.guard import PRINCIPAL
 
-_Status = Annotated[ApprovalStatus | None, Query(description="Only those that stand so.")]
+_Status = Annotated[ApprovalStatus | None, Query(description="Only those with this status.")]
 _Session = Annotated[str | None, Query(description="Only those of this session.", min_length=1, max_length=200)]
 _Limit = Annotated[int, Query(ge=1, le=1000)]
 
@@ -52,7 +52,7 @@ def routes(crib: Crib) -> Resource:
     async def show_approval(principal: Annotated[Principal, person], approval_id: str) -> JsonObject:
         """Return one approval with its full arguments and remarks on them."""
         asked = next((each for each in _questions(crib, principal) if each.id == approval_id), None)
-        return _shape(crib, await _found(crib, principal, approval_id)) if asked is None else asked.to_json()
+        return _shape(crib, await _find(crib, principal, approval_id)) if asked is None else asked.to_json()
 
     @router.post("/{approval_id}", response_model=ApprovalShape, response_model_exclude_unset=True)
     async def answer_approval(
@@ -64,13 +64,13 @@ def routes(crib: Crib) -> Resource:
                 in_session = f"/api/sessions/{asked.session}/questions/{asked.id}"
                 place = in_session if asked.session else f"/api/approvals/{asked.id}/answers"
                 raise InvalidRequest("question.answer", f"{asked.id} is a question of an agent.", f"Answer at {place}.")
-        await _found(crib, principal, approval_id)
+        await _find(crib, principal, approval_id)
         changing = Changing(crib, principal, door_of(request, principal))
-        said: JsonObject = {"id": approval_id, "decision": body.decision, "scope": body.scope}
+        details: JsonObject = {"id": approval_id, "decision": body.decision, "scope": body.scope}
         more: JsonObject = {"reason": body.reason, "arguments": body.arguments, "prefix": body.prefix}
         answer = await changing.make(
             "approvals.answer",
-            said | {key: value for key, value in more.items() if value is not None},
+            details | {key: value for key, value in more.items() if value is not None},
             lambda: crib.approvals.answer(approval_id, body.decision, by=principal, scope=body.scope, **more),
         )
         shape = _shape(crib, await crib.approvals.get(approval_id))
@@ -99,7 +99,7 @@ def _person(crib: Crib) -> Callable[..., Principal]:
     return who
 
 
-async def _found(crib: Crib, principal: Principal, id: str) -> Approval:
+async def _find(crib: Crib, principal: Principal, id: str) -> Approval:
     approval = await crib.approvals.get(id)
     if not _sees(crib, principal, approval):
         raise NotFound("approval.unknown", f"Approval {id!r} not found.")

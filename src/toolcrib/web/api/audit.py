@@ -30,7 +30,7 @@ from toolcrib.web.api.shapes import (
 )
 
 _LINES = "application/x-ndjson"
-_After = Annotated[int, Query(ge=0, le=2**62, description="Begin after this record.")]
+_After = Annotated[int, Query(ge=0, le=2**62, description="Start after this record.")]
 _Upto = Annotated[int | None, Query(ge=1, le=2**62, description="End with this record.")]
 _Text = Annotated[str | None, Query(max_length=500)]
 
@@ -66,7 +66,9 @@ def routes(crib: Crib) -> Resource:
     @router.get(
         "/export",
         response_class=StreamingResponse,
-        responses={200: {"description": "Lines of JSON.", "content": {_LINES: {"schema": {"type": "string"}}}}},
+        responses={
+            200: {"description": "JSON Lines, one record each.", "content": {_LINES: {"schema": {"type": "string"}}}}
+        },
     )
     async def export_audit(after: _After = 0, upto: _Upto = None) -> StreamingResponse:
         """Export all records except erased ones, oldest first, including sealed ones. Each line carries its hash."""
@@ -107,16 +109,16 @@ def _before(body: AgeRequest) -> datetime:
 
 def _filters(
     server: _Text = None,
-    tool: Annotated[str | None, Query(max_length=500, description="A tool's name, or `server/tool`.")] = None,
+    tool: Annotated[str | None, Query(max_length=500, description="Tool name, or `server/tool`.")] = None,
     agent: _Text = None,
     principal: _Text = None,
     session: _Text = None,
     door: Door | None = None,
     phase: AuditPhase | None = None,
     decision: Verdict | None = None,
-    since: Annotated[datetime | None, Query(description="From this time on.")] = None,
-    until: Annotated[datetime | None, Query(description="Before this time.")] = None,
-    after: Annotated[int | None, Query(ge=0, description="Go on after this record, with older ones.")] = None,
+    since: Annotated[datetime | None, Query(description="Only from this time on.")] = None,
+    until: Annotated[datetime | None, Query(description="Only before this time.")] = None,
+    after: Annotated[int | None, Query(ge=0, description="Continue with records older than this one.")] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Filters:
     if server is None and tool is not None and (ref := ToolRef.parse(tool)):

@@ -18,13 +18,14 @@ def routes(crib: Crib) -> Resource:
         "",
         response_class=Response,
         responses={
-            200: {"description": "Events without end.", "content": {MEDIA_TYPE: {"schema": {"type": "string"}}}}
+            200: {"description": "A stream of events.", "content": {MEDIA_TYPE: {"schema": {"type": "string"}}}}
         },
     )
     async def follow_events(
         request: Request,
         after: Annotated[
-            int | None, Query(ge=0, le=2**53, description="Go on after this number; from now on if absent.")
+            int | None,
+            Query(ge=0, le=2**53, description="Continue after this event number; by default only new events."),
         ] = None,
     ) -> EventStream:
         """Stream events: `id` is the number to resume after, `event` the kind, `data` JSON."""

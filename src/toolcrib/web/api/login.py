@@ -19,7 +19,7 @@ def routes(logins: Logins) -> Resource:
         """Create a link that opens the console once, within ten minutes."""
         principal: Principal = request.scope[PRINCIPAL]
         if not principal.is_owner:
-            raise Denied("policy.denied", "Only the owner may open the console.")
+            raise Denied("policy.denied", "Only the owner may sign in to the console.")
         return LoginAnswer(url=logins.link())
 
     return router

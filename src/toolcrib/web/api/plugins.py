@@ -24,15 +24,15 @@ class PluginShape(Shape):
     """One installed plugin. `changed`: it differs from what was granted."""
 
     name: str
-    package: str = Field(description="The distribution it comes with.")
+    package: str = Field(description="The Python package that contains it.")
     state: PluginState
-    servers: list[str] = Field(description="The servers it adds, or would add.")
+    servers: list[str] = Field(description="The servers that it adds once granted.")
     tools: list[str]
     problems: list[ProblemShape]
-    capabilities: list[Capability] = Field(description="What it says it reaches beyond its arguments.")
+    capabilities: list[Capability] = Field(description="The capabilities it declares.")
     version: str = ""
     description: str = ""
-    digest: str = Field("", description="What a grant is for: that of its manifest.")
+    digest: str = Field("", description="The digest of its manifest, which a grant is bound to.")
     granted_version: str = ""
     granted_capabilities: list[str] = Field([])
     granted_at: str = ""
@@ -42,7 +42,7 @@ class PluginShape(Shape):
 class GrantRequest(Shape):
     """A grant for a plugin as it was shown."""
 
-    digest: str = Field(min_length=1, max_length=200, description="The plugin's `digest`, as it was read.")
+    digest: str = Field(min_length=1, max_length=200, description="The plugin's `digest` that you reviewed.")
 
 
 def routes(crib: Crib) -> Resource:

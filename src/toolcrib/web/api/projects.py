@@ -28,7 +28,7 @@ def routes(crib: Crib) -> Resource:
     @router.post("", response_model=ProjectShape, response_model_exclude_unset=True, status_code=201)
     async def create_project(change: Annotated[Changing, changes], body: ProjectRequest) -> JsonObject:
         """Set a project's agent and bundles."""
-        return await _saved(crib, change, body.path, body)
+        return await _save(crib, change, body.path, body)
 
     @router.get("/{path:path}", response_model=ProjectShape, response_model_exclude_unset=True)
     async def show_project(principal: Annotated[Principal, owner], path: str) -> JsonObject:
@@ -38,7 +38,7 @@ def routes(crib: Crib) -> Resource:
     @router.put("/{path:path}", response_model=ProjectShape, response_model_exclude_unset=True)
     async def replace_project(change: Annotated[Changing, changes], path: str, body: ProjectFields) -> JsonObject:
         """Replace a project's agent and bundles."""
-        return await _saved(crib, change, path, body)
+        return await _save(crib, change, path, body)
 
     @router.delete("/{path:path}", response_model=RemovedShape)
     async def remove_project(change: Annotated[Changing, changes], path: str) -> JsonObject:
@@ -50,9 +50,9 @@ def routes(crib: Crib) -> Resource:
     return router
 
 
-async def _saved(crib: Crib, change: Changing, path: str, fields: ProjectFields) -> JsonObject:
+async def _save(crib: Crib, change: Changing, path: str, fields: ProjectFields) -> JsonObject:
     if fields.agent_id is not None and not crib.permissions.has_agent(fields.agent_id):
-        raise NotFound("agent.unknown", f"There is no agent {fields.agent_id!r}.")
+        raise NotFound("agent.unknown", f"Agent {fields.agent_id!r} does not exist.")
     project = Project(str(path_of(path)), agent=fields.agent_id, bundles=tuple(dict.fromkeys(fields.bundles)))
     return (
         await change.make("projects.change", project.to_json(), lambda: crib.permissions.projects.save(project))

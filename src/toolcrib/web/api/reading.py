@@ -75,25 +75,29 @@ def _check_media_type(content_type: str | None) -> None:
     message["content-type"] = content_type or ""
     charset = message.get_content_charset("utf-8")
     if message.get_content_type() != "application/json" or charset != "utf-8":
-        raise InvalidRequest("request.media_type", f"The body is {content_type or 'of no named type'}, not JSON.")
+        raise InvalidRequest("request.media_type", f"The body is {content_type or 'of unknown type'}, not JSON.")
 
 
-def asker(principals: Principals) -> Callable[..., Principal]:
+def principal_of(principals: Principals) -> Callable[..., Principal]:
     """Return a dependency for the principal. The owner may act under another source, agent, mode or session."""
 
     def who(
         request: Request,
-        source: Annotated[Source | None, Query(description="Ask as if from there.")] = None,
-        agent: Annotated[str | None, Query(description="Ask as this agent.", min_length=1, max_length=200)] = None,
-        mode: Annotated[Mode | None, Query(description="Ask in this mode.")] = None,
-        session: Annotated[str | None, Query(description="Ask as this session.", min_length=1, max_length=200)] = None,
+        source: Annotated[Source | None, Query(description="Act with this source; owner only.")] = None,
+        agent: Annotated[
+            str | None, Query(description="Act as this agent; owner only.", min_length=1, max_length=200)
+        ] = None,
+        mode: Annotated[Mode | None, Query(description="Act in this mode; owner only.")] = None,
+        session: Annotated[
+            str | None, Query(description="Act in this session; owner only.", min_length=1, max_length=200)
+        ] = None,
         cwd: Annotated[str | None, Query(description="The working directory.", min_length=1, max_length=4096)] = None,
     ) -> Principal:
         asking: Principal = request.scope[PRINCIPAL]
         if asking.is_owner:
             return principals.owner(source or asking.source, mode=mode, agent=agent, session=session, cwd=cwd)
         if any((source, agent, mode, session)):
-            raise Denied("policy.denied", "Only the owner may ask in another name.")
+            raise Denied("policy.denied", "Only the owner may act for another principal.")
         return asking
 
     return who
@@ -101,7 +105,7 @@ def asker(principals: Principals) -> Callable[..., Principal]:
 
 def owner_only(crib: Crib) -> Callable[..., Principal]:
     """Return a dependency for the principal that raises unless it is the owner."""
-    ask = asker(crib.principals)
+    ask = principal_of(crib.principals)
 
     def who(principal: Annotated[Principal, Depends(ask)]) -> Principal:
         check_owner(principal)
@@ -134,7 +138,7 @@ def path_of(text: str) -> Path:
     return path
 
 
-def written(shapes: Iterable[JsonObject]) -> Response:
+def json_list(shapes: Iterable[JsonObject]) -> Response:
     """Return a list of public shapes as a response.
 
     Serialized directly: validating hundreds of shapes takes longer than creating them and blocks the event loop.

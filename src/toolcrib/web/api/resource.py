@@ -15,7 +15,7 @@ from toolcrib.web.api.shapes import ProblemDetails
 
 _FAILURE: dict[int | str, dict[str, Any]] = {
     "default": {
-        "description": "What went wrong, and what to do about it.",
+        "description": "A problem (RFC 9457) with `code`, `detail` and `hint`.",
         "content": {problems.MEDIA_TYPE: {"schema": ProblemDetails.model_json_schema()}},
     }
 }

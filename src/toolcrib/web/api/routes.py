@@ -67,12 +67,12 @@ def create_api(crib: Crib, logins: Logins) -> LateApi:
         telemetry=_SILENT,
     )
     for name, modules in RESOURCES.items():
-        app.resource(name, partial(_made, modules, logins if name == "login" else crib))
+        app.resource(name, partial(_create_routes, modules, logins if name == "login" else crib))
     problems.install(app)
     app.add_exception_handler(RequestValidationError, on_invalid)
     return app
 
 
-def _made(modules: tuple[str, ...], on: Crib | Logins) -> list[BaseRoute]:
+def _create_routes(modules: tuple[str, ...], on: Crib | Logins) -> list[BaseRoute]:
     routers = (importlib.import_module(f"{__package__}.{module}").routes(on) for module in modules)
     return list(chain.from_iterable(router.routes for router in routers))

@@ -25,10 +25,8 @@ class ProblemDetails(Shape):
     status: int
     code: str
     detail: str
-    hint: str = Field(default="", description="What to do next; absent where there is nothing to say.")
-    errors: list[dict[Literal["path", "message"], str]] = Field(
-        default=[], description="The wrong fields, each with its place; absent where it is not about fields."
-    )
+    hint: str = Field(default="", description="The next step, if there is one.")
+    errors: list[dict[Literal["path", "message"], str]] = Field(default=[], description="The invalid fields, if any.")
 
 
 class ProblemShape(Shape):
@@ -56,7 +54,7 @@ class ToolShape(Shape):
     ref: str = Field(description="`server/tool`")
     server: str
     name: str
-    exposed_name: str = Field(description="The name on the MCP endpoint, or in the form that was asked for.")
+    exposed_name: str = Field(description="The exposed name, by default that of the MCP endpoint.")
     title: str = ""
     description: str
     input_schema: JsonObject

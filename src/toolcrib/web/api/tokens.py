@@ -29,7 +29,7 @@ def routes(crib: Crib) -> Resource:
     async def create_token(change: Annotated[Changing, changes], body: TokenRequest) -> JsonObject:
         """Create a token. Only this response contains its `secret`."""
         if body.agent is not None and not crib.permissions.has_agent(body.agent):
-            raise NotFound("agent.unknown", f"There is no agent {body.agent!r}.")
+            raise NotFound("agent.unknown", f"Agent {body.agent!r} does not exist.")
         create = partial(crib.tokens.create, source=body.source, mode=body.mode, agent=body.agent)
         token, secret = await change.make(
             "tokens.create",

@@ -63,37 +63,37 @@ class Wire:
         content = None if body is None else json.dumps(body, allow_nan=False).encode()
         headers = {} if body is None else {"content-type": "application/json"}
         timeout = httpx2.Timeout(None if patient else _ANSWER_SECONDS, connect=_CONNECT_SECONDS)
-        with _reported():
+        with _translate_errors():
             response = await self._http.request(
-                method, path, params=_given(params or {}), content=content, headers=headers, timeout=timeout
+                method, path, params=_query(params or {}), content=content, headers=headers, timeout=timeout
             )
         if not response.is_success:
             _raise_problem(response.status_code, response.content)
-        return _parsed(response.content) if response.content else None
+        return _parse(response.content) if response.content else None
 
     async def events(self, path: str, params: Mapping[str, Param]) -> AsyncIterator[Event]:
         """Yield the events of a stream until the crib ends it."""
         timeout = httpx2.Timeout(_QUIET_STREAM_SECONDS, connect=_CONNECT_SECONDS)
-        with _reported():
-            async with self._http.sse(path, params=_given(params), timeout=timeout) as stream:
+        with _translate_errors():
+            async with self._http.sse(path, params=_query(params), timeout=timeout) as stream:
                 if not stream.response.is_success:
                     _raise_problem(stream.response.status_code, await stream.response.aread())
                 async for event in stream:
-                    data = _parsed(event.data)
+                    data = _parse(event.data)
                     yield Event(int(event.id), str(data.pop("at")), event.event, _without(data, "seq", "kind"))
 
     async def lines(self, path: str, params: Mapping[str, Param]) -> AsyncIterator[bytes]:
         """Yield the bytes of a long response as they arrive."""
         timeout = httpx2.Timeout(_QUIET_STREAM_SECONDS, connect=_CONNECT_SECONDS)
-        with _reported():
-            async with self._http.stream("GET", path, params=_given(params), timeout=timeout) as response:
+        with _translate_errors():
+            async with self._http.stream("GET", path, params=_query(params), timeout=timeout) as response:
                 if not response.is_success:
                     _raise_problem(response.status_code, await response.aread())
                 async for piece in response.aiter_bytes():
                     yield piece
 
 
-def _given(params: Mapping[str, Param]) -> dict[str, str | int | list[str]]:
+def _query(params: Mapping[str, Param]) -> dict[str, str | int | list[str]]:
     return {name: value for name, value in params.items() if value is not None}
 
 
@@ -101,11 +101,11 @@ def _without(data: JsonObject, *names: str) -> JsonObject:
     return {name: value for name, value in data.items() if name not in names}
 
 
-def _parsed(content: bytes | str) -> Json:
+def _parse(content: bytes | str) -> Json:
     try:
         return loads(content)
     except orjson.JSONDecodeError as error:
-        raise Unavailable("internal", "What answered at the crib's address did not send JSON.") from error
+        raise Unavailable("internal", "The program at the crib's address did not return JSON.") from error
 
 
 def _raise_problem(status: int, content: bytes) -> NoReturn:
@@ -121,16 +121,16 @@ def _raise_problem(status: int, content: bytes) -> NoReturn:
             raised: type[ToolcribError] = CODES[code].raised_as if code in CODES else Unavailable
             raise raised(code if code in CODES else "internal", detail, hint)
         case _:
-            raise Unavailable("internal", f"The crib answered with status {status} and no reason.")
+            raise Unavailable("internal", f"The crib returned status {status} without a reason.")
 
 
 @contextmanager
-def _reported() -> Generator[None]:
+def _translate_errors() -> Generator[None]:
     """Convert transport errors: `crib.unreachable` never reached the crib, `crib.closed` may have."""
     try:
         yield
     except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
-        raise Unavailable("crib.unreachable", "The running crib does not answer.") from error
+        raise Unavailable("crib.unreachable", "The running crib does not respond.") from error
     except httpx2.TransportError as error:
-        message = f"The crib ended before it had answered ({type(error).__name__})."
-        raise Unavailable("crib.closed", message, "Whether a call ran is in `toolcrib audit`.") from error
+        message = f"The crib closed the connection before responding ({type(error).__name__})."
+        raise Unavailable("crib.closed", message, "Check `toolcrib audit` to see whether the call ran.") from error

@@ -20,7 +20,7 @@ from toolcrib.model.json import Json, JsonObject, is_object, loads
 def card(approvals: Approvals, approval: Approval, *, destructive: bool) -> JsonObject:
     """Return the values of the card template. Secrets are masked."""
     masked = approvals.shown(approval)
-    shown = _shown(masked, is_masked=masked.arguments != approval.arguments)
+    shown = _display(masked, is_masked=masked.arguments != approval.arguments)
     return masked.to_json() | {
         "sessionId": approval.principal.session,
         "approvalId": approval.id,
@@ -34,7 +34,7 @@ def card(approvals: Approvals, approval: Approval, *, destructive: bool) -> Json
     }
 
 
-def _shown(masked: Approval, *, is_masked: bool = False) -> DisplayedArguments:
+def _display(masked: Approval, *, is_masked: bool = False) -> DisplayedArguments:
     return show(masked.given, masked.principal.cwd, REAL, is_masked=is_masked)
 
 
@@ -44,7 +44,7 @@ def check_opened(masked: Approval, opened: Collection[str], edited: JsonObject |
     `masked` is the approval as displayed on the card.
     """
     given: Json = masked.given
-    for argument in _shown(masked).arguments:
+    for argument in _display(masked).arguments:
         replaced = edited is not None and is_object(given) and edited.get(argument.name) != given[argument.name]
         if argument.collapsed and argument.digest not in opened and not replaced:
             message = f"The argument {argument.name!r} ({argument.characters:,} characters) is still collapsed."

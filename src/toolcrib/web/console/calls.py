@@ -67,8 +67,8 @@ class RunningCall:
         """Return the progress shown on the page."""
         elapsed = (time.monotonic() - self.began) * 1000
         share = self.done / self.total if self.total and self.done is not None else None
-        told: JsonObject = {"elapsedMs": round(elapsed), "done": self.done, "total": self.total}
-        return told | {"share": share, "messages": list(self.messages)}
+        progress: JsonObject = {"elapsedMs": round(elapsed), "done": self.done, "total": self.total}
+        return progress | {"share": share, "messages": list(self.messages)}
 
 
 class RunningCalls:

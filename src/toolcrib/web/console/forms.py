@@ -94,7 +94,7 @@ async def read(request: Request) -> FormFields:
     return FormFields(await request.form())
 
 
-def asked(request: Request) -> FormFields:
+def read_query(request: Request) -> FormFields:
     """Return the query string, wrapped like a form."""
     items: list[tuple[str, str | UploadFile]] = [*request.query_params.multi_items()]
     return FormFields(FormData(items))

@@ -36,14 +36,14 @@ def _environment() -> Environment:
         loader=PackageLoader("toolcrib.web.console"),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=_shown,
+        finalize=_display,
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
     )
     filters: Mapping[str, Callable[..., object]] = {
         "md": markdown.render, "ago": ago, "moment": moment, "pretty": pretty, "count": count, "seconds": seconds,
-        "exact": exact, "clock": clock, "judged": judged,
+        "exact": exact, "clock": clock, "masked_arguments": masked_arguments,
     }  # fmt: skip
     known = cast("dict[str, Any]", environment.filters)
     for name in _MARKUP_MAKERS:
@@ -53,7 +53,7 @@ def _environment() -> Environment:
     return environment
 
 
-def _shown(value: object) -> object:
+def _display(value: object) -> object:
     """Return the printed form of a value: empty for None, and text with hidden characters made visible."""
     if value is None:
         return ""
@@ -110,7 +110,7 @@ def pretty(value: Json) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
-def judged(value: Json) -> str:
+def masked_arguments(value: Json) -> str:
     """Return arguments as approvals display them: hidden characters escaped, long runs of blanks counted."""
     return show(value).text
 

@@ -72,7 +72,7 @@ class Console:
         """The working directory of the console; servers of its project are listed too."""
         return self.crib.settings.default_cwd
 
-    async def asker(self, request: Request) -> Principal:
+    async def local_principal(self, request: Request) -> Principal:
         """Return the principal, with the console's directory as its cwd."""
         principal = self.principal(request)
         if principal.cwd is None and self.place is not None:
@@ -91,7 +91,7 @@ class Console:
                     raise
                 if request.headers.get("hx-request") == "true":
                     return self.failed(error)
-                shown = ScreenContent("", "Error", "refused.html", told(error), status=error.status)
+                shown = ScreenContent("", "Error", "refused.html", error_json(error), status=error.status)
                 return await self.respond(request, shown)
 
         return Route(each.path, handle, methods=list(each.methods or ("GET",)))
@@ -132,10 +132,10 @@ class Console:
 
     def failed(self, error: ToolcribError) -> Response:
         """Return an error as a fragment, displayed in place of the result."""
-        return HTMLResponse(page("parts/failure.html", told(error)), error.status)
+        return HTMLResponse(page("parts/failure.html", error_json(error)), error.status)
 
 
-def told(error: ToolcribError) -> JsonObject:
+def error_json(error: ToolcribError) -> JsonObject:
     """Return an error as a JSON value."""
     return {"code": error.code, "message": error.message, "hint": error.hint}
 

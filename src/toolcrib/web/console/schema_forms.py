@@ -145,17 +145,17 @@ class _Builder:
             required,
             help if isinstance(help, str) and depth else "",
             self._filled.get(f"={path}", ""),
-            None if default is None or required else _written(default),
+            None if default is None or required else _to_text(default),
         )
-        return self._shaped(made, schema, depth)
+        return self._shape(made, schema, depth)
 
-    def _shaped(self, made: Field, schema: JsonObject, depth: int) -> Field:
+    def _shape(self, made: Field, schema: JsonObject, depth: int) -> Field:
         if depth > DEEPEST:
             return made
         if "const" in schema:
             return replace(made, kind="fixed", value=schema["const"])
         if is_array(options := schema.get("enum")) and options:
-            return replace(made, kind="choice", options=tuple(_written(each) for each in options))
+            return replace(made, kind="choice", options=tuple(_to_text(each) for each in options))
         branches = self._branches(schema, made.required)
         if len(branches) > 1:
             return self._union(made, branches, depth)
@@ -214,12 +214,12 @@ class _Builder:
             return given
 
     def _union(self, made: Field, branches: list[JsonObject], depth: int) -> Field:
-        chosen = self._chosen(made.path, branches)
+        chosen = self._chosen_branch(made.path, branches)
         names = tuple(_name(branch, number) for number, branch in enumerate(branches, 1))
         child = self.field(branches[chosen], made.path, f"{made.id}-{chosen}", names[chosen], True, depth + 1)
         return replace(made, kind="union", options=names, chosen=chosen, children=(replace(child, help=""),))
 
-    def _chosen(self, path: str, branches: list[JsonObject]) -> int:
+    def _chosen_branch(self, path: str, branches: list[JsonObject]) -> int:
         number = self._filled.get(f"?{path}", "")
         if number.isdigit() and int(number) < len(branches):
             return int(number)
@@ -284,10 +284,10 @@ def _value(field: Field, wrong: dict[str, str]) -> Json:
         case "text" | "line" | "file":
             return field.text
         case _:
-            return _parsed(field, wrong)
+            return _parse(field, wrong)
 
 
-def _parsed(field: Field, wrong: dict[str, str]) -> Json:
+def _parse(field: Field, wrong: dict[str, str]) -> Json:
     """Return the value of a field that is entered as JSON."""
     if not field.text.strip():
         if field.path:
@@ -335,7 +335,7 @@ def _name(schema: JsonObject, number: int) -> str:
     for word in (schema.get("title"), next(fixed, None), plural, schema.get("type")):
         if isinstance(word, str):
             return word
-    return _written(schema["const"]) if "const" in schema else f"option {number}"
+    return _to_text(schema["const"]) if "const" in schema else f"option {number}"
 
 
 def _constants(properties: JsonObject) -> Iterator[str]:
@@ -355,5 +355,5 @@ def _last(path: str) -> str:
     return path.rpartition("/")[2].replace("~1", "/").replace("~0", "~")
 
 
-def _written(value: Json) -> str:
+def _to_text(value: Json) -> str:
     return dumps(value).decode()

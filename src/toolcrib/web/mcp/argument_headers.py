@@ -64,12 +64,12 @@ def check_repeated(
 ) -> None:
     """Raise `RpcError` unless every repeated header matches its argument."""
     for argument in repeated:
-        written = _written(_value(arguments, argument.path))
+        argument_value = _header_form(_value(arguments, argument.path))
         header = headers.get(argument.header)
-        if written is None and header is None:
+        if argument_value is None and header is None:
             continue
-        said = decode_header(header)
-        if written is None or said is None or not _equal(argument, written, said):
+        header_value = decode_header(header)
+        if argument_value is None or header_value is None or not _equal(argument, argument_value, header_value):
             where = ".".join(argument.path)
             name = argument.header.decode()
             raise RpcError(HEADER_MISMATCH, f"The header {name} does not match the argument {where}.")
@@ -101,17 +101,17 @@ def _value(arguments: Mapping[str, Json], path: Path) -> Json:
     return value
 
 
-def _written(value: Json) -> str | None:
+def _header_form(value: Json) -> str | None:
     """Return the value in header form, or None if it is missing or has no such form."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, str | int | float) else None
 
 
-def _equal(argument: RepeatedArgument, written: str, said: str) -> bool:
+def _equal(argument: RepeatedArgument, argument_value: str, header_value: str) -> bool:
     if argument.is_integer:
         # 42 and 42.0 are the same number, and clients send either.
-        left, right = _DECIMAL.fullmatch(written), _DECIMAL.fullmatch(said)
+        left, right = _DECIMAL.fullmatch(argument_value), _DECIMAL.fullmatch(header_value)
         if left is not None and right is not None:
             return int(left[1]) == int(right[1])
-    return written == said
+    return argument_value == header_value

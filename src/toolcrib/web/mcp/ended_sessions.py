@@ -41,7 +41,7 @@ class EndedSessions:
             else:
                 self._write(f"{key} {until:.0f}\n", os.O_APPEND)
         except OSError as error:
-            logger.warning("Could not note that an MCP session ended: %s", error)
+            logger.warning("Could not record the end of an MCP session: %s", error)
 
     def _compact(self) -> None:
         now = self._clock()

@@ -199,7 +199,7 @@ class McpEndpoint:
             era = era_of(headers.get(b"mcp-protocol-version", b"").decode("latin-1") or None)
             kind = headers.get(b"content-type", b"")
             if kind != _JSON and kind.split(b";")[0].strip().lower() != _JSON:
-                await problems.answer(send, InvalidRequest("request.media_type", "MCP messages are JSON."))
+                await problems.answer(send, InvalidRequest("request.media_type", "MCP messages must be JSON."))
                 return
             body = await _read_body(receive)
             message = read_message(body)
@@ -228,7 +228,7 @@ class McpEndpoint:
             raise NotFound("route.unknown", f"There is nothing at {path}.")
         mcp_view = OneServer(self._gate, name, self._introduce)
         if not mcp_view.exists_for(principal):
-            raise NotFound("server.unknown", f"There is no server {name!r}.")
+            raise NotFound("server.unknown", f"Server {name!r} does not exist.")
         if self._ready is not None and not mcp_view.is_met_by(principal):
             # Connect a server that is not known yet, so that the client sees its tools instead of an empty list.
             with suppress(Unavailable):
@@ -255,9 +255,9 @@ class McpEndpoint:
     async def _in_directory(self, principal: Principal, cwd: str) -> Principal:
         """Return the principal in the project given by `cwd`, which only the owner may set."""
         if not principal.is_owner:
-            raise Denied("policy.denied", "Only the owner may name a working directory.")
+            raise Denied("policy.denied", "Only the owner may set a working directory.")
         if not PurePath(cwd).is_absolute() or "\0" in cwd:
-            raise InvalidRequest("request.malformed", "cwd has to be an absolute path.")
+            raise InvalidRequest("request.malformed", "cwd must be an absolute path.")
         named = replace(principal, cwd=cwd)
         return await self._enter(named) if self._enter is not None else named
 
@@ -311,7 +311,7 @@ class McpEndpoint:
         if isinstance(outcome, RpcError):
             body, status = outcome.body(message.id), outcome.status(request.era)
         if request.parked_as is not None:
-            self._parking.end(request, outcome or RpcError(INTERNAL_ERROR, "The call was ended."))
+            self._parking.end(request, outcome or RpcError(INTERNAL_ERROR, "The call was cancelled."))
         elif body:
             await response.finish(body, status)
         else:
@@ -449,7 +449,7 @@ class McpEndpoint:
         try:
             self._notices_in.send_nowait(notice)
         except anyio.WouldBlock:
-            logger.warning("dropped %s of %s: too many wait to be passed on", notice.kind, notice.server)
+            logger.warning("dropped %s of %s: too many notifications are queued", notice.kind, notice.server)
 
     async def _forward_notices(self) -> None:
         async for notice in self._notices_out:
@@ -474,7 +474,7 @@ def _read_query(query: bytes) -> _Query:
     named = parse_qs(query.decode("latin-1"), keep_blank_values=True)
     mode = named.get("tools")
     if mode is not None and mode != ["search"]:
-        raise InvalidRequest("request.malformed", "tools may be `search`, once.")
+        raise InvalidRequest("request.malformed", "tools must be `search`, given once.")
     cwd = named.get("cwd")
     return _Query(cwd[-1] if cwd else None, mode is not None)
 
@@ -497,7 +497,7 @@ def _starts_work(message: Message) -> bool:
 
 async def _refuse_stopping(send: Send, message: Message) -> None:
     """Answer with a JSON-RPC error that the request was not processed."""
-    text = "The crib is stopping and takes no new requests. Try again in a moment."
+    text = "The crib is stopping and accepts no new requests. Try again in a moment."
     body = RpcError(INTERNAL_ERROR, text, {"code": "crib.stopping", "retryAfterMs": 1_000}).body(message.id)
     headers = [(b"content-type", _JSON), (b"content-length", b"%d" % len(body)), (b"retry-after", b"1")]
     await send({"type": "http.response.start", "status": HTTPStatus.SERVICE_UNAVAILABLE.value, "headers": headers})
@@ -509,7 +509,7 @@ async def _read_body(receive: Receive) -> bytes:
     while more:
         part = await receive()
         if part["type"] == "http.disconnect":  # a partial body must never be taken for a whole one
-            raise RpcError(PARSE_ERROR, "The request ended before its body did.")
+            raise RpcError(PARSE_ERROR, "The request ended before its body was complete.")
         body += part.get("body", b"")
         more = part.get("more_body", False)
     return body

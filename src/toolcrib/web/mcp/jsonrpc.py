@@ -130,7 +130,7 @@ def _read_response(message: JsonObject) -> Message:
         raise RpcError(INVALID_REQUEST, "The body must be one JSON-RPC request, notification or response.")
     reply = message.get("result", message.get("error"))
     if not is_object(reply):
-        raise RpcError(INVALID_REQUEST, "A response carries an object.")
+        raise RpcError(INVALID_REQUEST, "The result or error of a response must be an object.")
     return Message("", message.get("id"), {}, {}, message)
 
 
@@ -158,7 +158,7 @@ def check_modern(message: Message, headers: Mapping[bytes, bytes]) -> None:
     meta = message.meta
     if VERSION_KEY not in meta or CAPABILITIES_KEY not in meta:
         missing = [key for key in (VERSION_KEY, CAPABILITIES_KEY) if key not in meta]
-        raise RpcError(INVALID_PARAMS, f"params._meta lacks {' and '.join(missing)}.")
+        raise RpcError(INVALID_PARAMS, f"params._meta is missing {' and '.join(missing)}.")
     version = meta[VERSION_KEY]
     if _text(headers.get(b"mcp-protocol-version")) != version:
         raise RpcError(HEADER_MISMATCH, "The header MCP-Protocol-Version does not match the body.")

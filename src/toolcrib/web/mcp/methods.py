@@ -218,7 +218,7 @@ class Methods:
             try:
                 await self._ask_server(request, server or "", "logging/setLevel", {})
             except RpcError as error:
-                logger.info("%s did not take a log level: %s", server, error.message)
+                logger.info("%s rejected a log level: %s", server, error.message)
         return {}
 
     async def _subscribe(self, request: McpRequest) -> JsonObject:
@@ -227,7 +227,7 @@ class Methods:
         if server is None or request.session is None:
             raise _no_resource(request.era, uri)
         if self._subscriptions.count(Holder(request.session.id)) >= WATCHED_BY_ONE:
-            raise RpcError(INTERNAL_ERROR, f"A session may subscribe to {WATCHED_BY_ONE} resources.")
+            raise RpcError(INTERNAL_ERROR, f"A session may subscribe to at most {WATCHED_BY_ONE} resources.")
         await self._ask_server(request, server, "resources/subscribe", {})
         self._subscriptions.add(server, uri, Holder(request.session.id))
         return {}
@@ -288,7 +288,7 @@ class Methods:
         try:
             result["requestState"] = self._seal.close({"upstream": state}, request.bound_to, seconds=STATE_HOLDS)
         except TooMuchState:
-            raise RpcError(INTERNAL_ERROR, "MCP error: The server wants a client to carry too much state.") from None
+            raise RpcError(INTERNAL_ERROR, "MCP error: The state returned by the server is too large.") from None
 
 
 _OURS = frozenset({META, "inputResponses", "requestState"})

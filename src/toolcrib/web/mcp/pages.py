@@ -44,7 +44,7 @@ class Pages:
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
-        self._kept: OrderedDict[tuple[Principal, str, Kind, Era], _Pages] = OrderedDict()
+        self._cache: OrderedDict[tuple[Principal, str, Kind, Era], _Pages] = OrderedDict()
 
     def page(self, mcp_view: McpView, kind: Kind, principal: Principal, era: Era, cursor: object = None) -> bytes:
         """Return the serialized result of a list at this cursor."""
@@ -61,13 +61,13 @@ class Pages:
     def _pages(self, mcp_view: McpView, kind: Kind, principal: Principal, era: Era) -> _Pages:
         listing = self._gate.listing(principal)  # a new object whenever the principal's listing changes
         key = (principal, mcp_view.key, kind, era)
-        kept = self._kept.get(key)
-        if kept is None or kept.listing is not listing:
-            kept = self._kept[key] = _build(mcp_view, kind, principal, era, listing)
-            if len(self._kept) > _KEPT:
-                self._kept.popitem(last=False)
-        self._kept.move_to_end(key)
-        return kept
+        cached = self._cache.get(key)
+        if cached is None or cached.listing is not listing:
+            cached = self._cache[key] = _build(mcp_view, kind, principal, era, listing)
+            if len(self._cache) > _KEPT:
+                self._cache.popitem(last=False)
+        self._cache.move_to_end(key)
+        return cached
 
 
 def _build(mcp_view: McpView, kind: Kind, principal: Principal, era: Era, listing: Listing, start: str = "") -> _Pages:
@@ -115,4 +115,4 @@ def _read_cursor(cursor: object) -> str:
             return raw.removeprefix(_MARK).decode()
     except (binascii.Error, ValueError):
         pass
-    raise RpcError(INVALID_PARAMS, "The cursor is not one that this server gave.")
+    raise RpcError(INVALID_PARAMS, "Invalid cursor.")

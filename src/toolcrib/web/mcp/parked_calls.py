@@ -71,7 +71,7 @@ class ParkedCalls:
         """Ask the client of this call a server's question and wait for the answer."""
         need = capability_for(method)
         if need not in request.message.meta[CAPABILITIES_KEY]:
-            text = f"The client does not take {method}."
+            text = f"The client does not support {method}."
             data: JsonObject = {"requiredCapabilities": {need: {}} if need else {}}
             request.missing_capability = RpcError(MISSING_CAPABILITY, text, data)
             raise ProtocolError(MISSING_CAPABILITY, text, data)
@@ -79,7 +79,7 @@ class ParkedCalls:
         key, question = next(self._keys), _Question(method, params, asyncio.get_running_loop().create_future())
         call.questions[key] = question
         try:
-            await self._show(call)
+            await self._send_questions(call)
             async with asyncio.timeout(ANSWER_WAIT):
                 return await question.answer
         except TimeoutError:
@@ -101,13 +101,13 @@ class ParkedCalls:
         """Pass the client's answers to its call and wait for the next question or the result."""
         call = self._calls.get(call_id)
         if call is None or call.waiter is not None:
-            raise RpcError(INVALID_PARAMS, "The request state does not hold any more.")
-        self._hand_in(call, request.message.params.get("inputResponses"))
+            raise RpcError(INVALID_PARAMS, "The request state has expired.")
+        self._deliver_answers(call, request.message.params.get("inputResponses"))
         if call.outcome is not None:
             self._forget(call)
             return _unwrap(call.outcome)
         if call.is_asking:
-            return self._wanted(call)
+            return self._input_required(call)
         # From now on, the call reports progress to the request that waits for it.
         call.request.response, call.request.progress_token = request.response, request.progress_token
         call.waiter = asyncio.get_running_loop().create_future()
@@ -126,22 +126,22 @@ class ParkedCalls:
     def _park(self, request: McpRequest) -> _Parked:
         mine = sum(call.request.principal == request.principal for call in self._calls.values())
         if mine >= PARKED_FOR_ONE:
-            raise ProtocolError(INTERNAL_ERROR, f"{PARKED_FOR_ONE} calls wait for answers already.")
+            raise ProtocolError(INTERNAL_ERROR, f"Too many calls are waiting for answers (limit {PARKED_FOR_ONE}).")
         call = _Parked(request)
         request.parked_as = call.id
         self._calls[call.id] = call
         return call
 
-    async def _show(self, call: _Parked) -> None:
+    async def _send_questions(self, call: _Parked) -> None:
         """Answer the waiting request with the open questions. Without one, the next request gets them."""
         if call.waiter is not None:
             waiter, call.waiter = call.waiter, None
-            _settle(waiter, self._wanted(call))
+            _settle(waiter, self._input_required(call))
         elif not call.work.is_over:
-            body = {"jsonrpc": "2.0", "id": call.request.message.id, "result": self._wanted(call)}
+            body = {"jsonrpc": "2.0", "id": call.request.message.id, "result": self._input_required(call)}
             await call.work.finish(dumps(body))
 
-    def _wanted(self, call: _Parked) -> JsonObject:
+    def _input_required(self, call: _Parked) -> JsonObject:
         """Return the `input_required` result, sealed for this principal and request, and restart the timeout."""
         self._start_clock(call)
         request = call.request
@@ -155,7 +155,7 @@ class ParkedCalls:
             META: {SERVER_INFO_KEY: request.mcp_view.server_info(request.principal)},
         }
 
-    def _hand_in(self, call: _Parked, responses: Json) -> None:
+    def _deliver_answers(self, call: _Parked, responses: Json) -> None:
         if not is_object(responses):
             return
         for key, question in call.questions.items():
@@ -202,4 +202,4 @@ def open_state(seal: StateSeal, request: McpRequest) -> JsonObject | None:
             return seal.open(state, request.bound_to)
     except BrokenSeal:
         pass
-    raise RpcError(INVALID_PARAMS, "The request state was not given for this request, or not by this server.")
+    raise RpcError(INVALID_PARAMS, "The request state does not belong to this request.")

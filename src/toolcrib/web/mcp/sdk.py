@@ -68,11 +68,11 @@ class _Audience:
 
     def look(self) -> dict[str, tuple[Sequence[object], ...]]:
         """Return what the view shows now."""
-        shown = self.mcp_view.shown
+        fingerprint = self.mcp_view.fingerprint
         return {
-            "tools": (shown("tools", self.principal),),
-            "prompts": (shown("prompts", self.principal),),
-            "resources": (shown("resources", self.principal), shown("resourceTemplates", self.principal)),
+            "tools": (fingerprint("tools", self.principal),),
+            "prompts": (fingerprint("prompts", self.principal),),
+            "resources": (fingerprint("resources", self.principal), fingerprint("resourceTemplates", self.principal)),
         }
 
 
@@ -224,19 +224,19 @@ class SdkEndpoint:
         result = await call_next(ctx)
         if ctx.request is None:
             return result
-        principal, mcp_view = _asked_by(ctx)
+        principal, mcp_view = _caller_of(ctx)
         if ctx.method == "notifications/initialized":
             session_id = ctx.request.headers.get("mcp-session-id", "")
             # The connection sends any notification; the SDK's session drops those it does not know.
             self._audience(principal, mcp_view).connections[session_id] = ctx.session._connection  # pyright: ignore[reportPrivateUsage]
         elif ctx.method in ("initialize", "server/discover") and is_object(result):
-            return await _introduced(result, ctx.method, principal, mcp_view)
+            return await _with_introduction(result, ctx.method, principal, mcp_view)
         return result
 
     async def _listen(
         self, ctx: ServerRequestContext[Any, Any], params: types.SubscriptionsListenRequestParams
     ) -> types.SubscriptionsListenResult:
-        principal, mcp_view = _asked_by(ctx)
+        principal, mcp_view = _caller_of(ctx)
         audience = self._audience(principal, mcp_view)
         holder = Holder(principal.name, next(self._streams))
         self._listening[holder] = audience
@@ -266,26 +266,26 @@ class SdkEndpoint:
         try:
             await self._gate.request(principal, server, method, {"uri": uri}, door="mcp")
         except (ToolcribError, ProtocolError) as error:
-            logger.info("%s did not take %s of %s: %s", server, method, uri, error)
+            logger.info("%s rejected %s of %s: %s", server, method, uri, error)
             return False
         return True
 
 
-async def _introduced(result: JsonObject, method: str, principal: Principal, mcp_view: McpView) -> JsonObject:
+async def _with_introduction(result: JsonObject, method: str, principal: Principal, mcp_view: McpView) -> JsonObject:
     """Return a handshake result with the view's introduction."""
     try:
         instructions, info = await mcp_view.instructions(principal), mcp_view.server_info(principal)
     except ToolcribError as error:  # an agent must not run without its prompt
         raise MCPError(types.INTERNAL_ERROR, f"MCP error: {error.message} {error.hint or ''}".strip()) from error
-    said = {**result, "capabilities": mcp_view.capabilities(principal)}
+    handshake = {**result, "capabilities": mcp_view.capabilities(principal)}
     if instructions is not None:
-        said["instructions"] = instructions
+        handshake["instructions"] = instructions
     if method == "initialize":
-        return {**said, "serverInfo": info}
-    return {**said, "ttlMs": 0, "cacheScope": "private", META: {**result.get(META, {}), SERVER_INFO_KEY: info}}
+        return {**handshake, "serverInfo": info}
+    return {**handshake, "ttlMs": 0, "cacheScope": "private", META: {**result.get(META, {}), SERVER_INFO_KEY: info}}
 
 
-def _asked_by(ctx: ServerRequestContext[Any, Any]) -> tuple[Principal, McpView]:
+def _caller_of(ctx: ServerRequestContext[Any, Any]) -> tuple[Principal, McpView]:
     assert ctx.request is not None
     return ctx.request.scope["toolcrib.principal"], ctx.request.scope[_FACE]
 

@@ -41,12 +41,12 @@ class StateSeal:
         body = canonical({"content": content, "until": self._clock() + seconds})
         text = base64.urlsafe_b64encode(self._mac(body, bound_to) + body).decode()
         if len(text) > LONGEST:
-            raise TooMuchState(f"A sealed text has at most {LONGEST} characters.")
+            raise TooMuchState(f"Sealed state is limited to {LONGEST} characters.")
         return text
 
     def open(self, text: str, bound_to: Json) -> JsonObject:
         """Return the sealed content. Raises `BrokenSeal`."""
-        raw = _decoded(text)
+        raw = _decode(text)
         mac, body = raw[:_MAC_BYTES], raw[_MAC_BYTES:]
         if not hmac.compare_digest(mac, self._mac(body, bound_to)):
             raise BrokenSeal
@@ -60,7 +60,7 @@ class StateSeal:
         return hmac.digest(self._key, hashlib.sha256(canonical(bound_to)).digest() + body, hashlib.sha256)
 
 
-def _decoded(text: str) -> bytes:
+def _decode(text: str) -> bytes:
     """Decode the text. Only the exact encoding that we write is accepted."""
     if len(text) > LONGEST:
         raise BrokenSeal

@@ -11,19 +11,19 @@ from toolcrib.model.tools import CallResult, Tool, ToolRef
 
 FIND = "find_tools"
 CALL = "call_tool"
-INSTRUCTIONS = f"Find a tool with `{FIND}`, then call it with `{CALL}` and the `ref` that was found."
+INSTRUCTIONS = f"Find a tool with `{FIND}`, then call it with `{CALL}` and the returned `ref`."
 DEFAULT_LIMIT = 10
 MOST = 50
 
 DEFINITIONS: tuple[JsonObject, ...] = (
     {
         "name": FIND,
-        "description": "Find tools by words of their name, description or arguments, best first. Each match has the "
+        "description": "Search tools by name, description and arguments; best match first. Each match has the "
         f"`ref` and the `inputSchema` that `{CALL}` needs.",
         "inputSchema": {
             "type": "object",
             "properties": {
-                "query": {"type": "string", "description": "Words that the tool has to have."},
+                "query": {"type": "string", "description": "The words to search for."},
                 "limit": {"type": "integer", "minimum": 1, "maximum": MOST, "default": DEFAULT_LIMIT},
             },
             "required": ["query"],
@@ -33,12 +33,12 @@ DEFINITIONS: tuple[JsonObject, ...] = (
     },
     {
         "name": CALL,
-        "description": f"Call a tool that `{FIND}` found.",
+        "description": f"Call a tool returned by `{FIND}`.",
         "inputSchema": {
             "type": "object",
             "properties": {
-                "ref": {"type": "string", "description": f"The tool, as `{FIND}` names it: `server/tool`."},
-                "arguments": {"type": "object", "description": "What the tool's inputSchema asks for."},
+                "ref": {"type": "string", "description": f"The `ref` returned by `{FIND}`: `server/tool`."},
+                "arguments": {"type": "object", "description": "The arguments, as defined by the tool's inputSchema."},
             },
             "required": ["ref"],
             "additionalProperties": False,
@@ -52,9 +52,9 @@ def find(tools: Iterable[Tool], arguments: JsonObject) -> CallResult:
     query: Json = arguments.get("query")
     limit: Json = arguments.get("limit", DEFAULT_LIMIT)
     if not isinstance(query, str) or not query.strip():
-        return CallResult.error("query: words to look for are needed.")
+        return CallResult.error("query: must be a string with at least one word.")
     if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MOST:
-        return CallResult.error(f"limit: a number from 1 to {MOST} is needed.")
+        return CallResult.error(f"limit: must be a number from 1 to {MOST}.")
     matches = [
         {"ref": str(tool.ref), "description": tool.description, "inputSchema": tool.input_schema}
         for tool in search(tools, query)[:limit]
@@ -64,12 +64,12 @@ def find(tools: Iterable[Tool], arguments: JsonObject) -> CallResult:
     return CallResult(content=(text,), structured_content=found, has_structured=True)
 
 
-def called(arguments: JsonObject) -> tuple[ToolRef, JsonObject] | CallResult:
+def parse_call(arguments: JsonObject) -> tuple[ToolRef, JsonObject] | CallResult:
     """Return the tool to call and its arguments, or an error result if they are invalid."""
     text: Json = arguments.get("ref")
     inner: Json = arguments.get("arguments", {})
     if not isinstance(text, str):
-        return CallResult.error("ref: the name of a tool is needed, as `find_tools` gives it.")
+        return CallResult.error("ref: must be a `ref` returned by `find_tools`.")
     if not is_object(inner):
-        return CallResult.error("arguments: an object is needed.")
+        return CallResult.error("arguments: must be an object.")
     return ToolRef.parse(text) or ToolRef(text, ""), inner

@@ -83,14 +83,14 @@ class McpSession:
         self.capabilities: JsonObject = capabilities if is_object(capabilities) else {}
         self.info: JsonObject | None = info if is_object(info) else None
         self.log_level = DEFAULT_LEVEL
-        self._asked: dict[str, asyncio.Future[JsonObject]] = {}
+        self._open_questions: dict[str, asyncio.Future[JsonObject]] = {}
 
     async def ask(self, stream: ClientStream, method: str, params: JsonObject) -> JsonObject:
         """Ask the client a server's question, on the stream of its call."""
         if capability_for(method) not in self.capabilities:
-            raise ProtocolError(METHOD_NOT_FOUND, f"The client does not take {method}.")
+            raise ProtocolError(METHOD_NOT_FOUND, f"The client does not support {method}.")
         request_id = secrets.token_hex(12)
-        answer = self._asked[request_id] = asyncio.get_running_loop().create_future()
+        answer = self._open_questions[request_id] = asyncio.get_running_loop().create_future()
         try:
             await stream.request(request_id, method, params)
             async with asyncio.timeout(ANSWER_WAIT):
@@ -98,13 +98,13 @@ class McpSession:
         except TimeoutError:
             raise ProtocolError(INTERNAL_ERROR, f"The client did not answer within {ANSWER_WAIT:g} s.") from None
         finally:
-            del self._asked[request_id]
+            del self._open_questions[request_id]
             if not answer.done() or answer.cancelled():
                 await _withdraw_question(stream, request_id)
 
     def take(self, message: Message) -> None:
         """Handle a response of the client. A response to no open question is dropped."""
-        answer = self._asked.get(message.id) if isinstance(message.id, str) else None
+        answer = self._open_questions.get(message.id) if isinstance(message.id, str) else None
         reply = message.reply
         if answer is None or answer.done() or reply is None:
             return
@@ -144,20 +144,20 @@ class McpSessions:
     def new_id(self, hello: JsonObject, bound_to: Json) -> str:
         """Return an id for a session that begins with this `initialize`."""
         version, capabilities, info = (hello.get(key) for key in ("protocolVersion", "capabilities", "clientInfo"))
-        kept: JsonObject = {
+        state: JsonObject = {
             "nonce": secrets.token_hex(16),
             "protocolVersion": version if isinstance(version, str) else "",
             "capabilities": capabilities if is_object(capabilities) else {},
             "clientInfo": _short_info(info),
         }
         try:
-            sealed = self._seal.close(kept, bound_to, seconds=ID_HOLDS)
+            sealed = self._seal.close(state, bound_to, seconds=ID_HOLDS)
         except TooMuchState:
             sealed = ""
         if not 0 < len(sealed) <= LONGEST_ID:
-            declared = [name for name in _ASKED_OF_CLIENTS if name in kept["capabilities"]]
-            kept["capabilities"] = {name: {} for name in declared}
-            sealed = self._seal.close(kept, bound_to, seconds=ID_HOLDS)
+            declared = [name for name in _ASKED_OF_CLIENTS if name in state["capabilities"]]
+            state["capabilities"] = {name: {} for name in declared}
+            sealed = self._seal.close(state, bound_to, seconds=ID_HOLDS)
         return sealed
 
     def hello_of(self, session_id: str, bound_to: Json) -> JsonObject | None:

@@ -30,7 +30,7 @@ def matches(template: str, uri: str) -> bool:
     for part in _parts(template):
         reached = {place + len(part.literal) for place in reached if uri.startswith(part.literal, place)}
         if part.operator is not None:
-            reached = _expanded(uri, reached, part.operator)
+            reached = _ends(uri, reached, part.operator)
         if not reached:
             return False
     return len(uri) in reached
@@ -50,7 +50,7 @@ def _parts(template: str) -> list[_Part]:
     return [*parts, _Part(template[after:], None)]
 
 
-def _expanded(uri: str, places: set[int], operator: str) -> set[int]:
+def _ends(uri: str, places: set[int], operator: str) -> set[int]:
     """Return the positions where an expression that starts at one of these places may end."""
     begin, ends = _BEGINS.get(operator, ""), _ENDS[operator]
     reached: set[int] = set(places) if begin else set()  # an expression with a prefix may be absent

@@ -62,7 +62,7 @@ class McpView(ABC):
         """Yield the serialized entries of a list, each with its unique sort key."""
 
     @abstractmethod
-    def shown(self, kind: Kind, principal: Principal) -> Sequence[object]:
+    def fingerprint(self, kind: Kind, principal: Principal) -> Sequence[object]:
         """Return a value that stays equal while the list is unchanged."""
 
     @abstractmethod
@@ -107,7 +107,7 @@ class Everything(McpView):
         if kind == "tools":
             for tool in self._gate.listing(principal).tools:
                 name = self._gate.name("endpoint", tool.ref)
-                yield name, _named(name, tool)
+                yield name, _serialize(name, tool)
         elif kind == "prompts":
             for item in self._gate.prompts(principal):
                 name = self._gate.name("prompt", ToolRef(item.server, item.key))
@@ -118,7 +118,7 @@ class Everything(McpView):
                 first.setdefault(item.key, item.definition)
             yield from ((key, dumps(definition)) for key, definition in first.items())
 
-    def shown(self, kind: Kind, principal: Principal) -> Sequence[object]:
+    def fingerprint(self, kind: Kind, principal: Principal) -> Sequence[object]:
         """Return the definitions themselves."""
         return self._gate.listing(principal).tools if kind == "tools" else self._items(kind, principal)
 
@@ -177,15 +177,15 @@ class Searchable(Everything):
         else:
             yield from super().entries(kind, principal)
 
-    def shown(self, kind: Kind, principal: Principal) -> Sequence[object]:
+    def fingerprint(self, kind: Kind, principal: Principal) -> Sequence[object]:
         """Return a constant for tools: the two never change."""
-        return () if kind == "tools" else super().shown(kind, principal)
+        return () if kind == "tools" else super().fingerprint(kind, principal)
 
     def target(self, principal: Principal, name: str, arguments: JsonObject) -> Target:
         """Return the matches for `find_tools`, or the tool that `call_tool` names."""
         if name == search_tools.FIND:
             return search_tools.find(self._gate.listing(principal).tools, arguments)
-        return search_tools.called(arguments) if name == search_tools.CALL else None
+        return search_tools.parse_call(arguments) if name == search_tools.CALL else None
 
     async def instructions(self, principal: Principal) -> str | None:
         """Return how to find tools, after the agent's prompt if there is one."""
@@ -218,17 +218,17 @@ class OneServer(McpView):
 
     def is_met_by(self, principal: Principal) -> bool:
         """Return whether the server's introduction is known."""
-        return bool(self._said(principal).capabilities)
+        return bool(self._introduction(principal).capabilities)
 
     def entries(self, kind: Kind, principal: Principal) -> Iterator[tuple[str, bytes]]:
         """Yield what the server offers and the principal may see, with the server's own names."""
         if kind == "tools":
             for tool in self._tools(principal):
-                yield tool.ref.tool, _named(tool.ref.tool, tool)
+                yield tool.ref.tool, _serialize(tool.ref.tool, tool)
         else:
             yield from ((item.key, dumps(item.definition)) for item in self._items(kind, principal))
 
-    def shown(self, kind: Kind, principal: Principal) -> Sequence[object]:
+    def fingerprint(self, kind: Kind, principal: Principal) -> Sequence[object]:
         """Return the definitions themselves."""
         return tuple(self._tools(principal)) if kind == "tools" else tuple(self._items(kind, principal))
 
@@ -246,7 +246,7 @@ class OneServer(McpView):
 
     def capabilities(self, principal: Principal) -> JsonObject:
         """Return the server's capabilities that the endpoint supports, or all of them if they are not known yet."""
-        has = self._said(principal).capabilities
+        has = self._introduction(principal).capabilities
         if not has:
             return Everything(self._gate).capabilities(principal)
         carried: JsonObject = {
@@ -262,7 +262,7 @@ class OneServer(McpView):
 
     def server_info(self, principal: Principal) -> JsonObject:
         """Return the crib's server info, with the server's title and version in the description."""
-        info = self._said(principal).info
+        info = self._introduction(principal).info
         title = next((text for key in ("title", "name") if isinstance(text := info.get(key), str) and text), self._name)
         version: Json = info.get("version")
         described = f"{title} {version}" if isinstance(version, str) and version else title
@@ -270,10 +270,10 @@ class OneServer(McpView):
 
     async def instructions(self, principal: Principal) -> str | None:
         """Return the server's instructions, truncated."""
-        said = self._said(principal).instructions
-        return said[:INSTRUCTIONS_KEPT] if said else None
+        text = self._introduction(principal).instructions
+        return text[:INSTRUCTIONS_KEPT] if text else None
 
-    def _said(self, principal: Principal) -> Introduction:
+    def _introduction(self, principal: Principal) -> Introduction:
         return self._introduce(principal, self._name) or Introduction()
 
     def _tools(self, principal: Principal) -> Iterable[Tool]:
@@ -295,7 +295,7 @@ def _items(gate: Gate, kind: Kind, principal: Principal) -> Sequence[ContentItem
     return gate.resources(principal) if kind == "resources" else gate.templates(principal)
 
 
-def _named(name: str, tool: Tool) -> bytes:
+def _serialize(name: str, tool: Tool) -> bytes:
     """Serialize a tool under this name."""
     return b'{"name":%b,%b' % (dumps(name), tool.encoded[1:])
 

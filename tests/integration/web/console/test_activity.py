@@ -1,5 +1,7 @@
 """The audit log in the console: faceted, one address for every view, checked."""
 
+import json
+
 import pytest
 from sqlalchemy import update
 
@@ -67,6 +69,36 @@ async def test_older_calls_follow_without_gap_or_repeat(busy: Visitor) -> None:
     ids = [call["id"] for call in (*first["calls"], *second["calls"])]
     assert len(ids) == 63
     assert ids == sorted(set(ids), reverse=True)
+
+
+async def test_the_total_counts_every_call_and_not_only_the_newest(busy: Visitor) -> None:
+    person = busy.crib.owner(source="cli")
+    for _ in range(600):
+        await busy.crib.call("toolcrib/ping", {}, principal=person)
+    twin = await busy.json("/activity")
+    assert (twin["total"], twin["counted"] < 603) == (603, True)
+    assert "603 calls." in (await busy.page("/activity")).text
+    assert (await busy.json("/activity", server="toolcrib"))["total"] == 601
+
+
+async def test_calls_are_filtered_by_time(busy: Visitor) -> None:
+    assert len((await busy.json("/activity", range="hour"))["calls"]) == 3
+    past = {"from": "2020-01-01", "to": "2020-01-02"}
+    assert (await busy.json("/activity", **past))["calls"] == []
+    page = await busy.page("/activity", range="week", server="lab")
+    assert page.one("a", aria_current="true", href="/activity?server=lab").text == "Last 7 days"
+    assert "is not a date" in (await busy.page("/activity", status=422, to="soon")).text
+
+
+async def test_the_filtered_records_are_exported_as_csv_and_jsonl(busy: Visitor) -> None:
+    lines = (await busy.client.get("/activity/export?format=csv&server=lab&phase=outcome")).text.splitlines()
+    assert lines[0].startswith("id,at,phase,tool,decision,error")
+    assert [line.split(",")[3:6] for line in lines[1:]] == [
+        ["lab/shout", "allow", "error"],
+        ["lab/shout", "allow", "ok"],
+    ]
+    exported = (await busy.client.get("/activity/export?format=jsonl&agent=reviewer")).text.splitlines()
+    assert {json.loads(line)["tool"] for line in exported} == {"ping"}
 
 
 async def test_an_open_page_hears_only_of_what_is_new(busy: Visitor) -> None:

@@ -207,11 +207,11 @@ async def test_who_uses_a_server_is_told_from_the_record(furnished: Visitor) -> 
 
 
 async def test_the_log_tells_what_was_said_and_never_what_was_in_it(furnished: Visitor) -> None:
-    assert "No messages" in (await furnished.page("/servers/crafts/log")).one(id="talk").text
+    assert "No messages" in (await furnished.page("/servers/crafts/log")).one(id="protocol-log").text
     digest = (await furnished.json("/servers/crafts"))["question"]["digest"]
     await furnished.send("/servers/crafts/trust", {"digest": digest})
     await furnished.send("/tools/crafts/echo/call", {"do": "call", "/text": "unheard-of"})
-    said = (await furnished.json("/servers/crafts/log"))["said"]
+    said = (await furnished.json("/servers/crafts/log"))["protocolLog"]
     newest, greeting = said[0], said[-1]
     assert (newest["direction"], newest["method"], newest["tool"], newest["ended"]) == (
         "out",
@@ -223,7 +223,7 @@ async def test_the_log_tells_what_was_said_and_never_what_was_in_it(furnished: V
     assert greeting["milliseconds"] > 0
     assert greeting["at"] < newest["at"]
     assert "tools/list" in [each["method"] for each in said]
-    part = await furnished.part("/servers/crafts/log", said="")
+    part = await furnished.part("/servers/crafts/log", protocolLog="")
     assert part.all("h1") == []
     assert "→ tools/call echo" in part.all("tr")[1].text
     assert "unheard-of" not in part.raw_text
@@ -232,7 +232,7 @@ async def test_the_log_tells_what_was_said_and_never_what_was_in_it(furnished: V
 async def test_the_log_of_a_server_that_quits_tells_how_its_greeting_ended(furnished: Visitor) -> None:
     digest = (await furnished.json("/servers/quits"))["question"]["digest"]
     await furnished.send("/servers/quits/trust", {"digest": digest})
-    said = (await furnished.json("/servers/quits/log"))["said"]
+    said = (await furnished.json("/servers/quits/log"))["protocolLog"]
     assert {each["ended"] for each in said} == {"server.ended"}
 
 

@@ -228,7 +228,7 @@ async def test_a_session_may_subscribe_to_so_many_resources_and_no_more(
         first = await say(client, "resources/subscribe", {"uri": agents}, session)
         assert first.json()["result"] == {}
         refused = await say(client, "resources/subscribe", {"uri": f"{agents}/reviewer"}, session)
-        assert "may subscribe to 1 resources" in refused.json()["error"]["message"]
+        assert "may subscribe to at most 1 resources" in refused.json()["error"]["message"]
         await say(client, "resources/unsubscribe", {"uri": agents}, session)
         again = await say(client, "resources/subscribe", {"uri": f"{agents}/reviewer"}, session)
         assert again.json()["result"] == {}

@@ -106,7 +106,7 @@ def test_what_a_person_agrees_to_is_shown_whole() -> None:
 def test_nothing_is_wider_or_longer_than_the_terminal(
     names: list[str], columns: int, rows: int, is_open: bool, said: str
 ) -> None:
-    view = ServersView([server(name, sentence=said) for name in names], said=said)
+    view = ServersView([server(name, sentence=said) for name in names], message=said)
     if is_open and names:
         view = replace(view, opened=view.servers[0])
     drawn = draw(view, columns, rows)

@@ -136,7 +136,7 @@ async def test_a_refusal_without_a_reason_says_the_status(crib: Crib, client: Ap
 
 async def test_something_else_at_the_address_is_noticed(crib: Crib, client: ApiClient) -> None:
     crib.body = b"<html>hello</html>"
-    with pytest.raises(Unavailable, match="did not send JSON"):
+    with pytest.raises(Unavailable, match="did not return JSON"):
         await client.settings()
 
 

@@ -40,7 +40,7 @@ class Notes:
         page = self._folder / f"{name}.md"
         if not _PAGE.fullmatch(name) or not page.is_file():
             there = ", ".join(sorted(each.stem for each in self._folder.glob("*.md")))
-            raise DemoRefusal(f"There is no page {name!r}; there are {there}.")
+            raise DemoRefusal(f"Page {name!r} does not exist; there are {there}.")
         return page
 
 

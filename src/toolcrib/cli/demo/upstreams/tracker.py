@@ -22,7 +22,7 @@ class Tracker:
         """Return the issues that contain all words."""
         words = given["words"].lower().split()
         found = [issue for issue in self._issues if all(word in json.dumps(issue).lower() for word in words)]
-        return _listed(found)
+        return _list_lines(found)
 
     def list(self, given: Arguments) -> str:
         """Return the open issues, optionally by label or milestone."""
@@ -31,41 +31,41 @@ class Tracker:
             found = [issue for issue in found if label in issue["labels"]]
         if milestone := given.get("milestone"):
             found = [issue for issue in found if issue["milestone"] == milestone]
-        return _listed(found)
+        return _list_lines(found)
 
     def read(self, given: Arguments) -> str:
         """Return one issue with its comments."""
         issue = self._find(given["issue"])
         comments = [f"{each['by']}: {each['text']}" for each in issue["comments"]]
-        return "\n".join([_listed([issue]), issue["text"], *comments])
+        return "\n".join([_list_lines([issue]), issue["text"], *comments])
 
     def comment(self, given: Arguments) -> str:
         """Add a comment."""
         issue = self._find(given["issue"])
         issue["comments"].append({"by": "agent", "text": given["text"]})
-        return self._kept(f"{issue['key']} has {len(issue['comments'])} comments now.")
+        return self._save(f"{issue['key']} has {len(issue['comments'])} comments now.")
 
     def label(self, given: Arguments) -> str:
         """Replace the labels of an issue."""
         issue = self._find(given["issue"])
         issue["labels"] = [label.strip() for label in given["labels"].split(",") if label.strip()]
-        return self._kept(f"{issue['key']} is labelled {', '.join(issue['labels']) or 'with nothing'} now.")
+        return self._save(f"{issue['key']} is labelled {', '.join(issue['labels']) or 'with nothing'} now.")
 
     def close(self, given: Arguments) -> str:
         """Close an issue."""
         issue = self._find(given["issue"])
         issue |= {"state": "closed", "closedBecause": given["reason"]}
-        return self._kept(f"{issue['key']} is closed now.")
+        return self._save(f"{issue['key']} is closed now.")
 
     def _find(self, key: str) -> Issue:
         found = next((issue for issue in self._issues if issue["key"] == key), None)
         if found is None:
-            raise DemoRefusal(f"There is no issue {key}.")
+            raise DemoRefusal(f"Issue {key} does not exist.")
         return found
 
-    def _kept(self, told: str) -> str:
+    def _save(self, text: str) -> str:
         self._file.write_text(json.dumps(self._issues, indent=2, ensure_ascii=False), encoding="utf-8")
-        return told
+        return text
 
 
 def tracker(place: Path) -> list[DemoTools]:
@@ -99,17 +99,17 @@ def tracker(place: Path) -> list[DemoTools]:
         ),
         DemoTools(
             "close_issue",
-            "Close an issue. Whoever reported it is told.",
+            "Close an issue. Notifies its reporter.",
             issues.close,
             {**_ISSUE, "reason": "Why it is done, in one sentence."},
         ),
     ]
 
 
-def _listed(issues: list[Issue]) -> str:
+def _list_lines(issues: list[Issue]) -> str:
     lines = [
         f"{issue['key']} [{issue['state']}] {issue['title']} "
-        f"({', '.join(issue['labels'])}; {issue['milestone']}; {issue['assignee'] or 'nobody'})"
+        f"({', '.join(issue['labels'])}; {issue['milestone']}; {issue['assignee'] or 'unassigned'})"
         for issue in issues
     ]
     return "\n".join(lines) or "There is none."

@@ -54,18 +54,18 @@ def _answer(name: str, offers: Mapping[str, DemoTools], asked: Mapping[str, Any]
     method = asked.get("method")
     given: dict[str, Any] = asked.get("params") or {}
     if method == "initialize":
-        told = {"name": name, "title": f"Kestrel {name}", "version": "1.0"}
-        return {"result": {"protocolVersion": VERSION, "capabilities": {"tools": {}}, "serverInfo": told}}
+        server_info = {"name": name, "title": f"Kestrel {name}", "version": "1.0"}
+        return {"result": {"protocolVersion": VERSION, "capabilities": {"tools": {}}, "serverInfo": server_info}}
     if method == "ping":
         return {"result": {}}
     if method == "tools/list":
         return {"result": {"tools": [offer.shape() for offer in offers.values()]}}
     if method == "tools/call" and given.get("name") in offers:
-        return {"result": _called(offers[given["name"]], given.get("arguments") or {})}
+        return {"result": _call(offers[given["name"]], given.get("arguments") or {})}
     return {"error": {"code": -32601, "message": f"There is no {method} here."}}
 
 
-def _called(offer: DemoTools, arguments: Arguments) -> dict[str, Any]:
+def _call(offer: DemoTools, arguments: Arguments) -> dict[str, Any]:
     missing = [name for name in offer.arguments if name not in arguments and name not in offer.optional]
     try:
         if missing:

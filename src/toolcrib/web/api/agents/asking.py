@@ -12,7 +12,7 @@ from toolcrib.model.errors import Conflict
 from toolcrib.model.principals import Principal
 from toolcrib.web.api.reading import StrictRoute
 
-IfMatch = Annotated[str | None, Header(description="The `ETag` that was read.")]
+IfMatch = Annotated[str | None, Header(description="The `ETag` of the version you read.")]
 
 
 class FieldsRoute(StrictRoute):

@@ -15,12 +15,16 @@ from toolcrib.model.json import JsonObject, MalformedJson, parse_strict
 from toolcrib.model.principals import Principal
 from toolcrib.web.api.agents.asking import check_sight
 from toolcrib.web.api.agents.shapes import EntryShape, RemovedEntry
-from toolcrib.web.api.reading import asker, owner_only
+from toolcrib.web.api.reading import owner_only, principal_of
 
-_Tags = Annotated[str | None, Query(description="Entries with any of these, parted by commas.", max_length=2_000)]
-_From = Annotated[str | None, Query(alias="dateFrom", description="First day or moment.", max_length=40)]
-_To = Annotated[str | None, Query(alias="dateTo", description="Last day or moment.", max_length=40)]
-_Limit = Annotated[int, Query(description="How many at most.", ge=1, le=MOST_LISTED)]
+_Tags = Annotated[
+    str | None, Query(description="Only entries with any of these tags, separated by commas.", max_length=2_000)
+]
+_From = Annotated[
+    str | None, Query(alias="dateFrom", description="Only entries from this date or time on.", max_length=40)
+]
+_To = Annotated[str | None, Query(alias="dateTo", description="Only entries up to this date or time.", max_length=40)]
+_Limit = Annotated[int, Query(description="The maximum number of results.", ge=1, le=MOST_LISTED)]
 
 
 class PinRequest(InputFields):
@@ -31,17 +35,17 @@ class PinRequest(InputFields):
 
 def add_brain(router: APIRouter, crib: Crib) -> None:
     """Add the brain routes."""
-    who, owner = Depends(asker(crib.principals)), Depends(owner_only(crib))
+    who, owner = Depends(principal_of(crib.principals)), Depends(owner_only(crib))
 
     @router.get("/{agent_id}/brain", response_model=list[EntryShape])
     async def list_entries(
         principal: Annotated[Principal, who],
         agent_id: str,
-        type: Annotated[EntryType | None, Query(description="Of this kind.")] = None,
+        type: Annotated[EntryType | None, Query(description="Only entries of this type.")] = None,
         tags: _Tags = None,
         date_from: _From = None,
         date_to: _To = None,
-        pinned: Annotated[bool | None, Query(description="Pinned ones, or others.")] = None,
+        pinned: Annotated[bool | None, Query(description="Only pinned entries, or only others.")] = None,
         limit: _Limit = MOST_LISTED,
     ) -> list[JsonObject]:
         """List the entries that match all filters, newest first."""
@@ -83,11 +87,11 @@ def add_brain(router: APIRouter, crib: Crib) -> None:
         request: Request, principal: Annotated[Principal, owner], agent_id: str, entry_id: str
     ) -> JsonObject:
         """Pin or unpin an entry; without a body, toggle the pin."""
-        pinned = _pinned(await request.body())
+        pinned = _read_pinned(await request.body())
         return (await crib.zoo.brain.pin(agent_id, entry_id, pinned)).to_json()
 
 
-def _pinned(body: bytes) -> bool | None:
+def _read_pinned(body: bytes) -> bool | None:
     """Parse the optional body."""
     if not body:
         return None

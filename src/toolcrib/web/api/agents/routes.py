@@ -35,13 +35,15 @@ from toolcrib.web.api.agents.shapes import (
     RevisionDetails,
     RevisionShape,
 )
-from toolcrib.web.api.reading import asker, owner_only
+from toolcrib.web.api.reading import owner_only, principal_of
 from toolcrib.web.api.resource import Resource
 
-_Format = Annotated[InjectFormat, Query(description="One prompt, or its parts.")]
-_Form = Annotated[Form, Query(alias="format", description="AgentZoo's file, a sub-agent, or one file per skill.")]
-_Template = Annotated[str | None, Query(description="An agent or a starter to begin with.", max_length=50)]
-_Against = Annotated[int | None, Query(description="The version to compare with; else the one before.", ge=0)]
+_Format = Annotated[InjectFormat, Query(description="`compiled` for one prompt, `structured` for its parts.")]
+_Form = Annotated[
+    Form, Query(alias="format", description="An AgentZoo file, a Claude Code sub-agent, or one file per skill.")
+]
+_Template = Annotated[str | None, Query(description="The agent or template to copy.", max_length=50)]
+_Against = Annotated[int | None, Query(description="The version to compare with; the previous one by default.", ge=0)]
 
 
 def routes(crib: Crib) -> Resource:
@@ -56,7 +58,7 @@ def routes(crib: Crib) -> Resource:
 
 
 def _add_lists(router: APIRouter, crib: Crib) -> None:
-    who = Depends(asker(crib.principals))
+    who = Depends(principal_of(crib.principals))
 
     @router.get("", response_model=list[AgentSummaryShape])
     async def list_agents(principal: Annotated[Principal, who]) -> list[JsonObject]:
@@ -76,7 +78,7 @@ def _add_lists(router: APIRouter, crib: Crib) -> None:
 
 
 def _add_moving(router: APIRouter, crib: Crib) -> None:
-    who, owner = Depends(asker(crib.principals)), Depends(owner_only(crib))
+    who, owner = Depends(principal_of(crib.principals)), Depends(owner_only(crib))
 
     @router.post("/-/import", response_model=AgentImportAnswer, response_model_exclude_unset=True)
     async def import_agents(principal: Annotated[Principal, owner], body: AgentImport) -> JsonObject:
@@ -89,9 +91,9 @@ def _add_moving(router: APIRouter, crib: Crib) -> None:
     async def export_agent(principal: Annotated[Principal, who], agent_id: str, form: _Form = "json") -> JsonObject:
         """Export an agent as files of another app."""
         check_sight(principal, agent_id)
-        kept = await crib.zoo.get(agent_id)
+        stored = await crib.zoo.get(agent_id)
         entries = await crib.zoo.brain.find(agent_id, EntryQuery()) if form == "json" else ()
-        return write(kept.agent, entries, form).to_json()
+        return write(stored.agent, entries, form).to_json()
 
     @router.get("/{agent_id}/inject", response_model=InjectShape, response_model_exclude_unset=True)
     async def inject_agent(
@@ -106,12 +108,12 @@ def _add_moving(router: APIRouter, crib: Crib) -> None:
         response: Response, principal: Annotated[Principal, owner], agent_id: str, body: AgentChanges
     ) -> JsonObject:
         """Clone an agent with the given fields changed, without its brain."""
-        kept = await crib.zoo.clone(agent_id, body, by=author(principal))
-        return await _shown(crib.zoo, kept.agent.id, response)
+        stored = await crib.zoo.clone(agent_id, body, by=author(principal))
+        return await _agent_json(crib.zoo, stored.agent.id, response)
 
 
 def _add_agents(router: APIRouter, crib: Crib) -> None:
-    who, owner = Depends(asker(crib.principals)), Depends(owner_only(crib))
+    who, owner = Depends(principal_of(crib.principals)), Depends(owner_only(crib))
 
     @router.post("", response_model=AgentShape, response_model_exclude_unset=True, status_code=201)
     async def create_agent(
@@ -119,16 +121,16 @@ def _add_agents(router: APIRouter, crib: Crib) -> None:
     ) -> JsonObject:
         """Create an agent; with a template, clone it and change the given fields."""
         if template is not None:
-            kept = await crib.zoo.clone(template, body, by=author(principal))
+            stored = await crib.zoo.clone(template, body, by=author(principal))
         else:
-            kept = await crib.zoo.create(body, by=author(principal))
-        return await _shown(crib.zoo, kept.agent.id, response)
+            stored = await crib.zoo.create(body, by=author(principal))
+        return await _agent_json(crib.zoo, stored.agent.id, response)
 
     @router.get("/{agent_id}", response_model=AgentShape, response_model_exclude_unset=True)
     async def show_agent(response: Response, principal: Annotated[Principal, who], agent_id: str) -> JsonObject:
         """Return one agent with the newest entries of its brain and the token cost of its prompt."""
         check_sight(principal, agent_id)
-        return await _shown(crib.zoo, agent_id, response)
+        return await _agent_json(crib.zoo, agent_id, response)
 
     @router.put("/{agent_id}", response_model=AgentShape, response_model_exclude_unset=True)
     async def change_agent(
@@ -140,7 +142,7 @@ def _add_agents(router: APIRouter, crib: Crib) -> None:
     ) -> JsonObject:
         """Change the given fields of an agent."""
         await crib.zoo.update(agent_id, body, version=version_of(if_match), by=author(principal))
-        return await _shown(crib.zoo, agent_id, response)
+        return await _agent_json(crib.zoo, agent_id, response)
 
     @router.patch("/{agent_id}/skills/{skill_id}", response_model=AgentShape, response_model_exclude_unset=True)
     async def change_skill(
@@ -154,7 +156,7 @@ def _add_agents(router: APIRouter, crib: Crib) -> None:
         """Change the given fields of one skill. Enabling it also enables the skills it requires."""
         version = version_of(if_match)
         await crib.zoo.change_skill(agent_id, skill_id, body, version=version, by=author(principal))
-        return await _shown(crib.zoo, agent_id, response)
+        return await _agent_json(crib.zoo, agent_id, response)
 
     @router.delete("/{agent_id}", response_model=RemovedAgent)
     async def delete_agent(
@@ -199,10 +201,10 @@ def _add_revisions(router: APIRouter, crib: Crib) -> None:
     ) -> JsonObject:
         """Restore an agent to an earlier revision, as a new version."""
         await crib.zoo.restore(agent_id, version, by=author(principal))
-        return await _shown(crib.zoo, agent_id, response)
+        return await _agent_json(crib.zoo, agent_id, response)
 
 
-async def _shown(zoo: Zoo, agent_id: str, response: Response) -> JsonObject:
+async def _agent_json(zoo: Zoo, agent_id: str, response: Response) -> JsonObject:
     shape = await zoo.whole(agent_id)
     response.headers["etag"] = f'"{shape["version"]}"'
     return shape

@@ -140,7 +140,7 @@ class RevisionDetails(RevisionShape):
     """One change with the resulting agent and the diff."""
 
     agent: AgentFields | None
-    diff: str = Field(description="Against the version before, or the one asked for.")
+    diff: str = Field(description="The differences to the compared version.")
 
 
 class ImportFile(Shape):
@@ -154,7 +154,7 @@ class AgentImport(Shape):
     """Files to import agents or skills from."""
 
     files: list[ImportFile] = Field(max_length=1_000)
-    agent_id: AgentId | None = Field(None, description="The agent that skills are for; else each becomes an agent.")
+    agent_id: AgentId | None = Field(None, description="The agent to add skills to; by default each becomes an agent.")
     dry_run: bool = False
 
 

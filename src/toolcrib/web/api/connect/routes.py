@@ -14,13 +14,13 @@ from toolcrib.web.api.connect.shapes import ClientShape, ConnectedShape, Connect
 from toolcrib.web.api.reading import StrictRoute, cwd_of, owner_only
 from toolcrib.web.api.resource import Resource
 
-_Agent = Annotated[str | None, Query(alias="as", description="The agent it was connected as.", max_length=200)]
+_Agent = Annotated[str | None, Query(alias="as", description="The agent of the connection.", max_length=200)]
 _Scope = Annotated[Literal["user", "project"], Query(description="Whose file.")]
 _Programs = Annotated[
     list[str] | None,
     Query(description="Programs on the caller's path; unset searches the path of the crib.", max_length=200),
 ]
-_DryRun = Annotated[bool, Query(alias="dryRun", description="Only tell what would change.")]
+_DryRun = Annotated[bool, Query(alias="dryRun", description="Return what would change, without changing it.")]
 
 
 def routes(crib: Crib) -> Resource:
@@ -38,7 +38,7 @@ def routes(crib: Crib) -> Resource:
     async def connect_client(change: Annotated[Changing, changes], client: str, body: ConnectRequest) -> JsonObject:
         """Write this crib into an app's config file, or repair its entry; optionally move the app's servers here."""
         if body.agent is not None and not crib.permissions.has_agent(body.agent):
-            raise NotFound("agent.unknown", f"There is no agent {body.agent!r}.")
+            raise NotFound("agent.unknown", f"Agent {body.agent!r} does not exist.")
         found = frozenset(body.programs) if body.programs is not None else None
         asked = AppConnectRequest(
             client, cwd_of(crib, change.principal), body.agent, body.scope, body.stdio, found, body.level
@@ -68,7 +68,7 @@ def routes(crib: Crib) -> Resource:
 
         if dry_run:
             return await work()
-        told = {"client": client, "agent": connected_as, "scope": scope}
-        return await change.make("clients.disconnect", told, work)
+        details = {"client": client, "agent": connected_as, "scope": scope}
+        return await change.make("clients.disconnect", details, work)
 
     return router

@@ -17,8 +17,8 @@ class ConnectionShape(Shape):
     type: ServerType
     file: str
     line: int | None
-    agent: str | None = Field(description="The agent it asks as.")
-    stale: list[str] = Field(description="What keeps it from reaching this crib.")
+    agent: str | None = Field(description="The agent it acts as.")
+    stale: list[str] = Field(description="Why it cannot reach this crib.")
 
 
 class ClientShape(Shape):
@@ -28,20 +28,22 @@ class ClientShape(Shape):
     title: str
     state: Literal["connected", "stale", "not_connected", "not_installed"]
     installed: bool
-    file: str = Field(description="Where the crib stands, or would be written.")
-    type: ServerType = Field(description="How it would be reached.")
+    file: str = Field(description="The file with the crib's entry, or where it would be written.")
+    type: ServerType = Field(description="The transport of the connection.")
     connections: list[ConnectionShape]
-    others: int = Field(description="How many other servers stand in that file.")
+    others: int = Field(description="The number of other servers in that file.")
 
 
 class ConnectRequest(Shape):
     """A request to connect an app."""
 
-    agent: str | None = Field(None, description="As this agent only.", min_length=1, max_length=200)
+    agent: str | None = Field(
+        None, description="Connect as this agent, with its tools and prompt.", min_length=1, max_length=200
+    )
     scope: Literal["user", "project"] = "user"
-    stdio: bool = Field(False, description="Start a process, also where HTTP works.")
-    move: bool = Field(False, description="Take the tool's other servers over, so that they stand here alone.")
-    anyway: bool = Field(False, description="Also if the tool was not found on this machine.")
+    stdio: bool = Field(False, description="Connect over stdio, even if the app supports HTTP.")
+    move: bool = Field(False, description="Move the app's other servers to Toolcrib.")
+    anyway: bool = Field(False, description="Connect even if the app was not found.")
     level: Level | None = Field(
         None, description="`ask`: read-only tools run, all others ask. `app`: the app decides. Unset: undecided."
     )
@@ -60,8 +62,8 @@ class ConnectedShape(Shape):
     name: str
     type: ServerType
     agent: str | None
-    level: Level | None = Field(description="How far the app may go; null over stdio, or where nobody decided.")
-    reasons: list[str] = Field(description="What was wrong with the entry that stood there.")
+    level: Level | None = Field(description="The access level; null over stdio or if undecided.")
+    reasons: list[str] = Field(description="What was wrong with the previous entry.")
     change: EditShape
     moved: TransferShape | None
 
@@ -73,5 +75,5 @@ class DisconnectedShape(Shape):
     title: str
     agent: str | None
     change: EditShape | None
-    exact: bool = Field(description="Whether the file is byte for byte what it was before.")
+    exact: bool = Field(description="Whether the file was restored byte for byte.")
     revoked_token: str | None

@@ -28,8 +28,8 @@ class FaultsRoute(StrictRoute):
                 return await handle(request)
             except FaultyRequest as error:
                 places = [".".join(["body", *filter(None, fault.path.split("/"))]) for fault in error.faults]
-                told = zip(places, error.faults, strict=True)
-                return problems.response(error, [{"path": at, "message": fault.message} for at, fault in told])
+                faults = zip(places, error.faults, strict=True)
+                return problems.response(error, [{"path": at, "message": fault.message} for at, fault in faults])
 
         return handle_faults
 
@@ -39,11 +39,11 @@ async def server_note(crib: Crib, ref: ToolRef, place: Path | None) -> str | Non
     snapshot = crib.catalog.at(str(place) if place is not None else None)
     ref = snapshot.canonical(ref)
     if crib.intake.is_held(place, ref):
-        return "Its definition changed and waits for a person. Run `toolcrib tools changes`."
-    standing = next((each for each in await crib.links.list(place) if each.entry.alias == ref.server), None)
-    if standing is None:
-        return None if ref.server in snapshot.sources else f"There is no server {ref.server!r}."
-    if standing.state == "connected":
+        return "Its definition changed and needs review. Run `toolcrib tools changes`."
+    status = next((each for each in await crib.links.list(place) if each.entry.alias == ref.server), None)
+    if status is None:
+        return None if ref.server in snapshot.sources else f"Server {ref.server!r} does not exist."
+    if status.state == "connected":
         return None
-    action = f" Run `{standing.action}`." if standing.action else ""
-    return f'Server "{standing.entry.name}": {standing.sentence}{action}'
+    action = f" Run `{status.action}`." if status.action else ""
+    return f'Server "{status.entry.name}": {status.sentence}{action}'

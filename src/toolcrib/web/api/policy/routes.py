@@ -69,7 +69,7 @@ def _add_rules(router: APIRouter, crib: Crib) -> None:
     @router.post("/rules", response_model=RuleShape, response_model_exclude_unset=True, status_code=201)
     async def add_rule(change: Annotated[Changing, changes], body: RuleRequest) -> JsonObject:
         """Add a rule. It applies from the next call on."""
-        rule = await crib.permissions.draft(body.written(), by=change.principal.name)
+        rule = await crib.permissions.draft(body.sent_fields(), by=change.principal.name)
         await change.make("rules.add", rule.to_json(), lambda: crib.permissions.remember(rule))
         twins = look_alikes([rule], crib.catalog.at(change.principal.cwd).tools)
         return rule.to_json() | ({"problems": [each.to_json() for each in twins]} if twins else {})
@@ -82,8 +82,8 @@ def _add_rules(router: APIRouter, crib: Crib) -> None:
     @router.patch("/rules/{rule_id}", response_model=RuleShape, response_model_exclude_unset=True)
     async def change_rule(change: Annotated[Changing, changes], rule_id: str, body: RuleChanges) -> JsonObject:
         """Change the given fields of a rule that is not defined in a file."""
-        changed = {"id": crib.permissions.get(rule_id).id, "changes": body.written()}
-        rule = await change.make("rules.change", changed, lambda: crib.permissions.change(rule_id, body.written()))
+        changed = {"id": crib.permissions.get(rule_id).id, "changes": body.sent_fields()}
+        rule = await change.make("rules.change", changed, lambda: crib.permissions.change(rule_id, body.sent_fields()))
         return rule.to_json()
 
     @router.delete("/rules/{rule_id}", response_model=RuleShape, response_model_exclude_unset=True)
@@ -104,9 +104,9 @@ def _add_reasons(router: APIRouter, crib: Crib) -> None:
         if record is not None:
             return await _explain_record(crib, record)
         if tool is None:
-            raise InvalidRequest("request.invalid", "`tool` or `record` has to be given.")
+            raise InvalidRequest("request.invalid", "`tool` or `record` is required.")
         if principal.agent is not None and not crib.permissions.has_agent(principal.agent):
-            raise NotFound("agent.unknown", f"There is no agent {principal.agent!r}.")
+            raise NotFound("agent.unknown", f"Agent {principal.agent!r} does not exist.")
         return await _explain(crib, principal, _ref(crib, tool), _arguments(args))
 
     @router.post("/simulate", response_model=SimulationShape, response_model_exclude_unset=True)
@@ -116,9 +116,9 @@ def _add_reasons(router: APIRouter, crib: Crib) -> None:
 
 
 async def _explain(crib: Crib, principal: Principal, ref: ToolRef, arguments: JsonObject | None) -> JsonObject:
-    asker = await crib.placed(principal)
-    note = await server_note(crib, ref, Path(asker.cwd) if asker.cwd is not None else None)
-    return crib.gate.explain(asker, ref, arguments, note).to_json()
+    caller = await crib.placed(principal)
+    note = await server_note(crib, ref, Path(caller.cwd) if caller.cwd is not None else None)
+    return crib.gate.explain(caller, ref, arguments, note).to_json()
 
 
 async def _explain_record(crib: Crib, number: int) -> JsonObject:
@@ -128,9 +128,9 @@ async def _explain_record(crib: Crib, number: int) -> JsonObject:
     if call is None:
         raise InvalidRequest("request.invalid", f"Record {number} is not about a call.")
     explained = await _explain(crib, call.principal, call.ref, call.arguments)
-    asker = call.caller(explained["verdict"])
-    if asker != call.principal:
-        explained = await _explain(crib, asker, call.ref, call.arguments)
+    caller = call.caller(explained["verdict"])
+    if caller != call.principal:
+        explained = await _explain(crib, caller, call.ref, call.arguments)
     recorded = {"auditId": number, "at": call.at, "decision": call.recorded, "rules": record.get("rules", [])}
     return explained | {"recorded": recorded | {"uncertain": not call.whole}}
 

@@ -36,7 +36,7 @@ class ConditionShape(Shape):
     pointer: str = Field(description="A JSON pointer, such as `/repo`.")
     test: ConditionTest
     value: Any = Field(
-        description="Any JSON for `equals`, a text for `glob` and `regex`, `{min, max}` for `range`, a file or "
+        description="Any JSON for `equals`, a string for `glob` and `regex`, `{min, max}` for `range`, a file or "
         "directory for `path`, the first words for `command`, true or false for `present`."
     )
 
@@ -72,11 +72,11 @@ class RuleChanges(Shape):
     where: WhereShape | None = None
     reason: str | None = None
     expires_at: datetime | None = None
-    definition_hash: str | None = Field(None, description="Count only for the tool that is defined so.")
-    session: str | None = Field(None, description="Count only in this session.")
-    principal: BindingShape | None = Field(None, description="Count only for this principal.")
+    definition_hash: str | None = Field(None, description="Match only this definition of the tool.")
+    session: str | None = Field(None, description="Match only in this session.")
+    principal: BindingShape | None = Field(None, description="Match only this principal.")
 
-    def written(self) -> JsonObject:
+    def sent_fields(self) -> JsonObject:
         """Return the fields that were sent, for validation."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
@@ -169,17 +169,21 @@ class ExplanationShape(Shape):
 class SimulateRequest(Shape):
     """Rules to simulate: some added, some removed, and a replacement for `toolcrib.toml`."""
 
-    add: list[str | RuleRequest] = Field([], max_length=1000, description="Rules, also in short: `deny github/*`.")
+    add: list[str | RuleRequest] = Field(
+        [], max_length=1000, description="Rules to add; short forms such as `deny github/*` are accepted."
+    )
     remove: list[str] = Field([], max_length=1000, description="Ids of rules.")
     file: str | None = Field(None, max_length=1_048_576, description="The text of a file with `[[rules]]`.")
     since: datetime | None = None
     until: datetime | None = None
-    limit: int = Field(10_000, ge=1, le=MOST_RECORDS, description="So many records are looked at, the newest first.")
+    limit: int = Field(
+        10_000, ge=1, le=MOST_RECORDS, description="The maximum number of records to compare, newest first."
+    )
 
     @property
     def trial(self) -> Trial:
         """The request as a `Trial`."""
-        add = [each if isinstance(each, str) else each.written() for each in self.add]
+        add = [each if isinstance(each, str) else each.sent_fields() for each in self.add]
         return Trial(add, self.remove, self.file, self.since, self.until, self.limit)
 
 
@@ -286,7 +290,7 @@ class ApprovalShape(Shape):
     reason: str = ""
     rule: RuleShape | None = None
     remember_as: RememberAsShape | None = None
-    once_only: str = Field("", description="Why the answer cannot be remembered.")
+    once_only: str = Field("", description="Why only this call can be approved.")
 
 
 class AnswerRequest(Shape):
@@ -295,7 +299,7 @@ class AnswerRequest(Shape):
     decision: Verb
     scope: Scope = "once"
     prefix: str | None = Field(None, max_length=5000, description="One of the prefixes that `rememberAs` proposes.")
-    reason: str | None = Field(None, max_length=2000, description="Told to the model where the answer is no.")
+    reason: str | None = Field(None, max_length=2000, description="Shown to the model if the call is denied.")
     arguments: JsonObject | None = None
 
 
@@ -305,7 +309,7 @@ class BundleFields(Shape):
     name: _Name
     tools: _Patterns
     description: str = Field("", max_length=2000)
-    prompt: str = Field("", max_length=20_000, description="Added to the prompt of whoever has the bundle.")
+    prompt: str = Field("", max_length=20_000, description="Added to the prompt of agents that have the bundle.")
 
 
 class BundleRequest(BundleFields):
@@ -359,9 +363,9 @@ class TokenRequest(Shape):
     name: str = Field(min_length=1, max_length=200)
     agent: _Name | None = None
     source: Source = "ide"
-    mode: Mode | None = Field(None, description="`acceptEdits` for source `ide`, else `default`, where absent.")
-    may_approve: bool = Field(default=False, description="Its answers to approvals count, `once`.")
-    may_remember: bool = Field(default=False, description="Its answers may hold for longer than one call.")
+    mode: Mode | None = Field(None, description="`acceptEdits` for source `ide` by default, otherwise `default`.")
+    may_approve: bool = Field(default=False, description="Whether it may approve its own calls, once.")
+    may_remember: bool = Field(default=False, description="Whether its approvals may create rules.")
 
 
 class TokenShape(Shape):

@@ -20,7 +20,7 @@ from toolcrib.model.principals import Principal
 from toolcrib.model.schedules import Cadence, Run, Schedule
 from toolcrib.web.api.changing import Changing, owner_changes
 from toolcrib.web.api.policy.shapes import RemovedShape
-from toolcrib.web.api.reading import StrictRoute, owner_only, path_of, written
+from toolcrib.web.api.reading import StrictRoute, json_list, owner_only, path_of
 from toolcrib.web.api.resource import Resource
 from toolcrib.web.api.schedules.shapes import (
     ReadinessShape,
@@ -55,17 +55,17 @@ def _add_collection(router: APIRouter, crib: Crib) -> None:
     async def list_schedules() -> Response:
         """List all schedules by name."""
         last = await crib.schedules.last_runs()
-        return written(_shape(each, last.get(each.id)) for each in await crib.schedules.list())
+        return json_list(_shape(each, last.get(each.id)) for each in await crib.schedules.list())
 
     @router.post("", response_model=ScheduleShape, response_model_exclude_unset=True, status_code=201)
     async def create_schedule(
         response: Response, change: Annotated[Changing, changes], body: ScheduleRequest
     ) -> JsonObject:
         """Create a schedule. It is active immediately; `readiness` lists what would prevent a run."""
-        wanted = await _wanted(crib, change.principal, body)
-        schedule = await _recorded(change, "schedules.create", wanted, crib.schedules.add)
+        wanted = await _requested_schedule(crib, change.principal, body)
+        schedule = await _record(change, "schedules.create", wanted, crib.schedules.add)
         response.headers["location"] = f"/api/schedules/{schedule.id}"
-        return await _whole(crib, schedule)
+        return await _schedule_json(crib, schedule)
 
 
 def _add_schedules(router: APIRouter, crib: Crib) -> None:
@@ -74,7 +74,7 @@ def _add_schedules(router: APIRouter, crib: Crib) -> None:
     @router.get("/{schedule_id}", response_model=ScheduleShape, response_model_exclude_unset=True, dependencies=[owner])
     async def show_schedule(schedule_id: _Id) -> JsonObject:
         """Return one schedule with its last run and what would prevent the next one."""
-        return await _whole(crib, await crib.schedules.get(schedule_id))
+        return await _schedule_json(crib, await crib.schedules.get(schedule_id))
 
     @router.put("/{schedule_id}", response_model=ScheduleShape, response_model_exclude_unset=True)
     async def replace_schedule(
@@ -82,21 +82,21 @@ def _add_schedules(router: APIRouter, crib: Crib) -> None:
     ) -> JsonObject:
         """Replace a schedule, keeping its history and whether it is paused."""
         before = await crib.schedules.get(schedule_id)
-        wanted = await _wanted(crib, change.principal, body)
-        kept: dict[str, Any] = {
+        wanted = await _requested_schedule(crib, change.principal, body)
+        stored: dict[str, Any] = {
             name: getattr(before, name)
             for name in ("id", "created_at", "created_by", "creator", "paused", "paused_by", "reason", "failures")
         }
-        changed = replace(wanted, **kept)
-        return await _whole(crib, await _recorded(change, "schedules.change", changed, crib.schedules.replace))
+        changed = replace(wanted, **stored)
+        return await _schedule_json(crib, await _record(change, "schedules.change", changed, crib.schedules.replace))
 
     @router.patch("/{schedule_id}", response_model=ScheduleShape, response_model_exclude_unset=True)
     async def change_schedule(
         change: Annotated[Changing, changes], schedule_id: _Id, body: ScheduleChanges
     ) -> JsonObject:
         """Change the given fields of a schedule and restart its timer."""
-        changed = await _changed(crib, await crib.schedules.get(schedule_id), body)
-        return await _whole(crib, await _recorded(change, "schedules.change", changed, crib.schedules.replace))
+        changed = await _with_changes(crib, await crib.schedules.get(schedule_id), body)
+        return await _schedule_json(crib, await _record(change, "schedules.change", changed, crib.schedules.replace))
 
     @router.delete("/{schedule_id}", response_model=RemovedShape)
     async def remove_schedule(change: Annotated[Changing, changes], schedule_id: _Id) -> JsonObject:
@@ -114,14 +114,14 @@ def _add_switches(router: APIRouter, crib: Crib) -> None:
         """Pause a schedule. A run in progress continues."""
         await crib.schedules.get(schedule_id)
         paused = await change.make("schedules.pause", {"id": schedule_id}, lambda: crib.schedules.pause(schedule_id))
-        return await _whole(crib, paused)
+        return await _schedule_json(crib, paused)
 
     @router.post("/{schedule_id}/resume", response_model=ScheduleShape, response_model_exclude_unset=True)
     async def resume_schedule(change: Annotated[Changing, changes], schedule_id: _Id) -> JsonObject:
         """Resume a schedule and reset its failure count."""
         await crib.schedules.get(schedule_id)
         again = await change.make("schedules.resume", {"id": schedule_id}, lambda: crib.schedules.resume(schedule_id))
-        return await _whole(crib, again)
+        return await _schedule_json(crib, again)
 
     @router.post("/{schedule_id}/run", response_model=RunShape, response_model_exclude_unset=True, status_code=202)
     async def run_schedule(change: Annotated[Changing, changes], schedule_id: _Id) -> JsonObject:
@@ -137,7 +137,7 @@ def _add_looks(router: APIRouter, crib: Crib) -> None:
     @router.get("/{schedule_id}/history", response_model=list[RunShape], dependencies=[owner])
     async def list_runs(schedule_id: _Id, limit: _Limit = 50) -> Response:
         """List the runs of a schedule, newest first. The session of each has its transcript."""
-        return written(run.to_json() for run in await crib.schedules.history(schedule_id, limit))
+        return json_list(run.to_json() for run in await crib.schedules.history(schedule_id, limit))
 
     @router.get(
         "/{schedule_id}/readiness",
@@ -150,11 +150,11 @@ def _add_looks(router: APIRouter, crib: Crib) -> None:
         return (await crib.schedules.readiness(await crib.schedules.get(schedule_id))).to_json()
 
 
-async def _recorded(change: Changing, kind: str, schedule: Schedule, work: Callable[[Schedule], Any]) -> Schedule:
+async def _record(change: Changing, kind: str, schedule: Schedule, work: Callable[[Schedule], Any]) -> Schedule:
     return await change.make(kind, schedule.to_json(), lambda: work(schedule))
 
 
-async def _wanted(crib: Crib, principal: Principal, body: ScheduleRequest) -> Schedule:
+async def _requested_schedule(crib: Crib, principal: Principal, body: ScheduleRequest) -> Schedule:
     """Return the requested schedule. Raises `agent.unknown`, `session.cwd` or `schedule.cadence`."""
     agent = (await crib.zoo.get(body.agent_id)).agent
     name = " ".join((body.name or "").split()) or " ".join(body.prompt.split())[:_LONGEST_NAME]
@@ -177,7 +177,7 @@ async def _wanted(crib: Crib, principal: Principal, body: ScheduleRequest) -> Sc
     )
 
 
-async def _changed(crib: Crib, before: Schedule, body: ScheduleChanges) -> Schedule:
+async def _with_changes(crib: Crib, before: Schedule, body: ScheduleChanges) -> Schedule:
     named = body.model_fields_set - _CADENCE - {"agent_id", "cwd", "tools", "limits"}
     changes: dict[str, Any] = {name: getattr(body, name) for name in named}
     if "agent_id" in body.model_fields_set:
@@ -202,8 +202,8 @@ async def _directory(text: str) -> str:
 
 def _still_to_come(cadence: Cadence) -> Cadence:
     if cadence.at is not None and cadence.at.tzinfo is not None and cadence.at <= datetime.now(UTC):
-        message = f"{cadence.at.isoformat()} is over."
-        raise InvalidRequest("schedule.cadence", message, "Give a moment that is still to come.")
+        message = f"{cadence.at.isoformat()} is in the past."
+        raise InvalidRequest("schedule.cadence", message, "Choose a time in the future.")
     return cadence
 
 
@@ -218,7 +218,7 @@ def _shape(schedule: Schedule, last: Run | None) -> JsonObject:
     return shape if last is None else {**shape, "lastRun": last.to_json()}
 
 
-async def _whole(crib: Crib, schedule: Schedule) -> JsonObject:
+async def _schedule_json(crib: Crib, schedule: Schedule) -> JsonObject:
     newest = await crib.schedules.history(schedule.id, 1)
     readiness = await crib.schedules.readiness(schedule)
     return {**_shape(schedule, newest[0] if newest else None), "readiness": readiness.to_json()}

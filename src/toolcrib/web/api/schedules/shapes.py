@@ -15,13 +15,13 @@ from toolcrib.web.api.shapes import ProblemShape, Shape
 _Name = Annotated[str, Field(min_length=1, max_length=100)]
 _Agent = Annotated[str, Field(min_length=1, max_length=200)]
 _Prompt = Annotated[str, Field(min_length=1, max_length=100_000, pattern=r"\S")]
-_Cwd = Annotated[str, Field(min_length=1, max_length=4096, description="The full path of a directory.")]
+_Cwd = Annotated[str, Field(min_length=1, max_length=4096, description="The absolute path of a directory.")]
 _Tools = Annotated[list[Annotated[str, Field(max_length=512)]], Field(max_length=100)]
 _Cron = Annotated[str, Field(max_length=200, description="Minute, hour, day, month, weekday.")]
 _Zone = Annotated[str, Field(max_length=100, description="The time zone of `cron`, such as Europe/Berlin.")]
-_Every = Annotated[int, Field(le=31_536_000, description="An interval, a minute at least.")]
-_Jitter = Annotated[int, Field(ge=0, le=LONGEST_JITTER, description="Up to so much later, by chance.")]
-_Retries = Annotated[int, Field(ge=0, le=MOST_RETRIES, description="How often a failed run is made again.")]
+_Every = Annotated[int, Field(le=31_536_000, description="The interval; at least one minute.")]
+_Jitter = Annotated[int, Field(ge=0, le=LONGEST_JITTER, description="The maximum random delay.")]
+_Retries = Annotated[int, Field(ge=0, le=MOST_RETRIES, description="The number of retries after a failed run.")]
 
 
 class CadenceFields(Shape):
@@ -30,7 +30,7 @@ class CadenceFields(Shape):
     cron: _Cron | None = None
     timezone: _Zone | None = None
     every_seconds: _Every | None = None
-    at: datetime | None = Field(None, description="One moment, with its offset from UTC.")
+    at: datetime | None = Field(None, description="A single time, with its UTC offset.")
 
     def cadence(self, before: Cadence | None = None) -> Cadence:
         """Return the cadence, falling back to `before` for what is absent."""
@@ -45,11 +45,13 @@ class ScheduleRequest(CadenceFields):
 
     agent_id: _Agent
     prompt: _Prompt
-    name: _Name | None = Field(None, description="Without one, how the prompt begins.")
+    name: _Name | None = Field(None, description="The name; the start of the prompt by default.")
     cwd: _Cwd | None = None
-    mode: Mode | None = Field(None, description="Without one the agent's, else `default`. Nobody is there to be asked.")
+    mode: Mode | None = Field(
+        None, description="The agent's mode by default, otherwise `default`. Calls that need approval are denied."
+    )
     model: _Agent | None = None
-    tools: _Tools = Field([], description="What it cannot do without; looked at before each run.")
+    tools: _Tools = Field([], description="Required tools, checked before each run.")
     limits: LimitsShape = LimitsShape()
     overlap: Overlap = "skip"
     missed: Missed = "once"
@@ -103,8 +105,8 @@ class ScheduleShape(Shape):
     agent_id: str
     prompt: str
     cwd: str
-    words: str = Field(description="When, as a person says it.")
-    next: list[str] = Field(description="The next three moments; none while it is paused or when it is over.")
+    words: str = Field(description="The schedule in words.")
+    next: list[str] = Field(description="The next three runs; empty if it is paused or finished.")
     mode: Mode
     tools: list[str]
     limits: LimitsShape
@@ -113,7 +115,7 @@ class ScheduleShape(Shape):
     jitter_seconds: int
     retries: int
     paused: bool
-    failures: int = Field(description="Runs in a row that failed; three pause it.")
+    failures: int = Field(description="Consecutive failed runs; three pause the schedule.")
     created_by: str
     created_at: str
     cron: str = ""
@@ -123,6 +125,8 @@ class ScheduleShape(Shape):
     model: str = ""
     reason: str = Field("", description="Why it is paused.")
     next_at: str = ""
-    creator: JsonObject = Field({}, description="Who made it, if not a person; its runs never have more than that.")
+    creator: JsonObject = Field(
+        {}, description="The agent that created it, if any. Its runs never have more permissions."
+    )
     last_run: RunShape | None = None
     readiness: ReadinessShape | None = None

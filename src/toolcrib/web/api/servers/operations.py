@@ -7,13 +7,13 @@ from fastapi import APIRouter, Depends, Query, Response
 from toolcrib.host import Crib
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Principal
-from toolcrib.web.api.reading import cwd_of, owner_only, written
+from toolcrib.web.api.reading import cwd_of, json_list, owner_only
 from toolcrib.web.api.servers.shapes import ServerShape, SignInRequest, SignInShape
 
 LONGEST_WAIT = 25.0
 """Seconds that a sign-in request is held open; the client repeats it to wait longer."""
 
-_Wait = Annotated[float, Query(description="Seconds to wait for its end.", ge=0, le=LONGEST_WAIT)]
+_Wait = Annotated[float, Query(description="Seconds to wait for completion.", ge=0, le=LONGEST_WAIT)]
 
 
 def add_linking(router: APIRouter, crib: Crib) -> None:
@@ -23,12 +23,12 @@ def add_linking(router: APIRouter, crib: Crib) -> None:
     @router.post("/reload", response_model=list[ServerShape], response_model_exclude_unset=True)
     async def reload_servers(principal: Annotated[Principal, owner]) -> Response:
         """Read all config files again and reconnect servers that changed or failed."""
-        return written(each.to_json() for each in await crib.links.reload(None, cwd_of(crib, principal)))
+        return json_list(each.to_json() for each in await crib.links.reload(None, cwd_of(crib, principal)))
 
     @router.post("/test", response_model=list[ServerShape], response_model_exclude_unset=True)
     async def test_servers(principal: Annotated[Principal, owner]) -> Response:
         """Connect every allowed server concurrently and return their status."""
-        return written(each.to_json() for each in await crib.links.check_all(cwd_of(crib, principal)))
+        return json_list(each.to_json() for each in await crib.links.check_all(cwd_of(crib, principal)))
 
     @router.post("/{name:path}/test", response_model=ServerShape, response_model_exclude_unset=True)
     async def test_server(principal: Annotated[Principal, owner], name: str) -> JsonObject:

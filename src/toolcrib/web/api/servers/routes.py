@@ -14,7 +14,7 @@ from toolcrib.model.principals import Principal
 from toolcrib.servers.edits import Edit
 from toolcrib.servers.servers import Details
 from toolcrib.web.api.changing import Changing, owner_changes
-from toolcrib.web.api.reading import StrictRoute, asker, check_owner, cwd_of, owner_only, path_of, written
+from toolcrib.web.api.reading import StrictRoute, check_owner, cwd_of, json_list, owner_only, path_of, principal_of
 from toolcrib.web.api.resource import Resource
 from toolcrib.web.api.servers.operations import add_linking
 from toolcrib.web.api.servers.shapes import (
@@ -37,11 +37,11 @@ from toolcrib.web.api.servers.shapes import (
 )
 from toolcrib.web.api.shapes import ProblemShape
 
-_Client = Annotated[str, Query(description="The tool to write for, such as `cursor`.", max_length=100)]
+_Client = Annotated[str, Query(description="The app to export for, such as `cursor`.", max_length=100)]
 _Names = Annotated[list[str] | None, Query(alias="name", description="Only these servers.")]
-_InClient = Annotated[bool, Query(alias="inClient", description="Edit the file of the tool that defines it.")]
-_DryRun = Annotated[bool, Query(alias="dryRun", description="Only tell what would change.")]
-_IfMatch = Annotated[str | None, Header(description="The `ETag` that was read.")]
+_InClient = Annotated[bool, Query(alias="inClient", description="Edit the file of the app that defines it.")]
+_DryRun = Annotated[bool, Query(alias="dryRun", description="Return what would change, without changing it.")]
+_IfMatch = Annotated[str | None, Header(description="The `ETag` of the version you read.")]
 
 
 def routes(crib: Crib) -> Resource:
@@ -57,12 +57,12 @@ def routes(crib: Crib) -> Resource:
 
 def _add_reading(router: APIRouter, crib: Crib) -> None:
     """Add the routes that read. Lists that are not servers are under `-/`, which cannot be the alias of a server."""
-    who = Depends(asker(crib.principals))
+    who = Depends(principal_of(crib.principals))
 
     @router.get("", response_model=list[ServerShape], response_model_exclude_unset=True)
     async def list_servers(principal: Annotated[Principal, who]) -> Response:
         """List every server that an app uses in `cwd`, or in the user's own configuration."""
-        return written(standing.to_json() for standing in await crib.links.list(cwd_of(crib, principal)))
+        return json_list(status.to_json() for status in await crib.links.list(cwd_of(crib, principal)))
 
     @router.get("/-/problems", response_model=list[ProblemShape], response_model_exclude_unset=True)
     async def list_server_problems(principal: Annotated[Principal, who]) -> list[JsonObject]:
@@ -145,9 +145,11 @@ def _add_trusting(router: APIRouter, crib: Crib) -> None:
     async def trust_server(
         change: Annotated[Changing, changes],
         name: str,
-        digest: Annotated[str | None, Query(description="Of the question that was shown.", max_length=64)] = None,
+        digest: Annotated[
+            str | None, Query(description="The digest of the definition that was shown.", max_length=64)
+        ] = None,
         allow_secrets: Annotated[
-            bool, Query(alias="allowSecrets", description="The second yes, to what is grave in `resolves`.")
+            bool, Query(alias="allowSecrets", description="Confirms the grave entries of `resolves`.")
         ] = False,
     ) -> JsonObject:
         """Trust a server as it is defined now. A changed definition needs trust again."""
@@ -174,7 +176,7 @@ def _add_changing(router: APIRouter, crib: Crib) -> None:
         """Add a server to our file, or to the project's. It is trusted, because the owner adds it."""
         cwd = cwd_of(crib, principal)
         done = await crib.servers.add(body.name, body.entry(), scope=body.scope, cwd=cwd)
-        return await _changed(crib, body.name, cwd, done)
+        return await _changed_json(crib, body.name, cwd, done)
 
     @router.put("/{name:path}", response_model=ChangedServer, response_model_exclude_unset=True)
     async def replace_server(
@@ -183,7 +185,7 @@ def _add_changing(router: APIRouter, crib: Crib) -> None:
         """Replace a server of ours. Masked values are kept."""
         cwd = cwd_of(crib, principal)
         done = await crib.servers.replace(name, body.entry(), cwd, version=_version(if_match))
-        return await _changed(crib, name, cwd, done)
+        return await _changed_json(crib, name, cwd, done)
 
     @router.delete("/{name:path}", response_model=RemovedServer)
     async def remove_server(
@@ -219,10 +221,10 @@ async def _switch(
 ) -> JsonObject:
     cwd = cwd_of(crib, principal)
     done = await crib.servers.switch(name, enabled, cwd, in_client=in_client, dry_run=dry_run)
-    return await _changed(crib, name, cwd, done)
+    return await _changed_json(crib, name, cwd, done)
 
 
-async def _changed(crib: Crib, name: str, cwd: Path | None, done: Edit) -> JsonObject:
+async def _changed_json(crib: Crib, name: str, cwd: Path | None, done: Edit) -> JsonObject:
     found = await crib.servers.find(name, cwd, file=done.file)
     return crib.links.status(found).to_json() | {"change": done.to_json()}
 

@@ -35,16 +35,16 @@ class ServerShape(Shape):
     same_as: list[str]
     problems: list[ProblemShape]
     tools: int
-    sentence: str = Field("", description="What is so, in a sentence.")
-    action: str = Field("", description="The one command to run next.")
+    sentence: str = Field("", description="The state in one sentence.")
+    action: str = Field("", description="The command to run next.")
     latency_ms: float = 0.0
     last_error: str = ""
-    exit_code: int = Field(0, description="Of its process, when it last ended.")
-    stderr: list[str] = Field([], description="The last lines that its process wrote to standard error.")
+    exit_code: int = Field(0, description="The last exit code of its process.")
+    stderr: list[str] = Field([], description="The last lines of its standard error.")
     protocol_version: str = ""
     server_title: str = ""
     pid: int = 0
-    retry_at: float = Field(0.0, description="When it is tried again, in seconds of the system's clock.")
+    retry_at: float = Field(0.0, description="The time of the next attempt, as a Unix timestamp.")
     definition: JsonObject
 
 
@@ -93,9 +93,11 @@ class RevealedShape(Shape):
 
     kind: Literal["variable", "file", "command", "credential"]
     name: str
-    field: str = Field(description="The key of the definition that takes it.")
+    field: str = Field(description="The key of the definition that uses it.")
     grave: bool
-    inside: bool | None = Field(default=None, description="Of a project's file: whether it lies in the project.")
+    inside: bool | None = Field(
+        default=None, description="For a project's file: whether the path is inside the project."
+    )
 
 
 class QuestionShape(Shape):
@@ -108,12 +110,12 @@ class QuestionShape(Shape):
     program: str | None
     cwd: str | None
     url: str | None
-    env: list[str] = Field(description="Names of the variables it gets.")
-    headers: list[str] = Field(description="Names of the headers it is sent.")
+    env: list[str] = Field(description="The names of its environment variables.")
+    headers: list[str] = Field(description="The names of its headers.")
     warnings: list[WarningShape]
     digest: str
-    resolves: list[RevealedShape] = Field(description="Everything that is taken from this machine and handed over.")
-    needs_second_yes: bool = Field(description="Agreeing needs `allowSecrets`.")
+    resolves: list[RevealedShape] = Field(description="All local values that the server receives.")
+    needs_second_yes: bool = Field(description="Whether trusting requires `allowSecrets`.")
     auth: JsonObject | None = Field(description="How it signs in, without its secret.")
 
 
@@ -199,7 +201,7 @@ class ImportRequest(Shape):
     names: tuple[str, ...] = ()
     dry_run: bool = False
     digests: list[str] | None = Field(
-        default=None, description="The definitions that the person was shown; others are refused."
+        default=None, description="The digests of the reviewed definitions; others are rejected."
     )
 
 
@@ -220,7 +222,7 @@ class MovedShape(Shape):
     problems: list[ProblemShape]
     reason: str = ""
     question: QuestionShape | None = Field(
-        default=None, description="What taking over means to agree to, if it is not trusted yet."
+        default=None, description="The trust question, if the server is not trusted yet."
     )
 
 
@@ -274,8 +276,8 @@ class TrustRequest(Shape):
 
     path: str = Field(max_length=4096)
     digests: list[str] | None = None
-    allow_secrets: bool = Field(default=False, description="The second yes, to what is grave in `resolves`.")
-    dry_run: bool = Field(default=False, description="Only tell what would have to be agreed to.")
+    allow_secrets: bool = Field(default=False, description="Confirms the grave entries of `resolves`.")
+    dry_run: bool = Field(default=False, description="Return the trust question, without trusting.")
 
 
 class PathRequest(Shape):

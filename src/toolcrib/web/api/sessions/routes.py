@@ -20,7 +20,7 @@ from toolcrib.model.json import JsonObject, dumps
 from toolcrib.model.principals import Principal, Source
 from toolcrib.model.sessions import SessionEvent, SessionState
 from toolcrib.store.sessions import SessionFilter
-from toolcrib.web.api.reading import StrictRoute, check_owner, path_of, written
+from toolcrib.web.api.reading import StrictRoute, check_owner, json_list, path_of
 from toolcrib.web.api.resource import Resource
 from toolcrib.web.api.sessions.shapes import (
     AnsweredQuestion,
@@ -41,15 +41,17 @@ from toolcrib.web.sse import MEDIA_TYPE, PIECE, SessionStream, resume_point
 _LINES = "application/x-ndjson"
 _MARKDOWN = "text/markdown"
 
-_SessionId = Annotated[str, Path(max_length=200, description="The session, or how its id begins.")]
-_Cwd = Annotated[str | None, Query(max_length=4096, description="Only those of this directory; of all if empty.")]
-_From = Annotated[str | None, Query(max_length=4096, description="The directory to work in, if the body names none.")]
-_Agent = Annotated[str | None, Query(alias="agentId", max_length=200, description="Only those of this agent.")]
-_State = Annotated[SessionState | None, Query(description="Only those that stand so.")]
+_SessionId = Annotated[str, Path(max_length=200, description="The session id, or a unique prefix.")]
+_Cwd = Annotated[str | None, Query(max_length=4096, description="Only sessions in this directory; all if empty.")]
+_From = Annotated[str | None, Query(max_length=4096, description="The working directory, if the body has none.")]
+_Agent = Annotated[str | None, Query(alias="agentId", max_length=200, description="Only sessions of this agent.")]
+_State = Annotated[SessionState | None, Query(description="Only those with this status.")]
 _Limit = Annotated[int, Query(ge=1, le=1000)]
-_Found = Annotated[bool, Query(description="Also what Claude Code has kept by itself in the directory.")]
-_After = Annotated[int | None, Query(ge=0, le=2**53, description="Go on after this number; from now on if absent.")]
-_Format = Annotated[Literal["jsonl", "markdown"], Query(description="Events, or something to read.")]
+_Found = Annotated[bool, Query(description="Include conversations that Claude Code keeps itself.")]
+_After = Annotated[
+    int | None, Query(ge=0, le=2**53, description="Continue after this event number; by default only new events.")
+]
+_Format = Annotated[Literal["jsonl", "markdown"], Query(description="`jsonl` for events, `markdown` for text.")]
 
 
 def routes(crib: Crib) -> Resource:
@@ -97,7 +99,7 @@ def _add_collection(router: APIRouter, crib: Crib) -> None:
         if found and not agent and state is None:  # found sessions have neither
             shapes += [each.to_json() for each in await crib.transcripts.find(place, limit)]
             shapes = sorted(shapes, key=lambda shape: shape["updatedAt"], reverse=True)[:limit]
-        return written(shapes)
+        return json_list(shapes)
 
 
 def _add_sessions(router: APIRouter, crib: Crib) -> None:
@@ -174,7 +176,7 @@ def _add_reading(router: APIRouter, crib: Crib) -> None:
         response_class=StreamingResponse,
         responses={
             200: {
-                "description": "A line of JSON for each event, or Markdown.",
+                "description": "JSON Lines, one event each, or Markdown.",
                 "content": {each: {"schema": {"type": "string"}} for each in (_LINES, _MARKDOWN)},
             }
         },
@@ -182,17 +184,18 @@ def _add_reading(router: APIRouter, crib: Crib) -> None:
     async def export_session(session_id: _SessionId, request: Request, format: _Format = "jsonl") -> StreamingResponse:
         """Export the transcript of a session, or of a conversation that Claude Code keeps itself."""
         check_owner(request.scope[PRINCIPAL])
-        title, events = await _found(crib, session_id)
+        title, events = await _find(crib, session_id)
         if format == "markdown":
-            return StreamingResponse(_gathered(markdown(title, events)), media_type=f"{_MARKDOWN}; charset=utf-8")
-        return StreamingResponse(_gathered(_lines(events)), media_type=_LINES)
+            return StreamingResponse(_join(markdown(title, events)), media_type=f"{_MARKDOWN}; charset=utf-8")
+        return StreamingResponse(_join(_lines(events)), media_type=_LINES)
 
 
 def _owner(crib: Crib) -> Callable[..., Principal]:
     """Return a dependency for the owner, who may set the source but cannot answer in another name."""
 
     def who(
-        request: Request, source: Annotated[Source | None, Query(description="Ask as if from there.")] = None
+        request: Request,
+        source: Annotated[Source | None, Query(description="Act with this source; owner only.")] = None,
     ) -> Principal:
         asking: Principal = request.scope[PRINCIPAL]
         check_owner(asking)
@@ -211,7 +214,7 @@ def _id(crib: Crib) -> Callable[..., object]:
     return known
 
 
-async def _found(crib: Crib, id: str) -> tuple[str, AsyncIterator[SessionEvent]]:
+async def _find(crib: Crib, id: str) -> tuple[str, AsyncIterator[SessionEvent]]:
     """Return the title and events of a conversation."""
     try:
         session = await crib.sessions.get(await crib.sessions.resolve(id))
@@ -227,7 +230,7 @@ async def _lines(events: AsyncIterator[SessionEvent]) -> AsyncIterator[bytes]:
         yield dumps(event.shape, option=orjson.OPT_APPEND_NEWLINE)
 
 
-async def _gathered(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _join(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Yield the same bytes in larger pieces: sending one costs more than creating it."""
     held: list[bytes] = []
     size = 0

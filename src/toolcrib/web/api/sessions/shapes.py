@@ -17,9 +17,11 @@ _Answers = Annotated[dict[str, _Choice | list[_Choice]], Field(min_length=1, max
 class LimitsShape(Shape):
     """The limits of a session; absent ones are unlimited."""
 
-    turns: Annotated[int, Field(ge=1, le=1_000_000, description="Of the model, within one answer.")] | None = None
+    turns: (
+        Annotated[int, Field(ge=1, le=1_000_000, description="The maximum number of model turns per answer.")] | None
+    ) = None
     cost_usd: Annotated[float, Field(gt=0, le=1_000_000, description="In all.")] | None = None
-    seconds: Annotated[float, Field(gt=0, le=604_800, description="Of one answer.")] | None = None
+    seconds: Annotated[float, Field(gt=0, le=604_800, description="The cost limit per answer, in USD.")] | None = None
 
     @property
     def limits(self) -> SessionLimits:
@@ -31,14 +33,14 @@ class SessionRequest(Shape):
     """A session to create; absent fields default to the agent's, then the crib's."""
 
     agent_id: _Name | None = None
-    cwd: str | None = Field(None, min_length=1, max_length=4096, description="The full path of a directory.")
+    cwd: str | None = Field(None, min_length=1, max_length=4096, description="The absolute path of a directory.")
     mode: Mode | None = None
-    source: Source | None = Field(None, description="Where it counts as started from, for life.")
+    source: Source | None = Field(None, description="The source of the session; it never changes.")
     title: _Name | None = None
     model: _Name | None = None
-    runner: _Name | None = Field(None, description="Which runtime thinks for it.")
+    runner: _Name | None = Field(None, description="The runtime of the session.")
     limits: LimitsShape = LimitsShape()
-    resume: _Name | None = Field(None, description="A conversation that the runtime kept by itself, to go on with.")
+    resume: _Name | None = Field(None, description="The id of a runtime's own conversation to continue.")
 
 
 class SessionShape(Shape):
@@ -60,8 +62,8 @@ class SessionShape(Shape):
     agent_id: str = ""
     model: str = ""
     title: str = ""
-    reason: str = Field("", description="Why it stands so.")
-    creator: JsonObject = Field({}, description="Who started it, if not a person.")
+    reason: str = Field("", description="The reason for the state.")
+    creator: JsonObject = Field({}, description="The agent or schedule that started it, if any.")
     forked_from: str = ""
     limits: LimitsShape = LimitsShape()
 
@@ -102,7 +104,7 @@ class MessageAnswer(Shape):
     """The message was recorded; its results are in the session's events after `seq`."""
 
     message_id: str
-    queued: bool = Field(description="Whether another message is answered first.")
+    queued: bool = Field(description="Whether the message waits for an earlier one.")
     seq: int
 
 

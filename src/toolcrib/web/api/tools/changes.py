@@ -52,17 +52,17 @@ def _subject(server: str, tool: str, what: PinKind) -> ToolRef:
 async def _judge(
     crib: Crib, change: Changing, ref: ToolRef, body: JudgeRequest, verdict: Literal["accepted", "rejected"]
 ) -> JsonObject:
-    asker = await crib.placed(change.principal)
-    place, what = _place(asker), body.what
-    chosen = body.hash or _current(crib, asker, ref, what)
+    principal = await crib.placed(change.principal)
+    place, what = _place(principal), body.what
+    chosen = body.hash or _current(crib, principal, ref, what)
     kind, decide = (
         ("tools.accept", crib.intake.accept) if verdict == "accepted" else ("tools.reject", crib.intake.reject)
     )
-    judged: JsonObject = {"ref": str(ref) if ref.tool else ref.server, "hash": chosen}
+    reviewed: JsonObject = {"ref": str(ref) if ref.tool else ref.server, "hash": chosen}
     if what != "tool":
-        judged["what"] = what
-    await change.make(kind, judged, lambda: decide(place, ref, chosen, change.principal, what))
-    return judged | {"verdict": verdict}
+        reviewed["what"] = what
+    await change.make(kind, reviewed, lambda: decide(place, ref, chosen, change.principal, what))
+    return reviewed | {"verdict": verdict}
 
 
 def _current(crib: Crib, principal: Principal, ref: ToolRef, what: PinKind) -> str:
@@ -72,10 +72,10 @@ def _current(crib: Crib, principal: Principal, ref: ToolRef, what: PinKind) -> s
     if held is not None:
         return str(held["hash"])
     if what != "tool":
-        raise NotFound("pin.unknown", f"No changed {what} of {ref.server!r} waits for a decision.")
+        raise NotFound("pin.unknown", f"No changed {what} of {ref.server!r} needs review.")
     tool = crib.gate.find(principal, ref)
     if tool.kind != "upstream":
-        raise NotFound("pin.unknown", f"{ref} is no tool of an upstream server, so it needs nobody's word.")
+        raise NotFound("pin.unknown", f"{ref} is not a tool of an upstream server, so its definition needs no review.")
     return digest(tool.definition)
 
 

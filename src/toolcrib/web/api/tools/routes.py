@@ -15,7 +15,7 @@ from toolcrib.model.principals import Principal
 from toolcrib.model.problems import Problem
 from toolcrib.model.tools import Tool, ToolRef
 from toolcrib.servers.server_status import ServerStatus
-from toolcrib.web.api.reading import StrictRoute, asker, cwd_of, door_of, while_connected
+from toolcrib.web.api.reading import StrictRoute, cwd_of, door_of, principal_of, while_connected
 from toolcrib.web.api.resource import Resource
 from toolcrib.web.api.shapes import CallAnswer, CallRequest, ProblemShape, ToolShape
 
@@ -25,14 +25,14 @@ ToolForm = Literal["claude", "endpoint", "bridge"]
 def routes(crib: Crib) -> Resource:
     """Return the routes of this crib."""
     router = Resource("tools", StrictRoute)
-    who = Depends(asker(crib.principals))
+    who = Depends(principal_of(crib.principals))
 
     @router.get("", response_model=list[ToolShape], response_model_exclude_unset=True)
     async def list_tools(
         principal: Annotated[Principal, who],
-        server: Annotated[str | None, Query(description="Only this server's.")] = None,
-        q: Annotated[str | None, Query(description="Only those with all these words, best first.")] = None,
-        form: Annotated[ToolForm, Query(description="Where the exposed names are for.")] = "endpoint",
+        server: Annotated[str | None, Query(description="Only tools of this server.")] = None,
+        q: Annotated[str | None, Query(description="Only tools that match all words; best match first.")] = None,
+        form: Annotated[ToolForm, Query(description="The target of the exposed names.")] = "endpoint",
     ) -> Response:
         """List the tools that the principal sees, sorted by ref, or best match first with `q`."""
         principal = await crib.placed(principal)
@@ -75,7 +75,7 @@ def routes(crib: Crib) -> Resource:
 
 
 def _add_call(router: Resource, crib: Crib) -> None:
-    who = Depends(asker(crib.principals))
+    who = Depends(principal_of(crib.principals))
 
     @router.post("/{server}/{tool:path}/call", response_model=CallAnswer, response_model_exclude_unset=True)
     async def call_tool(
@@ -94,10 +94,10 @@ def _add_call(router: Resource, crib: Crib) -> None:
         return shape | {"durationMs": called.duration_ms, "auditId": called.audit_id}
 
 
-def _unavailable(standing: ServerStatus) -> Problem:
+def _unavailable(status: ServerStatus) -> Problem:
     """Return a problem for an unavailable server that reveals nothing of its configuration or output."""
-    problem = standing.problem()
-    return Problem(problem.code, f'Server "{standing.entry.alias}" is not available.', "Ask the owner of this crib.")
+    problem = status.problem()
+    return Problem(problem.code, f'Server "{status.entry.alias}" is not available.', "Ask the owner of this crib.")
 
 
 def _shape(crib: Crib, principal: Principal, tool: Tool, form: Form = "endpoint") -> JsonObject:

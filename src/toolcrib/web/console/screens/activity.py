@@ -1,23 +1,27 @@
 """Activity: the audit log. Every filtered view has a URL, and facets count the matching calls.
 
-One row is one call: its outcome or, while in flight, its intent. Facets count only the newest matching records, and the
-page states that.
+One row is one call: its outcome or, while in flight, its intent. The total counts all matching calls. Facets count only
+the newest matching records, and the page states that.
 """
 
+import csv
+import io
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import replace
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Final
 from urllib.parse import urlencode
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from toolcrib.model.json import Json, JsonObject, is_object
+from toolcrib.model.errors import InvalidRequest
+from toolcrib.model.json import Json, JsonObject, dumps, is_object
 from toolcrib.model.tools import ToolRef
 from toolcrib.store.audit import Filters
-from toolcrib.web.console.forms import FormFields, asked
+from toolcrib.web.console.forms import FormFields, read_query
 from toolcrib.web.console.responses import Console, ScreenContent, route
 
 FACETS: Final = {
@@ -30,7 +34,20 @@ FACETS: Final = {
     "session": "Session",
 }
 DECISIONS: Final = {"allow": "good", "ask": "warn", "deny": "alarm", "hidden": "alarm", "unknown": "soft"}
-_FILTERS: Final = (*FACETS, "principal", "phase")
+RANGES: Final = {
+    "hour": ("Last hour", timedelta(hours=1)),
+    "day": ("Last 24 hours", timedelta(days=1)),
+    "week": ("Last 7 days", timedelta(days=7)),
+    "month": ("Last 30 days", timedelta(days=30)),
+}
+_FILTERS: Final = (*FACETS, "principal", "phase", "range", "from", "to")
+_COLUMNS: Final = (
+    "id", "at", "phase", "tool", "decision", "error", "durationMs", "name", "agent", "source", "mode", "session",
+    "door",
+)  # fmt: skip
+"""The columns of the CSV export."""
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+"""Spreadsheets run cells that begin with these."""
 _LOOKED_AT: Final = 1_000
 """Records read for one page and counted by its facets."""
 _SHOWN: Final = 50
@@ -43,6 +60,7 @@ def routes(console: Console) -> list[Route]:
     return [
         route("/activity", screen.show),
         route("/activity/verify", screen.verify),
+        route("/activity/export", screen.export),
         route("/activity/{number:int}", screen.record),
     ]
 
@@ -56,7 +74,7 @@ class ActivityScreen:
 
     async def show(self, request: Request) -> Response:
         """List the newest matching calls. Return 204 if `seen`, the newest call on the page, is still the newest."""
-        form = asked(request)
+        form = read_query(request)
         chosen = {name: text for name in _FILTERS if (text := form.line(name))}
         after = _number(form, "after")
         calls = [call async for call in self._calls(chosen, after)]
@@ -69,7 +87,9 @@ class ActivityScreen:
             "filters": chosen,
             "facets": [_facet(name, calls, chosen) for name in FACETS],
             "counted": len(calls),
-            "whole": len(calls) < _LOOKED_AT,
+            "total": await self._total(chosen, after, calls),
+            "ranges": [_range(name, chosen) for name in RANGES],
+            "exports": {form: f"/activity/export?{urlencode({**chosen, 'format': form})}" for form in ("csv", "jsonl")},
             "newest": newest,
             "older": _url(chosen | {"after": str(rows[-1]["id"])}) if len(calls) > _SHOWN else None,
             "isNewest": after is None,
@@ -77,6 +97,40 @@ class ActivityScreen:
         also = {"again": _url(chosen | {"seen": str(newest)}), "decisions": DECISIONS, "words": FACETS}
         shown = ScreenContent("activity", "Activity", "activity.html", value, "parts/activity_rows.html", also)
         return await self._console.respond(request, shown)
+
+    async def export(self, request: Request) -> Response:
+        """Export all matching records, newest first, as CSV or JSON Lines."""
+        form = read_query(request)
+        chosen = {name: text for name in _FILTERS if (text := form.line(name))}
+        kind = form.line("format") or "jsonl"
+        if kind not in ("csv", "jsonl"):
+            raise InvalidRequest("request.invalid", f"{kind!r} is not a format.", "Choose csv or jsonl.")
+        _filters(chosen, None)  # raises for invalid dates before the response starts
+        media_type = "text/csv; charset=utf-8" if kind == "csv" else "application/x-ndjson"
+        headers = {"content-disposition": f'attachment; filename="activity.{kind}"'}
+        return StreamingResponse(self._exported(chosen, kind), media_type=media_type, headers=headers)
+
+    async def _exported(self, chosen: Mapping[str, str], kind: str) -> AsyncIterator[bytes]:
+        if kind == "csv":
+            yield _csv_lines([_COLUMNS])
+        after: int | None = None
+        while records := await self._audit.find(_filters(chosen, after)):
+            after = records[-1]["id"]
+            rows = [(record, _row(record)) for record in records]
+            rows = [(record, row) for record, row in rows if chosen.get("error") in (None, row["error"])]
+            if kind == "csv":
+                yield _csv_lines([[row[column] for column in _COLUMNS] for _, row in rows])
+            else:
+                yield b"".join(dumps(record) + b"\n" for record, _ in rows)
+
+    async def _total(self, chosen: Mapping[str, str], after: int | None, calls: list[JsonObject]) -> int | None:
+        """Return the number of all matching calls; None if only the newest are known."""
+        if after is None and await self._audit.count(_filters(chosen, None)) <= _LOOKED_AT:
+            return len(calls)  # every matching record was read
+        if "error" in chosen:  # not a column
+            return None
+        running = sum(call["error"] == "running" for call in calls)
+        return running + await self._audit.count(replace(_filters(chosen, None), phase="outcome"))
 
     async def record(self, request: Request) -> Response:
         """Show one record and the others of the same call."""
@@ -123,9 +177,51 @@ def _filters(chosen: Mapping[str, str], after: int | None) -> Filters:
         door=chosen.get("door"),
         principal=chosen.get("principal"),
         session=chosen.get("session"),
+        since=_since(chosen),
+        until=_day(chosen["to"]) + timedelta(days=1) if "to" in chosen else None,
         after=after,
         limit=_LOOKED_AT,
     )
+
+
+def _since(chosen: Mapping[str, str]) -> datetime | None:
+    if "from" in chosen:
+        return _day(chosen["from"])
+    if "range" not in chosen:
+        return None
+    if chosen["range"] not in RANGES:
+        raise InvalidRequest(
+            "request.invalid", f"{chosen['range']!r} is not a time range.", f"Use {', '.join(RANGES)}."
+        )
+    return datetime.now(UTC) - RANGES[chosen["range"]][1]
+
+
+def _day(text: str) -> datetime:
+    try:
+        return datetime.combine(date.fromisoformat(text), time(), UTC)
+    except ValueError:
+        raise InvalidRequest("request.invalid", f"{text!r} is not a date.", "Use YYYY-MM-DD.") from None
+
+
+def _range(name: str, chosen: Mapping[str, str]) -> JsonObject:
+    others = {key: value for key, value in chosen.items() if key not in ("range", "from", "to")}
+    is_chosen = chosen.get("range") == name
+    return {
+        "label": RANGES[name][0],
+        "chosen": is_chosen,
+        "url": _url(others if is_chosen else {**others, "range": name}),
+    }
+
+
+def _csv_lines(rows: Iterable[Iterable[Json]]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text).writerows([_cell(value) for value in row] for row in rows)
+    return text.getvalue().encode()
+
+
+def _cell(value: Json) -> str:
+    text = "" if value is None else str(value)
+    return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def _row(record: JsonObject) -> JsonObject:

@@ -44,54 +44,54 @@ class ConnectScreen:
 
     async def show(self, request: Request) -> Response:
         """List all apps, connected ones first."""
-        return await self._console.respond(request, await self._shown())
+        return await self._console.respond(request, await self._content())
 
     async def connect(self, request: Request) -> Response:
         """Preview the change, or write it."""
         form = await request.form()
-        asked = self._asked(request, form)
+        asked = self._read_request(request, form)
         move, is_sure = form.get("move") is not None, form.get("do") == "save"
 
         async def work() -> JsonObject:
             return (await self._clients.connect(asked, move=move, dry_run=not is_sure)).to_json()
 
-        done = await self._made("clients.connect", asked, request, work) if is_sure else await work()
-        return await self._console.respond(request, await self._shown(done, move=move, level=asked.level))
+        done = await self._record("clients.connect", asked, request, work) if is_sure else await work()
+        return await self._console.respond(request, await self._content(done, move=move, level=asked.level))
 
     async def link(self, request: Request) -> Response:
         """Preview what an install link would add, or create the link."""
         form = await request.form()
-        asked = self._asked(request, form)
+        asked = self._read_request(request, form)
         is_sure = form.get("do") == "save"
 
         async def work() -> JsonObject:
             return (await self._clients.link(asked, dry_run=not is_sure)).to_json()
 
-        made = await self._made("clients.link", asked, request, work) if is_sure else await work()
-        return await self._console.respond(request, await self._shown(linked=made, level=asked.level))
+        made = await self._record("clients.link", asked, request, work) if is_sure else await work()
+        return await self._console.respond(request, await self._content(linked=made, level=asked.level))
 
     async def undo(self, request: Request) -> Response:
         """Restore the app's file and revoke its token."""
         form = await request.form()
-        asked = self._asked(request, form)
+        asked = self._read_request(request, form)
 
         async def work() -> JsonObject:
             return (await self._clients.undo(asked)).to_json()
 
-        done = await self._made("clients.disconnect", asked, request, work)
-        return await self._console.respond(request, await self._shown(done | {"undone": True}))
+        done = await self._record("clients.disconnect", asked, request, work)
+        return await self._console.respond(request, await self._content(done | {"undone": True}))
 
-    def _asked(self, request: Request, form: FormData) -> AppConnectRequest:
+    def _read_request(self, request: Request, form: FormData) -> AppConnectRequest:
         agent, level = str(form.get("agent") or "") or None, form.get("level")
         cwd = self._console.crib.settings.default_cwd
         return AppConnectRequest(request.path_params["client"], cwd, agent, level="app" if level == "app" else "ask")
 
-    async def _made(self, kind: str, asked: AppConnectRequest, request: Request, work: Work) -> JsonObject:
-        told: JsonObject = {"client": asked.client, "agent": asked.agent}
+    async def _record(self, kind: str, asked: AppConnectRequest, request: Request, work: Work) -> JsonObject:
+        details: JsonObject = {"client": asked.client, "agent": asked.agent}
         person = self._console.principal(request)
-        return await self._console.crib.changes.make(kind, told, work, by=person, door="console")
+        return await self._console.crib.changes.make(kind, details, work, by=person, door="console")
 
-    async def _shown(
+    async def _content(
         self,
         done: JsonObject | None = None,
         *,

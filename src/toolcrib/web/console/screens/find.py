@@ -58,12 +58,12 @@ class FindScreen:
         return _fitting(words, (*in_rail, *_ALSO))
 
     async def _servers(self, words: str) -> list[JsonObject]:
-        rows = [row(standing) for standing in await self._console.crib.links.list(self._console.place)]
+        rows = [row(status) for status in await self._console.crib.links.list(self._console.place)]
         return _fitting(words, ((str(each["name"]), str(each["href"]), str(each["word"])) for each in rows))
 
     async def _tools(self, request: Request, words: str) -> list[JsonObject]:
-        asker = await self._console.asker(request)
-        found = search(self._console.crib.gate.listing(asker).tools, words)[:_OF_EACH]
+        principal = await self._console.local_principal(request)
+        found = search(self._console.crib.gate.listing(principal).tools, words)[:_OF_EACH]
         return [_link(f"{tool.ref.server} › {tool.ref.tool}", tool_address(tool.ref), "") for tool in found]
 
     async def _agents(self, words: str) -> list[JsonObject]:

@@ -12,7 +12,7 @@ from toolcrib.agents.schedules.cadence import checked, following, in_words
 from toolcrib.model.errors import InvalidRequest, NotFound
 from toolcrib.model.json import JsonObject
 from toolcrib.model.schedules import Run, Schedule
-from toolcrib.web.console.forms import asked, read
+from toolcrib.web.console.forms import read, read_query
 from toolcrib.web.console.responses import Console, ScreenContent, back, route
 from toolcrib.web.console.schedule_forms import (
     MISSED_WORDS,
@@ -84,7 +84,7 @@ class SchedulesScreen:
         """Describe the cadence of an unsaved form, with its next runs."""
         value: JsonObject = {"words": None, "next": [], "wrong": None}
         try:
-            cadence = cadence_of(asked(request))
+            cadence = cadence_of(read_query(request))
             if cadence is not None:
                 moments = following(checked(cadence), datetime.now(UTC), _NEXT)
                 value |= {"words": in_words(cadence), "next": [each.isoformat() for each in moments]}

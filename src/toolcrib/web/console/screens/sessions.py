@@ -107,7 +107,7 @@ class SessionsScreen:
 
     async def conversation(self, request: Request) -> Response:
         """Show the whole conversation of a session."""
-        session = await self._found(request)
+        session = await self._find(request)
         view = await self._sessions.view(session.id)
         open_approvals = await self._open_approvals(session.id)
         value: JsonObject = {
@@ -122,7 +122,7 @@ class SessionsScreen:
 
     async def items(self, request: Request) -> Response:
         """Return the items that are new or changed since `after`."""
-        session = await self._found(request)
+        session = await self._find(request)
         after = int(request.query_params.get("after", "0"))
         view = await self._sessions.view(session.id)
         open_approvals = await self._open_approvals(session.id)
@@ -131,14 +131,14 @@ class SessionsScreen:
 
     async def head(self, request: Request) -> Response:
         """Return the session's state, cost and actions."""
-        session = await self._found(request)
+        session = await self._find(request)
         view = await self._sessions.view(session.id)
         values = {"session": _row(session), "servers": view.status.get("servers", []), "modes": MODE_WORDS}
         return HTMLResponse(page("parts/session_head.html", values))
 
     async def send(self, request: Request) -> Response:
         """Send a message."""
-        session = await self._found(request)
+        session = await self._find(request)
         form = await request.form()
         try:
             await self._sessions.send(session.id, str(form.get("content", "")))
@@ -148,13 +148,13 @@ class SessionsScreen:
 
     async def interrupt(self, request: Request) -> Response:
         """Interrupt the running turn."""
-        session = await self._found(request)
+        session = await self._find(request)
         await self._sessions.interrupt(session.id)
         return self._after(request, session.id)
 
     async def change(self, request: Request) -> Response:
         """Change the mode, model or title."""
-        session = await self._found(request)
+        session = await self._find(request)
         form = await request.form()
         title = str(form.get("title", "")).strip() or None
         model = str(form.get("model", "")).strip() or None
@@ -167,12 +167,12 @@ class SessionsScreen:
 
     async def fork(self, request: Request) -> Response:
         """Fork the session and open the copy."""
-        session = await self._found(request)
+        session = await self._find(request)
         return back(f"/sessions/{(await self._sessions.fork(session.id)).id}")
 
     async def delete(self, request: Request) -> Response:
         """Delete the session."""
-        session = await self._found(request)
+        session = await self._find(request)
         await self._sessions.delete(session.id)
         return back("/sessions")
 
@@ -182,7 +182,7 @@ class SessionsScreen:
             return Response(status_code=204)
         return back(f"/sessions/{id}")
 
-    async def _found(self, request: Request) -> Session:
+    async def _find(self, request: Request) -> Session:
         return await self._sessions.get(request.path_params["id"])
 
     async def _open_approvals(self, id: str) -> dict[str, Approval]:

@@ -75,10 +75,10 @@ class WaitingScreen:
                 "arguments": edited,
                 "prefix": str(form.get(f"prefix-{scope}", "")) or None,
             }
-            said: JsonObject = {"id": id, "decision": verb, "scope": scope}
-            said |= {key: value for key, value in more.items() if value is not None}
+            details: JsonObject = {"id": id, "decision": verb, "scope": scope}
+            details |= {key: value for key, value in more.items() if value is not None}
             answer = partial(approvals.answer, id, verb, by=person, scope=scope, **more)
-            await self._console.crib.changes.make("approvals.answer", said, answer, by=person, door="console")
+            await self._console.crib.changes.make("approvals.answer", details, answer, by=person, door="console")
         except ToolcribError as error:
             return self._console.failed(error)
         return self._after(request)
@@ -88,9 +88,9 @@ class WaitingScreen:
         form = await request.form()
         answers: dict[str, Json] = {}
         for question in form:
-            said = [str(each).strip() for each in form.getlist(question) if str(each).strip()]
-            if said:
-                answers[question] = said if len(said) > 1 else said[0]
+            details = [str(each).strip() for each in form.getlist(question) if str(each).strip()]
+            if details:
+                answers[question] = details if len(details) > 1 else details[0]
         try:
             id: str = request.path_params["id"]
             await self._console.crib.sessions.answer(id, answers, by=self._console.principal(request))

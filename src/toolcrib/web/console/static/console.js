@@ -25,10 +25,10 @@ follow("/api/events", Number(document.body.dataset.after), (event) => {
 });
 
 export function say(text) {
-  const said = document.getElementById("said");
-  said.textContent = text;
-  clearTimeout(said.timer);
-  said.timer = setTimeout(() => { said.textContent = ""; }, 6000);
+  const toast = document.getElementById("toast");
+  toast.textContent = text;
+  clearTimeout(toast.timer);
+  toast.timer = setTimeout(() => { toast.textContent = ""; }, 6000);
 }
 
 // Times: local, and kept current.

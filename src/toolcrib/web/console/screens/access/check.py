@@ -12,7 +12,7 @@ from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.policy import Verdict
 from toolcrib.model.principals import MODES, SOURCES, Principal, Source
 from toolcrib.model.tools import ToolRef
-from toolcrib.web.console.forms import FormFields, asked
+from toolcrib.web.console.forms import FormFields, read_query
 from toolcrib.web.console.responses import Console, ScreenContent, route
 from toolcrib.web.console.screens.access import (
     grants as access_grants,
@@ -54,7 +54,7 @@ class AccessScreen:
 
     async def show(self, request: Request) -> Response:
         """Show the form and, if a tool is given, the decision."""
-        form = asked(request)
+        form = read_query(request)
         source: Source = form.choice("source", SOURCES) or "ide"
         question: JsonObject = {
             "tool": form.line("tool"),
@@ -75,9 +75,9 @@ class AccessScreen:
         return await self._console.respond(request, shown)
 
     async def _answer(self, form: FormFields, source: Source) -> JsonObject:
-        asker = self._asker(form.line("agent"), form, source)
+        principal = self._principal(form.line("agent"), form, source)
         ref = self._ref(form.text("tool").strip())
-        explained = await self._crib.why(ref, principal=asker, arguments=form.json_object("arguments"))
+        explained = await self._crib.why(ref, principal=principal, arguments=form.json_object("arguments"))
         word, tone, sentence = ANSWERS[explained.verdict]
         shape: JsonObject = {"flip": None, "nearest": [], **explained.to_json()}
         steps: list[JsonObject] = [_step(step) for step in shape["steps"]]
@@ -93,7 +93,7 @@ class AccessScreen:
             "flip": self._flip(shape["flip"]),
         }
 
-    def _asker(self, agent: str | None, form: FormFields, source: Source) -> Principal:
+    def _principal(self, agent: str | None, form: FormFields, source: Source) -> Principal:
         mode = form.choice("mode", MODES)
         if agent is None:
             return self._crib.owner(source, mode=mode)

@@ -16,7 +16,7 @@ from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.policy import CONDITION_TESTS, RULE_EFFECTS, Rule
 from toolcrib.model.principals import SOURCES
 from toolcrib.model.problems import Problem
-from toolcrib.web.console.forms import FormFields, asked, read
+from toolcrib.web.console.forms import FormFields, read, read_query
 from toolcrib.web.console.responses import Console, ScreenContent, back, route
 from toolcrib.web.console.screens.agents.tools import SOURCE_WORDS
 
@@ -58,7 +58,7 @@ class RulesScreen:
         """Add a rule; it takes effect with the next call."""
         form = await read(request)
         person = self._console.principal(request)
-        rule = await self._crib.permissions.draft(_written(form), by=person.name)
+        rule = await self._crib.permissions.draft(_read_rule(form), by=person.name)
         remember = self._crib.permissions.remember
         await self._crib.changes.make("rules.add", rule.to_json(), lambda: remember(rule), by=person, door="console")
         return back(_home(form.text("back")))
@@ -76,7 +76,7 @@ class RulesScreen:
 
     async def simulate(self, request: Request) -> Response:
         """Show how recorded calls would have been decided with a rule added or removed."""
-        form = asked(request)
+        form = read_query(request)
         removed, pattern = form.line("remove"), form.line("pattern")
         value: JsonObject = {
             "asked": {key: form.text(key) for key in _KEPT} | {"remove": removed},
@@ -84,7 +84,7 @@ class RulesScreen:
             "simulation": None,
         }
         if removed or pattern:
-            trial = Trial([_written(form)] if pattern else [], [removed] if removed else [])
+            trial = Trial([_read_rule(form)] if pattern else [], [removed] if removed else [])
             found = (await replay(self._crib, trial)).to_json()
             value["simulation"] = found | {"differences": found["differences"][:_SHOWN]}
             value["differing"] = len(found["differences"])
@@ -117,7 +117,7 @@ class RulesScreen:
         }
 
 
-def _written(form: FormFields) -> Json:
+def _read_rule(form: FormFields) -> Json:
     """Return the rule of a form; `rule` holds a whole rule, as it was removed."""
     whole = form.json_object("rule")
     if whole is not None:

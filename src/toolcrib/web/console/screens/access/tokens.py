@@ -44,13 +44,13 @@ class TokensScreen:
         if agent is not None and not self._crib.permissions.has_agent(agent):
             raise NotFound("agent.unknown", f"Agent {agent!r} does not exist.")
         may_remember = form.has("mayApprove") and form.has("mayRemember")
-        said: JsonObject = {"name": name, "source": source, "mayApprove": form.has("mayApprove")}
-        said |= {"mayRemember": True} if may_remember else {}
-        said |= {key: value for key, value in {"agent": agent, "mode": mode}.items() if value is not None}
+        details: JsonObject = {"name": name, "source": source, "mayApprove": form.has("mayApprove")}
+        details |= {"mayRemember": True} if may_remember else {}
+        details |= {key: value for key, value in {"agent": agent, "mode": mode}.items() if value is not None}
         create = partial(self._crib.tokens.create, name, source=source, mode=mode, agent=agent)
         token, secret = await self._crib.changes.make(
             "tokens.create",
-            said,
+            details,
             lambda: create(may_approve=form.has("mayApprove"), may_remember=may_remember),
             by=self._console.principal(request),
             door="console",

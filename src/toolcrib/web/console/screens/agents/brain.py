@@ -9,7 +9,7 @@ from toolcrib.agents.zoo.check import parse
 from toolcrib.agents.zoo.input import AgentChanges, EntryChanges, EntryInput
 from toolcrib.model.agents import ENTRY_TYPES, BrainEntry
 from toolcrib.model.json import JsonObject
-from toolcrib.web.console.forms import FormFields, asked, read
+from toolcrib.web.console.forms import FormFields, read, read_query
 from toolcrib.web.console.portraits import picture
 from toolcrib.web.console.responses import Console, ScreenContent, back, route
 from toolcrib.web.console.screens.agents.sheet import author, base
@@ -45,7 +45,7 @@ class BrainScreen:
     async def add(self, request: Request) -> Response:
         """Add an entry; with an id, restore one that was just deleted."""
         form = await read(request)
-        given = _given(form) | {"pinned": form.has("pinned")}
+        given = _read_form(form) | {"pinned": form.has("pinned")}
         optional = {name: form.line(name) for name in ("id", "timestamp")}
         entry = parse(EntryInput, given | {name: value for name, value in optional.items() if value})
         await self._zoo.brain.add(request.path_params["id"], entry, source="manual")
@@ -53,16 +53,16 @@ class BrainScreen:
 
     async def entry(self, request: Request) -> Response:
         """Show one entry for editing."""
-        kept, compiled = await self._zoo.compiled(request.path_params["id"])
-        entry = await self._zoo.brain.get(kept.agent.id, request.path_params["entry"])
-        value = base(kept, compiled) | {"entry": entry.to_json()}
+        stored, compiled = await self._zoo.compiled(request.path_params["id"])
+        entry = await self._zoo.brain.get(stored.agent.id, request.path_params["entry"])
+        value = base(stored, compiled) | {"entry": entry.to_json()}
         also = {"picture": picture, "types": ENTRY_TYPES}
-        shown = ScreenContent("agents", f"Brain entry of {kept.agent.name}", "agent_entry.html", value, also=also)
+        shown = ScreenContent("agents", f"Brain entry of {stored.agent.name}", "agent_entry.html", value, also=also)
         return await self._console.respond(request, shown)
 
     async def change(self, request: Request) -> Response:
         """Save an entry."""
-        changes = parse(EntryChanges, _given(await read(request)))
+        changes = parse(EntryChanges, _read_form(await read(request)))
         await self._zoo.brain.change(request.path_params["id"], request.path_params["entry"], changes)
         return back(self._path(request))
 
@@ -87,20 +87,20 @@ class BrainScreen:
         return back(self._path(request))
 
     async def _timeline(self, request: Request, forgotten: BrainEntry | None) -> Response:
-        kept, compiled = await self._zoo.compiled(request.path_params["id"])
-        query = asked(request)
+        stored, compiled = await self._zoo.compiled(request.path_params["id"])
+        query = read_query(request)
         kind, tag = query.choice("type", ENTRY_TYPES), query.line("tag")
         pinned = True if query.has("pinned") else None
         wanted = EntryQuery(kind, (tag,) if tag else (), pinned=pinned, limit=_SHOWN)
-        entries = await self._zoo.brain.find(kept.agent.id, wanted)
-        value = base(kept, compiled) | {
+        entries = await self._zoo.brain.find(stored.agent.id, wanted)
+        value = base(stored, compiled) | {
             "entries": [entry.to_json() for entry in entries],
             "filter": {"type": kind, "tag": tag, "pinned": pinned},
             "most": _SHOWN,
             "forgotten": forgotten.to_json() if forgotten is not None else None,
         }
         also = {"picture": picture, "types": ENTRY_TYPES}
-        title = f"Brain of {kept.agent.name}"
+        title = f"Brain of {stored.agent.name}"
         return await self._console.respond(
             request, ScreenContent("agents", title, "agent_brain.html", value, "parts/agent_brain.html", also)
         )
@@ -109,5 +109,5 @@ class BrainScreen:
         return f"/agents/{request.path_params['id']}/brain"
 
 
-def _given(form: FormFields) -> JsonObject:
+def _read_form(form: FormFields) -> JsonObject:
     return {"type": form.text("type"), "content": form.text("content"), "tags": form.words("tags")}

@@ -14,7 +14,7 @@ from toolcrib.agents.zoo.starters import STARTERS
 from toolcrib.model.agents import AgentSummary
 from toolcrib.model.errors import NotFound
 from toolcrib.model.json import Json, JsonObject
-from toolcrib.web.console.forms import asked, read
+from toolcrib.web.console.forms import read, read_query
 from toolcrib.web.console.portraits import picture
 from toolcrib.web.console.responses import Console, ScreenContent, back, route
 from toolcrib.web.console.screens.agents import (
@@ -61,17 +61,17 @@ class AgentsScreen:
 
     async def show(self, request: Request) -> Response:
         """List the agents whose name, id or description contains all `words`."""
-        query = asked(request)
+        query = read_query(request)
         words = query.text("words").lower().split()
         every = await self._zoo.list()
-        fitting = [each for each in every if all(word in _searched(each) for word in words)]
+        fitting = [each for each in every if all(word in _search_text(each) for word in words)]
         value: JsonObject = {
             "agents": [await self._card(each) for each in fitting[:_SHOWN]],
             "fitting": len(fitting),
             "total": len(every),
             "words": " ".join(words),
             "templates": _templates(every),
-            "undo": await self._deleted(query.line("deleted")),
+            "undo": await self._undo_of(query.line("deleted")),
         }
         shown = ScreenContent("agents", "Agents", "agents.html", value, "parts/agent_cards.html", {"picture": picture})
         return await self._console.respond(request, shown)
@@ -82,14 +82,14 @@ class AgentsScreen:
         by = author(self._console.principal(request))
         given: JsonObject = {"name": form.text("name")}
         if template := form.line("template"):
-            kept = await self._zoo.clone(template, parse(AgentChanges, given), by=by)
+            stored = await self._zoo.clone(template, parse(AgentChanges, given), by=by)
         else:
-            kept = await self._zoo.create(parse(AgentInput, given), by=by)
-        return back(f"/agents/{kept.agent.id}")
+            stored = await self._zoo.create(parse(AgentInput, given), by=by)
+        return back(f"/agents/{stored.agent.id}")
 
     async def import_page(self, request: Request) -> Response:
         """Show the import form."""
-        return await self._imported(request, None)
+        return await self._import_page(request, None)
 
     async def take(self, request: Request) -> Response:
         """Import the pasted or uploaded files; with `look`, only preview."""
@@ -99,9 +99,9 @@ class AgentsScreen:
             files.append((form.line("name") or _PASTED, text))
         by = author(self._console.principal(request))
         done = await take(self._zoo, files, into=form.line("into"), dry_run=form.has("look"), by=by)
-        return await self._imported(request, done.to_json())
+        return await self._import_page(request, done.to_json())
 
-    async def _imported(self, request: Request, done: JsonObject | None) -> Response:
+    async def _import_page(self, request: Request, done: JsonObject | None) -> Response:
         agents: list[Json] = [{"id": each.id, "name": each.name} for each in await self._zoo.list()]
         value: JsonObject = {"agents": agents, "done": done}
         shown = ScreenContent("agents", "Import agents", "agent_import.html", value)
@@ -118,7 +118,7 @@ class AgentsScreen:
             "mode": agent.mode,
         }
 
-    async def _deleted(self, agent_id: str | None) -> JsonObject | None:
+    async def _undo_of(self, agent_id: str | None) -> JsonObject | None:
         """Return what is needed to restore an agent that was just deleted."""
         if agent_id is None:
             return None
@@ -132,7 +132,7 @@ class AgentsScreen:
         return {"id": agent_id, "name": before.agent.name, "version": before.version}
 
 
-def _searched(agent: AgentSummary) -> str:
+def _search_text(agent: AgentSummary) -> str:
     return f"{agent.id} {agent.name} {agent.description}".lower()
 
 

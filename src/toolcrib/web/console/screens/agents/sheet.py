@@ -22,7 +22,7 @@ from toolcrib.model.agents import Agent
 from toolcrib.model.errors import Conflict, NotFound
 from toolcrib.model.json import JsonObject, digest
 from toolcrib.model.principals import MODES, Principal
-from toolcrib.web.console.forms import FormFields, asked, read
+from toolcrib.web.console.forms import FormFields, read, read_query
 from toolcrib.web.console.portraits import picture, swatch
 from toolcrib.web.console.responses import Console, ScreenContent, back, route
 from toolcrib.web.console.screens.sessions import MODE_WORDS
@@ -63,23 +63,23 @@ class SheetScreen:
 
     async def show(self, request: Request) -> Response:
         """Show the sheet."""
-        kept, compiled = await self._zoo.compiled(request.path_params["id"])
-        value = base(kept, compiled) | {"was": _mark(kept.agent), "categories": _categories(kept.agent, compiled)}
+        stored, compiled = await self._zoo.compiled(request.path_params["id"])
+        value = base(stored, compiled) | {"was": _mark(stored.agent), "categories": _categories(stored.agent, compiled)}
         also = {"picture": picture, "swatch": swatch, "modes": MODE_WORDS}
-        part = _PARTS.get(asked(request).text("part"), "parts/agent_sheet.html")
-        shown = ScreenContent("agents", kept.agent.name, "agent.html", value, part, also)
+        part = _PARTS.get(read_query(request).text("part"), "parts/agent_sheet.html")
+        shown = ScreenContent("agents", stored.agent.name, "agent.html", value, part, also)
         return await self._console.respond(request, shown)
 
     async def change(self, request: Request) -> Response:
         """Save the texts; raise `request.stale` if they were changed meanwhile."""
         form = await read(request)
-        kept = await self._zoo.get(request.path_params["id"])
-        if form.text("was") != _mark(kept.agent):
-            message = f"{kept.agent.name} was changed after you opened this page. Your changes were not saved."
+        stored = await self._zoo.get(request.path_params["id"])
+        if form.text("was") != _mark(stored.agent):
+            message = f"{stored.agent.name} was changed after you opened this page. Your changes were not saved."
             raise Conflict("request.stale", message, "Copy your text, reload the page and edit again.")
         by = author(self._console.principal(request))
-        await self._zoo.update(kept.agent.id, parse(AgentChanges, _given(form)), version=kept.version, by=by)
-        return back(f"/agents/{kept.agent.id}")
+        await self._zoo.update(stored.agent.id, parse(AgentChanges, _read_form(form)), version=stored.version, by=by)
+        return back(f"/agents/{stored.agent.id}")
 
     async def clone(self, request: Request) -> Response:
         """Clone the agent, without its brain."""
@@ -87,8 +87,8 @@ class SheetScreen:
         name = form.line("name")
         given: JsonObject = {"name": name} if name else {}
         by = author(self._console.principal(request))
-        kept = await self._zoo.clone(request.path_params["id"], parse(AgentChanges, given), by=by)
-        return back(f"/agents/{kept.agent.id}")
+        stored = await self._zoo.clone(request.path_params["id"], parse(AgentChanges, given), by=by)
+        return back(f"/agents/{stored.agent.id}")
 
     async def delete(self, request: Request) -> Response:
         """Delete the agent; the list then offers to restore it."""
@@ -98,13 +98,13 @@ class SheetScreen:
 
     async def export(self, request: Request) -> Response:
         """Preview the agent in the formats of other apps, with what each format loses."""
-        kept, compiled = await self._zoo.compiled(request.path_params["id"])
+        stored, compiled = await self._zoo.compiled(request.path_params["id"])
         forms: list[JsonObject] = []
         for form, words in FORMS.items():
-            forms.append({"form": form, "words": words, **write(kept.agent, (), form).to_json()})
-        value = base(kept, compiled) | {"forms": forms}
+            forms.append({"form": form, "words": words, **write(stored.agent, (), form).to_json()})
+        value = base(stored, compiled) | {"forms": forms}
         shown = ScreenContent(
-            "agents", f"Export {kept.agent.name}", "agent_export.html", value, also={"picture": picture}
+            "agents", f"Export {stored.agent.name}", "agent_export.html", value, also={"picture": picture}
         )
         return await self._console.respond(request, shown)
 
@@ -114,17 +114,17 @@ class SheetScreen:
         form: Form | None = next((each for each in FORMS if each == asked_for), None)
         if form is None:
             raise NotFound("route.unknown", f"Unknown export format {asked_for!r}.")
-        kept = await self._zoo.get(request.path_params["id"])
-        entries = await self._zoo.brain.find(kept.agent.id, EntryQuery()) if form == "json" else ()
-        files = write(kept.agent, entries, form).files
+        stored = await self._zoo.get(request.path_params["id"])
+        entries = await self._zoo.brain.find(stored.agent.id, EntryQuery()) if form == "json" else ()
+        files = write(stored.agent, entries, form).files
         if len(files) == 1:
             path, text = files[0]
-            return _attached(text.encode(), path.rpartition("/")[2], "text/plain; charset=utf-8")
+            return _attachment(text.encode(), path.rpartition("/")[2], "text/plain; charset=utf-8")
         packed = io.BytesIO()
         with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
             for path, text in files:
                 archive.writestr(path, text)
-        return _attached(packed.getvalue(), f"{kept.agent.id}-skills.zip", "application/zip")
+        return _attachment(packed.getvalue(), f"{stored.agent.id}-skills.zip", "application/zip")
 
 
 def author(principal: Principal) -> str:
@@ -137,10 +137,10 @@ def seed_of(agent: Agent) -> str | int:
     return agent.id if agent.appearance_seed is None else agent.appearance_seed
 
 
-def base(kept: KeptAgent, compiled: Compiled) -> JsonObject:
+def base(stored: KeptAgent, compiled: Compiled) -> JsonObject:
     """Return the values shared by all pages of an agent: its heading, and the prompt its IDE receives."""
     return {
-        "agent": _OPTIONAL | kept.to_json() | {"seed": seed_of(kept.agent)},
+        "agent": _OPTIONAL | stored.to_json() | {"seed": seed_of(stored.agent)},
         "receives": {
             "prompt": compiled.prompt,
             "warnings": list(compiled.warnings),
@@ -160,7 +160,7 @@ def _categories(agent: Agent, compiled: Compiled) -> list[JsonObject]:
     ]
 
 
-def _given(form: FormFields) -> JsonObject:
+def _read_form(form: FormFields) -> JsonObject:
     return {
         "name": form.text("name"),
         "description": form.text("description"),
@@ -178,5 +178,5 @@ def _mark(agent: Agent) -> str:
     return digest([*texts, list(agent.context_refs)])[:16]
 
 
-def _attached(body: bytes, name: str, media_type: str) -> Response:
+def _attachment(body: bytes, name: str, media_type: str) -> Response:
     return Response(body, media_type=media_type, headers={"content-disposition": f'attachment; filename="{name}"'})

@@ -55,17 +55,17 @@ class SkillsScreen:
         """Switch a skill on or off; switching on includes the skills it requires."""
         form = await read(request)
         change = parse(SkillChanges, {"enabled": form.has("enabled")})
-        await self._changed(request, change)
+        await self._change(request, change)
         return self._after(request)
 
     async def change(self, request: Request) -> Response:
         """Save a skill."""
-        await self._changed(request, parse(SkillChanges, _given(await read(request))))
+        await self._change(request, parse(SkillChanges, _read_form(await read(request))))
         return back(self._sheet(request))
 
     async def add(self, request: Request) -> Response:
         """Add a new skill."""
-        given = parse(SkillInput, _given(await read(request)))
+        given = parse(SkillInput, _read_form(await read(request)))
         await self._zoo.add_skill(request.path_params["id"], given, by=author(self._console.principal(request)))
         return back(self._sheet(request))
 
@@ -75,40 +75,40 @@ class SkillsScreen:
         skill = next((each for each in LIBRARY if each.id == form.text("pick")), None)
         if skill is None:
             raise NotFound("agent.skill_unknown", f"The library has no skill {form.text('pick')!r}.")
-        kept = await self._zoo.get(request.path_params["id"])
-        await self._replace(request, kept, _with_library(kept.agent, skill))
+        stored = await self._zoo.get(request.path_params["id"])
+        await self._replace(request, stored, _with_library(stored.agent, skill))
         return back(self._sheet(request))
 
     async def remove(self, request: Request) -> Response:
         """Remove a skill; the history keeps it."""
-        kept = await self._zoo.get(request.path_params["id"])
-        skill = _found(kept.agent, request.path_params["skill"])
-        rest = [each.to_json() for each in kept.agent.skills if each.id != skill.id]
-        await self._replace(request, kept, {"skills": rest})
+        stored = await self._zoo.get(request.path_params["id"])
+        skill = _find(stored.agent, request.path_params["skill"])
+        rest = [each.to_json() for each in stored.agent.skills if each.id != skill.id]
+        await self._replace(request, stored, {"skills": rest})
         return back(self._sheet(request))
 
     async def _page(self, request: Request, skill_id: str | None) -> Response:
-        kept, compiled = await self._zoo.compiled(request.path_params["id"])
-        skill = _NO_SKILL if skill_id is None else _found(kept.agent, skill_id)
-        here = {each.id for each in kept.agent.skills}
+        stored, compiled = await self._zoo.compiled(request.path_params["id"])
+        skill = _NO_SKILL if skill_id is None else _find(stored.agent, skill_id)
+        here = {each.id for each in stored.agent.skills}
         absent: JsonObject = {"tools": [], "requires": []}
-        value = base(kept, compiled) | {
+        value = base(stored, compiled) | {
             "skill": absent | skill.to_json(),
             "isNew": skill_id is None,
-            "categories": [each.to_json() for each in kept.agent.skill_categories],
+            "categories": [each.to_json() for each in stored.agent.skill_categories],
             "library": _library(here) if skill_id is None else [],
         }
-        title = skill.name or f"New skill for {kept.agent.name}"
+        title = skill.name or f"New skill for {stored.agent.name}"
         shown = ScreenContent("agents", title, "agent_skill.html", value, also={"picture": picture})
         return await self._console.respond(request, shown)
 
-    async def _changed(self, request: Request, change: SkillChanges) -> None:
+    async def _change(self, request: Request, change: SkillChanges) -> None:
         agent_id, skill_id = request.path_params["id"], request.path_params["skill"]
         await self._zoo.change_skill(agent_id, skill_id, change, by=author(self._console.principal(request)))
 
-    async def _replace(self, request: Request, kept: KeptAgent, given: JsonObject) -> None:
+    async def _replace(self, request: Request, stored: KeptAgent, given: JsonObject) -> None:
         by = author(self._console.principal(request))
-        await self._zoo.update(kept.agent.id, parse(AgentChanges, given), version=kept.version, by=by)
+        await self._zoo.update(stored.agent.id, parse(AgentChanges, given), version=stored.version, by=by)
 
     def _sheet(self, request: Request) -> str:
         return f"/agents/{request.path_params['id']}"
@@ -119,7 +119,7 @@ class SkillsScreen:
         return back(f"{self._sheet(request)}?part=skills" if by_script else self._sheet(request))
 
 
-def _given(form: FormFields) -> JsonObject:
+def _read_form(form: FormFields) -> JsonObject:
     given: JsonObject = {
         "name": form.text("name"),
         "description": form.text("description"),
@@ -130,7 +130,7 @@ def _given(form: FormFields) -> JsonObject:
     return given if category is None else {**given, "categoryId": category}
 
 
-def _found(agent: Agent, skill_id: str) -> Skill:
+def _find(agent: Agent, skill_id: str) -> Skill:
     skill = next((each for each in agent.skills if each.id == skill_id), None)
     if skill is None:
         raise NotFound("agent.skill_unknown", f"Agent '{agent.id}' has no skill '{skill_id}'.")

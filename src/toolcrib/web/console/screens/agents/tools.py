@@ -13,7 +13,7 @@ from toolcrib.model.agents import Agent
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import SOURCES, Principal, Source
 from toolcrib.model.tools import Tool
-from toolcrib.web.console.forms import asked, read
+from toolcrib.web.console.forms import read, read_query
 from toolcrib.web.console.portraits import picture
 from toolcrib.web.console.responses import Console, ScreenContent, back, route
 from toolcrib.web.console.screens.agents.sheet import author, base
@@ -45,25 +45,27 @@ class ToolsOfAgent:
 
     async def show(self, request: Request) -> Response:
         """Show the grants, and every tool that is visible when called from `source`."""
-        kept, compiled = await self._crib.zoo.compiled(request.path_params["id"])
-        source: Source = asked(request).choice("source", SOURCES) or "ide"
-        asker = await self._crib.placed(self._crib.as_agent(kept.agent.id, source))
-        tools = (*self._crib.gate.listing(asker).tools, *self._crib.gate.own_tools(asker))
-        value = base(kept, compiled) | {
-            "permissions": _permissions(kept.agent),
+        stored, compiled = await self._crib.zoo.compiled(request.path_params["id"])
+        source: Source = read_query(request).choice("source", SOURCES) or "ide"
+        principal = await self._crib.placed(self._crib.as_agent(stored.agent.id, source))
+        tools = (*self._crib.gate.listing(principal).tools, *self._crib.gate.own_tools(principal))
+        value = base(stored, compiled) | {
+            "permissions": _permissions(stored.agent),
             "bySkills": [
-                {"skill": skill.name, "tools": list(skill.tools)} for skill in kept.agent.enabled_skills if skill.tools
+                {"skill": skill.name, "tools": list(skill.tools)}
+                for skill in stored.agent.enabled_skills
+                if skill.tools
             ],
             "source": source,
             "total": len(tools),
             "servers": [
-                {"server": server, "tools": [self._tool(asker, tool) for tool in group]}
+                {"server": server, "tools": [self._tool(principal, tool) for tool in group]}
                 for server, group in groupby(tools, lambda tool: tool.ref.server)
             ],
         }
         also = {"picture": picture, "sources": SOURCE_WORDS, "kinds": KINDS, "verdicts": VERDICTS}
         shown = ScreenContent(
-            "agents", f"Tools of {kept.agent.name}", "agent_tools.html", value, "parts/agent_tools.html", also
+            "agents", f"Tools of {stored.agent.name}", "agent_tools.html", value, "parts/agent_tools.html", also
         )
         return await self._console.respond(request, shown)
 
@@ -77,8 +79,8 @@ class ToolsOfAgent:
         await self._crib.zoo.update(agent_id, changes, by=author(self._console.principal(request)))
         return back(f"/agents/{agent_id}/tools")
 
-    def _tool(self, asker: Principal, tool: Tool) -> JsonObject:
-        verdict = self._crib.gate.decision(asker, tool.ref).verdict
+    def _tool(self, principal: Principal, tool: Tool) -> JsonObject:
+        verdict = self._crib.gate.decision(principal, tool.ref).verdict
         return {"ref": str(tool.ref), "name": tool.ref.tool, "title": tool.title, "verdict": verdict}
 
 

@@ -12,7 +12,7 @@ from toolcrib.model.errors import ToolcribError
 from toolcrib.model.json import JsonObject
 from toolcrib.servers.edits import Edit
 from toolcrib.servers.transfer import Proposal
-from toolcrib.web.console.responses import Console, ScreenContent, route, told
+from toolcrib.web.console.responses import Console, ScreenContent, error_json, route
 from toolcrib.web.console.screens.servers.server import ServerScreen, entry_of
 
 EXAMPLES = (
@@ -50,7 +50,7 @@ class AddScreen:
         form = await request.form()
         text = str(form.get("text", ""))
         found, problems = await self._servers.recognise(text)
-        proposals = [await self._proposed(proposal) for proposal in found]
+        proposals = [await self._proposal_json(proposal) for proposal in found]
         return await self._respond(request, text, proposals, [problem.to_json() for problem in problems])
 
     async def save(self, request: Request) -> Response:
@@ -62,7 +62,7 @@ class AddScreen:
         try:
             done = await self._add(name, entry_of(text), scope, dry_run=not saves)
         except ToolcribError as error:
-            return await self._respond(request, "", [_card(name, text, scope) | {"failure": told(error)}], [])
+            return await self._respond(request, "", [_card(name, text, scope) | {"failure": error_json(error)}], [])
         if not saves:
             return await self._respond(request, "", [_card(name, text, scope) | {"change": done.to_json()}], [])
         alias = (await self._servers.find(name, self._console.place, file=done.file)).alias
@@ -76,14 +76,14 @@ class AddScreen:
     async def _add(self, name: str, entry: JsonObject, scope: Literal["user", "project"], *, dry_run: bool) -> Edit:
         return await self._servers.add(name, entry, scope=scope, cwd=self._console.place, dry_run=dry_run)
 
-    async def _proposed(self, proposal: Proposal) -> JsonObject:
+    async def _proposal_json(self, proposal: Proposal) -> JsonObject:
         text = orjson.dumps(proposal.entry, option=orjson.OPT_INDENT_2).decode()
         shape = proposal.to_json()
         card = _card(proposal.name, text, "user") | {"question": shape["question"], "problems": shape["problems"]}
         try:
             done = await self._add(proposal.name, proposal.entry, "user", dry_run=True)
         except ToolcribError as error:
-            return card | {"failure": told(error)}
+            return card | {"failure": error_json(error)}
         return card | {"change": done.to_json()}
 
     async def _respond(

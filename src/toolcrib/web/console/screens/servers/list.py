@@ -13,7 +13,7 @@ from toolcrib.model.errors import ToolcribError
 from toolcrib.model.json import JsonObject
 from toolcrib.model.servers import ServerState
 from toolcrib.servers.server_status import ServerStatus, own_crib
-from toolcrib.web.console.responses import Console, ScreenContent, route, told
+from toolcrib.web.console.responses import Console, ScreenContent, error_json, route
 
 WORDS: Final[dict[ServerState, tuple[str, str]]] = {
     "connected": ("Connected", "good"),
@@ -66,18 +66,18 @@ class ServersScreen:
 
     async def show(self, request: Request) -> Response:
         """Show the list."""
-        return await self._console.respond(request, await self._shown())
+        return await self._console.respond(request, await self._content())
 
     async def check_all(self, request: Request) -> Response:
         """Trust the definitions that were displayed, then connect all servers; rows update meanwhile."""
         form = await request.form()
         shown = {str(digest) for digest in form.getlist("digest")}
-        for standing in await self._links.list(self._console.place):
-            entry = standing.entry
-            if standing.state == "untrusted" and entry.digest in shown:
+        for status in await self._links.list(self._console.place):
+            entry = status.entry
+            if status.state == "untrusted" and entry.digest in shown:
                 await trust(self._console, request, entry.alias, entry.digest)
         await self._links.check_all(self._console.place)
-        return await self._console.respond(request, await self._shown())
+        return await self._console.respond(request, await self._content())
 
     async def act(self, request: Request) -> Response:
         """Run the action of a row and return the updated list."""
@@ -90,32 +90,30 @@ class ServersScreen:
             elif action == "enable":
                 await self._console.crib.servers.switch(alias, enabled=True, cwd=place)
         except ToolcribError as error:
-            failure = told(error)
-        return await self._console.respond(request, await self._shown(failure))
+            failure = error_json(error)
+        return await self._console.respond(request, await self._content(failure))
 
-    async def _shown(self, failure: JsonObject | None = None) -> ScreenContent:
+    async def _content(self, failure: JsonObject | None = None) -> ScreenContent:
         found = await self._console.crib.servers.list(self._console.place)
-        standings = [self._links.status(entry) for entry in found.servers]
-        rows = [row(standing) for standing in standings]
+        statuses = [self._links.status(entry) for entry in found.servers]
+        rows = [row(status) for status in statuses]
         groups = [{"title": title, "rows": [each for each in rows if each["group"] == key]} for key, title in GROUPS]
-        files = {source.file for standing in standings for source in standing.entry.sources}
+        files = {source.file for status in statuses for source in status.entry.sources}
         value: JsonObject = {
             "groups": [group for group in groups if group["rows"]],
             "total": len(rows),
             "files": len(files),
             "unchecked": sum(each["group"] == "unchecked" for each in rows),
-            "startable": await self._startable(standings),
+            "startable": await self._startable(statuses),
             "problems": [problem.to_json() for problem in found.problems],
             "failure": failure,
         }
         return ScreenContent("servers", "Servers", "servers.html", value, "parts/server_rows.html")
 
-    async def _startable(self, standings: Iterable[ServerStatus]) -> list[JsonObject]:
+    async def _startable(self, statuses: Iterable[ServerStatus]) -> list[JsonObject]:
         """Return the servers that one click may trust and start: from user files and without grave warnings."""
         waiting = [
-            standing.entry
-            for standing in standings
-            if standing.state == "untrusted" and standing.entry.source.project is None
+            status.entry for status in statuses if status.state == "untrusted" and status.entry.source.project is None
         ]
         questions = {
             details.server.digest: details.question
@@ -143,12 +141,12 @@ async def trust(console: Console, request: Request, alias: str, digest: str, *, 
     )
 
 
-def row(standing: ServerStatus) -> JsonObject:
+def row(status: ServerStatus) -> JsonObject:
     """Return a server as a table row.
 
     `post` is the address of its action, `stays` whether that returns the list, `link` the label of what needs a review.
     """
-    state, entry = standing.state, standing.entry
+    state, entry = status.state, status.entry
     word, tone = WORDS[state]
     button = _BUTTONS.get(state) if own_crib(entry) is None else None
     alias = quote(entry.alias, safe="")
@@ -159,7 +157,7 @@ def row(standing: ServerStatus) -> JsonObject:
         "state": state,
         "word": word,
         "tone": tone,
-        "sentence": standing.sentence,
+        "sentence": status.sentence,
         "place": f"{entry.source.client}, …/{'/'.join(Path(entry.source.file).parts[-2:])}",
         "places": [f"{source.client}: {source.file}" for source in entry.sources or (entry.source,)],
         "button": button[0] if button else None,

@@ -22,9 +22,9 @@ from toolcrib.servers.edits import Edit
 from toolcrib.servers.server_status import own_crib
 from toolcrib.servers.servers import Details
 from toolcrib.store.audit import Filters
-from toolcrib.web.console.responses import Console, ScreenContent, back, route, told
+from toolcrib.web.console.responses import Console, ScreenContent, back, error_json, route
 from toolcrib.web.console.screens.servers.list import WORDS, trust
-from toolcrib.web.console.screens.tools.list import held, tool_row
+from toolcrib.web.console.screens.tools.list import pending_changes, tool_row
 
 TABS: Final = (("tools", "Tools"), ("setup", "Setup"), ("log", "Log"), ("uses", "Usage"))
 _OPTIONAL: Final = (
@@ -91,15 +91,15 @@ class ServerScreen:
         value |= await of_tab[tab](request, details)
         title = f"{details.server.name}: {tab}"
         also = {"tabs": TABS, "base": f"/servers/{quote(details.server.alias, safe='')}"}
-        part = "server_talk" if tab == "log" and "said" in request.query_params else "server_body"
+        part = "protocol_log" if tab == "log" and "protocolLog" in request.query_params else "server_body"
         return await self._console.respond(
             request, ScreenContent("servers", title, "server.html", value, f"parts/{part}.html", also)
         )
 
     def _shape(self, details: Details) -> JsonObject:
-        standing = self._links.status(details.server)
-        word, tone = WORDS[standing.state]
-        shape = details.to_json() | standing.to_json()
+        status = self._links.status(details.server)
+        word, tone = WORDS[status.state]
+        shape = details.to_json() | status.to_json()
         known = {key: shape.get(key) for key in _OPTIONAL} | {"stderr": shape.get("stderr", [])}
         return shape | known | {
             "word": word,
@@ -111,17 +111,17 @@ class ServerScreen:
         }  # fmt: skip
 
     async def _tools(self, request: Request, details: Details) -> JsonObject:
-        asker, alias = await self._console.asker(request), details.server.alias
-        listed = [tool for tool in self._console.crib.gate.listing(asker).tools if tool.ref.server == alias]
-        changes = [change for change in held(self._console, asker) if change["server"] == alias]
+        principal, alias = await self._console.local_principal(request), details.server.alias
+        listed = [tool for tool in self._console.crib.gate.listing(principal).tools if tool.ref.server == alias]
+        changes = [change for change in pending_changes(self._console, principal) if change["server"] == alias]
         return {"listed": [tool_row(tool) for tool in listed], "changes": changes}
 
     async def _setup(self, request: Request, details: Details) -> JsonObject:
         return {"written": orjson.dumps(details.server.definition, option=orjson.OPT_INDENT_2).decode()}
 
     async def _log(self, request: Request, details: Details) -> JsonObject:
-        said = [each.to_json() for each in self._links.protocol_log(details.server)]
-        return {"said": [each | {"at": _moment(each["at"])} for each in said]}
+        protocol_log = [each.to_json() for each in self._links.protocol_log(details.server)]
+        return {"protocolLog": [each | {"at": _moment(each["at"])} for each in protocol_log]}
 
     async def _uses(self, request: Request, details: Details) -> JsonObject:
         alias = details.server.alias
@@ -199,9 +199,9 @@ class ServerScreen:
                 alias, entry, self._console.place, version=etag or None, dry_run=not saves
             )
         except ToolcribError as error:
-            return await self.page(request, alias, "setup", edited={"text": text, "failure": told(error)})
+            return await self.page(request, alias, "setup", edited={"text": text, "failure": error_json(error)})
         if saves:
-            return await self.page(request, alias, "setup", change=await self._tried(alias, done))
+            return await self.page(request, alias, "setup", change=await self._test_change(alias, done))
         return await self.page(request, alias, "setup", change=done.to_json(), edited={"text": text, "failure": None})
 
     async def _take(self, request: Request, alias: str) -> Response:
@@ -215,7 +215,7 @@ class ServerScreen:
             raise InvalidRequest("server.not_exportable", f'Server "{alias}" cannot be imported: {reason}.')
         return await self.page(request, alias, "setup", change=done.edit.to_json() | {"takes": not saves})
 
-    async def _tried(self, alias: str, done: Edit) -> JsonObject:
+    async def _test_change(self, alias: str, done: Edit) -> JsonObject:
         """Return the saved change after testing the server."""
         try:
             await self._links.test(alias, self._console.place)

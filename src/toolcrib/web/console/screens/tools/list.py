@@ -63,10 +63,10 @@ class ToolsScreen:
 
     async def show(self, request: Request) -> Response:
         """List the tools that match the query."""
-        asker = await self._console.asker(request)
+        principal = await self._console.local_principal(request)
         asked = {key: request.query_params.get(key, "").strip() for key in ("words", "kind", "server")}
-        everything = self._console.crib.gate.listing(asker).tools
-        changes = held(self._console, asker)
+        everything = self._console.crib.gate.listing(principal).tools
+        changes = pending_changes(self._console, principal)
         found = search(everything, asked["words"]) if asked["words"] else list(everything)
         of_server = [tool for tool in found if asked["server"] in ("", tool.ref.server)]
         fitting = [tool for tool in of_server if asked["kind"] in ("", kind_of(tool))]
@@ -95,19 +95,19 @@ class ToolsScreen:
 
     async def _judge(self, request: Request, kind: Literal["tools.accept", "tools.reject"]) -> Response:
         form = await request.form()
-        asker, ref, hash = await self._console.asker(request), ref_of(request), str(form.get("hash", ""))
+        principal, ref, hash = await self._console.local_principal(request), ref_of(request), str(form.get("hash", ""))
         named = form.get("what", "tool")
         what: PinKind | None = next((each for each in PIN_KINDS if each == named), None)
         if not hash or what is None:
             raise InvalidRequest("request.malformed", "`hash` and `what` are required.")
         if what == "instructions":
             ref = ToolRef(ref.server, "")
-        intake, place = self._console.crib.intake, place_of(asker)
+        intake, place = self._console.crib.intake, place_of(principal)
         decide = intake.accept if kind == "tools.accept" else intake.reject
-        judged: JsonObject = {"ref": str(ref) if ref.tool else ref.server, "hash": hash}
+        reviewed: JsonObject = {"ref": str(ref) if ref.tool else ref.server, "hash": hash}
         await self._console.crib.changes.make(
             kind,
-            judged if what == "tool" else judged | {"what": what},
+            reviewed if what == "tool" else reviewed | {"what": what},
             lambda: decide(place, ref, hash, self._console.principal(request), what),
             by=self._console.principal(request),
             door="console",
@@ -150,9 +150,9 @@ def tool_row(tool: Tool) -> JsonObject:
     }
 
 
-def held(console: Console, asker: Principal) -> list[JsonObject]:
+def pending_changes(console: Console, principal: Principal) -> list[JsonObject]:
     """Return the definitions that are pending or rejected, with their differences in words."""
-    return [change_shape(change) for change in console.crib.intake.changes(place_of(asker))]
+    return [change_shape(change) for change in console.crib.intake.changes(place_of(principal))]
 
 
 def change_shape(change: JsonObject) -> JsonObject:
@@ -163,9 +163,9 @@ def change_shape(change: JsonObject) -> JsonObject:
     return change | {"differences": differences, "rejectedBy": rejected, "href": tool_address(ref)}
 
 
-def place_of(asker: Principal) -> Path | None:
+def place_of(principal: Principal) -> Path | None:
     """Return the principal's working directory."""
-    return Path(asker.cwd) if asker.cwd is not None else None
+    return Path(principal.cwd) if principal.cwd is not None else None
 
 
 def _kind_facets(tools: Sequence[Tool], asked: JsonObject, changed: int) -> list[JsonObject]:

@@ -23,8 +23,8 @@ from toolcrib.model.tools import Tool, ToolRef
 from toolcrib.web.console import contents
 from toolcrib.web.console import schema_forms as forms
 from toolcrib.web.console.calls import RunningCalls
-from toolcrib.web.console.responses import Console, ScreenContent, route, told
-from toolcrib.web.console.screens.tools.list import KINDS, held, kind_of, place_of, ref_of, tool_address
+from toolcrib.web.console.responses import Console, ScreenContent, error_json, route
+from toolcrib.web.console.screens.tools.list import KINDS, kind_of, pending_changes, place_of, ref_of, tool_address
 
 _ROOT: Final = ""
 """Path of the form's root, which holds the JSON in JSON mode."""
@@ -53,8 +53,8 @@ class ToolScreen:
 
     async def show(self, request: Request) -> Response:
         """Show the tool with an empty form, or filled with the arguments of the URL."""
-        asker, ref = await self._console.asker(request), ref_of(request)
-        tool, changes = await self._found(asker, ref)
+        principal, ref = await self._console.local_principal(request), ref_of(request)
+        tool, changes = await self._find(principal, ref)
         if tool is None:
             value: JsonObject = {"ref": str(ref), "server": ref.server, "changes": changes}
             return await self._console.respond(request, ScreenContent("tools", str(ref), "tool_held.html", value))
@@ -66,27 +66,27 @@ class ToolScreen:
 
     async def call(self, request: Request) -> Response:
         """Call the tool; or only re-render the form, with a field added or in the other mode."""
-        asker, ref = await self._console.asker(request), ref_of(request)
-        await self._console.crib.ready(asker, ref.server)
-        tool = self._console.crib.gate.find(asker, ref)
+        principal, ref = await self._console.local_principal(request), ref_of(request)
+        await self._console.crib.ready(principal, ref.server)
+        tool = self._console.crib.gate.find(principal, ref)
         async with request.form() as sent:
-            filled = await _filled(sent)
+            filled = await _submitted_values(sent)
         form = forms.build(_WHOLE if sent.get("mode") == "json" else tool.input_schema, filled)
-        said = forms.read(form)
-        mode, wrong, done = str(sent.get("mode", "form")), dict(said.wrong), _NO_RESULT
+        arguments = forms.read(form)
+        mode, wrong, done = str(sent.get("mode", "form")), dict(arguments.wrong), _NO_RESULT
         if "turn" in sent:
-            mode, form, wrong = _turned(tool, mode, said)
+            mode, form, wrong = _switch_mode(tool, mode, arguments)
         elif sent.get("do") != "call":
             wrong = {}
         elif tool.marks.destructive and "sure" not in sent:
             wrong["sure"] = "Confirm to call this tool."
         elif not wrong:
-            work = partial(self._call, asker, ref, said.value)
+            work = partial(self._call, principal, ref, arguments.value)
             ended = await self._calls.wait(request, str(sent.get("call", "")), work)
             if ended == "left":
                 return _nothing()  # the page is gone
             done = _NO_RESULT | {"stopped": True} if ended == "stopped" else ended
-        return await self._respond(request, tool, form, said.value, mode, done, [], wrong)
+        return await self._respond(request, tool, form, arguments.value, mode, done, [], wrong)
 
     async def running(self, request: Request) -> Response:
         """Return the progress of a call in flight, or 204."""
@@ -104,12 +104,12 @@ class ToolScreen:
         return _nothing()
 
     async def _call(
-        self, asker: Principal, ref: ToolRef, arguments: JsonObject, progress: ReportProgress
+        self, principal: Principal, ref: ToolRef, arguments: JsonObject, progress: ReportProgress
     ) -> JsonObject:
         try:
-            called = await self._console.crib.gate.call(asker, ref, arguments, door="console", progress=progress)
+            called = await self._console.crib.gate.call(principal, ref, arguments, door="console", progress=progress)
         except ToolcribError as error:
-            return _NO_RESULT | {"failure": told(error)}
+            return _NO_RESULT | {"failure": error_json(error)}
         result: JsonObject = {"isError": called.result.is_error, "content": list(called.result.content)}
         if called.result.has_structured:
             result["structuredContent"] = called.result.structured_content
@@ -127,11 +127,11 @@ class ToolScreen:
         changes: list[JsonObject],
         wrong: JsonObject | None = None,
     ) -> Response:
-        asker = await self._console.asker(request)
+        principal = await self._console.local_principal(request)
         result = done["result"]
         value = _shape(self._console, tool) | done
         value |= {"arguments": arguments, "mode": mode, "wrong": wrong or {}, "changes": changes}
-        value |= {"commands": self._commands(tool.ref, arguments), "unaccepted": self._unaccepted(asker, tool)}
+        value |= {"commands": self._commands(tool.ref, arguments), "unaccepted": self._unaccepted_hash(principal, tool)}
         also = {
             "call": self._calls.number(),
             "form": form,
@@ -143,21 +143,25 @@ class ToolScreen:
         shown = ScreenContent("tools", str(tool.ref), "tool.html", value, "parts/tool_try.html", also)
         return await self._console.respond(request, shown)
 
-    async def _found(self, asker: Principal, ref: ToolRef) -> tuple[Tool | None, list[JsonObject]]:
+    async def _find(self, principal: Principal, ref: ToolRef) -> tuple[Tool | None, list[JsonObject]]:
         """Return the tool (None if held back) and its pending changes."""
         crib = self._console.crib
-        await crib.ready(asker, ref.server)
-        changes = [each for each in held(self._console, asker) if (each["what"], each["ref"]) == ("tool", str(ref))]
+        await crib.ready(principal, ref.server)
+        changes = [
+            each
+            for each in pending_changes(self._console, principal)
+            if (each["what"], each["ref"]) == ("tool", str(ref))
+        ]
         try:
-            return crib.gate.find(asker, ref), changes
+            return crib.gate.find(principal, ref), changes
         except ToolcribError as error:
             if not changes or error.code not in ("tool.unknown", "tool.changed"):
                 raise
             return None, changes
 
-    def _unaccepted(self, asker: Principal, tool: Tool) -> str | None:
+    def _unaccepted_hash(self, principal: Principal, tool: Tool) -> str | None:
         """Return the definition's hash if its hints are ignored because it was not accepted yet."""
-        source = self._console.crib.pool.find(tool.ref.server, place_of(asker))
+        source = self._console.crib.pool.find(tool.ref.server, place_of(principal))
         if tool.kind != "upstream" or not tool.annotations or source is None:
             return None
         return None if self._console.crib.pins.is_accepted(source.identity, tool) else digest(tool.definition)
@@ -199,7 +203,7 @@ def _shape(console: Console, tool: Tool) -> JsonObject:
     }
 
 
-async def _filled(sent: FormData) -> dict[str, str]:
+async def _submitted_values(sent: FormData) -> dict[str, str]:
     """Return the submitted values, files as base64, after applying an add or remove button."""
     filled: dict[str, str] = {}
     for name, value in sent.multi_items():
@@ -214,14 +218,14 @@ async def _filled(sent: FormData) -> dict[str, str]:
     return filled
 
 
-def _turned(tool: Tool, mode: str, said: forms.FormArguments) -> tuple[str, forms.Field, JsonObject]:
+def _switch_mode(tool: Tool, mode: str, arguments: forms.FormArguments) -> tuple[str, forms.Field, JsonObject]:
     """Return the form in the other mode; arguments that do not fit into fields stay JSON."""
     if mode == "form":
-        return "json", forms.build(_WHOLE, forms.filled_with(said.value)), {}
-    form = forms.build(tool.input_schema, forms.filled_with(said.value))
-    if said.wrong or form.kind != "object" or forms.read(form).value != said.value:
-        kept = forms.build(_WHOLE, forms.filled_with(said.value))
-        return "json", kept, dict(said.wrong) or {_ROOT: "These arguments do not fit the form."}
+        return "json", forms.build(_WHOLE, forms.filled_with(arguments.value)), {}
+    form = forms.build(tool.input_schema, forms.filled_with(arguments.value))
+    if arguments.wrong or form.kind != "object" or forms.read(form).value != arguments.value:
+        kept = forms.build(_WHOLE, forms.filled_with(arguments.value))
+        return "json", kept, dict(arguments.wrong) or {_ROOT: "These arguments do not fit the form."}
     return "form", form, {}
 
 
