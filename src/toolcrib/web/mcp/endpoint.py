@@ -181,7 +181,7 @@ class McpEndpoint:
         principal: Principal = scope["toolcrib.principal"]
         asked = _read_query(scope["query_string"]) if scope["query_string"] else _NOTHING_ASKED
         if asked.cwd is not None:
-            principal = await self._in_directory(principal, asked.cwd)
+            principal = await self._in_directory(principal, asked.cwd, by_owner="toolcrib.by_owner" in scope)
         path: str = scope["path"]
         mcp_view: McpView
         if path in _PATHS:
@@ -253,9 +253,9 @@ class McpEndpoint:
         _, compiled = await self._zoo.compiled(principal.agent, principal.cwd)
         return compiled.prompt
 
-    async def _in_directory(self, principal: Principal, cwd: str) -> Principal:
+    async def _in_directory(self, principal: Principal, cwd: str, *, by_owner: bool) -> Principal:
         """Return the principal in the project given by `cwd`, which only the owner may set."""
-        if not principal.is_owner:
+        if not (principal.is_owner or by_owner):
             raise Denied("policy.denied", "Only the owner may name a working directory.")
         if not PurePath(cwd).is_absolute() or "\0" in cwd:
             raise InvalidRequest("request.malformed", "cwd has to be an absolute path.")

@@ -19,6 +19,7 @@ class ConnectionShape(Shape):
     line: int | None
     agent: str | None = Field(description="The agent it asks as.")
     stale: list[str] = Field(description="What keeps it from reaching this crib.")
+    has_token: bool = Field(description="Without one, the app acts as the owner.")
 
 
 class ClientShape(Shape):
