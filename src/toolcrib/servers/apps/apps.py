@@ -378,6 +378,6 @@ def _purpose(context: _Context, agent: str | None) -> str:
 def _missing(context: _Context) -> NotFound:
     row, file = context.row, context.place.file
     programs = f", and no program {' or '.join(row.programs)} is on the path" if row.programs else ""
-    message = f"{row.title} was not found on this machine: there is no {file.parent}{programs}."
+    message = f"{row.title} was not found on this machine: there is no {file}{programs}."
     hint = f"Start it once, or add `--anyway` to write {file} all the same."
     return NotFound("client.missing", message, hint)
