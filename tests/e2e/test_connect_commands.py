@@ -1,5 +1,7 @@
 """`toolcrib connect` as a person uses it."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -72,15 +74,32 @@ def test_apps_are_found_on_the_path_of_the_terminal_not_of_the_crib(shell: Shell
         assert shell.run("connect", "amp", "--yes").returncode == 3
 
 
-def test_an_app_that_starts_the_crib_itself_is_given_no_level_it_would_not_have(shell: Shell) -> None:
-    cursor = shell.folder / ".cursor" / "mcp.json"
+def test_an_app_in_a_projects_file_is_given_no_level_it_would_not_have(shell: Shell) -> None:
+    project = replace(shell, folder=shell.folder / "project")
+    project.folder.mkdir()
     with shell.serving():
-        refused = shell.run("connect", "cursor", "--stdio", "--level", "ask", "--yes")
+        refused = project.run("connect", "cursor", "--project", "--level", "ask", "--yes")
         assert (refused.returncode, "cannot have an access level" in refused.stderr) == (2, True)
         assert "toolcrib rules ask '*' --source ide --not-read-only" in refused.stderr
-        assert cursor.read_text() == CURSOR
-        done = shell.run("connect", "cursor", "--stdio", "--yes")
+        done = project.run("connect", "cursor", "--project", "--yes")
         assert (done.returncode, "decides which tools run" in done.stderr) == (0, True)
+
+
+def test_an_app_over_stdio_has_its_level_and_ends_with_its_token(shell: Shell) -> None:
+    cursor = shell.folder / ".cursor" / "mcp.json"
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}}
+    line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello})
+    with shell.serving():
+        assert shell.run("connect", "cursor", "--stdio", "--yes").returncode == 0
+        plain = cursor.read_text().replace("// mine", "")
+        words = json.loads(plain)["mcpServers"]["toolcrib"]["args"]
+        (greeted,) = map(json.loads, shell.run(*words, stdin=f"{line}\n").stdout.splitlines())
+        assert greeted["result"]["serverInfo"]["name"] == "toolcrib"
+        [token] = shell.json("tokens", "list")
+        assert (token["name"], token["level"]) == ("connect-cursor", "ask")
+        assert shell.run("tokens", "revoke", "connect-cursor").returncode == 0
+        (refused,) = map(json.loads, shell.run(*words, stdin=f"{line}\n").stdout.splitlines())
+        assert refused["error"]["message"] == "There is no token 'connect-cursor' in use."
 
 
 def test_what_cannot_be_connected_is_said_with_where_it_would_go(shell: Shell) -> None:

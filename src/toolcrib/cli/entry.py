@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 _INTERRUPTED = 130
-_WITH_VALUE = ("--home", "--agent")
+_WITH_VALUE = ("--home", "--agent", "--as")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,7 @@ class FrontOptions:
     home: str | None = None
     agent: str | None = None
     as_json: bool = False
+    token: str | None = None
 
 
 def run() -> None:
@@ -33,7 +34,7 @@ def run() -> None:
         else:
             from toolcrib.cli.front import run_front
 
-            run_front(options.home, options.agent, as_json=options.as_json)
+            run_front(options.home, options.agent, options.token, as_json=options.as_json)
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
 
@@ -50,11 +51,12 @@ def front_options(arguments: Sequence[str]) -> FrontOptions | None:
         if word == "--json":
             as_json = True
         elif name in _WITH_VALUE and (has_value or left):
-            if name == "--agent" and not commands:
+            if name != "--home" and not commands:
                 return None
             given[name] = value if has_value else left.pop(0)
         elif not commands and word == "stdio":
             commands.append(word)
         else:
             return None
-    return FrontOptions(given.get("--home"), given.get("--agent"), as_json) if commands else None
+    options = FrontOptions(given.get("--home"), given.get("--agent"), as_json, given.get("--as"))
+    return options if commands else None

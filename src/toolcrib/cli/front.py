@@ -23,13 +23,13 @@ _SIGNALS = (
 )
 
 
-def run_front(home: str | None, agent: str | None, *, as_json: bool) -> NoReturn:
+def run_front(home: str | None, agent: str | None, token: str | None, *, as_json: bool) -> NoReturn:
     """Run a front as the whole program, and exit with its code."""
     output.prepare_streams()
     try:
         loaded = load_settings(Environment.current(), {"home": home})
         output.warn_all([problem.to_json() for problem in loaded.problems])
-        code = serve_client(loaded.settings, agent)
+        code = serve_client(loaded.settings, agent, token)
     except ToolcribError as error:
         output.failure(error, as_json=as_json)
         code = error.exit_code
@@ -42,16 +42,16 @@ def run_front(home: str | None, agent: str | None, *, as_json: bool) -> NoReturn
     output.leave(code)
 
 
-def serve_client(settings: Settings, agent: str | None) -> int:
+def serve_client(settings: Settings, agent: str | None, token: str | None = None) -> int:
     """Serve one client; return 0 when it disconnected, 128 plus the signal number if one arrived."""
     home = prepare_home(settings.home)
     start_logging(home, settings.log_level, [owner_token(home)], talk=True)
-    return run(lambda: _until_signalled(settings, agent))
+    return run(lambda: _until_signalled(settings, agent, token))
 
 
-async def _until_signalled(settings: Settings, agent: str | None) -> int:
+async def _until_signalled(settings: Settings, agent: str | None, token: str | None) -> int:
     """Run the front until a signal cancels it; later signals get the default handlers."""
-    work = asyncio.create_task(run_stdio(settings, agent))
+    work = asyncio.create_task(run_stdio(settings, agent, token))
     caught: list[int] = []
     loop = asyncio.get_running_loop()
 

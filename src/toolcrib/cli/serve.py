@@ -68,6 +68,9 @@ def stdio(
     agent: Annotated[
         str | None, typer.Option("--agent", metavar="ID", help="Act as this agent, with its prompt and only its tools.")
     ] = None,
+    token: Annotated[
+        str | None, typer.Option("--as", metavar="NAME", help="Act as this named token: with its level, until revoked.")
+    ] = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -77,7 +80,7 @@ def stdio(
     """
     from toolcrib.cli.front import serve_client
 
-    raise typer.Exit(serve_client(begin(ctx, home, as_json).settings, agent))
+    raise typer.Exit(serve_client(begin(ctx, home, as_json).settings, agent, token))
 
 
 def run_crib(invocation: Invocation, *, browser: bool) -> None:

@@ -152,14 +152,14 @@ def _token_of(client: JsonObject, connection: JsonObject) -> str:
 
 
 async def check_connections(client: ApiClient) -> AsyncIterator[Finding]:
-    """Check that every connected app reaches this crib, and that a rule covers those over stdio."""
+    """Check that every connected app reaches this crib, and that a rule covers those without a token."""
     connected = 0
     is_decided = any(map(_covers_apps, await client.permissions.rules()))
     for each in await client.connections.list():
         for found in each["connections"]:
             agent = _as_agent(found)
             connected += not found["stale"]
-            if found["type"] != "http" and not is_decided:
+            if not (found["hasToken"] or is_decided):
                 message = f"{each['title']} runs every tool it sees without asking, and this was never confirmed."
                 yield Finding("connections", "warning", message, found["file"], _ASK_APPS)
             for reason in found["stale"]:

@@ -30,7 +30,7 @@ from typing import Literal, NamedTuple
 
 import anyio
 
-from toolcrib.model.errors import Conflict, InvalidRequest, NotFound
+from toolcrib.model.errors import Conflict, Denied, InvalidRequest, NotFound, Unauthenticated
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Mode, Principal, Source
 from toolcrib.model.sources import ReportProgress
@@ -157,6 +157,10 @@ class NamedTokens:
         """Return the active token of this name, or None."""
         return next((live.token for live in self._live.values() if live.token.name == name), None)
 
+    def credential(self, name: str) -> Credential | None:
+        """Return the credential of the active token of this name, or None."""
+        return next((live.credential for live in self._live.values() if live.token.name == name), None)
+
     @property
     def live(self) -> tuple[Token, ...]:
         """All active tokens."""
@@ -257,6 +261,19 @@ class Principals:
         named = self._tokens.find(digest) if self._tokens is not None else None
         session = self._sessions.find(digest) if self._sessions is not None else None
         return self._owners[source] if is_owner else named or session
+
+    def acting_as(self, owner: Credential, name: str) -> Credential:
+        """Return the credential of a named token that the owner acts as: it has that token's level, until revoked.
+
+        A stdio front uses it for the app that started it. Raises `policy.denied` and `auth.invalid`.
+        """
+        if not owner.principal.is_owner:
+            raise Denied("policy.denied", "Only the owner may act as a token.")
+        known = self._tokens.credential(name) if self._tokens is not None else None
+        if known is None:
+            hint = "Connect the app again with `toolcrib connect`."
+            raise Unauthenticated("auth.invalid", f"There is no token {name!r} in use.", hint)
+        return known
 
     def owner(
         self,

@@ -38,6 +38,8 @@ RESOURCE_NOT_FOUND: Final = -32002
 """Legacy only; the modern era uses `INVALID_PARAMS`."""
 HEADER_MISMATCH: Final = -32020
 MISSING_CAPABILITY: Final = -32021
+ACTING_AS: Final = "toolcrib-token"
+"""Header of a stdio front: the name of the token that the owner acts as."""
 UNSUPPORTED_VERSION: Final = -32022
 URL_ELICITATION_REQUIRED: Final = -32042
 

@@ -27,7 +27,8 @@ _AGENTS = "/mcp/agents/"
 class CribEntry:
     """The content of a crib's entry: the agent, and either the URL with its secret or the command.
 
-    `home` is the one its command names; None means the default home.
+    `home` is the one its command names; None means the default home. `token` is the name of the token that the command
+    acts as; None means the owner.
     """
 
     agent: str | None = None
@@ -35,6 +36,7 @@ class CribEntry:
     secret: str | None = field(default=None, repr=False)
     command: str | None = None
     home: str | None = None
+    token: str | None = None
 
 
 def crib_entry(spec: ServerSpec) -> CribEntry | None:
@@ -57,9 +59,12 @@ def http_spec(name: str, url: str, secret: str) -> ServerSpec:
     return ServerSpec(name, "http", _SOURCE, url=url, headers=headers, variables="none")
 
 
-def stdio_spec(name: str, command: Sequence[str], *, home: str | None, agent: str | None) -> ServerSpec:
-    """Return the definition that starts a crib's stdio front."""
-    options = [*(("--home", home) if home else ()), *(("--agent", agent) if agent else ())]
+def stdio_spec(
+    name: str, command: Sequence[str], *, home: str | None, agent: str | None, token: str | None = None
+) -> ServerSpec:
+    """Return the definition that starts a crib's stdio front, as a named token if given."""
+    given = (("--home", home), ("--agent", agent), ("--as", token))
+    options = [word for option, value in given if value for word in (option, value)]
     args = (*command[1:], "stdio", *options)
     return ServerSpec(name, "stdio", _SOURCE, command=command[0], args=args, variables="none")
 
@@ -77,7 +82,7 @@ def _of_command(spec: ServerSpec) -> CribEntry | None:
         if program(word) == "toolcrib" and words[index + 1 : index + 2] == ["stdio"]:
             options = words[index + 2 :]
             agent, home = _option(options, "--agent"), _option(options, "--home")
-            return CribEntry(agent, command=spec.command, home=home)
+            return CribEntry(agent, command=spec.command, home=home, token=_option(options, "--as"))
     return None
 
 

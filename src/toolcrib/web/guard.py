@@ -33,6 +33,7 @@ from toolcrib.model.errors import (
     Unavailable,
 )
 from toolcrib.model.principals import Principal
+from toolcrib.model.protocol import ACTING_AS
 from toolcrib.web import problems
 from toolcrib.web.console.refusal import STYLE_HASH, continue_page
 from toolcrib.web.limits import CONNECTION, CREDENTIAL, ENDED, Throttle
@@ -42,6 +43,9 @@ from toolcrib.web.stopping import Stopping
 
 PRINCIPAL = "toolcrib.principal"
 """Scope key of the authenticated principal."""
+BY_OWNER = "toolcrib.by_owner"
+"""Scope key that is set if the owner acts as a named token."""
+_ACTING_AS = ACTING_AS.encode()
 OPEN_PATHS = frozenset({"/healthz", "/login"})
 
 PAGE_POLICY = (
@@ -61,7 +65,7 @@ FILES = "/static/"
 
 _ONCE = (
     b"host", b"origin", b"sec-fetch-site", b"authorization", b"cookie", b"content-type", b"content-length",
-    b"content-encoding", b"transfer-encoding",
+    b"content-encoding", b"transfer-encoding", _ACTING_AS,
 )  # fmt: skip
 _NO_STATE: Mapping[str, object] = {}
 _SAFE_METHODS = frozenset({"GET", "HEAD"})
@@ -176,6 +180,9 @@ class RequestGuard:
             known = self._principals.authenticate(token.strip(), "ide" if to_mcp else "api")
             if scheme.lower() != b"bearer" or not isinstance(known, Credential):
                 raise self._wrong_token(scope)
+            if to_mcp and (name := headers.get(_ACTING_AS)) is not None:
+                known = self._principals.acting_as(known, name.decode("latin-1"))
+                scope[BY_OWNER] = True
             _claim(scope, known.key)
             if known.ended is not None:
                 scope[ENDED] = known.ended

@@ -24,6 +24,7 @@ from toolcrib.base.settings import Environment, Settings
 from toolcrib.model.errors import CODES, ConfigError, ToolcribError, Unavailable
 from toolcrib.model.json import Json, dumps, is_object, loads
 from toolcrib.model.protocol import (
+    ACTING_AS,
     CARRIED,
     INTERNAL_ERROR,
     MODERN_VERSION,
@@ -52,8 +53,8 @@ _LISTS_CHANGED = tuple(
 )
 
 
-async def run_stdio(settings: Settings, agent: str | None = None) -> None:
-    """Serve one client until it closes its end, as this agent if given. Raises `agent.unknown`.
+async def run_stdio(settings: Settings, agent: str | None = None, token: str | None = None) -> None:
+    """Serve one client until it closes its end, as this agent and named token if given. Raises `agent.unknown`.
 
     Raises `server.own_crib` if the crib itself started this front, because its tool list would grow without end.
     """
@@ -73,7 +74,7 @@ async def run_stdio(settings: Settings, agent: str | None = None) -> None:
             if agent is not None:
                 await _check_agent(http, holder, agent)
             spawn(holder_connection.keep())
-            await Front(holder_connection, http, write, spawn, agent).serve(lines)
+            await Front(holder_connection, http, write, spawn, agent, token).serve(lines)
             for task in background:
                 task.cancel()
     finally:
@@ -105,7 +106,9 @@ class Front:
         write: Write,
         spawn: Spawn,
         agent: str | None = None,
+        token: str | None = None,
     ) -> None:
+        self._common = _ACCEPT | ({ACTING_AS: token} if token is not None else {})
         self._holder_connection = holder_connection
         self._http = http
         self._write = write
@@ -209,7 +212,7 @@ class Front:
                 return holder
             for line in (*self._handshake, *self._wishes.values()):
                 headers = self._session if line is not self._handshake[0] else {}
-                async with self._http.stream("POST", self._url(holder), line, _ACCEPT | headers) as response:
+                async with self._http.stream("POST", self._url(holder), line, self._common | headers) as response:
                     await response.read()
                     self._session |= _session_of(response)
             self._greeted = holder
@@ -220,7 +223,7 @@ class Front:
     async def _post(self, holder: RunInfo, message: Message, line: bytes) -> bool:
         """Send one message and write its responses. Return False if it must be sent again."""
         headers = self._headers(message)
-        async with self._http.stream("POST", self._url(holder), line, _ACCEPT | headers) as response:
+        async with self._http.stream("POST", self._url(holder), line, self._common | headers) as response:
             if _is_stopping(response):
                 await response.read()
                 await self._holder_connection.successor(holder)
@@ -278,7 +281,7 @@ class Front:
                 await asyncio.sleep(_PAUSE)
                 continue
             try:
-                async with self._http.stream("GET", self._url(holder), None, _ACCEPT | self._session) as response:
+                async with self._http.stream("GET", self._url(holder), None, self._common | self._session) as response:
                     if response.status == HTTPStatus.OK:
                         async for event in _events(response.pieces()):
                             await self._write(event)

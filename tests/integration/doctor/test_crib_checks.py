@@ -13,6 +13,7 @@ from toolcrib.base.settings import Environment, Settings
 from toolcrib.doctor.crib_checks import ask
 from toolcrib.doctor.finding import Finding
 from toolcrib.servers.apps.connections import AppConnectRequest
+from toolcrib.servers.crib_entry import own_command
 from toolcrib.web.api_client.api_client import ApiClient
 from toolcrib.web.run import Holding, hold
 
@@ -88,7 +89,8 @@ async def test_apps_for_which_nobody_chose_a_level_are_named(tmp_path: Path) -> 
     settings = Settings(home=patient.home.root, port=4242)
     async with hold(settings, kind="command", port=0, environment=Environment(patient.variables)) as holding:
         await holding.crib.clients.connect(AppConnectRequest("cursor"))
-        await holding.crib.clients.connect(AppConnectRequest("gemini", stdio=True))
+        command = {"command": str(own_command()[0]), "args": ["stdio", "--home", str(patient.home.root)]}
+        patient.write(".gemini/settings.json", json.dumps({"mcpServers": {"toolcrib": command}}))
         fixes = {each.check: each.fix for each in await wrong(holding) if "never confirmed" in each.message}
         ask_first = "toolcrib rules ask '*' --source ide --not-read-only"
         assert fixes == {"tokens": "toolcrib connect cursor --level ask", "connections": ask_first}

@@ -55,8 +55,8 @@ async def test_a_tool_is_connected_known_again_and_left_byte_for_byte_as_it_was(
 
     gone = await clients.undo(AppConnectRequest(client))
     assert (gone.exact, file.read_bytes(), mode(file)) == (True, before, 0o644)
-    assert gone.revoked == (f"connect-{client}" if over == "http" else None)
-    assert [token.revoked_at is None for token in await tokens.list()] == ([False] if over == "http" else [])
+    assert gone.revoked == f"connect-{client}"
+    assert [token.revoked_at is None for token in await tokens.list()] == [False]
     with pytest.raises(NotFound, match="is not connected"):
         await clients.undo(AppConnectRequest(client))
 
@@ -151,16 +151,27 @@ async def test_a_stdio_entry_of_another_home_or_of_a_program_that_is_gone_is_sta
     clients, _, _ = await machine.clients()
     done = await clients.connect(AppConnectRequest("claude-desktop"))
     assert done.name == "crib"
-    assert done.reasons == ("it starts /gone/toolcrib, which is not there", "it starts the crib of /elsewhere")
+    assert done.reasons == (
+        "it acts as you and has no access level",
+        "it starts /gone/toolcrib, which is not there",
+        "it starts the crib of /elsewhere",
+    )
     assert not (await clients.connect(AppConnectRequest("claude-desktop"))).change.changed
 
 
 async def test_stdio_can_be_wanted_and_holds_no_secret(machine: Machine) -> None:
     file = machine.install("cursor")
     clients, tokens, _ = await machine.clients()
-    await clients.connect(AppConnectRequest("cursor", stdio=True))
+    done = await clients.connect(AppConnectRequest("cursor", stdio=True, level="ask"))
     text = file.read_text(encoding="utf-8")
-    assert ('"stdio"' in text, str(machine.home.root) in text, await tokens.list()) == (True, True, [])
+    assert (done.level, '"connect-cursor"' in text, "tcb_" in text) == ("ask", True, False)
+    assert ('"stdio"' in text, str(machine.home.root) in text) == (True, True)
+    assert not (await clients.connect(AppConnectRequest("cursor", stdio=True))).change.changed
+    await tokens.revoke("connect-cursor")
+    [state] = [each.to_json() for each in await clients.list() if each.client.name == "cursor"]
+    assert [each["stale"] for each in state["connections"]] == [["its token is not valid"]]
+    await clients.connect(AppConnectRequest("cursor", stdio=True))
+    assert tokens.named("connect-cursor") is not None
     assert (await clients.connect(AppConnectRequest("cursor"))).reasons == ("it reaches the crib over stdio",)
 
 

@@ -236,13 +236,17 @@ async def test_a_stop_that_is_not_recorded_in_time_is_logged_and_recorded_at_the
     async with running_crib(tmp_path / "home") as running, running.client() as client:
         with monkeypatch.context() as patched:
             patched.setattr(kill_switch, "_ENDING", 0.1)
-            patched.setattr(running.holding.crib.audit, "record", lambda _: asyncio.get_running_loop().create_future())
+            patched.setattr(running.holding.crib.audit, "record", never_recorded)
             assert (await stop(client))["state"] == "stopped"
     assert "The stop is not on record yet: the audit did not accept the record in time." in caplog.messages
     async with running_crib(tmp_path / "home") as running:
         with anyio.fail_after(BOUND):
             while len(await changes(running)) < 2:
                 await anyio.lowlevel.checkpoint()
+
+
+def never_recorded(_: JsonObject) -> asyncio.Future[int]:
+    return asyncio.get_running_loop().create_future()
 
 
 async def test_only_the_owner_stops_and_resumes(tmp_path: Path) -> None:

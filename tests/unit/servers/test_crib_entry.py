@@ -17,6 +17,13 @@ SECRET = "tcb_" + "a1B2" * 10
 AGENTS = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_-]{0,20}", fullmatch=True)
 
 
+def test_the_token_of_a_command_is_known_by_its_name() -> None:
+    spec = stdio_spec("toolcrib", ("/opt/bin/toolcrib",), home=None, agent=None, token="connect-cursor")
+    found = crib_entry(spec)
+    assert found is not None
+    assert (found.token, spec.args) == ("connect-cursor", ("stdio", "--as", "connect-cursor"))
+
+
 def remote(url: str, authorization: str = f"Bearer {SECRET}") -> ServerSpec:
     return ServerSpec("s", "http", SOURCE, url=url, headers={"authorization": authorization})
 

@@ -35,8 +35,11 @@ _ABOUT: Final = re.compile(
 _WEAK: Final = re.compile(
     r"^(?:x[-_])?key$|^sig$|[-_.]sig$|signature|private|\bpat\b|[-_]pat$|\bdsn\b|database[-_]?ur[il]|webhook"
     r"|\bpin\b|[-_]pin$|\botp\b|[-_]otp$|\bsas\b|[-_]sas$|mnemonic|^pass$"
-    r"|[-_]pass$|^auth\w*$|\bid[-_]?token",
+    r"|[-_]pass$|^auth(?!or(?:s|ed|ity|ship)?$)\w*$|\bid[-_]?token",
     re.IGNORECASE | re.ASCII,
+)
+_CHOSEN: Final = re.compile(
+    r"pass(?:w|phrase|code|$)|pwd|secret|\bpin\b|[-_]pin$|\botp\b|[-_]otp$|mnemonic", re.IGNORECASE | re.ASCII
 )
 _SETTING: Final = re.compile(r"session|_headers$|(?:^|[-_])pw$|(?:^|[-_])cert(?:ificate)?$", re.IGNORECASE | re.ASCII)
 _COUNT: Final = re.compile(r"tokens", re.IGNORECASE | re.ASCII)
@@ -60,6 +63,11 @@ def is_secret_name(name: str) -> bool:
 def may_be_secret(name: str) -> bool:
     """Return whether a value of this name is a secret unless it is clearly something else."""
     return _WEAK.search(name) is not None and _ABOUT.search(name) is None
+
+
+def is_chosen_by_people(name: str) -> bool:
+    """Return whether people choose values of this name, so that any word may be one. Tokens and keys are issued."""
+    return _CHOSEN.search(name) is not None
 
 
 def is_secret_setting(name: str) -> bool:

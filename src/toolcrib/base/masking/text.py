@@ -17,6 +17,8 @@ from toolcrib.base.masking.words import (
     SCHEMES,
     Suspicion,
     announces_secret,
+    is_code,
+    is_credential,
     is_secret_of,
     is_secret_parameter,
     is_secret_word,
@@ -29,8 +31,8 @@ Mask = Callable[[str], str]
 _NOTHING_KNOWN: Final = KnownSecrets()
 _ASSIGNED: Final = re.compile(
     r"""
-    (?<![\w.-]) ([A-Za-z_][\w.-]{0,80}) (["'\\]{0,4}\s{0,4}[:=]{1,2}>?\s{0,4})
-    (?: (\\{0,3}["'])([^"'\\\n]{1,4096}) | ([^\s"'\\&,;<>|(){}\[\]]{1,4096}) )
+    (?<![\w.-]) ([A-Za-z_][\w.-]{0,80}) (["'\\]{0,4}\s{0,4}[:=]{1,3}>?\s{0,4})
+    (?: ((?:\b[rbfuRBFU]{1,2})?\\{0,3}["'`])([^"'`\\\n]{1,4096}) | ([^\s"'`\\&,;<>|(){}\[\]]{1,4096}) )
     """,
     re.VERBOSE | re.ASCII,
 )
@@ -125,7 +127,7 @@ def _mask_announced(text: str, hide: Mask) -> str:
         text = webhook_pattern().sub(keep_lead, text)
         text = _LOGIN.sub(keep_lead, text)
         text = _QUERY.sub(partial(_mask_parameter, hide), text)
-    text = _AFTER_SCHEME.sub(keep_lead, text)
+    text = _AFTER_SCHEME.sub(partial(_mask_credential, hide), text)
     if "=" in text or ":" in text:
         text = _ASSIGNED.sub(partial(_mask_assigned, hide), text)
     if "-" in text:
@@ -139,11 +141,17 @@ def _keep_lead(hide: Mask, found: re.Match[str]) -> str:
     return f"{found[last - 1]}{hide(found[last])}"
 
 
+def _mask_credential(hide: Mask, found: re.Match[str]) -> str:
+    return _keep_lead(hide, found) if is_credential(found[found.lastindex or 0]) else found[0]
+
+
 def _mask_assigned(hide: Mask, found: re.Match[str]) -> str:
     name, sign, quote, quoted, bare = found.groups()
     value: str = quoted or bare
     scheme, blank, rest = value.partition(" ")
     if value.startswith("//") or MASK in value or not is_secret_of(name.rpartition(".")[2], value):
+        return found[0]
+    if is_code(name.rpartition(".")[2], value, is_quoted=quoted is not None):
         return found[0]
     is_count_of = is_count(name) and re.fullmatch(r"[\d.]+", value) is not None
     if is_count_of or value.lower() in SCHEMES or found.string[found.end() : found.end() + 1] in ("(", "["):

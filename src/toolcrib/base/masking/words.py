@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Final
 
 from toolcrib.base.masking.kinds import secret_pattern
-from toolcrib.base.masking.names import is_ordinary_key, is_secret_name, may_be_secret
+from toolcrib.base.masking.names import is_chosen_by_people, is_ordinary_key, is_secret_name, may_be_secret
 from toolcrib.base.masking.randomness import gained_bits, is_random
 
 
@@ -36,6 +36,18 @@ _NO_SECRET: Final = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 """Values that follow the name of a secret but are not secret."""
+_CODE_WORD: Final = re.compile(
+    r"[!@$^~*&%(-]*[A-Za-z_$][\w$]*(?:(?:\?\.|\.|::|->|-|/)[A-Za-z_$][\w$]*)*[?!*]*", re.ASCII
+)
+"""A name in source text: a variable, an attribute, a type, a package."""
+_CODE_NUMBER: Final = re.compile(r"[-!]?\d{1,6}|[\^~<>=v]*\d{1,5}(?:\.[\dx*]{1,8}){1,3}(?:[-+][\w.]{1,20})?", re.ASCII)
+"""A small number or a version."""
+_NUMBERED_NAME: Final = re.compile(r"[._/:]|[a-z][A-Z]|^[A-Za-z]+\d$", re.ASCII)
+"""In a word with digits: what shows that it is a name of several parts, or one with a number."""
+_ONE_DIGIT_LAST: Final = re.compile(r"[a-z]{3,8}\d", re.ASCII)
+_TEMPLATE: Final = re.compile(r"[$#]?\{[^{}]*\}?")
+_PUNCTUATION: Final = re.compile(r"[\W_]*", re.ASCII)
+_NAME_PART: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", re.ASCII)
 SCHEMES: Final = ("bearer", "basic", "token", "apikey", "digest", "negotiate")
 """Words before the credential in a header."""
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}")
@@ -115,6 +127,42 @@ def is_secret_of(name: str, value: str) -> bool:
 def stands_for_secret(value: str) -> bool:
     """Return whether a value is only a placeholder for a secret: a reference, a template, a word of prose or code."""
     return _NO_SECRET.fullmatch(value) is not None
+
+
+def is_code(name: str, value: str, *, is_quoted: bool) -> bool:
+    """Return whether an assigned value is part of source text: `token = next_token`, `"limit_key": "max_results"`.
+
+    Issued secrets are random, so ordinary words are not among them. A password may be any word: only a name that
+    contains that of a secret, such as `password = read_password`, is code.
+    """
+    if _PUNCTUATION.fullmatch(value) is not None or value[0] in ",)]}":
+        return True  # after a closing quote: `log("token:", token)`
+    if not is_chosen_by_people(name):
+        plain = _TEMPLATE.sub("", value)
+        return all(_is_ordinary_word(word) for word in re.split(r"[\s;:=,&|]+", plain) if word)
+    if is_quoted or not value.isascii() or any(map(str.isdigit, value)) or _CODE_WORD.fullmatch(value) is None:
+        return False
+    parts = _NAME_PART.findall(value)
+    is_named_so = len(parts) == 1 and value.lower() in {part.lower() for part in _NAME_PART.findall(name)}
+    return is_named_so or "." in value or (len(parts) > 1 and any(map(is_secret_name, parts)))
+
+
+def _is_ordinary_word(word: str) -> bool:
+    if _PUNCTUATION.fullmatch(word) is not None or _CODE_NUMBER.fullmatch(word) is not None:
+        return True
+    if _CODE_WORD.fullmatch(word) is None or secret_pattern().search(word) is not None:
+        return False
+    if any(map(str.isdigit, word)) and _NUMBERED_NAME.search(word) is None:
+        return False  # a simple password: `hunter22`
+    return all(not is_odd(part) for part in re.split(r"[^\w-]+", word) if _ONE_DIGIT_LAST.fullmatch(part) is None)
+
+
+def is_credential(value: str) -> bool:
+    """Return whether the word after `Bearer` or `Basic` is a credential and not a word of prose."""
+    word = value.rstrip(".:!)`*")
+    if word.endswith("=") and word[:-1].islower():
+        word = word[:-1]  # a parameter of a challenge: `realm=`
+    return (len(word) == 1 and word.isalnum()) or not _is_ordinary_word(word)
 
 
 def announces_secret(word: str) -> bool:

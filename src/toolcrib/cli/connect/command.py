@@ -118,7 +118,7 @@ def _connect(invocation: Invocation, client: str | None, wish: _Wish, *, dry_run
         plans: list[_Plan] = []
         for name in [client] if client is not None else await _find_apps(crib, wish):
             alone = await crib.connections.connect(name, wish.body(move=False, dry_run=True))
-            if client is not None and wish.level == "ask" and alone["type"] != "http":
+            if client is not None and wish.level == "ask" and wish.scope == "project":
                 raise InvalidRequest(
                     "cli.usage", f"{alone['title']} cannot have an access level: {NO_LEVEL}", ASK_INSTEAD
                 )
@@ -134,7 +134,7 @@ def _connect(invocation: Invocation, client: str | None, wish: _Wish, *, dry_run
     for plan in plans:
         moves = _agree(plan, move, yes)
         if moves is not None:
-            agreed.append((plan.alone["client"], moves, wish._replace(level=_level(plan.alone, wish.level, yes))))
+            agreed.append((plan.alone["client"], moves, wish._replace(level=_level(plan.alone, wish, yes))))
     if plans and not agreed:
         raise Denied("client.declined", "Nothing was changed.")
 
@@ -169,10 +169,10 @@ def _agree(plan: _Plan, move: bool, yes: bool) -> bool | None:
     return not yes and _confirm(plan.moving, f"Move its {which} here?", yes)
 
 
-def _level(plan: "JsonObject", level: str | None, yes: bool) -> str | None:
-    """Return the access level: as given, else as answered; the recommended one with --yes."""
-    if level is not None or plan["type"] != "http" or plan["level"] is not None:
-        return level
+def _level(plan: "JsonObject", wish: _Wish, yes: bool) -> str | None:
+    """Return the access level: as given, else as answered; the recommended one with --yes. Project files have none."""
+    if wish.level is not None or wish.scope == "project" or plan["level"] is not None:
+        return wish.level
     if yes or not can_ask():
         return "ask"
     output.note(f"Access level of {plan['title']}:")

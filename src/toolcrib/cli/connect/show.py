@@ -17,7 +17,7 @@ _STATES = {
     "not_installed": "not found",
 }
 
-NO_LEVEL = "it starts the crib as a process and acts as you."
+NO_LEVEL = "a project's file names no token, so the app acts as you."
 ASK_INSTEAD = "To require approval, run `toolcrib rules ask '*' --source ide --not-read-only`."
 
 
@@ -58,7 +58,8 @@ def show_plan(plan: "JsonObject", say: "Callable[[str], None]") -> None:
 def show_done(done: "JsonObject") -> None:
     """Print what connecting an app changed."""
     change, title = done["change"], done["title"]
-    how = "over HTTP, with its own token" if done["type"] == "http" else "over stdio"
+    how = "over HTTP" if done["type"] == "http" else "over stdio"
+    how += ", with its own token" if done["level"] is not None else ""
     who = f" as {done['agent']}" if done["agent"] is not None else ""
     if not change["changed"]:
         output.note(f"Nothing to change: {title} is already connected ({change['file']}).")
@@ -70,7 +71,7 @@ def show_done(done: "JsonObject") -> None:
         show_transfer(done["moved"], "moved  ")
     if done["level"] == "ask":
         output.note(f"Tools that are not read-only require your approval in {title}. Change this with `--level app`.")
-    elif done["type"] != "http":
+    elif done["level"] is None:
         output.note(f"{title} decides which tools run: {NO_LEVEL} {ASK_INSTEAD}")
     if change["changed"]:
         words = f"{done['client']} --agent {done['agent']}" if done["agent"] is not None else done["client"]

@@ -148,7 +148,7 @@ class Rules:
         for_all = self._for_all
         if for_all is not None:
             return for_all
-        shape = (asker.kind, asker.name, asker.source, asker.agent, asker.mode, asker.session, asker.cwd)
+        shape = (*asker.identity, asker.source, asker.agent, asker.mode, asker.session, asker.cwd)
         found = self._standings.get(shape)
         if found is None:
             ranked = self.ranked

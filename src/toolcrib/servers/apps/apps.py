@@ -1,8 +1,8 @@
 """Connects apps to this crib by writing an entry into their files, and reports which apps are connected.
 
-An app that can send headers gets the crib's URL and a token of its own. Other apps, and all files of projects, which
-other people may read, get a command that starts a stdio front and contains no secret. The same change can move the
-app's other servers behind the crib.
+An app that can send headers gets the crib's URL and a token of its own. Other apps get a command that starts a stdio
+front, which acts as their token by its name. Files of projects, which other people may read, name no token. The same
+change can move the app's other servers behind the crib.
 
 Must never write a secret into a project's file, and never leave a token that no file or link uses.
 """
@@ -147,7 +147,7 @@ class Apps:
                 with anyio.CancelScope(shield=True):
                     await self._tokens.revoke(token)
             raise
-        level = self._level(asked, context) if spec.type == "http" else None
+        level = self._level(asked, context) if asked.scope == "user" else None
         return AppConnected(
             context.row, context.installed, spec.name, spec.type, asked.agent, change, reasons, moved, level
         )
@@ -160,11 +160,12 @@ class Apps:
         context = await self._context(asked)
         if context.row.name not in LINKED:
             raise InvalidRequest("config.unsupported", f"{context.row.title} has no links that install a server.")
-        spec, _, _ = await self._wanted(asked, context, dry_run=dry_run)
-        if spec.url is None:
+        if self._deps.address() is None:
             raise InvalidRequest(
                 "config.unsupported", "This crib has no address that lasts.", "Start `toolcrib serve`."
             )
+        spec, _, _ = await self._wanted(replace(asked, scope="user", stdio=False), context, dry_run=dry_run)
+        assert spec.url is not None
         link = None if dry_run else deep_link(context.row.name, spec)
         token = _token_name(context.row, asked.agent)
         return DeepLink(context.row, asked.agent, spec.name, spec.url, tuple(spec.headers), token, link)
@@ -209,6 +210,7 @@ class Apps:
                 each.read.source.line,
                 each.says.agent,
                 tuple(self._faults(row, each, programs)),
+                each.says.url is not None or each.says.token is not None,
             )
             for file in places_of(row, view)
             for each in entries_of_crib(view, file)
@@ -228,23 +230,30 @@ class Apps:
             message = f'{context.place.file} has another server named "{name}".'
             raise InvalidRequest("server.exists", message, "Rename or remove it there first.")
         reasons = (*self._faults(context.row, there, context.programs),) if there is not None else ()
-        if asked.scope == "project" or asked.stdio or address is None or not takes_http(context.row.name):
-            spec = stdio_spec(name, self._deps.command, home=self._deps.home, agent=asked.agent)
-            return spec, (*reasons, *_moved_to("stdio", there)), None
-        url = _url(address, asked.agent)
-        secret = there.says.secret if there is not None else None
-        if secret is not None and self._is_valid(context.row, there) and self._has_level(asked, context):
-            return http_spec(name, url, secret), (*reasons, *_moved_to("http", there)), None
-        reasons = (*reasons, *_moved_to("http", there))
+        over: ServerType = "http" if address is not None and takes_http(context.row.name) else "stdio"
+        over = "stdio" if asked.scope == "project" or asked.stdio else over
+        reasons = (*reasons, *_moved_to(over, there))
+
+        def spec(secret: str | None) -> ServerSpec:
+            if over == "http" and address is not None and secret is not None:
+                return http_spec(name, _url(address, asked.agent), secret)
+            token = _token_name(context.row, asked.agent) if asked.scope == "user" else None
+            return stdio_spec(name, self._deps.command, home=self._deps.home, agent=asked.agent, token=token)
+
+        if asked.scope == "project":
+            return spec(None), reasons, None
+        is_same = there is not None and not _moved_to(over, there) and self._is_valid(context.row, there)
+        if is_same and self._has_level(asked, context):
+            return spec(there.says.secret if there is not None else None), reasons, None
         if there is not None and not self._has_level(asked, context):
             reasons = (*reasons, f"its level becomes {asked.level}")
         if dry_run:
-            return http_spec(name, url, _NO_SECRET), reasons, None
+            return spec(_NO_SECRET), reasons, None
         token = _token_name(context.row, asked.agent)
         if self._tokens.named(token) is not None:
             await self._tokens.revoke(token)
         _, secret = await self._tokens.create(token, agent=asked.agent, level=asked.level)
-        return http_spec(name, url, secret), reasons, token
+        return spec(secret), reasons, token
 
     def _level(self, asked: AppConnectRequest, context: _Context) -> Level | None:
         token = self._tokens.named(_token_name(context.row, asked.agent))
@@ -267,6 +276,10 @@ class Apps:
             if not self._is_valid(row, there):
                 yield "its token is not valid"
             return
+        if there.read.source.scope == "user" and says.token is None:
+            yield "it acts as you and has no access level"
+        elif says.token is not None and not self._is_valid(row, there):
+            yield "its token is not valid"
         if not runs(says.command or "", programs):
             yield f"it starts {says.command}, which is not there"
         if says.home is None and self._deps.home is not None:
@@ -275,9 +288,12 @@ class Apps:
             yield f"it starts the crib of {says.home}"
 
     def _is_valid(self, row: Connectable, there: WrittenEntry | None) -> bool:
-        if there is None or there.says.secret is None:
+        if there is None:
             return False
-        token = self._tokens.named(_token_name(row, there.says.agent))
+        name = _token_name(row, there.says.agent)
+        token = self._tokens.named(name)
+        if there.says.secret is None:
+            return token is not None and there.says.token == name and token.agent == there.says.agent
         digest = hashlib.sha256(there.says.secret.encode()).digest()
         return token is not None and token.agent == there.says.agent and hmac.compare_digest(token.digest, digest)
 
@@ -362,6 +378,6 @@ def _purpose(context: _Context, agent: str | None) -> str:
 def _missing(context: _Context) -> NotFound:
     row, file = context.row, context.place.file
     programs = f", and no program {' or '.join(row.programs)} is on the path" if row.programs else ""
-    message = f"{row.title} was not found on this machine: there is no {file.parent}{programs}."
+    message = f"{row.title} was not found on this machine: there is no {file}{programs}."
     hint = f"Start it once, or add `--anyway` to write {file} all the same."
     return NotFound("client.missing", message, hint)

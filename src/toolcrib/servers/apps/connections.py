@@ -13,7 +13,10 @@ from toolcrib.servers.transfer import Transfer
 
 @dataclass(frozen=True, slots=True)
 class AppConnection:
-    """One entry of this crib in an app's file; `stale` lists what is wrong with it."""
+    """One entry of this crib in an app's file; `stale` lists what is wrong with it.
+
+    Without a token, the app acts as the owner.
+    """
 
     name: str
     type: ServerType
@@ -21,11 +24,12 @@ class AppConnection:
     line: int | None
     agent: str | None
     stale: tuple[str, ...]
+    has_token: bool = True
 
     def to_json(self) -> JsonObject:
         """Return the shape for the API and the CLI."""
         shape: JsonObject = {"name": self.name, "type": self.type, "file": self.file, "line": self.line}
-        return shape | {"agent": self.agent, "stale": list(self.stale)}
+        return shape | {"agent": self.agent, "stale": list(self.stale), "hasToken": self.has_token}
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,7 +178,7 @@ class McpEndpoint:
         principal: Principal = scope["toolcrib.principal"]
         query = _read_query(scope["query_string"]) if scope["query_string"] else _NO_QUERY
         if query.cwd is not None:
-            principal = await self._in_directory(principal, query.cwd)
+            principal = await self._in_directory(principal, query.cwd, by_owner="toolcrib.by_owner" in scope)
         path: str = scope["path"]
         mcp_view: McpView
         if path in _PATHS:
@@ -252,9 +252,9 @@ class McpEndpoint:
         _, compiled = await self._zoo.compiled(principal.agent, principal.cwd)
         return compiled.prompt
 
-    async def _in_directory(self, principal: Principal, cwd: str) -> Principal:
+    async def _in_directory(self, principal: Principal, cwd: str, *, by_owner: bool) -> Principal:
         """Return the principal in the project given by `cwd`, which only the owner may set."""
-        if not principal.is_owner:
+        if not (principal.is_owner or by_owner):
             raise Denied("policy.denied", "Only the owner may set a working directory.")
         if not PurePath(cwd).is_absolute() or "\0" in cwd:
             raise InvalidRequest("request.malformed", "cwd must be an absolute path.")

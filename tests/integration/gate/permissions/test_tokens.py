@@ -1,5 +1,6 @@
 """Named tokens: what they may do unless the owner says otherwise, what they are bound to, and how they end."""
 
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -52,6 +53,23 @@ async def test_app_at_level_ask_reads_unasked_and_everything_else_asks(desk: Des
     assert (await desk.crib.why("shop/look", principal=other.principal)).verdict == "ask"
     await desk.crib.tokens.revoke("connect-cursor")
     assert "level-connect-cursor" not in {rule.id for rule in desk.crib.permissions.list()}
+
+
+async def test_owner_who_acts_as_a_token_has_its_level_and_names_a_directory(desk: Desk, tmp_path: Path) -> None:
+    """As a stdio front does for the app that started it. Nobody else may."""
+    await desk.crib.tokens.create("connect-cursor", level="ask")
+    other = await desk.token("other")
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": META}}
+    headers = {**HEADERS, "mcp-method": "tools/list", "toolcrib-token": "connect-cursor"}
+    path = f"/mcp?cwd={tmp_path}"
+    async with desk.http() as owner, desk.http(other) as guest:
+        seen = (await owner.post(path, json=call, headers=headers)).json()["result"]["tools"]
+        assert "shop_close" not in {tool["name"] for tool in seen}, "privileged tools are not in the default set"
+        assert (await guest.post(path, json=call, headers=headers)).status_code == 403
+        assert (await owner.get("/api/tokens", headers=headers)).status_code == 200, "only the MCP endpoint knows it"
+        await desk.crib.tokens.revoke("connect-cursor")
+        refused = await owner.post(path, json=call, headers=headers)
+        assert (refused.status_code, refused.json()["code"]) == (401, "auth.invalid")
 
 
 async def test_a_token_of_a_program_lists_and_calls_and_nothing_else(desk: Desk) -> None:

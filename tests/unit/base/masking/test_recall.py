@@ -59,6 +59,8 @@ PLACES: dict[str, Callable[[str], str]] = {
     "audit after a flag": lambda secret: recorded({"args": ["--token", secret, "run"]}),
     "audit command line": lambda secret: recorded({"command": f"server --token {secret} run"}),
     "audit json in a text": lambda secret: recorded({"body": json.dumps({"password": secret})}),
+    "text with an assignment": lambda secret: mask_text(f"export API_KEY={secret}"),
+    "text with code": lambda secret: mask_text(f'client = connect(url, token="{secret}")'),
     "text with a header": lambda secret: mask_text(f"sent Authorization: Bearer {secret} to it"),
 }
 
@@ -202,6 +204,48 @@ def test_at_most_1_percent_of_ordinary_arguments_is_masked() -> None:
     everything = list(ordinary())
     masked = [arguments for arguments in everything if "***" in recorded(arguments)]
     assert len(masked) <= 0.01 * len(everything), masked[:20]
+
+
+CODE = """
+self.token_list = from_clause
+"input_token": "next_token", "limit_key": "max_results",
+CONTEXT_KEY = "ApplyTypeAnnotationsVisitor"
+state_credentials: StateCredentials, credentials=credentials, next_token=next_token, auth: AuthSettings | None = None
+password = getpass.getpass('Password: ')
+self.password = read_password
+data["password"] = options.password
+console.log('token:', token);
+if (opts.tokens === true && encryptedKey === void 0) { this.tokens = new Map(); }
+exports.bearerAuth = bearerAuth; const tokenRegexp = new RegExp(`^${TOKEN_STRINGS}$`);
+this.revokeToken = async (client, request) => { return { refresh_token: refreshToken, ...tokens }; }
+"cookie": "^0.7.1", "@octokit/auth-action": "^6.0.2", "author": "crouchcd", UNAUTHORIZED: 401,
+# Basic ProxyAgent, and a bearer = self._requests.bearer
+{"key": "@pipelineState", "stringValue": self.status}
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("line", CODE)
+def test_source_text_about_secrets_is_not_masked(line: str) -> None:
+    assert mask_text(line) == line
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "password = hunter",
+        "DB_PASSWORD=correcthorse",
+        "password: sekrit",
+        'password = "open sesame"',
+        "client_secret: mypassword",
+        'password = b"hunter2"',
+        "token = hunter22",
+        "API_KEY=Tr0ub4dor",
+        "cookie: 'sid=31d4d96e407aad42; Path=/'",
+        "Authorization: Bearer abc123",
+    ],
+)
+def test_simple_secrets_in_assignments_are_masked(text: str) -> None:
+    assert "***" in mask_text(text)
 
 
 SHAPES: list[Any] = [

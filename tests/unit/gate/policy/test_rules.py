@@ -1,5 +1,6 @@
 """Rules: for whom they count, in which order, and until when."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from toolcrib.gate.policy.decide import Creator, Grants, decide
 from toolcrib.gate.policy.permissions import RuleBook
 from toolcrib.gate.policy.rules import Rules
-from toolcrib.model.policy import Condition, OriginKind, Rule, RuleEffect, RuleOrigin, Verdict, Where
+from toolcrib.model.policy import Binding, Condition, OriginKind, Rule, RuleEffect, RuleOrigin, Verdict, Where
 from toolcrib.model.principals import Principal
 from toolcrib.model.tools import Marks, Tool, ToolRef
 
@@ -45,6 +46,14 @@ def test_an_answer_for_the_session_counts_like_a_remembered_one_and_only_there()
     assert verdict(ask, answer, asker=Principal("session", "x", "ide", session="s2")) == "ask"
     assert verdict(ask, answer, asker=Principal("token", "x", "ide")) == "ask"
     assert verdict(ask, Rule("r", "allow", "a/*", RuleOrigin("session"))) == "ask"
+
+
+def test_an_answer_for_a_token_does_not_count_for_a_later_one_of_its_name() -> None:
+    first, later = (Principal("token", "laptop", "ide", "default", token_id=id) for id in ("1", "2"))
+    answer = replace(a_rule("allow", "remembered"), principal=Binding.of(first))
+    rules = Rules(1, (answer,))  # the same object for both, as in a running crib
+    verdicts = [decide(TOOL.ref, TOOL, each, Grants(), rules).verdict for each in (first, later)]
+    assert verdicts == ["allow", "ask"]
 
 
 def test_a_rule_bound_to_a_definition_does_not_count_for_another() -> None:

@@ -19,6 +19,7 @@ class ConnectionShape(Shape):
     line: int | None
     agent: str | None = Field(description="The agent it acts as.")
     stale: list[str] = Field(description="Why it cannot reach this crib.")
+    has_token: bool = Field(description="Whether it has a token of its own. Without one, the app acts as the owner.")
 
 
 class ClientShape(Shape):
