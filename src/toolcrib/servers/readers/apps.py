@@ -130,7 +130,13 @@ _ROWS: tuple[Dialect, ...] = (
     _common("amp", "Amp", roots=(("amp.mcpServers",),), dedicated=False, variables="braces"),
     _common("kiro", "Kiro", switch="disabled", variables="braces"),
     _common("lm-studio", "LM Studio"),
-    _common("warp", "Warp", find=layouts.warp, variables="warp"),
+    _common(
+        "warp",
+        "Warp",
+        find=layouts.warp,
+        roots=(("mcpServers",), ("servers",), ("mcp_servers",), ("mcp", "servers")),
+        variables="warp",
+    ),
     _common(
         "crush",
         "Crush",
@@ -165,7 +171,12 @@ FORMATS: Mapping[str, Dialect] = {
     **CLIENTS,
     "claude-state": replace(_CLAUDE, find=layouts.claude_state, dedicated=False, needs_type=True),
     "claude-settings": replace(
-        _CLAUDE, find=layouts.settings_only, rules=rules.claude, dedicated=False, writable=False
+        _CLAUDE,
+        find=layouts.settings_only,
+        rules=rules.claude,
+        dedicated=False,
+        writable=False,
+        fix='Move it to "mcpServers" in .mcp.json of the project, or in ~/.claude.json.',
     ),
     "claude-plugin": replace(
         _CLAUDE, find=layouts.claude_plugin, dedicated=False, writable=False, variables="claude-plugin"

@@ -122,6 +122,7 @@ def _read_document(place: ConfigFile, document: Document, content: FileText, con
     layout = dialect.find(document.value, dialect, context)
     lines = _Lines(document)
     problems = [_file_problem(place, "config.layout", text, lines.at(path)) for text, path in layout.oddities]
+    problems += [_file_problem(place, "config.note", text, lines.at(path)) for text, path in layout.notes]
     problems += _dialect_problems(place, document, content)
     entries: list[ReadEntry] = []
     for found in layout.entries:
@@ -161,7 +162,8 @@ def _read_entry(place: ConfigFile, found: FoundEntry, line: int | None) -> ReadE
     spec, problems = judged.spec, judged.problems
     if found.misplaced is not None:
         reason = f'Invalid server config: Server "{name}": {found.misplaced}'
-        spec, problems = None, (Problem("server.invalid", reason, file=source.file, line=line), *problems)
+        problem = Problem("server.misplaced", reason, found.fix, source.file, line)
+        spec, problems = None, (problem, *problems)
     raw = as_object(found.raw)
     written = raw if raw is not None else {"value": found.raw}
     return ReadEntry(name, source, written, spec, problems, placed, found.path)
