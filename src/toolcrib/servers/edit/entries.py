@@ -61,7 +61,7 @@ def switch_server(place: ConfigFile, name: str, enabled: bool) -> ChangeText:
         if switch is None:
             message = f"{place.dialect.title} has no switch for a server in this file."
             raise InvalidRequest("config.unsupported", message)
-        return _checked_field(place, text, path, switch, enabled if switch == "enabled" else not enabled)
+        return _checked_field(place, text, path, switch, not enabled if switch == "disabled" else enabled)
 
     return change
 

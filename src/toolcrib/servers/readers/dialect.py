@@ -9,7 +9,7 @@ from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.servers import Scope, ServerType
 from toolcrib.servers.syntax.document import Family, KeyPath
 
-Switch = Literal["disabled", "enabled"]
+Switch = Literal["disabled", "enabled", "active"]
 Refusal = Literal["comments", "trailing commas", "byte order mark"]
 
 

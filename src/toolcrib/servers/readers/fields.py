@@ -258,7 +258,8 @@ class _Entry:
         enabled, disabled = self._flag("enabled"), self._flag("disabled")
         off = enabled is False or disabled is True
         written = "enabled" if enabled is False else "disabled"
-        if off and self._dialect.switch != written:
+        own = "enabled" if self._dialect.switch == "active" else self._dialect.switch
+        if off and own != written:
             self.notice(
                 "server.switch_ignored",
                 f'{self._dialect.title} ignores "{written}" here; Toolcrib keeps the server off',

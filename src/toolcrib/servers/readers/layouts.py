@@ -4,6 +4,7 @@ A layout never judges an entry. An entry in the wrong location is still found an
 dropped silently.
 """
 
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -153,6 +154,43 @@ def continue_(value: Json, dialect: Dialect, context: ReadingContext) -> Layout:
     followed = len(items) - len(used)
     note = f"{followed} entries use blocks from elsewhere, which are not followed"
     return Layout(used, ((note, ("mcpServers",)),) if followed else ())
+
+
+def vibe(value: Json, dialect: Dialect, context: ReadingContext) -> Layout:
+    """Find Mistral Vibe's servers: a list of tables with names."""
+    items = as_list(at(value, "mcp_servers"))
+    if items is None:
+        return by_name(value, dialect, context)
+    return Layout(
+        tuple(
+            FoundEntry(as_text(at(item, "name")) or "", item, ("mcp_servers", index))
+            for index, item in enumerate(items)
+        )
+    )
+
+
+def fast_agent(value: Json, dialect: Dialect, context: ReadingContext) -> Layout:
+    """Find fast-agent's servers under `mcp.servers`, and its short form `mcp.targets`: a URL or a command line."""
+    layout = by_name(value, dialect, context)
+    targets = enumerate(as_list(at(value, "mcp", "targets")) or ())
+    short = (
+        FoundEntry(as_text(at(item, "name")) or f"target {index + 1}", _target(item), ("mcp", "targets", index))
+        for index, item in targets
+    )
+    return replace(layout, entries=(*layout.entries, *short))
+
+
+def _target(item: Json) -> Json:
+    """Return the entry of a target; a command line that cannot be split is left for `judge` to refuse."""
+    entry = dict(as_object(item) or {})
+    target = as_text(entry.pop("target", None)) or ""
+    if target.startswith(("http://", "https://")):
+        return {**entry, "url": target}
+    try:
+        words = shlex.split(target)
+    except ValueError:
+        words = []
+    return {**entry, "command": words[0] if words else "", "args": words[1:]}
 
 
 def warp(value: Json, dialect: Dialect, context: ReadingContext) -> Layout:

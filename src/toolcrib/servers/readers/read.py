@@ -31,6 +31,15 @@ PARSERS: Mapping[Family, Callable[[str], Document]] = {
 }
 
 
+_FAMILIES: Mapping[str, Family] = {
+    ".json": "json",
+    ".jsonc": "json",
+    ".toml": "toml",
+    ".yaml": "yaml",
+    ".yml": "yaml",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
     """A file in which some app may keep servers.
@@ -94,7 +103,9 @@ def read_place(place: ConfigFile, directories: tuple[Path, ...] = (), platform: 
 
 def family_of(place: ConfigFile) -> Family:
     """Return the syntax of a file by its suffix, else that of its app."""
-    return "json" if place.file.suffix in (".json", ".jsonc") else place.dialect.family
+    if place.dialect.family == "script":
+        return "script"
+    return _FAMILIES.get(place.file.suffix, place.dialect.family)
 
 
 def read_content(place: ConfigFile, content: FileText, context: ReadingContext) -> FileReading:
