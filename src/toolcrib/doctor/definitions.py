@@ -67,7 +67,12 @@ def _files(found: Discovery, surroundings: Surroundings) -> Iterator[Finding]:
 
 def _server(server: ServerEntry, surroundings: Surroundings) -> Iterator[Finding]:
     for problem in server.problems:
-        grave = problem.code in ("server.variable_missing", "server.secret_missing", "server.invalid")
+        grave = problem.code in (
+            "server.variable_missing",
+            "server.secret_missing",
+            "server.invalid",
+            "server.misplaced",
+        )
         severity: Severity = "warning" if grave and server.shadowed_by is None else "note"
         yield of_problem("definitions", severity, problem)
     spec = server.spec

@@ -124,11 +124,16 @@ def _overlaid(entries: list[ReadEntry]) -> list[ReadEntry]:
     """Complete entries without an endpoint from the next lower file, for apps that merge their files."""
     result: list[ReadEntry] = []
     for index, entry in enumerate(entries):
-        if entry.spec is None and entry.place.dialect.merges:
+        if entry.spec is None and entry.place.dialect.merges and not _is_misplaced(entry):
             below = next((other for other in entries[index + 1 :] if _lies_under(other, entry)), None)
             entry = _over(entry, below) if below is not None else entry
         result.append(entry)
     return result
+
+
+def _is_misplaced(entry: ReadEntry) -> bool:
+    """Return whether the app does not read this entry, so that it completes no other."""
+    return any(problem.code == "server.misplaced" for problem in entry.problems)
 
 
 def _lies_under(other: ReadEntry, entry: ReadEntry) -> bool:

@@ -35,6 +35,7 @@ class Style:
     env: str = "env"
     headers: str = "headers"
     timeout: str | None = "timeout"
+    type_key: str = "type"
 
 
 _URL: Mapping[ServerType, str] = {"http": "url", "sse": "url"}
@@ -64,6 +65,21 @@ STYLES: Mapping[str, Style] = {
     "continue": Style({"stdio": "stdio", "http": "streamable-http", "sse": "sse"}, _URL, timeout="connectionTimeout"),
     "goose": Style({"stdio": "stdio", "http": "streamable_http"}, {"http": "uri"}, "available_tools", env="envs"),
     "kiro": Style(_UNTYPED, _URL, deny="disabledTools", timeout=None),
+    "boltai": Style({"stdio": ""}, {}, timeout=None),
+    "copilot-jetbrains": Style({"stdio": "stdio", "http": "http", "sse": "sse"}, _URL, timeout=None),
+    "grok": Style(_UNTYPED, _URL, timeout=None),
+    "hermes": Style(_UNTYPED, _URL),
+    "iflow": Style(
+        {"stdio": "", "http": "", "sse": ""}, {"http": "httpUrl", "sse": "url"}, "includeTools", "excludeTools"
+    ),
+    "jan": Style({"stdio": "", "http": "http", "sse": "sse"}, _URL, timeout=None),
+    "kimi": Style(_UNTYPED, _URL, "enabledTools", "disabledTools", timeout="toolTimeoutMs"),
+    "tabnine": Style(_TYPED, _URL, "includeTools", "excludeTools"),
+    "librechat": Style({"stdio": "stdio", "http": "streamable-http", "sse": "sse"}, _URL),
+    "mcphost": Style({"stdio": "local", "http": "remote"}, _URL, "allowedTools", "excludedTools", env="environment"),
+    "openclaw": Style({"stdio": "", "http": "streamable-http", "sse": "sse"}, _URL, type_key="transport"),
+    "openhands": Style(_TYPED, _URL, type_key="transport"),
+    "rovodev": Style({"stdio": "stdio", "http": "http", "sse": "sse"}, _URL, timeout=None, type_key="transport"),
     "crush": Style({"stdio": "stdio", "http": "http", "sse": "sse"}, _URL, "enabled_tools", "disabled_tools"),
     "factory": Style({"stdio": "stdio", "http": "http", "sse": "sse"}, _URL, "enabledTools", "disabledTools"),
 }
@@ -128,7 +144,7 @@ class _Writer:
             self._cannot("it is switched off, which cannot be said there; left out")
         if self._problems:
             return ExportedEntry({}, tuple(self._problems))
-        entry: JsonObject = {"type": style.types[spec.type]} if style.types[spec.type] else {}
+        entry: JsonObject = {style.type_key: style.types[spec.type]} if style.types[spec.type] else {}
         entry |= self._process() if spec.type == "stdio" else self._address()
         entry |= self._switch() | self._timeout() | self._tools() | self._auth()
         if spec.share != "shared":
@@ -145,7 +161,7 @@ class _Writer:
         command = self._text("command", spec.command or "")
         args = [self._text("args", argument) for argument in spec.args]
         entry: JsonObject = {"command": command} | ({"args": args} if args else {})
-        if self._dialect.client in ("opencode", "kilo"):
+        if self._dialect.client in ("opencode", "kilo", "mcphost"):
             entry = {"command": [command, *args]}
         elif self._dialect.client == "goose":
             entry = {"cmd": command, "args": args}

@@ -30,7 +30,7 @@ def config_files(around: Machine) -> ConfigFiles:
     """Return every file that may contain servers: the table's, then those of installed plugins and extensions."""
     found = all_places(around)
     state = _State()
-    plugins = (*_claude_plugins(around, state), *_extensions(around, state))
+    plugins = (*_claude_plugins(around, state), *_extensions(around, state), *_plugin_sources(around, state))
     # Every app prefers its own files to those of plugins.
     ranked = (replace(place, rank=len(TABLE) + index) for index, place in enumerate(plugins))
     return found._replace(files=(*found.files, *ranked), consulted=tuple(state.consulted))
@@ -117,6 +117,17 @@ def _plugin_files(plugin: str, root: Path, state: _State) -> Iterator[ConfigFile
     inside = [file for path in paths if (file := _inside(root, path)) is not None]
     for file in dict.fromkeys([root / ".mcp.json", *inside]):
         yield ConfigFile("claude-plugin-mcp", "user", file, plugin=plugin, root=root)
+
+
+def _plugin_sources(around: Machine, state: _State) -> Iterator[ConfigFile]:
+    """Yield the files that the manifests of Codex and Cursor plugins name, for a project that is such a plugin."""
+    for directory in around.directories:
+        for app in ("codex", "cursor"):
+            manifest = directory / f".{app}-plugin" / "plugin.json"
+            named = as_text(at(state.json(manifest), "mcpServers")) if manifest.is_file() else None
+            file = _inside(directory, named) if named is not None else None
+            if file is not None and file not in (directory / ".mcp.json", directory / "mcp.json"):
+                yield ConfigFile(f"{app}-plugin-mcp", "project", file, 0, directory, around.project, root=directory)
 
 
 def _inside(root: Path, path: str) -> Path | None:

@@ -95,6 +95,9 @@ SYNTAXES: Mapping[str, Syntax] = {
     "opencode": _syntax(r"\{env:(?P<var_o>[^}]+)\}", r"\{file:(?P<file>[^}]+)\}", write="{{env:{name}}}"),
     "continue": _syntax(r"\$\{\{\s*(?P<secret>(?:secrets|inputs)\.[^}\s]+)\s*\}\}"),
     "warp": _syntax(rf"\{{\{{(?P<var_w>{_NAME})\}}\}}", write="{{{{{name}}}}}"),
+    "librechat": _syntax(rf"\{{\{{(?P<input>{_NAME})\}}\}}", _BRACES, write=_WRITE_BRACES),
+    "mcphost": _syntax(rf"\$\{{env://(?P<var_h>{_NAME})(?::-(?P<default>[^}}]*))?\}}", write="${{env://{name}}}"),
+    "mcphub": _syntax(r"\$\{cmd:(?P<command>[^}]+)\}", _BRACES_DEFAULT, _ENV_COLON, _PLACES, write=_WRITE_BRACES),
     "gemini-extension": _syntax(_PLUGIN, _BRACES_DEFAULT, _PLAIN),
     "mcpb": _syntax(_PLUGIN, _USER_CONFIG),
 }

@@ -34,6 +34,9 @@ DEVIATIONS = {
     "opencode/015",
     # An unknown type is invalid here; the label goes by the command alone.
     "mcp-json-plain/017",
+    # With command, URL and type, the type decides; the label calls that a conflict.
+    "visualstudio/003",
+    "visualstudio/004",
 }
 
 

@@ -109,3 +109,27 @@ def test_a_secret_among_arguments_is_hidden_in_a_difference(place: ConfigFile) -
     assert "--token" in shown
     assert "hunter2hunter2" not in shown
     assert "123456" not in shown
+
+
+@pytest.mark.parametrize(
+    ("format", "file", "before", "path"),
+    [
+        ("claude-code", ".mcp.json", {"servers": {"b": {"command": "y"}}}, ("mcpServers", "a")),
+        ("vscode", "mcp.json", {"mcpServers": {"a": {"command": "y"}}}, ("servers", "a")),
+        ("opencode", "opencode.json", {"mcpServers": {"b": {"command": "y"}}}, ("mcp", "a")),
+        ("opencode", "opencode.json", {"mcp": {"servers": {"b": {"type": "local"}}}}, ("mcp", "servers", "a")),
+        ("amp", "settings.json", {"mcpServers": {"a": {"command": "y"}}}, ("amp.mcpServers", "a")),
+        ("cursor", "mcp.json", {"b": {"command": "y"}}, ("mcpServers", "a")),
+    ],
+)
+def test_server_is_written_where_its_app_reads_it(
+    format: str, file: str, before: dict[str, object], path: tuple[str, ...]
+) -> None:
+    changed = json.loads(put_server(ConfigFile(format, "user", Path(file)), "a", {"command": "x"})(json.dumps(before)))
+    held = changed
+    for key in path:
+        held = held[key]
+    assert held == {"command": "x"}
+    assert {key: changed[key] for key in before if key != path[0]} == {
+        key: before[key] for key in before if key != path[0]
+    }

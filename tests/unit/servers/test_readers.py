@@ -1,5 +1,6 @@
 """What each client's fields mean, and how one entry is judged."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +109,7 @@ UNUSABLE: list[tuple[Any, str]] = [
     ({"type": "stdio", "url": "https://x"}, 'requires "command"'),
     ({"type": "ws", "url": "https://x"}, "unknown type"),
     ({"command": 5}, "must be text"),
-    ({"command": "  "}, "empty"),
+    ({"command": "  "}, 'neither "command" nor "url"'),
     ({"command": "x", "args": "y"}, "must be a list"),
     ({"command": "x", "args": [{}]}, "text only"),
     ({"command": "x", "env": []}, "must be an object"),
@@ -303,3 +304,111 @@ def test_any_value_as_an_entry_is_a_definition_or_a_problem(client: str, raw: An
     """Judging never raises, and an entry without definition always says why."""
     judged = read(client, raw)
     assert judged.spec is not None or judged.problems
+
+
+WRONG_KEYS = [
+    ("claude-settings", "settings.json", '{\n"mcpServers": {\n"x": {"command": "y"}}}', ".mcp.json"),
+    ("amp", "settings.json", '{\n"mcpServers": {\n"x": {"command": "y"}}}', '"amp.mcpServers"'),
+    ("amp", "settings.json", '{"amp":\n{"mcpServers": {\n"x": {"command": "y"}}}}', '"amp.mcpServers"'),
+    ("codex", "config.toml", '\n\n[mcpServers.x]\ncommand = "y"\n', '"mcp_servers"'),
+    ("codex", "config.toml", '\n\n[mcp.servers.x]\ncommand = "y"\n', '"mcp_servers"'),
+    ("gemini", "settings.json", '{\n"mcp_servers": {\n"x": {"command": "y"}}}', '"mcpServers"'),
+    ("opencode", "opencode.json", '{\n"mcpServers": {\n"x": {"command": "y"}}}', '"mcp"'),
+    ("zed", "settings.json", '{\n"mcpServers": {\n"x": {"command": "y"}}}', '"context_servers"'),
+    ("crush", "crush.json", '{\n"mcpServers": {\n"x": {"command": "y"}}}', '"mcp"'),
+    ("auggie", "settings.json", '{\n"servers": {\n"x": {"command": "y"}}}', '"mcpServers"'),
+]
+
+
+@pytest.mark.parametrize(("format", "name", "text", "fix"), WRONG_KEYS)
+def test_server_under_a_key_that_its_app_does_not_read_is_a_problem_with_line_and_fix(
+    format: str, name: str, text: str, fix: str
+) -> None:
+    [entry] = reading(format, text, name).entries
+    [problem, *_] = entry.problems
+    assert (entry.spec, problem.code, problem.line) == (None, "server.misplaced", 3)
+    assert "does not read" in problem.message
+    assert fix in (problem.hint or "")
+
+
+def test_server_under_a_wrong_key_beside_the_right_one_is_reported() -> None:
+    found = reading("claude-code", '{"mcpServers": {"a": {"command": "x"}}, "servers": {"b": {"command": "y"}}}')
+    assert [(entry.name, entry.spec is not None) for entry in found.entries] == [("a", True), ("b", False)]
+
+
+@pytest.mark.parametrize(
+    ("raw", "kind", "ignored"),
+    [
+        ({"type": "stdio", "command": "x", "url": "https://x"}, "stdio", '"url" is ignored'),
+        ({"type": "http", "command": "x", "url": "https://x"}, "http", '"command" is ignored'),
+        ({"type": "sse", "command": "", "url": "https://x"}, "sse", None),
+        ({"command": "x", "url": ""}, "stdio", None),
+    ],
+)
+def test_declared_type_decides_between_command_and_url(raw: Any, kind: str, ignored: str | None) -> None:
+    judged = read("crush", raw)
+    assert judged.spec is not None
+    assert (judged.spec.type, judged.spec.command is None, judged.spec.url is None) == (
+        kind,
+        kind != "stdio",
+        kind == "stdio",
+    )
+    assert [ignored in problem.message for problem in judged.problems if ignored] == ([True] if ignored else [])
+
+
+def registry_entry(**described: Any) -> ServerSpec:
+    """The first server of a `server.json`."""
+    found = reading("registry", json.dumps({"name": "io.x/y", **described}), "server.json")
+    assert found.entries[0].spec is not None, found.entries[0].problems
+    return found.entries[0].spec
+
+
+def test_registry_variables_fill_urls_and_headers_or_become_variables() -> None:
+    variables = {"region": {"default": "eu"}, "tenant-id": {"isRequired": True}}
+    token = {"key": {"isRequired": True, "isSecret": True}}
+    headers = [{"name": "X-Key", "value": "Bearer {key}", "variables": token}, {"name": "X-Other"}]
+    remote = {"type": "streamable-http", "url": "https://{region}.x.example/{tenant-id}/mcp", "variables": variables}
+    spec = registry_entry(remotes=[{**remote, "headers": headers}])
+    assert (spec.type, spec.url, spec.headers) == (
+        "http",
+        "https://eu.x.example/${tenant_id}/mcp",
+        {"X-Key": "Bearer ${key}"},
+    )
+
+
+def test_registry_package_in_a_container_gets_its_variables_by_name() -> None:
+    package = {"registryType": "oci", "identifier": "ghcr.io/x/y", "version": "1.2"}
+    env = [{"name": "TOKEN", "isRequired": True, "isSecret": True}, {"name": "MODE", "default": "fast"}]
+    spec = registry_entry(packages=[{**package, "environmentVariables": env}])
+    assert spec.args == ("run", "-i", "--rm", "-e", "TOKEN", "-e", "MODE", "ghcr.io/x/y:1.2")
+    assert spec.env == {"TOKEN": "${TOKEN}", "MODE": "fast"}
+
+
+def test_registry_arguments_that_are_required_become_variables() -> None:
+    arguments = [
+        {"type": "positional", "valueHint": "target-dir", "isRequired": True},
+        {"type": "positional", "valueHint": "optional"},
+        {
+            "type": "named",
+            "name": "--port",
+            "format": "number",
+            "value": "{port}",
+            "variables": {"port": {"default": 8}},
+        },
+        {"type": "named", "name": "--quiet", "format": "boolean"},
+    ]
+    spec = registry_entry(packages=[{"registryType": "npm", "identifier": "p", "packageArguments": arguments}])
+    assert spec.args == ("-y", "p", "${target_dir}", "--port", "8", "--quiet")
+
+
+def test_registry_package_that_serves_http_is_a_url_with_a_note() -> None:
+    transport = {
+        "type": "streamable-http",
+        "url": "http://127.0.0.1:{port}/mcp",
+        "variables": {"port": {"default": 80}},
+    }
+    package = {"registryType": "npm", "identifier": "p", "transport": transport}
+    found = reading("registry", json.dumps({"name": "n", "packages": [package]}), "server.json")
+    assert found.entries[0].spec is not None
+    assert found.entries[0].spec.url == "http://127.0.0.1:80/mcp"
+    assert [problem.code for problem in found.problems] == ["config.note"]

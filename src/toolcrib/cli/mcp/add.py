@@ -10,7 +10,7 @@ import typer
 
 from toolcrib.cli import output
 from toolcrib.cli.asking import ask_line, can_ask, confirm
-from toolcrib.cli.mcp.change import ask_crib, check_scope, require_value, take_back
+from toolcrib.cli.mcp.change import ask_crib, check_scope, describe_other_names, require_value, take_back
 from toolcrib.cli.mcp.definition import Typed, entry_of
 from toolcrib.cli.mcp.show import question_lines
 from toolcrib.cli.options import HomeOption, Invocation, JsonOption, begin
@@ -123,9 +123,10 @@ def _add(invocation: Invocation, bodies: "list[JsonObject]") -> None:
     answers = [ask_crib(invocation, lambda client, body=body: client.add_server(body)) for body in bodies]
     if invocation.as_json:
         output.document(answers[0] if len(answers) == 1 else answers)
-    for answer in answers:
+    for body, answer in zip(bodies, answers, strict=True):
         if not invocation.as_json:
-            output.line(f'Added "{answer["name"]}" to {answer["change"]["file"]}.')
+            also = describe_other_names(str(body["name"]), answer)
+            output.line(f'Added "{body["name"]}" to {answer["change"]["file"]}.{also}')
         output.warn_all(answer["problems"])
 
 

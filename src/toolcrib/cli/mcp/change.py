@@ -37,15 +37,25 @@ def check_scope(scope: str) -> None:
         raise InvalidRequest("cli.usage", f"{scope!r} is not a scope.", "Choose user or project.")
 
 
-def show_changed(invocation: "Invocation", answer: "JsonObject", done: str) -> None:
-    """Report what changed in a file, or would change with a dry run."""
+def describe_other_names(name: str, server: "JsonObject") -> str:
+    """Return a sentence with the other names of a server; empty if it has none."""
+    own = {name, server["name"]} if name == server.get("alias") else {name}
+    others = [f'"{each}"' for each in (server["name"], *server["sameAs"]) if each not in own]
+    return f" It is the same server as {', '.join(others)}." if others else ""
+
+
+def show_changed(invocation: "Invocation", answer: "JsonObject", name: str, done: str) -> None:
+    """Report what changed in a file, or would change with a dry run. A change applies to all names of a server."""
     change = answer["change"]
     if invocation.as_json:
         output.document(answer)
     elif change["dryRun"]:
         show_change(change)
+        if also := describe_other_names(name, answer).strip():
+            output.note(also)
     elif change["changed"]:
-        output.line(f"{done} ({change['file']}).")
+        also = describe_other_names(name, answer)
+        output.line(f'{done} "{name}" ({change["file"]}).{also}')
     else:
         output.note(f"Nothing to change: {change['file']} is already up to date.")
 

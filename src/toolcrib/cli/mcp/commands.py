@@ -108,7 +108,7 @@ def remove(
         return
     server = require_value(name)
     answer = ask_crib(invocation, lambda client: client.remove_server(server, in_client=in_client, dry_run=dry_run))
-    show_changed(invocation, answer, f'Removed "{server}"')
+    show_changed(invocation, answer, server, "Removed")
 
 
 @app.command("enable")
@@ -214,4 +214,4 @@ def _switch(
     answer = ask_crib(
         invocation, lambda client: client.switch_server(server, enabled, in_client=in_client, dry_run=dry_run)
     )
-    show_changed(invocation, answer, f'{"Enabled" if enabled else "Disabled"} "{server}"')
+    show_changed(invocation, answer, server, "Enabled" if enabled else "Disabled")

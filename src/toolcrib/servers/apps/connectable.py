@@ -60,6 +60,20 @@ CONNECTABLE: tuple[Connectable, ...] = (
     Connectable("auggie", ("auggie",)),
     Connectable("oh-my-pi", ("omp",)),
     Connectable("lm-studio", ("lms",), in_projects=False),
+    Connectable("antigravity", ("antigravity",)),
+    Connectable("codebuddy", ("codebuddy",)),
+    Connectable("grok", ("grok",)),
+    Connectable("iflow", ("iflow",)),
+    Connectable("junie", ("junie",)),
+    Connectable("kimi", ("kimi",)),
+    Connectable("openclaw", ("openclaw",), in_projects=False),
+    Connectable("openhands", ("openhands",), in_projects=False),
+    Connectable("pi", ("pi",)),
+    Connectable("qoder", ("qoder",)),
+    Connectable("roo"),
+    Connectable("rovodev", ("acli",), in_projects=False),
+    Connectable("tabnine", ("tabnine",)),
+    Connectable("trae", ("trae",)),
 )
 """The twelve apps promised first, then others whose files use the same two forms."""
 

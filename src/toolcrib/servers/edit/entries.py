@@ -26,7 +26,7 @@ def add_server(place: ConfigFile, name: str, entry: JsonObject) -> ChangeText:
     """Return a change that adds a server. It raises `server.exists` if the file already has the name."""
 
     def change(text: str) -> str:
-        if _path_of(place, text, name) is not None:
+        if _path_of(place, text, name, read_only=True) is not None:
             raise Conflict("server.exists", f'Server "{name}" already exists in {place.file}')
         return _checked(place, text, (*_holder(place, text), name), entry)
 
@@ -37,7 +37,8 @@ def put_server(place: ConfigFile, name: str, entry: JsonObject) -> ChangeText:
     """Return a change that adds a server or replaces the one of this name."""
 
     def change(text: str) -> str:
-        return _checked(place, text, _path_of(place, text, name) or (*_holder(place, text), name), entry)
+        path = _path_of(place, text, name, read_only=True)
+        return _checked(place, text, path or (*_holder(place, text), name), entry)
 
     return change
 
@@ -60,7 +61,7 @@ def switch_server(place: ConfigFile, name: str, enabled: bool) -> ChangeText:
         if switch is None:
             message = f"{place.dialect.title} has no switch for a server in this file."
             raise InvalidRequest("config.unsupported", message)
-        return _checked_field(place, text, path, switch, enabled if switch == "enabled" else not enabled)
+        return _checked_field(place, text, path, switch, not enabled if switch == "disabled" else enabled)
 
     return change
 
@@ -92,10 +93,17 @@ def _on_bytes(file: Path, before: bytes | None, change: ChangeText) -> bytes | N
     return (mark + change(text.removeprefix(BOM))).encode()
 
 
-def _path_of(place: ConfigFile, text: str, name: str) -> KeyPath | None:
-    """Return the path of the server of this name in the text."""
-    paths = [found.path for found in _found(place, text) if found.name == name]
+def _path_of(place: ConfigFile, text: str, name: str, *, read_only: bool = False) -> KeyPath | None:
+    """Return the path of the server of this name; `read_only` skips those that the app itself does not read."""
+    named = [found for found in _found(place, text) if found.name == name]
+    read = [found.path for found in named if _is_read(found)]
+    paths = read if read or read_only else [found.path for found in named]
     return paths[-1] if paths else None
+
+
+def _is_read(found: FoundEntry) -> bool:
+    """Return whether the app reads an entry where it is."""
+    return found.misplaced is None and not found.is_elsewhere
 
 
 def _known_path(place: ConfigFile, text: str, name: str) -> KeyPath:
@@ -107,7 +115,7 @@ def _known_path(place: ConfigFile, text: str, name: str) -> KeyPath:
 
 def _holder(place: ConfigFile, text: str) -> KeyPath:
     """Return the keys under which to add a server: next to existing ones, else where the app documents it."""
-    holders = [found.path[:-1] for found in _found(place, text) if len(found.path) > 1]
+    holders = [found.path[:-1] for found in _found(place, text) if len(found.path) > 1 and _is_read(found)]
     documented = place.dialect.roots
     return holders[0] if holders and holders[0] not in documented else documented[0]
 

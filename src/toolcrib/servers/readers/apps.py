@@ -6,9 +6,10 @@ names are unique.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from toolcrib.servers.readers import layouts, published, rules, translate
-from toolcrib.servers.readers.dialect import Dialect
+from toolcrib.servers.readers.dialect import Dialect, no_rules
 
 _STRICT = frozenset({"comments", "trailing commas"})
 _STRICT_NO_BOM = frozenset({"comments", "trailing commas", "byte order mark"})
@@ -21,6 +22,13 @@ def _common(client: str, title: str, **rest: object) -> Dialect:
 
 
 _VSCODE_ROOTS = (("servers",),)
+_AGENT_FRAMEWORK: Mapping[str, object] = {
+    "family": "yaml",
+    "roots": (("mcp", "servers"),),
+    "dedicated": False,
+    "seconds": True,
+    "variables": "braces",
+}
 _ROWS: tuple[Dialect, ...] = (
     _common("toolcrib", "Toolcrib", switch="enabled", variables="toolcrib"),
     _common("claude-code", "Claude Code", refuses=_STRICT, needs_type=True, cwd=False, variables="claude"),
@@ -130,7 +138,13 @@ _ROWS: tuple[Dialect, ...] = (
     _common("amp", "Amp", roots=(("amp.mcpServers",),), dedicated=False, variables="braces"),
     _common("kiro", "Kiro", switch="disabled", variables="braces"),
     _common("lm-studio", "LM Studio"),
-    _common("warp", "Warp", find=layouts.warp, variables="warp"),
+    _common(
+        "warp",
+        "Warp",
+        find=layouts.warp,
+        roots=(("mcpServers",), ("servers",), ("mcp_servers",), ("mcp", "servers")),
+        variables="warp",
+    ),
     _common(
         "crush",
         "Crush",
@@ -148,6 +162,53 @@ _ROWS: tuple[Dialect, ...] = (
     _common("antigravity", "Antigravity", refuses=frozenset({"byte order mark"}), switch="disabled"),
     _common("amazon-q", "Amazon Q", switch="disabled", variables="env-colon-env"),
     _common("auggie", "Auggie", dedicated=False, refuses=frozenset({"byte order mark"}), switch="disabled"),
+    _common("air", "JetBrains Air", variables="braces"),
+    _common("anythingllm", "AnythingLLM"),
+    _common("boltai", "BoltAI"),
+    _common("codebuddy", "CodeBuddy", switch="disabled", variables="braces"),
+    _common("copilot-jetbrains", "GitHub Copilot for JetBrains", roots=_VSCODE_ROOTS, variables="vscode"),
+    _common("dot-agents", "the .agents folder", variables="braces"),
+    _common("fast-agent", "fast-agent", find=layouts.fast_agent, writable=False, **_AGENT_FRAMEWORK),
+    _common("firebase-studio", "Firebase Studio", variables="braces"),
+    _common(
+        "grok",
+        "Grok Build",
+        translate=translate.grok,
+        family="toml",
+        roots=(("mcp_servers",),),
+        dedicated=False,
+        switch="enabled",
+        variables="claude",
+    ),
+    _common(
+        "hermes", "Hermes", family="yaml", roots=(("mcp_servers",),), dedicated=False, switch="enabled", seconds=True
+    ),
+    _common(
+        "iflow", "iFlow CLI", rules=rules.gemini, dedicated=False, refuses=_COMMENTS_ONLY, variables="dollar-plain"
+    ),
+    _common("jan", "Jan", translate=translate.jan, switch="active"),
+    _common("jetbrains-ai", "JetBrains AI Assistant", variables="braces"),
+    _common("kimi", "Kimi Code CLI", translate=translate.kimi, switch="enabled"),
+    _common("librechat", "LibreChat", family="yaml", dedicated=False, untyped="sse", variables="librechat"),
+    _common("mcp-agent", "mcp-agent", writable=False, **_AGENT_FRAMEWORK),
+    _common("mcphost", "MCPHost", translate=translate.mcphost, dedicated=False, variables="mcphost"),
+    _common("mcphub", "MCP Hub for Neovim", switch="disabled", variables="mcphub"),
+    _common("openclaw", "OpenClaw", roots=(("mcp", "servers"),), dedicated=False, untyped="sse", switch="enabled"),
+    _common("openhands", "OpenHands CLI", switch="enabled"),
+    _common("pi", "Pi", variables="braces"),
+    _common("qoder", "Qoder", switch="disabled"),
+    _common("rovodev", "Rovo Dev CLI", dedicated=False),
+    _common("tabnine", "Tabnine", rules=rules.gemini, dedicated=False, variables="dollar"),
+    _common(
+        "vibe",
+        "Mistral Vibe",
+        find=layouts.vibe,
+        translate=translate.vibe,
+        family="toml",
+        roots=(("mcp_servers",),),
+        dedicated=False,
+        writable=False,
+    ),
     _common("mcp-json", "a plain mcp.json", switch="enabled", variables="claude"),
     _common("fastmcp", "FastMCP", find=published.fastmcp, writable=False, dedicated=False, variables="braces"),
     _common(
@@ -160,12 +221,27 @@ CLIENTS: Mapping[str, Dialect] = {row.client: row for row in _ROWS}
 """Every app by its name, as used by `--client` and shown in `sources`."""
 
 _CLAUDE, _VSCODE = CLIENTS["claude-code"], CLIENTS["vscode"]
+_MANIFEST: Mapping[str, Any] = {
+    "find": layouts.claude_plugin,
+    "family": "json",
+    "roots": (("mcpServers",),),
+    "dedicated": False,
+    "writable": False,
+    "merges": False,
+    "variables": "claude-plugin",
+}
+_PLUGIN_FILE: Mapping[str, Any] = {**_MANIFEST, "find": layouts.by_name_or_bare, "dedicated": True}
 
 FORMATS: Mapping[str, Dialect] = {
     **CLIENTS,
     "claude-state": replace(_CLAUDE, find=layouts.claude_state, dedicated=False, needs_type=True),
     "claude-settings": replace(
-        _CLAUDE, find=layouts.settings_only, rules=rules.claude, dedicated=False, writable=False
+        _CLAUDE,
+        find=layouts.settings_only,
+        rules=rules.claude,
+        dedicated=False,
+        writable=False,
+        fix='Move it to "mcpServers" in .mcp.json of the project, or in ~/.claude.json.',
     ),
     "claude-plugin": replace(
         _CLAUDE, find=layouts.claude_plugin, dedicated=False, writable=False, variables="claude-plugin"
@@ -183,5 +259,14 @@ FORMATS: Mapping[str, Dialect] = {
     "continue-json": replace(CLIENTS["continue"], family="json"),
     "amazon-q-agent": replace(CLIENTS["amazon-q"], dedicated=False),
     "kiro-agent": replace(CLIENTS["kiro"], dedicated=False),
+    "codex-plugin": replace(CLIENTS["codex"], **_MANIFEST, translate=translate.as_written, seconds=False),
+    "codex-plugin-mcp": replace(CLIENTS["codex"], **_PLUGIN_FILE, translate=translate.as_written, seconds=False),
+    "cursor-plugin": replace(CLIENTS["cursor"], **_MANIFEST),
+    "cursor-plugin-mcp": replace(CLIENTS["cursor"], **_PLUGIN_FILE),
+    "grok-settings": replace(
+        CLIENTS["grok"], title="Grok CLI", translate=translate.cline, family="json", roots=(("mcpServers",),)
+    ),
+    "tabnine-servers": replace(CLIENTS["tabnine"], rules=no_rules, dedicated=True),
+    "qoder-settings": replace(CLIENTS["qoder"], title="Qoder CLI", dedicated=False),
 }
 """The formats of files: the apps' main ones, and their other files under separate names."""

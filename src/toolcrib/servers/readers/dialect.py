@@ -9,7 +9,7 @@ from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.servers import Scope, ServerType
 from toolcrib.servers.syntax.document import Family, KeyPath
 
-Switch = Literal["disabled", "enabled"]
+Switch = Literal["disabled", "enabled", "active"]
 Refusal = Literal["comments", "trailing commas", "byte order mark"]
 
 
@@ -26,7 +26,8 @@ class ReadingContext:
 class FoundEntry:
     """One entry of a file, not yet judged.
 
-    `misplaced` is the reason why the app itself would not find it. `built_in` names a kind that is not an MCP server.
+    `misplaced` is the reason why the app itself would not find it, and `fix` what to do about it. `is_elsewhere` marks
+    an entry under a key of another app; nothing is added next to it. `built_in` names a kind that is not an MCP server.
     `directory` and `scope` are set where one file covers several scopes.
     """
 
@@ -34,6 +35,8 @@ class FoundEntry:
     raw: Json
     path: KeyPath
     misplaced: str | None = None
+    fix: str | None = None
+    is_elsewhere: bool = False
     built_in: str | None = None
     directory: Path | None = None
     scope: Scope | None = None
@@ -41,10 +44,11 @@ class FoundEntry:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The entries of a file and oddities of their location as (message, path) pairs."""
+    """The entries of a file, and oddities of their location and notes as (message, path) pairs."""
 
     entries: tuple[FoundEntry, ...] = ()
     oddities: tuple[tuple[str, KeyPath], ...] = ()
+    notes: tuple[tuple[str, KeyPath], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +97,7 @@ class Dialect:
     `roots` are the keys that contain its servers, the documented one first. `dedicated` files contain only servers, so
     a missing root is reported. `untyped` is the type of a URL without one; `needs_type` means the app refuses it.
     `switch` is the field that disables a server; None means the app ignores both. `seconds` is the unit of `timeout`.
-    `merges` means the app merges its files key by key.
+    `merges` means the app merges its files key by key. `fix` says where servers belong if not in this file.
     """
 
     client: str
@@ -113,3 +117,4 @@ class Dialect:
     merges: bool = False
     writable: bool = True
     variables: str = "none"
+    fix: str | None = None

@@ -80,7 +80,9 @@ class _Entry:
     def spec(self) -> ServerSpec:
         self._name_is_there()
         command, url = self._command(), self._url()
-        kind = self._kind(command, url)
+        kind, is_declared = self._kind(command, url)
+        if command is not None and url is not None and is_declared:
+            command, url = self._one_endpoint(kind, command, url)
         spec = ServerSpec(
             name=self._name,
             type=kind,
@@ -134,9 +136,7 @@ class _Entry:
 
     def _command(self) -> str | None:
         command = self._text("command")
-        if command is not None and not command.strip():
-            self.wrong.append('"command" is empty')
-        return command
+        return command if command is not None and command.strip() else None
 
     def _url(self) -> str | None:
         taken = [key for key in _URL_KEYS if self._left.get(key) is not None]
@@ -145,8 +145,8 @@ class _Entry:
             self.notice("server.field_ignored", f'"{taken[0]}" counts, "{taken[1]}" does not', "Keep one of them.")
             self._left.pop(taken[1], None)
         if url is not None and not url.strip():
-            self.wrong.append('"url" is empty')
-        elif url is not None:
+            return None
+        if url is not None:
             self._check_url(url)
         if taken[:1] == ["httpUrl"]:
             self._left.pop("type", None)
@@ -160,17 +160,24 @@ class _Entry:
         if scheme.lower() not in ("http", "https") or not separator:
             self.wrong.append('"url" must begin with http:// or https://')
 
-    def _kind(self, command: str | None, url: str | None) -> ServerType:
-        kind = self._declared()
-        if command is not None and url is not None:
-            self.wrong.append('both "command" and "url" are set; keep one')
+    def _kind(self, command: str | None, url: str | None) -> tuple[ServerType, bool]:
+        """Return the type, and whether the entry declares it."""
+        declared = kind = self._declared()
+        if kind is None and command is not None and url is not None:
+            self.wrong.append('both "command" and "url" are set, and no "type"; keep one of them')
         if kind is None:
             kind = self._undeclared(command, url)
         if kind == "stdio" and command is None and not self.wrong:
             self.wrong.append('stdio server requires "command" field')
         if kind != "stdio" and url is None and not self.wrong:
             self.wrong.append(f'{kind} server requires "url" field')
-        return kind
+        return kind, declared is not None
+
+    def _one_endpoint(self, kind: ServerType, command: str, url: str) -> tuple[str | None, str | None]:
+        """Return the endpoint that the declared type uses; the other one is reported."""
+        used, ignored = ("command", "url") if kind == "stdio" else ("url", "command")
+        self.notice("server.field_ignored", f'the type is {kind}, so "{used}" is used and "{ignored}" is ignored')
+        return (command, None) if kind == "stdio" else (None, url)
 
     def _declared(self) -> ServerType | None:
         taken = self._take(*_TYPE_KEYS)
@@ -251,7 +258,8 @@ class _Entry:
         enabled, disabled = self._flag("enabled"), self._flag("disabled")
         off = enabled is False or disabled is True
         written = "enabled" if enabled is False else "disabled"
-        if off and self._dialect.switch != written:
+        own = "enabled" if self._dialect.switch == "active" else self._dialect.switch
+        if off and own != written:
             self.notice(
                 "server.switch_ignored",
                 f'{self._dialect.title} ignores "{written}" here; Toolcrib keeps the server off',

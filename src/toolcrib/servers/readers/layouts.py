@@ -4,6 +4,7 @@ A layout never judges an entry. An entry in the wrong location is still found an
 dropped silently.
 """
 
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,9 +22,10 @@ COMMON_ROOTS: tuple[tuple[str, ...], ...] = (
     ("context_servers",),
     ("mcp",),
     ("amp.mcpServers",),
+    ("amp", "mcpServers"),
     ("extensions",),
 )
-"""Every root key of any app; tried in files that contain only servers."""
+"""Every root key of any app. Servers under one that the file's app does not read are reported."""
 
 _ENDPOINT_KEYS = frozenset({"command", "url", "httpUrl", "serverUrl", "serverURL", "uri", "cmd"})
 
@@ -32,7 +34,12 @@ def by_name(value: Json, dialect: Dialect, context: ReadingContext) -> Layout:
     """Find an object of servers under a root key."""
     document = as_object(value)
     if document is None:
-        return Layout(oddities=(("the file does not hold an object", ()),)) if dialect.dedicated else Layout()
+        return Layout(oddities=(("the file does not contain an object", ()),)) if dialect.dedicated else Layout()
+    return _with_elsewhere(_under_root(document, dialect), document, dialect)
+
+
+def _under_root(document: JsonObject, dialect: Dialect) -> Layout:
+    """Find the servers under the app's own key; in files that contain only servers, also under that of another app."""
     roots = (*dialect.roots, *(COMMON_ROOTS if dialect.dedicated else ()))
     for number, root in enumerate(roots):
         held = at(document, *root)
@@ -41,22 +48,44 @@ def by_name(value: Json, dialect: Dialect, context: ReadingContext) -> Layout:
         oddities: tuple[tuple[str, KeyPath], ...] = ()
         if number >= len(dialect.roots):
             documented, used = ".".join(dialect.roots[0]), ".".join(root)
-            oddities = ((f'{dialect.title} reads "{documented}", this file has "{used}"', root[:-1]),)
+            oddities = ((f'{dialect.title} reads "{documented}", not "{used}"', root),)
+            layout = _members(held, root, oddities)
+            return replace(layout, entries=tuple(replace(entry, is_elsewhere=True) for entry in layout.entries))
         return _members(held, root, oddities)
     return _without_root(document, dialect)
+
+
+def _with_elsewhere(layout: Layout, document: JsonObject, dialect: Dialect) -> Layout:
+    """Add the servers under keys that only other apps read, as misplaced entries."""
+    read = {*dialect.roots, *(entry.path[:-1] for entry in layout.entries)}
+    elsewhere = tuple(
+        FoundEntry(
+            name,
+            raw,
+            (*root, name),
+            f'{dialect.title} does not read "{".".join(root)}" in this file',
+            dialect.fix or f'Move it under "{".".join(dialect.roots[0])}".',
+            is_elsewhere=True,
+        )
+        for root in COMMON_ROOTS
+        if root not in read
+        for name, raw in (as_object(at(document, *root)) or {}).items()
+        if _endpoint(as_object(raw) or {})
+    )
+    return replace(layout, entries=(*layout.entries, *elsewhere)) if elsewhere else layout
 
 
 def by_name_or_bare(value: Json, dialect: Dialect, context: ReadingContext) -> Layout:
     """Like `by_name`, but also accept a file that is itself the object of servers."""
     layout = by_name(value, dialect, context)
-    if layout.entries and all(entry.misplaced for entry in layout.entries):
+    if layout.entries and all(entry.misplaced and not entry.is_elsewhere for entry in layout.entries):
         return Layout(tuple(replace(entry, misplaced=None) for entry in layout.entries))
     return layout
 
 
 def settings_only(value: Json, dialect: Dialect, context: ReadingContext) -> Layout:
-    """Return no entries: the file only enables and disables servers."""
-    return Layout()
+    """Find no entries but misplaced ones: the file only enables and disables servers."""
+    return _with_elsewhere(Layout(), as_object(value) or {}, replace(dialect, roots=()))
 
 
 def script(value: Json, dialect: Dialect, context: ReadingContext) -> Layout:
@@ -127,6 +156,43 @@ def continue_(value: Json, dialect: Dialect, context: ReadingContext) -> Layout:
     return Layout(used, ((note, ("mcpServers",)),) if followed else ())
 
 
+def vibe(value: Json, dialect: Dialect, context: ReadingContext) -> Layout:
+    """Find Mistral Vibe's servers: a list of tables with names."""
+    items = as_list(at(value, "mcp_servers"))
+    if items is None:
+        return by_name(value, dialect, context)
+    return Layout(
+        tuple(
+            FoundEntry(as_text(at(item, "name")) or "", item, ("mcp_servers", index))
+            for index, item in enumerate(items)
+        )
+    )
+
+
+def fast_agent(value: Json, dialect: Dialect, context: ReadingContext) -> Layout:
+    """Find fast-agent's servers under `mcp.servers`, and its short form `mcp.targets`: a URL or a command line."""
+    layout = by_name(value, dialect, context)
+    targets = enumerate(as_list(at(value, "mcp", "targets")) or ())
+    short = (
+        FoundEntry(as_text(at(item, "name")) or f"target {index + 1}", _target(item), ("mcp", "targets", index))
+        for index, item in targets
+    )
+    return replace(layout, entries=(*layout.entries, *short))
+
+
+def _target(item: Json) -> Json:
+    """Return the entry of a target; a command line that cannot be split is left for `judge` to refuse."""
+    entry = dict(as_object(item) or {})
+    target = as_text(entry.pop("target", None)) or ""
+    if target.startswith(("http://", "https://")):
+        return {**entry, "url": target}
+    try:
+        words = shlex.split(target)
+    except ValueError:
+        words = []
+    return {**entry, "command": words[0] if words else "", "args": words[1:]}
+
+
 def warp(value: Json, dialect: Dialect, context: ReadingContext) -> Layout:
     """Find Warp's servers: several wrapper keys, a bare object of servers, or one bare server."""
     single = as_object(value)
@@ -141,26 +207,29 @@ def _members(held: Json, root: KeyPath, oddities: tuple[tuple[str, KeyPath], ...
         return Layout(tuple(FoundEntry(name, raw, (*root, name)) for name, raw in by_key.items()), oddities)
     listed = as_list(held)
     if listed is not None:
-        why = "the servers stand in a list, not in an object by name"
+        why, fix = "the servers are in a list, not in an object by name", "Write an object with one key per server."
         found = (
-            FoundEntry(as_text(at(raw, "name")) or f"entry {number + 1}", raw, (*root, number), why)
+            FoundEntry(as_text(at(raw, "name")) or f"entry {number + 1}", raw, (*root, number), why, fix)
             for number, raw in enumerate(listed)
         )
         return Layout(tuple(found), oddities)
-    return Layout(oddities=(*oddities, (f'"{root[-1]}" does not hold an object', root[:-1])))
+    return Layout(oddities=(*oddities, (f'"{root[-1]}" is not an object', root)))
 
 
 def _without_root(value: JsonObject, dialect: Dialect) -> Layout:
     root = ".".join(dialect.roots[0])
     if not dialect.dedicated:
         return Layout()
-    why = f'it stands at the top of the file, where {dialect.title} does not look; put it under "{root}"'
-    bare = tuple(FoundEntry(name, raw, (name,), why) for name, raw in value.items() if _endpoint(as_object(raw) or {}))
+    why = f"it is at the top level of the file, which {dialect.title} does not read"
+    fix = f'Move it under "{root}".'
+    bare = tuple(
+        FoundEntry(name, raw, (name,), why, fix) for name, raw in value.items() if _endpoint(as_object(raw) or {})
+    )
     return Layout(bare) if bare else Layout(oddities=((f'the file has no "{root}"', ()),))
 
 
 def _endpoint(raw: JsonObject) -> bool:
-    return any(raw.get(key) is not None for key in _ENDPOINT_KEYS)
+    return any(isinstance(raw.get(key), str | list | dict) for key in _ENDPOINT_KEYS)
 
 
 def _zed_kind(raw: JsonObject) -> str | None:

@@ -4,10 +4,15 @@ The file names are common, so an unrelated file yields neither entries nor probl
 the description; nothing is looked up or installed.
 """
 
+import re
+
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.json_values import as_list, as_object, as_text, at
 from toolcrib.servers.readers.dialect import Dialect, FoundEntry, Layout, ReadingContext
 from toolcrib.servers.readers.layouts import by_name
+
+_PLACEHOLDER = re.compile(r"\{([A-Za-z0-9_.-]+)\}")
+_UNSAFE = re.compile(r"[^A-Za-z0-9_]+")
 
 
 def registry(value: Json, dialect: Dialect, context: ReadingContext) -> Layout:
@@ -23,7 +28,12 @@ def registry(value: Json, dialect: Dialect, context: ReadingContext) -> Layout:
         FoundEntry(name if number == 0 else f"{name}#{number + 1}", raw, (key, index))
         for number, (key, index, raw) in enumerate(ways)
     )
-    return Layout(tuple(entries))
+    notes = (
+        (f"{_identifier(package)} listens on a URL; start it yourself before you connect", ("packages", index))
+        for index, package in enumerate(packages)
+        if _transport_url(package) is not None
+    )
+    return Layout(tuple(entries), notes=tuple(notes))
 
 
 def mcpb(value: Json, dialect: Dialect, context: ReadingContext) -> Layout:
@@ -51,23 +61,43 @@ def fastmcp(value: Json, dialect: Dialect, context: ReadingContext) -> Layout:
 
 
 def _remote(remote: JsonObject) -> JsonObject:
-    raw: JsonObject = {"type": remote.get("type") or remote.get("transport_type") or "http", "url": remote.get("url")}
+    url = as_text(remote.get("url"))
+    raw: JsonObject = {
+        "type": remote.get("type") or remote.get("transport_type") or "http",
+        "url": _filled(url, remote) if url is not None else remote.get("url"),
+    }
     headers = _named_values(remote.get("headers"))
     return raw | {"headers": headers} if headers else raw
 
 
+def _identifier(package: JsonObject) -> str:
+    return str(package.get("identifier") or package.get("name") or "")
+
+
+def _transport_url(package: JsonObject) -> str | None:
+    """Return the URL of a package that serves HTTP instead of standard input and output."""
+    kind = as_text(at(package, "transport", "type")) or "stdio"
+    return as_text(at(package, "transport", "url")) if kind != "stdio" else None
+
+
 def _package(package: JsonObject) -> JsonObject:
     kind = str(package.get("registryType") or package.get("registry_type") or package.get("registry_name") or "")
-    identifier = str(package.get("identifier") or package.get("name") or "")
+    identifier = _identifier(package)
     version = str(package.get("version") or "")
+    if _transport_url(package) is not None:
+        return _remote(as_object(package.get("transport")) or {})
     launch = _launch(kind, identifier, version)
     if launch is None:
         return {"registryType": kind, "identifier": identifier}
     command, before, after = launch
     runtime = _arguments(package.get("runtimeArguments") or package.get("runtime_arguments"))
     own = _arguments(package.get("packageArguments") or package.get("package_arguments"))
-    raw: JsonObject = {"command": str(package.get("runtimeHint") or command), "args": [*before, *runtime, *after, *own]}
     env = _named_values(package.get("environmentVariables") or package.get("environment_variables"))
+    if command == "docker":
+        # A container sees only the variables that are passed on by name.
+        named = [name for name in env if not any(name in word for word in runtime)]
+        runtime = [*runtime, *(word for name in named for word in ("-e", name))]
+    raw: JsonObject = {"command": str(package.get("runtimeHint") or command), "args": [*before, *runtime, *after, *own]}
     return raw | {"env": env} if env else raw
 
 
@@ -88,28 +118,51 @@ def _launch(kind: str, identifier: str, version: str) -> tuple[str, list[str], l
 
 
 def _arguments(listed: Json) -> list[str]:
-    """Return arguments with a value or default; the user has to provide the others."""
+    """Return the arguments with a value, a default, or required: the user then has to set a variable."""
     arguments: list[str] = []
     for item in _objects(listed):
-        value = item.get("value", item.get("default"))
-        if item.get("type") == "named" and isinstance(item.get("name"), str):
-            arguments += [str(item["name"]), *([str(value)] if value is not None else [])]
+        name = as_text(item.get("name"))
+        value = _value(item, name or as_text(item.get("valueHint")) or as_text(item.get("value_hint")) or "argument")
+        if item.get("type") == "named" and name is not None:
+            is_flag = item.get("format") == "boolean" or ("format" not in item and value is None)
+            arguments += [name] if is_flag else [name, value] if value is not None else []
         elif value is not None:
-            arguments.append(str(value))
+            arguments.append(value)
     return arguments
 
 
 def _named_values(listed: Json) -> JsonObject:
     """Return named values; a required one without a value refers to the variable of its name."""
-    values: JsonObject = {}
-    for item in _objects(listed):
-        name = item.get("name")
-        value = item.get("value", item.get("default"))
-        if isinstance(name, str) and value is not None:
-            values[name] = str(value)
-        elif isinstance(name, str) and (item.get("isRequired") or item.get("is_required")):
-            values[name] = f"${{{name}}}"
-    return values
+    named = ((as_text(item.get("name")), item) for item in _objects(listed))
+    values = {name: _value(item, name) for name, item in named if name is not None}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _value(item: JsonObject, name: str) -> str | None:
+    """Return the value of an input: given, default, or a variable if it is required; None if it is optional."""
+    value = item.get("value", item.get("default"))
+    if value is not None:
+        return _filled(str(value), item)
+    return _variable(name) if item.get("isRequired") or item.get("is_required") else None
+
+
+def _filled(text: str, item: JsonObject) -> str:
+    """Insert the item's variables into `{name}`; one without a value becomes a reference to an environment variable."""
+    declared = as_object(item.get("variables")) or {}
+
+    def value(match: re.Match[str]) -> str:
+        known = as_object(declared.get(match[1]))
+        if known is None:
+            return match[0]
+        given = known.get("value", known.get("default"))
+        return str(given) if given is not None else _variable(match[1])
+
+    return _PLACEHOLDER.sub(value, text)
+
+
+def _variable(name: str) -> str:
+    """Return a reference to the environment variable for an input."""
+    return f"${{{_UNSAFE.sub('_', name).strip('_') or 'VALUE'}}}"
 
 
 def _objects(value: Json) -> list[JsonObject]:

@@ -31,6 +31,15 @@ PARSERS: Mapping[Family, Callable[[str], Document]] = {
 }
 
 
+_FAMILIES: Mapping[str, Family] = {
+    ".json": "json",
+    ".jsonc": "json",
+    ".toml": "toml",
+    ".yaml": "yaml",
+    ".yml": "yaml",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
     """A file in which some app may keep servers.
@@ -94,7 +103,9 @@ def read_place(place: ConfigFile, directories: tuple[Path, ...] = (), platform: 
 
 def family_of(place: ConfigFile) -> Family:
     """Return the syntax of a file by its suffix, else that of its app."""
-    return "json" if place.file.suffix in (".json", ".jsonc") else place.dialect.family
+    if place.dialect.family == "script":
+        return "script"
+    return _FAMILIES.get(place.file.suffix, place.dialect.family)
 
 
 def read_content(place: ConfigFile, content: FileText, context: ReadingContext) -> FileReading:
@@ -122,6 +133,7 @@ def _read_document(place: ConfigFile, document: Document, content: FileText, con
     layout = dialect.find(document.value, dialect, context)
     lines = _Lines(document)
     problems = [_file_problem(place, "config.layout", text, lines.at(path)) for text, path in layout.oddities]
+    problems += [_file_problem(place, "config.note", text, lines.at(path)) for text, path in layout.notes]
     problems += _dialect_problems(place, document, content)
     entries: list[ReadEntry] = []
     for found in layout.entries:
@@ -161,7 +173,8 @@ def _read_entry(place: ConfigFile, found: FoundEntry, line: int | None) -> ReadE
     spec, problems = judged.spec, judged.problems
     if found.misplaced is not None:
         reason = f'Invalid server config: Server "{name}": {found.misplaced}'
-        spec, problems = None, (Problem("server.invalid", reason, file=source.file, line=line), *problems)
+        problem = Problem("server.misplaced", reason, found.fix, source.file, line)
+        spec, problems = None, (problem, *problems)
     raw = as_object(found.raw)
     written = raw if raw is not None else {"value": found.raw}
     return ReadEntry(name, source, written, spec, problems, placed, found.path)

@@ -131,6 +131,67 @@ def crush(raw: JsonObject) -> Translated:
     return Translated(left, extra=kept)
 
 
+def grok(raw: JsonObject) -> Translated:
+    """Grok Build: times in seconds under Codex's names."""
+    left = dict(raw)
+    seconds = left.pop("tool_timeout_sec", None)
+    if isinstance(seconds, int | float):
+        left["timeout"] = seconds * 1000
+    kept = {key: left.pop(key) for key in ("startup_timeout_sec", "tool_timeouts") if key in left}
+    return Translated(left, extra=kept)
+
+
+def kimi(raw: JsonObject) -> Translated:
+    """Kimi Code CLI: a bearer token of a variable, and times under their own names."""
+    left = dict(raw)
+    variable = left.pop("bearerTokenEnvVar", None)
+    header_env = {"Authorization": f"Bearer ${{{variable}}}"} if isinstance(variable, str) and variable else {}
+    _rename(left, "toolTimeoutMs", "timeoutMs")
+    kept = {key: left.pop(key) for key in ("startupTimeoutMs",) if key in left}
+    return Translated(left, header_env=header_env, extra=kept)
+
+
+def jan(raw: JsonObject) -> Translated:
+    """Jan: `active` enables a server; local entries have an empty `url`, remote ones an empty `command`."""
+    left = dict(raw)
+    _rename(left, "active", "enabled")
+    kept = {key: left.pop(key) for key in ("official", "managed") if key in left}
+    return Translated(left, extra=kept)
+
+
+def mcphost(raw: JsonObject) -> Translated:
+    """MCPHost: opencode's form, with `allowedTools` and `excludedTools`; its built-in servers are not MCP servers."""
+    left = dict(raw)
+    _rename(left, "allowedTools", "includeTools")
+    _rename(left, "excludedTools", "excludeTools")
+    if isinstance(left.get("headers"), list):
+        lines = [str(line).partition(":") for line in as_list(left["headers"]) or ()]
+        left["headers"] = {name.strip(): value.strip() for name, _, value in lines}
+    parts = as_list(left.get("command"))
+    if parts is not None:
+        left |= {"command": parts[0] if parts else "", "args": [*parts[1:], *(as_list(left.get("args")) or ())]}
+    _merge(left, "environment", "env")
+    wrong = ("it is built into MCPHost",) if left.get("type") in ("builtin", "inprocess") else ()
+    if wrong:
+        left["type"] = "stdio"
+    return Translated(left, wrong=wrong)
+
+
+def vibe(raw: JsonObject) -> Translated:
+    """Mistral Vibe: an API key of a variable, sent in a header; times in seconds under their own names."""
+    left = dict(raw)
+    variable = left.pop("api_key_env", None)
+    header, form = left.pop("api_key_header", "Authorization"), left.pop("api_key_format", "Bearer {token}")
+    header_env: dict[str, str] = {}
+    if isinstance(variable, str) and variable:
+        header_env[str(header)] = str(form).replace("{token}", f"${{{variable}}}")
+    seconds = left.pop("tool_timeout_sec", None)
+    if isinstance(seconds, int | float):
+        left["timeout"] = seconds * 1000
+    kept = {key: left.pop(key) for key in ("startup_timeout_sec", "prompt", "sampling_enabled") if key in left}
+    return Translated(left, header_env=header_env, extra=kept)
+
+
 def _rename(entry: JsonObject, old: str, new: str) -> None:
     if old in entry:
         entry[new] = entry.pop(old)

@@ -54,7 +54,10 @@ def parse(text: str) -> Document:
 
     def lines_of(path: KeyPath) -> Mapping[Key, int]:
         found: dict[Key, int] = {}
+        items = 0
         for statement in statements(text):
+            if statement.kind == "array" and statement.path == path:
+                found[items], items = line_at(text, statement.start), items + 1
             if len(statement.path) > len(path) and statement.path[: len(path)] == path:
                 found.setdefault(statement.path[len(path)], line_at(text, statement.start))
         return found

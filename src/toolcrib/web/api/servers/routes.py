@@ -196,10 +196,12 @@ def _add_changing(router: APIRouter, crib: Crib) -> None:
         if_match: _IfMatch = None,
     ) -> JsonObject:
         """Remove a server from our file, or hide one that another file defines."""
-        done = await crib.servers.remove(
-            name, cwd_of(crib, principal), in_client=in_client, dry_run=dry_run, version=_version(if_match)
-        )
-        return {"name": name, "change": done.to_json()}
+        cwd = cwd_of(crib, principal)
+        server = await crib.servers.find(name, cwd)
+        done = await crib.servers.remove(name, cwd, in_client=in_client, dry_run=dry_run, version=_version(if_match))
+        own = (name, server.name) if name == server.alias else (name,)
+        others = [other for other in (server.name, *server.same_as) if other not in own]
+        return {"name": name, "sameAs": others, "change": done.to_json()}
 
     @router.post("/{name:path}/enable", response_model=ChangedServer, response_model_exclude_unset=True)
     async def enable_server(

@@ -142,9 +142,10 @@ class ChangedServer(ServerShape):
 
 
 class RemovedServer(Shape):
-    """A removed server, and the change."""
+    """A removed server, its other names, which were removed with it, and the change."""
 
     name: str
+    same_as: list[str]
     change: EditShape
 
 
