@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, delete, func, insert, literal, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, delete, func, insert, literal, or_, select, update
 
 from toolcrib.model.json import JsonObject, dumps, loads
 from toolcrib.model.principals import Principal
@@ -37,6 +37,9 @@ class SessionFilter:
     agent: str | None = None
     state: SessionState | None = None
     limit: int = 200
+    words: str | None = None
+    """Words that must all occur in the title, id, agent or directory, in any case."""
+    offset: int = 0
 
 
 async def insert_session(store: Store, session: Session, crib: str) -> None:
@@ -85,12 +88,24 @@ async def load_session(store: Store, id: str) -> tuple[Session, str] | None:
 
 async def load_sessions(store: Store, wanted: SessionFilter) -> list[Session]:
     """Return sessions, most recently used first."""
-    query = select(sessions).order_by(sessions.c.updated_at.desc(), sessions.c.id).limit(wanted.limit)
-    for column, value in ((sessions.c.cwd, wanted.cwd), (sessions.c.agent, wanted.agent)):
-        query = query if value is None else query.where(column == value)
-    if wanted.state is not None:
-        query = query.where(sessions.c.state == wanted.state)
+    query = select(sessions).where(*_conditions(wanted)).order_by(sessions.c.updated_at.desc(), sessions.c.id)
+    query = query.limit(wanted.limit).offset(wanted.offset)
     return [_session(row) for row in await store.read(lambda connection: connection.execute(query).all())]
+
+
+async def count_matching(store: Store, wanted: SessionFilter) -> int:
+    """Return the number of all matching sessions, whatever `limit` and `offset` are."""
+    query = select(func.count()).select_from(sessions).where(*_conditions(wanted))
+    return await store.read(lambda connection: connection.execute(query).scalar_one())
+
+
+def _conditions(wanted: SessionFilter) -> list[ColumnElement[bool]]:
+    columns = (sessions.c.cwd, wanted.cwd), (sessions.c.agent, wanted.agent), (sessions.c.state, wanted.state)
+    conditions = [column == value for column, value in columns if value is not None]
+    searched = (sessions.c.title, sessions.c.id, sessions.c.agent, sessions.c.cwd)
+    words = (wanted.words or "").split()
+    found = [or_(*(column.icontains(word, autoescape=True) for column in searched)) for word in words]
+    return [*conditions, *found]
 
 
 async def load_unfinished(store: Store, crib: str) -> list[Session]:

@@ -44,6 +44,7 @@ from toolcrib.model.sessions import (
 from toolcrib.store.engine import Store
 from toolcrib.store.sessions import (
     SessionFilter,
+    count_matching,
     count_sessions,
     delete_session,
     insert_fork,
@@ -235,6 +236,10 @@ class Sessions:
         """Return sessions, most recently used first."""
         found = await load_sessions(self._store, wanted)
         return [self._live[each.id].session if each.id in self._live else each for each in found]
+
+    async def count_matching(self, wanted: SessionFilter = EVERY) -> int:
+        """Return the number of all matching sessions."""
+        return await count_matching(self._store, wanted)
 
     async def get(self, id: str) -> Session:
         """Return the session; raises `session.unknown`."""

@@ -17,6 +17,8 @@ from toolcrib.cli.options import HomeOption, Invocation, JsonOption, begin
 from toolcrib.model.errors import InvalidRequest, ToolcribError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from toolcrib.model.json import JsonObject
 
 PASTE_LIMIT = 1_048_576
@@ -83,10 +85,15 @@ def add(
         token = _token_from_stdin() if token == "-" else token
         name, url, words = _positional_url(name, url, words)
         typed = Typed(url, kind, token, header or (), env or (), cwd, timeout, scope, disabled, words, share, client_id)
-        entry = entry_of(typed)
-        name = require_value(name)
-        invocation = begin(ctx, home, as_json)
-        _add(invocation, [{"name": _name_of(invocation, name) if name == url else name, "scope": scope, **entry}])
+        _add_typed(lambda: begin(ctx, home, as_json), name, typed)
+
+
+def _add_typed(start: "Callable[[], Invocation]", name: str | None, typed: Typed) -> None:
+    """Add the server of the flags; they are checked before anything is opened."""
+    entry, name = entry_of(typed), require_value(name)
+    invocation = start()
+    name = _name_of(invocation, name) if name == typed.url else name
+    _add(invocation, [{"name": name, "scope": typed.scope, **entry}])
 
 
 def _positional_url(

@@ -1,4 +1,4 @@
-"""The page of a session, which asks for its new items and its head after every event."""
+"""The list of sessions and the page of one, which asks for its new items and its head after every event."""
 
 from pathlib import Path
 
@@ -47,3 +47,36 @@ async def test_items_and_head_read_only_new_events(
     items = await visitor.part(f"/sessions/{session.id}/items", after=str(last))
     assert items.one("article", class_="user").text.endswith("Second")
     assert starts and min(starts) >= last
+
+
+@pytest.fixture
+async def many(visitor: Visitor, tmp_path: Path) -> Visitor:
+    """A crib with more sessions than a page shows."""
+    for number in range(51):
+        await visitor.crib.sessions.create(NewSession("web", str(tmp_path), title=f"Task {number:02}"))
+    await visitor.crib.sessions.create(NewSession("web", str(tmp_path), title="100% Deploy_now"))
+    return visitor
+
+
+async def test_sessions_are_paged_and_the_total_counts_all(many: Visitor) -> None:
+    first = await many.json("/sessions")
+    second = await many.json("/sessions", page="2")
+    assert (first["total"], len(first["sessions"]), len(second["sessions"])) == (52, 50, 2)
+    assert not {each["id"] for each in first["sessions"]} & {each["id"] for each in second["sessions"]}
+    page = await many.page("/sessions")
+    assert "1–50 of 52" in page.text
+    assert page.one("a", href="/sessions?page=2").text == "Next"
+    for odd in ("0", "x", "9" * 30):
+        assert (await many.json("/sessions", page=odd))["sessions"] == first["sessions"]
+
+
+async def test_sessions_are_searched_in_any_case_and_filtered(many: Visitor) -> None:
+    async def titles(**query: str) -> list[str]:
+        return [each["title"] for each in (await many.json("/sessions", **query))["sessions"]]
+
+    assert await titles(q="deploy 100%") == ["100% Deploy_now"]
+    assert await titles(q="deploy_NOW") == ["100% Deploy_now"]
+    assert await titles(q="%%") == []
+    assert await titles(agent="nobody") == []
+    assert "No sessions match." in (await many.page("/sessions", state="failed")).text
+    assert "is not a state" in (await many.page("/sessions", status=422, state="gone")).text

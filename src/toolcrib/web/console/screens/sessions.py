@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from typing import Final
+from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
@@ -10,13 +11,14 @@ from starlette.routing import Route
 from toolcrib.agents.sessions.conversation_view import Item
 from toolcrib.agents.sessions.manager import NewSession
 from toolcrib.model.approvals import Approval
-from toolcrib.model.errors import ToolcribError
+from toolcrib.model.errors import InvalidRequest, ToolcribError
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.principals import MODES, Mode
-from toolcrib.model.sessions import Session
+from toolcrib.model.sessions import SESSION_STATES, Session, SessionState
 from toolcrib.model.tools import ToolRef
 from toolcrib.store.sessions import SessionFilter
 from toolcrib.web.console.approval_card import card
+from toolcrib.web.console.forms import read_query
 from toolcrib.web.console.render import page
 from toolcrib.web.console.responses import Console, ScreenContent, back, route
 
@@ -48,8 +50,8 @@ _OF_ITEMS: Final[JsonObject] = dict.fromkeys(
     ("parentToolCallId", "server", "tool", "toolName", "arguments", "approval", "result", "answers", "hint", "costUsd")
 )
 """Optional members that templates read."""
-_SHOWN: Final = 200
-"""Sessions on the first page."""
+_SHOWN: Final = 50
+"""Sessions on one page."""
 
 
 def routes(console: Console) -> list[Route]:
@@ -77,16 +79,37 @@ class SessionsScreen:
         self._sessions = console.crib.sessions
 
     async def show(self, request: Request) -> Response:
-        """List sessions, most recently used first."""
-        found = await self._sessions.list(SessionFilter(limit=_SHOWN))
+        """List the matching sessions, most recently used first."""
+        form = read_query(request)
+        chosen = {name: text for name in ("q", "agent", "state") if (text := form.line(name))}
+        page_number = _page_number(form.line("page"))
+        wanted = SessionFilter(
+            agent=chosen.get("agent"),
+            state=_state(chosen.get("state")),
+            words=chosen.get("q"),
+            limit=_SHOWN,
+            offset=(page_number - 1) * _SHOWN,
+        )
+        found, total = await self._sessions.list(wanted), await self._sessions.count_matching(wanted)
         crib = self._console.crib
         value: JsonObject = {
             "sessions": [_row(session) for session in found],
+            "total": total,
+            "first": wanted.offset + 1,
+            "filters": chosen,
+            "previous": _page_url(chosen, page_number - 1) if page_number > 1 else None,
+            "next": _page_url(chosen, page_number + 1) if wanted.offset + len(found) < total else None,
+            "here": _page_url(chosen, page_number),
             "agents": [{"id": agent.id, "name": agent.name} for agent in await crib.zoo.list()],
             "cwd": str(crib.settings.default_cwd or ""),
         }
         shown = ScreenContent(
-            "sessions", "Sessions", "sessions.html", value, "parts/session_rows.html", {"modes": MODE_WORDS}
+            "sessions",
+            "Sessions",
+            "sessions.html",
+            value,
+            "parts/session_rows.html",
+            {"modes": MODE_WORDS, "states": STATES},
         )
         return await self._console.respond(request, shown)
 
@@ -217,6 +240,23 @@ def _row(session: Session) -> JsonObject:
     word, tone = STATES[session.state]
     busy = session.state in ("starting", "running", "waiting")
     return _OPTIONAL | session.to_json() | {"word": word, "tone": tone, "busy": busy}
+
+
+def _state(text: str | None) -> SessionState | None:
+    state: SessionState | None = next((state for state in SESSION_STATES if state == text), None)
+    if text is not None and state is None:
+        raise InvalidRequest("request.invalid", f"{text!r} is not a state.", f"Choose one of {', '.join(STATES)}.")
+    return state
+
+
+def _page_number(text: str | None) -> int:
+    is_number = text is not None and text.isascii() and text.isdigit() and len(text) < 7
+    return max(int(text), 1) if text is not None and is_number else 1
+
+
+def _page_url(chosen: Mapping[str, str], number: int) -> str:
+    query = {**chosen, "page": str(number)} if number > 1 else chosen
+    return f"/sessions?{urlencode(query)}" if query else "/sessions"
 
 
 def _mode(text: str | None) -> Mode | None:
