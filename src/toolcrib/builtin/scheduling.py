@@ -176,7 +176,7 @@ class Scheduling:
             return False
         if principal.agent is not None:
             return creator.agent == principal.agent
-        return creator.agent is None and (creator.kind, creator.name) == (principal.kind, principal.name)
+        return creator.agent is None and creator.identity == principal.identity
 
     def _sees(self, principal: Principal, schedule: Schedule) -> bool:
         return self._owns(principal, schedule) or (principal.agent is not None and principal.agent == schedule.agent)

@@ -88,7 +88,9 @@ def _narrower(rule: Rule, approval: Approval) -> Rule:
     offered = replace(approval, remembering=replace(propose(asked), refusal=None))
     decision = "approve" if rule.effect == "allow" else "deny"
     scope = "session" if rule.session is not None else "always"
-    made = rule_of_answer(offered, ApprovalReply(decision, scope, rule.created_by, rule.reason, None), approval.created_at)
+    made = rule_of_answer(
+        offered, ApprovalReply(decision, scope, rule.created_by, rule.reason, None), approval.created_at
+    )
     bound = Binding.of(approval.principal)
     return replace(rule, conditions=made.conditions, where=made.where, principal=bound)
 

@@ -47,9 +47,8 @@ from toolcrib.gate.approvals.handles import Handles
 from toolcrib.gate.audit.changes import Changes
 from toolcrib.gate.audit.records import Audit
 from toolcrib.gate.audit.redact import Redactor
-from toolcrib.gate.catalog.catalog import Catalog
+from toolcrib.gate.catalog.catalog import Catalog, CatalogChange
 from toolcrib.gate.catalog.naming import NameRow, NameTable
-from toolcrib.gate.catalog.snapshot import CatalogChange
 from toolcrib.gate.gate import Gate
 from toolcrib.gate.policy.explain import Explanation
 from toolcrib.gate.policy.permissions import Permissions, managed_file

@@ -98,7 +98,7 @@ class WorkService:
             return False
         if principal.agent is not None:
             return creator.agent == principal.agent
-        return creator.agent is None and (creator.kind, creator.name) == (principal.kind, principal.name)
+        return creator.agent is None and creator.identity == principal.identity
 
 
 Desk = Annotated[WorkService, Inject]

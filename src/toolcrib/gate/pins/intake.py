@@ -16,9 +16,8 @@ from typing import Protocol
 import anyio
 
 from toolcrib.base.cooperative import Pacer, unhurried
-from toolcrib.gate.catalog.catalog import Catalog
+from toolcrib.gate.catalog.catalog import Catalog, SnapshotPart
 from toolcrib.gate.catalog.naming import NameRow
-from toolcrib.gate.catalog.snapshot import SnapshotPart
 from toolcrib.gate.pins.lint import Looks, lint_text, looks_of, telling_names
 from toolcrib.gate.pins.pinned_content import pinned_introduction, see_content
 from toolcrib.gate.pins.pinned_source import LintNotes, PinnedSource, counting, notes, reviewing

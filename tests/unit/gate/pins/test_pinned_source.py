@@ -3,7 +3,7 @@
 from toolcrib.gate.pins.definition_changes import DefinitionChange
 from toolcrib.gate.pins.lint import telling_names
 from toolcrib.gate.pins.pinned_source import LintNotes, counting
-from toolcrib.gate.pins.pins import Sighting, PinState
+from toolcrib.gate.pins.pins import PinState, Sighting
 from toolcrib.model.tools import Tool, ToolRef
 
 SHOP = "shop"
