@@ -90,7 +90,7 @@ class InSession:
     prepare: Callable[[str, JsonObject, bytes], RunCall] | None = None
 
 
-class _Waits(Exception):
+class _ApprovalPending(Exception):
     """Raised when the approval is still pending and the client will fetch the answer later."""
 
     def __init__(self, approval: Approval) -> None:
@@ -149,7 +149,7 @@ class Gate:
         self._absence = absence
         self._deadlines = Deadlines()
         self._views: OrderedDict[Principal, PrincipalView] = OrderedDict()
-        self._latest: tuple[Principal | None, PrincipalView | None] = None, None
+        self._latest_view: tuple[Principal | None, PrincipalView | None] = None, None
         self._in_flight: dict[str, ToolRef] = {}
         self._is_stopping = False
         self._call_ids = (f"{audit.run}-{number}" for number in itertools.count(1))
@@ -291,15 +291,15 @@ class Gate:
         try:
             self._refuse_if_stopped()
             try:
-                tool, run = _ready(call, view, decision, arguments, encoded)
+                tool, run = _check_call(call, view, decision, arguments, encoded)
             except NotFound as error:
                 raise await self.why_absent(principal, ref, error) from None
             if decision.verdict != "allow" or call.handle not in (None, HANDLE):  # the id may belong to another call
-                tool, run = await self._agreed(call, tool, run, decision, encoded)
+                tool, run = await self._obtain_consent(call, tool, run, decision, encoded)
             self._count(call, tool)
         except InvalidRequest as error:
-            return await _answer_unrun(call.record, CallResult.error(_sentence(error)))
-        except _Waits as waits:
+            return await _answer_without_running(call.record, CallResult.error(_sentence(error)))
+        except _ApprovalPending as waits:
             return CallOutcome(waiting_result(waits.approval), await call.record.refused("approval.required"), 0.0)
         except ToolcribError as error:
             await call.record.refused(error.code)
@@ -324,14 +324,14 @@ class Gate:
         )
         await record.refused("tool.unknown")
 
-    async def _agreed(
+    async def _obtain_consent(
         self, call: "_Call", tool: Tool, run: RunCall, decision: Decision, encoded: bytes
     ) -> tuple[Tool, RunCall]:
         """Return the tool and its run after approval. Raises `Denied` if the call is not allowed."""
         if decision.verdict in ("ask", "allow") and self._consent is not None:
-            return await self._approved(call, tool, decision, encoded, self._consent)
+            return await self._wait_for_approval(call, tool, decision, encoded, self._consent)
         if decision.verdict != "allow":
-            raise _refused(decision)
+            raise _refusal(decision)
         return tool, run
 
     def _count(self, call: "_Call", tool: Tool) -> None:
@@ -341,20 +341,20 @@ class Gate:
             raise Denied("limit.reached", refusal)
         self._limits.count(call.principal, call.ref, tool.names)
 
-    async def _approved(
-        self, call: "_Call", asked: Tool, decision: Decision, encoded: bytes, consent: Consent
+    async def _wait_for_approval(
+        self, call: "_Call", requested: Tool, decision: Decision, encoded: bytes, consent: Consent
     ) -> tuple[Tool, RunCall]:
         """Return the call as approved. The state may have changed during the wait, so everything is checked again."""
         ref, principal = call.ref, call.principal
-        reason = _asked_because(decision, asked)
+        reason = _approval_reason(decision, requested)
         session = call.session
         number = session.tool_call if session is not None else call.context.call_id
-        question = ApprovalRequest(ref, asked.definition_hash, encoded, principal, call.door, reason, number)
+        question = ApprovalRequest(ref, requested.definition_hash, encoded, principal, call.door, reason, number)
 
         def check(arguments: JsonObject, encoded: bytes) -> None:
             _prepare(self._view(principal), call)(ref.tool, arguments, encoded)
 
-        asked_paths = self._view(principal).paths(ref, loads(encoded))
+        requested_paths = self._view(principal).paths(ref, loads(encoded))
         patience = session.patience if session is not None else None
         if call.handle is None:
             answer = await consent.obtain(question, call.context, check, patience)
@@ -362,10 +362,10 @@ class Gate:
             answer = await consent.fetch(question, check, call.handle)
         if isinstance(answer, Approval):
             call.record = self._audit.call(
-                call.context.call_id, call.door, principal, ref, asked, loads(encoded), encoded, decision,
+                call.context.call_id, call.door, principal, ref, requested, loads(encoded), encoded, decision,
                 rules=self._view(principal).rules_version, approval=answer.id,
             )  # fmt: skip
-            raise _Waits(answer)
+            raise _ApprovalPending(answer)
         view = self._view(principal)
         tool = view.snapshot.tools.get(ref)
         unedited = answer.arguments == encoded
@@ -378,13 +378,13 @@ class Gate:
         if not answer.approved:
             raise Denied("approval.denied", answer.refusal)
         call.edited = encoded if answer.edited else None
-        if tool is None or tool.definition_hash != asked.definition_hash:
+        if tool is None or tool.definition_hash != requested.definition_hash:
             raise Denied("tool.changed", f"{ref} was redefined while its approval was pending.")
-        if unedited and view.paths(ref, arguments) != asked_paths:
+        if unedited and view.paths(ref, arguments) != requested_paths:
             message = f"{ref} was refused: a path of the call leads elsewhere than when the approval was requested."
             raise Denied("policy.denied", message)
         if decision.verdict not in ("allow", "ask"):
-            raise _refused(decision) if decision.visible else _invisible(decision, principal)
+            raise _refusal(decision) if decision.visible else _invisible(decision, principal)
         return tool, _prepare(view, call)(ref.tool, arguments, encoded)
 
     async def request(
@@ -429,12 +429,12 @@ class Gate:
         context = CallContext(principal, call_id, progress, client)
         ask = partial(source.request, method, params)
         if method not in _READS:
-            return await self._bounded(ref, ask, context)
+            return await self._with_deadline(ref, ask, context)
         await record.intent()
         started = time.perf_counter_ns()
         try:
             self._refuse_if_stopped()
-            result = await self._bounded(ref, ask, context)
+            result = await self._with_deadline(ref, ask, context)
         except asyncio.CancelledError:
             record.abandoned(_since(started))
             raise
@@ -449,7 +449,7 @@ class Gate:
             return False
         return bool(closed_paths(self._home.touched(ref, params, principal.cwd), principal.projects))
 
-    async def _bounded(
+    async def _with_deadline(
         self, ref: ToolRef, ask: Callable[[CallContext], Awaitable[JsonObject]], context: CallContext
     ) -> JsonObject:
         self._in_flight[context.call_id] = ref
@@ -491,8 +491,8 @@ class Gate:
         try:
             rules = self._rules()
             version = (snapshot.version, rules.version)
-            asker, view = self._latest
-            if asker is principal and view is not None and view.version == version:
+            latest, view = self._latest_view
+            if latest is principal and view is not None and view.version == version:
                 return view
             view = self._views.get(principal)
             if view is None or view.version != version:
@@ -505,11 +505,11 @@ class Gate:
         if len(self._views) > _VIEWS_KEPT:
             self._views.popitem(last=False)
         self._views.move_to_end(principal)
-        self._latest = principal, view
+        self._latest_view = principal, view
         return view
 
 
-def _ready(
+def _check_call(
     call: _Call, view: PrincipalView, decision: Decision, arguments: JsonObject, encoded: bytes
 ) -> tuple[Tool, RunCall]:
     """Return the tool and its run, after checking visibility, the agent's budget and the arguments."""
@@ -535,7 +535,7 @@ def _prepare(view: PrincipalView, call: _Call) -> Callable[[str, JsonObject, byt
     return view.snapshot.sources[call.ref.server].prepare
 
 
-async def _answer_unrun(record: CallRecord, result: CallResult) -> CallOutcome:
+async def _answer_without_running(record: CallRecord, result: CallResult) -> CallOutcome:
     """Return a result without running anything. Both records are still written."""
     audit_id = await record.intent()
     await record.outcome(is_error=True, duration_ms=0.0)
@@ -566,7 +566,7 @@ def _invisible(decision: Decision, principal: Principal) -> ToolcribError:
     return NotFound("tool.unknown", f"There is no tool {str(decision.ref)!r}.")
 
 
-def _asked_because(decision: Decision, tool: Tool) -> str:
+def _approval_reason(decision: Decision, tool: Tool) -> str:
     """Return why an approval is needed, with the findings in the tool's definition.
 
     The text is shown with the approval. Some principals see their own approvals, so tool names they may not know are
@@ -576,7 +576,7 @@ def _asked_because(decision: Decision, tool: Tool) -> str:
     return " ".join([decision.decided_by.reason, *(f"Warning: {message}" for message in found)])
 
 
-def _refused(decision: Decision) -> Denied:
+def _refusal(decision: Decision) -> Denied:
     reason = decision.decided_by.reason
     if decision.verdict == "ask":
         return Denied("approval.required", f"{decision.ref} needs a person's approval: {reason}")

@@ -297,14 +297,14 @@ class Principals:
         """Return whether this is a person: the owner by hand, in the console, on the command line or over the API."""
         return principal.kind == "owner" and principal.by_hand
 
-    def may_answer(self, principal: Principal, asker: Principal) -> bool:
-        """Return whether this person may approve or deny calls of `asker`. Never true for a session or an agent."""
+    def may_answer(self, principal: Principal, caller: Principal) -> bool:
+        """Return whether this person may approve or deny calls of `caller`. Never true for a session or an agent."""
         if principal.kind != "token":
             return self.is_person(principal)
         token = self._tokens.named(principal.name) if self._tokens is not None else None
         if token is None or not token.may_approve or principal != token.principal:
             return False
-        own = asker.identity == principal.identity
+        own = caller.identity == principal.identity
         return own or (token.agent is None and token.source in _OF_PERSONS)
 
     def may_remember(self, principal: Principal) -> bool:

@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import chain
 from typing import get_args
 
-from toolcrib.gate.catalog.snapshot import Snapshot, SnapshotPart
+from toolcrib.gate.catalog.catalog import Snapshot, SnapshotPart
 from toolcrib.gate.policy.decide import Grants, decide, sees
 from toolcrib.gate.policy.explain import ExplainQuery
 from toolcrib.gate.policy.paths import REAL
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 UNSETTLED = -1
 """A rules version that never occurs. A view with an undecided tool gets it, so it is not reused."""
 _VERDICTS = frozenset(get_args(Verdict))
-_UNDECIDED = DecisionStep("registered", True, "exclude", "The rules could not be applied to this tool. See the log.")
+_FAILED = DecisionStep("registered", True, "exclude", "The rules could not be applied to this tool. See the log.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +42,15 @@ class Listing:
     tools: tuple[Tool, ...]
 
 
-class _Decided:
+class _ServerDecisions:
     """The decisions made so far on the tools of one server, and its visible tools once computed."""
 
-    __slots__ = ("decisions", "part", "seen")
+    __slots__ = ("decisions", "part", "visible_tools")
 
     def __init__(self, part: SnapshotPart) -> None:
         self.part = part
         self.decisions: dict[ToolRef, Decision] = {}
-        self.seen: tuple[Tool, ...] | None = None
+        self.visible_tools: tuple[Tool, ...] | None = None
 
 
 class PrincipalView:
@@ -68,23 +68,23 @@ class PrincipalView:
         self.version = (snapshot.version, rules.version)
         self.rules_version: str | None = rules.fingerprint
         self.snapshot = snapshot
-        self._asked = (principal, grants, rules)
+        self._inputs = (principal, grants, rules)
         self._home = home or HomeGuard()
-        known: dict[str, _Decided] = {}
-        if before is not None and before.version[1] == rules.version and before._asked[1] == grants:
-            known = before._decided
-        self._decided = {server: _of_part(known.get(server), part) for server, part in snapshot.parts.items()}
+        known: dict[str, _ServerDecisions] = {}
+        if before is not None and before.version[1] == rules.version and before._inputs[1] == grants:
+            known = before._by_server
+        self._by_server = {server: _reuse_decisions(known.get(server), part) for server, part in snapshot.parts.items()}
 
     def decision(self, ref: ToolRef) -> Decision:
         """Return the decision on a tool, regardless of its arguments."""
-        decided = self._decided.get(ref.server)
+        decided = self._by_server.get(ref.server)
         tool = decided.part.tools.get(ref) if decided is not None else None
         if decided is None or tool is None:  # not cached: unknown names come from outside and are unbounded
             return self._decide(ref, None)
-        kept = decided.decisions.get(ref)
-        if kept is None:
-            kept = decided.decisions[ref] = self._decide(ref, tool)
-        return kept
+        cached = decided.decisions.get(ref)
+        if cached is None:
+            cached = decided.decisions[ref] = self._decide(ref, tool)
+        return cached
 
     def decision_on(self, ref: ToolRef, arguments: JsonObject, encoded: bytes) -> Decision:
         """Return the decision on one call. Reads the arguments only if a rule tests them or they may name the home."""
@@ -98,24 +98,28 @@ class PrincipalView:
         tool = self.snapshot.tools.get(ref)
         if tool is None or tool.kind == "builtin":  # these check the home themselves
             return ()
-        return self._home.touched(ref, arguments, self._asked[0].cwd)
+        return self._home.touched(ref, arguments, self._inputs[0].cwd)
 
     def question(self, ref: ToolRef, arguments: JsonObject | None) -> ExplainQuery:
         """Return everything the decision depends on, for an explanation."""
         paths = self.paths(ref, arguments) if arguments is not None else None
-        return ExplainQuery(ref, self.snapshot.tools.get(ref), *self._asked, arguments, paths, REAL)
+        return ExplainQuery(ref, self.snapshot.tools.get(ref), *self._inputs, arguments, paths, REAL)
 
     @cached_property
     def listing(self) -> Listing:
         """The tools this principal sees, without those that only a runtime runs."""
-        seen = [self._seen_of(decided) for server, decided in self._decided.items() if not self._is_runtime(server)]
-        return Listing(self.version, tuple(chain.from_iterable(seen)))
+        visible_tools = [
+            self._visible_of(decided) for server, decided in self._by_server.items() if not self._is_runtime(server)
+        ]
+        return Listing(self.version, tuple(chain.from_iterable(visible_tools)))
 
     @cached_property
     def own_tools(self) -> tuple[Tool, ...]:
         """The runtime's own tools that this principal may use."""
-        seen = [self._seen_of(decided) for server, decided in self._decided.items() if self._is_runtime(server)]
-        return tuple(chain.from_iterable(seen))
+        visible_tools = [
+            self._visible_of(decided) for server, decided in self._by_server.items() if self._is_runtime(server)
+        ]
+        return tuple(chain.from_iterable(visible_tools))
 
     def _is_runtime(self, server: str) -> bool:
         return self.snapshot.sources[server].kind == "runtime"
@@ -125,9 +129,9 @@ class PrincipalView:
         """The servers with at least one visible tool, or that would show one if they had any."""
         return frozenset(
             server
-            for server, decided in self._decided.items()
+            for server, decided in self._by_server.items()
             if not self._is_runtime(server)
-            and (self._seen_of(decided) if decided.part.tools else self.whole_server(server).visible)
+            and (self._visible_of(decided) if decided.part.tools else self.whole_server(server).visible)
         )
 
     def whole_server(self, server: str) -> Decision:
@@ -147,7 +151,7 @@ class PrincipalView:
         """Return whether this principal may learn that the server exists: it sees, or would see, one of its tools."""
         if server in self.servers or self.would_see(ToolRef(server, "")):
             return True
-        grants = self._asked[1]
+        grants = self._inputs[1]
         named = (ToolRef.parse(pattern) for pattern in (*(grants.permissions or ()), *grants.bundles))
         return any(self.would_see(ToolRef(server, ref.tool)) for ref in named if ref is not None)
 
@@ -169,14 +173,14 @@ class PrincipalView:
     def _of_servers(self, items: Iterable[ContentItem]) -> tuple[ContentItem, ...]:
         return tuple(item for item in items if item.server in self.servers)
 
-    def _seen_of(self, decided: _Decided) -> tuple[Tool, ...]:
-        if decided.seen is None:
-            decided.seen = tuple(filter(self._sees, decided.part.tools.values()))
-        return decided.seen
+    def _visible_of(self, decided: _ServerDecisions) -> tuple[Tool, ...]:
+        if decided.visible_tools is None:
+            decided.visible_tools = tuple(filter(self._sees, decided.part.tools.values()))
+        return decided.visible_tools
 
     def _sees(self, tool: Tool) -> bool:
         try:
-            return sees(tool, *self._asked)
+            return sees(tool, *self._inputs)
         except Exception:  # boundary: an undecided tool is hidden, and the others are still decided
             logger.exception("Could not apply the rules to %s.", tool.ref)
             self.version = (self.snapshot.version, UNSETTLED)
@@ -185,13 +189,13 @@ class PrincipalView:
     def _decide(self, ref: ToolRef, tool: Tool | None, arguments: JsonObject | None = None) -> Decision:
         try:
             paths = self.paths(ref, arguments) if arguments is not None else None
-            decision = decide(ref, tool, *self._asked, arguments, paths, REAL)
+            decision = decide(ref, tool, *self._inputs, arguments, paths, REAL)
             if decision.verdict in _VERDICTS:
                 return decision
         except Exception:  # boundary: an undecided tool is hidden, and the others are still decided
             logger.exception("Could not apply the rules to %s.", ref)
         self.version = (self.snapshot.version, UNSETTLED)
-        return Decision("hidden", ref, (_UNDECIDED,))
+        return Decision("hidden", ref, (_FAILED,))
 
 
 class NoView(PrincipalView):
@@ -207,14 +211,14 @@ class NoView(PrincipalView):
         raise Unavailable("internal", "The rules cannot be explained at the moment. See the log.")
 
     def _decide(self, ref: ToolRef, tool: Tool | None, arguments: JsonObject | None = None) -> Decision:
-        return Decision("hidden" if tool is not None else "unknown", ref, (_UNDECIDED,))
+        return Decision("hidden" if tool is not None else "unknown", ref, (_FAILED,))
 
     def _sees(self, tool: Tool) -> bool:
         return False
 
 
-def _of_part(kept: _Decided | None, part: SnapshotPart) -> _Decided:
-    return kept if kept is not None and kept.part is part else _Decided(part)
+def _reuse_decisions(cached: _ServerDecisions | None, part: SnapshotPart) -> _ServerDecisions:
+    return cached if cached is not None and cached.part is part else _ServerDecisions(part)
 
 
 def encode_arguments(arguments: JsonObject) -> bytes:

@@ -6,9 +6,8 @@ Must never let a name that could not be saved stop a crib.
 import logging
 from collections.abc import Sequence
 
-from toolcrib.gate.catalog.catalog import Catalog
+from toolcrib.gate.catalog.catalog import Catalog, Snapshot
 from toolcrib.gate.catalog.naming import NameRow, server_name
-from toolcrib.gate.catalog.snapshot import Snapshot
 from toolcrib.gate.policy.coding_tools import SERVER, TOOLS
 from toolcrib.gate.policy.patterns import Names, bare_names
 from toolcrib.model.errors import Unavailable

@@ -9,7 +9,6 @@ from toolcrib.model.json import Json, JsonObject
 
 Level = Literal["info", "warning", "error"]
 ChannelKind = Literal["webhook", "desktop"]
-CHANNEL_KINDS: tuple[ChannelKind, ...] = get_args(ChannelKind)
 
 
 @dataclass(frozen=True, slots=True)

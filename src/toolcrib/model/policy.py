@@ -81,8 +81,8 @@ class Where:
     def to_json(self) -> JsonObject:
         """Return the public shape, without fields that match everything."""
         marks = {"readOnly": self.read_only, "destructive": self.destructive, "openWorld": self.open_world}
-        askers = {"sources": self.sources, "agents": self.agents, "projects": self.projects, "modes": self.modes}
-        return _present(marks) | {key: list(values) for key, values in askers.items() if values}
+        principals = {"sources": self.sources, "agents": self.agents, "projects": self.projects, "modes": self.modes}
+        return _present(marks) | {key: list(values) for key, values in principals.items() if values}
 
 
 @dataclass(frozen=True, slots=True)

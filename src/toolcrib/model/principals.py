@@ -55,6 +55,11 @@ class Principal:
         """Whether refusals may be explained in full and other sources, agents and modes may be named."""
         return self.kind == "owner"
 
+    @property
+    def scope(self) -> str:
+        """The key of everything that is counted or limited per caller: its session, or itself outside of one."""
+        return f"session {self.session}" if self.session else f"{self.kind} {self.name}"
+
     def to_json(self) -> JsonObject:
         """Return the public shape, as used in audit records and explanations."""
         shape: JsonObject = {"kind": self.kind, "name": self.name, "source": self.source, "mode": self.mode}

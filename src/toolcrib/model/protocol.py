@@ -27,7 +27,6 @@ CLIENT_INFO_KEY: Final = KEY + "clientInfo"
 CAPABILITIES_KEY: Final = KEY + "clientCapabilities"
 LOG_LEVEL_KEY: Final = KEY + "logLevel"
 SERVER_INFO_KEY: Final = KEY + "serverInfo"
-SUBSCRIPTION_KEY: Final = KEY + "subscriptionId"
 
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600

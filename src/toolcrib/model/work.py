@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, get_args
+from typing import Literal
 
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.principals import Principal
@@ -11,7 +11,6 @@ from toolcrib.model.sessions import NO_LIMITS, SessionLimits
 
 WorkState = Literal["running", "completed", "failed", "limit", "interrupted"]
 """`interrupted`: cancelled, or the crib stopped; the branch contains the work done so far."""
-WORK_STATES: tuple[WorkState, ...] = get_args(WorkState)
 
 
 @dataclass(frozen=True, slots=True)

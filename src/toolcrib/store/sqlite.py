@@ -84,7 +84,7 @@ async def open_sqlite(path: Path, durability: Durability, alone: bool) -> AsyncG
     read = partial(_connect, path, "query_only=ON")
     with translate_errors(str(path)):
         await anyio.to_thread.run_sync(_prepare, path, write)
-        journal = Journal(beside(path, "-pending")) if alone and hasattr(os, "pwrite") else None
+        journal = Journal(file_beside(path, "-pending")) if alone and hasattr(os, "pwrite") else None
         writer = SqliteWriter(await anyio.to_thread.run_sync(write), write, journal, ahead=durability == "process")
     engine = create_engine("sqlite://", creator=read, poolclass=QueuePool, pool_size=_READERS, max_overflow=0)
     try:
@@ -94,14 +94,14 @@ async def open_sqlite(path: Path, durability: Durability, alone: bool) -> AsyncG
         writer.close()
 
 
-def beside(path: Path, suffix: str) -> Path:
+def file_beside(path: Path, suffix: str) -> Path:
     """Return the file next to the database with this suffix."""
     return path.with_name(path.name + suffix)
 
 
 def _prepare(path: Path, connect: Connect) -> None:
     claim(path)
-    for other in (beside(path, "-wal"), beside(path, "-shm")):
+    for other in (file_beside(path, "-wal"), file_beside(path, "-shm")):
         if os.path.lexists(other):
             check(other)
     with create_engine("sqlite://", creator=connect, poolclass=NullPool).connect() as connection:
@@ -117,7 +117,7 @@ def _back_up(path: Path, revision: str) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
         stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
         to = folder / f"before-migration-{revision}-{stamp}.zip"
-        write_backup(path, to, {f"{DATABASE}-pending": beside(path, "-pending")})
+        write_backup(path, to, {f"{DATABASE}-pending": file_beside(path, "-pending")})
     except (OSError, ToolcribError) as error:
         logger.warning("The database was not backed up before its migration: %s", error)
 
@@ -156,7 +156,7 @@ class SqliteWriter(Queue):
         self._may_get_ahead = ahead
         self._journalled: Journalled[Any] | None = None
         self._held: JournalledRows | None = None
-        self._due: asyncio.Handle | None = None
+        self._flush_timer: asyncio.Handle | None = None
         self._failing = False
         self._last_commit = 0.0
 
@@ -233,7 +233,9 @@ class SqliteWriter(Queue):
         if self._held is None:
             self._held = held
             pause = self._last_commit + _AHEAD - self.loop.time()
-            self._due = self.loop.call_soon(self.catch_up) if pause <= 0 else self.loop.call_later(pause, self.catch_up)
+            self._flush_timer = (
+                self.loop.call_soon(self.catch_up) if pause <= 0 else self.loop.call_later(pause, self.catch_up)
+            )
         return row[0]
 
     def catch_up(self) -> bool:
@@ -363,7 +365,7 @@ class SqliteWriter(Queue):
         if self._held is not None:
             self._held.rows()
             batch = [request for request in batch if request is not self._held]
-            self._due = self.loop.call_later(_RETRY, self.catch_up)
+            self._flush_timer = self.loop.call_later(_RETRY, self.catch_up)
         since = now if self._blocked_since is None else self._blocked_since
         if _primary_code(error) == sqlite3.SQLITE_BUSY and now - since < _PATIENCE:
             self._blocked_since = since
@@ -375,10 +377,10 @@ class SqliteWriter(Queue):
 
     def _committed(self) -> None:
         self._blocked_since, self._failing = None, False
-        if self._held is not None and self._journal is not None and self._due is not None:
+        if self._held is not None and self._journal is not None and self._flush_timer is not None:
             self._held = None
             self._journal.clear()
-            self._due.cancel()
+            self._flush_timer.cancel()
         self._last_commit = self.loop.time()
         changes = self._db.total_changes
         if changes - self._checkpointed >= _CHECKPOINT_EVERY and (self._checkpoint is None or self._checkpoint.done()):

@@ -35,7 +35,7 @@ LAST_WORDS = 1.0
 """Seconds to wait for a cancelled call."""
 
 _Values = dict[str, Any]
-_Way = Callable[[ToolDefinition, _Values, CallContext], Awaitable[CallResult]]
+_ToolCall = Callable[[ToolDefinition, _Values, CallContext], Awaitable[CallResult]]
 
 
 class PythonSource:
@@ -60,7 +60,7 @@ class PythonSource:
         for definition in offered:
             self._graph.check(str(definition), definition.injected)
         self._tools = tuple(definition.tool(server.name, server.kind, server.timeout) for definition in offered)
-        self._ways = {definition.name: (definition, self._way(definition)) for definition in offered}
+        self._callables = {definition.name: (definition, self._caller_of(definition)) for definition in offered}
         self._threads = Threads()
         self._crib = self._scope("crib")
         self._sessions: dict[str, Scope] = {}
@@ -92,11 +92,11 @@ class PythonSource:
 
     def prepare(self, tool: str, arguments: JsonObject, canonical: bytes) -> RunCall:
         """Validate and bind the arguments."""
-        found = self._ways.get(tool)
+        found = self._callables.get(tool)
         if found is None:
             raise NotFound("tool.unknown", f"Server `{self.name}` has no tool `{tool}`.")
-        definition, way = found
-        return partial(self._run, definition, way, definition.check(canonical))
+        definition, call_tool = found
+        return partial(self._run, definition, call_tool, definition.check(canonical))
 
     async def end_session(self, session: str) -> None:
         """Close the values of this session."""
@@ -127,21 +127,23 @@ class PythonSource:
     ) -> None:
         await self.aclose()
 
-    def _way(self, definition: ToolDefinition) -> _Way:
+    def _caller_of(self, definition: ToolDefinition) -> _ToolCall:
         """Return how calls of this tool run; computed once."""
-        way = self._on_loop if inspect.iscoroutinefunction(definition.function) else self._in_thread
+        call_tool = self._on_loop if inspect.iscoroutinefunction(definition.function) else self._in_thread
         if not definition.injected:
-            return way
+            return call_tool
         if all(key is Context for key in definition.injected.values()):
-            return partial(self._with_context, way)
-        return partial(self._with_values, way)
+            return partial(self._with_context, call_tool)
+        return partial(self._with_values, call_tool)
 
-    async def _run(self, definition: ToolDefinition, way: _Way, values: _Values, call: CallContext) -> CallResult:
+    async def _run(
+        self, definition: ToolDefinition, call_tool: _ToolCall, values: _Values, call: CallContext
+    ) -> CallResult:
         """Run a call in its own task, which is abandoned if it does not end on cancellation."""
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[CallResult] = loop.create_future()
         self._calls += 1
-        running = loop.create_task(self._settle(outcome, definition, way, values, call))
+        running = loop.create_task(self._settle(outcome, definition, call_tool, values, call))
         running.add_done_callback(self._ended)
         try:
             return await outcome
@@ -153,12 +155,12 @@ class PythonSource:
         self,
         outcome: "asyncio.Future[CallResult]",
         definition: ToolDefinition,
-        way: _Way,
+        call_tool: _ToolCall,
         values: _Values,
         call: CallContext,
     ) -> None:
         try:
-            result = await way(definition, values, call)
+            result = await call_tool(definition, values, call)
         except BaseException as error:  # noqa: BLE001 boundary: a tool may raise anything, even what is no `Exception`
             if isinstance(error, asyncio.CancelledError) and outcome.cancelled():
                 return  # cancelled by the caller; otherwise something it awaited was cancelled
@@ -189,18 +191,18 @@ class PythonSource:
         return done if isinstance(done, CallResult) else definition.to_result(await done)
 
     async def _with_context(
-        self, way: _Way, definition: ToolDefinition, values: _Values, call: CallContext
+        self, call_tool: _ToolCall, definition: ToolDefinition, values: _Values, call: CallContext
     ) -> CallResult:
         context = Context.of(call)
-        return await way(definition, {**values, **dict.fromkeys(definition.injected, context)}, call)
+        return await call_tool(definition, {**values, **dict.fromkeys(definition.injected, context)}, call)
 
     async def _with_values(
-        self, way: _Way, definition: ToolDefinition, values: _Values, call: CallContext
+        self, call_tool: _ToolCall, definition: ToolDefinition, values: _Values, call: CallContext
     ) -> CallResult:
         scope = self._call_scope(call)
         try:
             filled = {name: await scope.get(key) for name, key in definition.injected.items()}
-            result = await way(definition, {**values, **filled}, call)
+            result = await call_tool(definition, {**values, **filled}, call)
         except BaseException as error:
             await _close(scope, error if isinstance(error, Exception) else asyncio.CancelledError())
             raise

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from toolcrib.gate import view as gate_view
-from toolcrib.gate.catalog.snapshot import Snapshot, SnapshotPart
+from toolcrib.gate.catalog.catalog import Snapshot, SnapshotPart
 from toolcrib.gate.policy.decide import Grants, sees
 from toolcrib.gate.policy.rules import Rules
 from toolcrib.gate.view import PrincipalView

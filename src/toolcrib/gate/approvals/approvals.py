@@ -65,11 +65,11 @@ WAIT = 600.0
 LONGEST_WAIT = 4 * 3600.0
 """Maximum seconds to wait, used in a session that a person has open."""
 MOST_OPEN = 10_000
-MOST_OPEN_PER_ASKER = 100
+MOST_OPEN_PER_CALLER = 100
 """Maximum pending approvals in total, and per session or, outside of sessions, per principal."""
 MOST_BYTES = 256 * 1024 * 1024
 """Maximum bytes of arguments of all pending approvals."""
-MOST_BYTES_PER_ASKER = 32 * 1024 * 1024
+MOST_BYTES_PER_CALLER = 32 * 1024 * 1024
 """Maximum bytes of arguments per principal, so that one token cannot use up the total."""
 _LONGEST_REASON = 2000
 _LAST_WORDS = 5.0
@@ -141,8 +141,8 @@ class Approvals:
         self._mask = mask
         self._remember = remember
         self._open: dict[str, PendingApproval] = {}
-        self._askers: Counter[tuple[str | None, ...]] = Counter()
-        self._bytes: Counter[tuple[str | None, ...]] = Counter()
+        self._open_by_scope: Counter[str] = Counter()
+        self._bytes: Counter[str] = Counter()
         self._closed = False
         self._tasks: TaskGroup
 
@@ -169,12 +169,12 @@ class Approvals:
         with anyio.move_on_after(_LAST_WORDS, shield=True):
             try:
                 await close_approvals(
-                    self._store, [self._closing(asked.approval, "expired", reason=_STOPPED) for asked in left]
+                    self._store, [self._closing(pending.approval, "expired", reason=_STOPPED) for pending in left]
                 )
             except Unavailable as error:
                 logger.warning("Could not store the outcome of %d approvals: %s", len(left), error)
-        for asked in left:
-            self._settle(asked, answer_without_reply(asked.approval, "expired", _STOPPED))
+        for pending in left:
+            self._settle(pending, answer_without_reply(pending.approval, "expired", _STOPPED))
         self._tasks.cancel_scope.cancel()
         await self._tasks.__aexit__(None, None, None)
 
@@ -196,9 +196,9 @@ class Approvals:
     async def ask(
         self, question: ApprovalRequest, *, seconds: float = WAIT, check: Check | None = None
     ) -> ApprovalAnswer:
-        """Request an approval and wait for the answer; see `asked`."""
-        async with self.open(question, seconds=seconds, check=check) as asked:
-            return await self.wait(asked)
+        """Request an approval and wait for the answer; see `pending`."""
+        async with self.open(question, seconds=seconds, check=check) as pending:
+            return await self.wait(pending)
 
     @asynccontextmanager
     async def open(
@@ -209,28 +209,28 @@ class Approvals:
         `check` validates arguments that the person has edited. Raises `Denied` (`approval.too_many`) if too many
         approvals are pending, and `Unavailable` if this one cannot be stored.
         """
-        asked = self._admit(question, seconds, check)
+        pending = self._admit(question, seconds, check)
         try:
-            await save_approval(self._store, asked.approval, self._crib, asked.binding)
-            if asked.answer is None:
-                asked.announced = True
-                self._publish("approval_required", required_event(self.shown(asked.approval)))
-            yield asked
+            await save_approval(self._store, pending.approval, self._crib, pending.binding)
+            if pending.answer is None:
+                pending.announced = True
+                self._publish("approval_required", required_event(self.shown(pending.approval)))
+            yield pending
         finally:
             with anyio.move_on_after(_LAST_WORDS, shield=True):
-                await self._end(asked, "withdrawn", _GIVEN_UP)
-                await self._forget_edit(asked)
-            self._settle(asked, answer_without_reply(asked.approval, "withdrawn", _GIVEN_UP))
-            self._release(asked)
+                await self._end(pending, "withdrawn", _GIVEN_UP)
+                await self._forget_edit(pending)
+            self._settle(pending, answer_without_reply(pending.approval, "withdrawn", _GIVEN_UP))
+            self._release(pending)
 
     def _admit(self, question: ApprovalRequest, seconds: float, check: Check | None) -> PendingApproval:
         if self._closed:
             raise Unavailable("crib.closed", "The crib is stopping and opens no new approvals.")
-        asker = _asker(question.principal)
-        if self._askers[asker] >= MOST_OPEN_PER_ASKER:
-            raise Denied("approval.too_many", f"{MOST_OPEN_PER_ASKER} approvals of this caller are pending.")
+        scope = question.principal.scope
+        if self._open_by_scope[scope] >= MOST_OPEN_PER_CALLER:
+            raise Denied("approval.too_many", f"{MOST_OPEN_PER_CALLER} approvals of this caller are pending.")
         size = len(question.arguments)
-        if self._bytes[asker] + size > MOST_BYTES_PER_ASKER:
+        if self._bytes[scope] + size > MOST_BYTES_PER_CALLER:
             raise Denied(
                 "approval.too_many", "The arguments of this caller's pending approvals are too large in total."
             )
@@ -238,28 +238,28 @@ class Approvals:
             raise Denied("approval.too_many", f"{len(self._open)} approvals are pending.")
         seconds = min(max(seconds, 0.0), LONGEST_WAIT)
         approval = new_approval(question, seconds, propose(question, self._redact, REAL), self._clock())
-        asked = PendingApproval(approval, anyio.current_time() + seconds, check)
-        self._open[approval.id] = asked
-        self._askers[asker] += 1
-        self._bytes[asker] += size
-        return asked
+        pending = PendingApproval(approval, anyio.current_time() + seconds, check)
+        self._open[approval.id] = pending
+        self._open_by_scope[scope] += 1
+        self._bytes[scope] += size
+        return pending
 
-    def _release(self, asked: PendingApproval) -> None:
-        asker = _asker(asked.approval.principal)
-        del self._open[asked.approval.id]
-        self._bytes[asker] -= len(asked.approval.arguments)
-        self._askers[asker] -= 1
-        if not self._askers[asker]:
-            del self._askers[asker]
-            del self._bytes[asker]
+    def _release(self, pending: PendingApproval) -> None:
+        scope = pending.approval.principal.scope
+        del self._open[pending.approval.id]
+        self._bytes[scope] -= len(pending.approval.arguments)
+        self._open_by_scope[scope] -= 1
+        if not self._open_by_scope[scope]:
+            del self._open_by_scope[scope]
+            del self._bytes[scope]
 
-    async def wait(self, asked: PendingApproval) -> ApprovalAnswer:
+    async def wait(self, pending: PendingApproval) -> ApprovalAnswer:
         """Return the answer to an approval: a denial once it has expired."""
-        with anyio.move_on_after(asked.deadline - anyio.current_time()):
-            await asked.done.wait()
-        if asked.answer is None:
-            await self._expire(asked)
-        return asked.answer or answer_without_reply(asked.approval, "expired", "This call was not approved.")
+        with anyio.move_on_after(pending.deadline - anyio.current_time()):
+            await pending.done.wait()
+        if pending.answer is None:
+            await self._expire(pending)
+        return pending.answer or answer_without_reply(pending.approval, "expired", "This call was not approved.")
 
     async def _watch_clock(self) -> None:
         """Expire approvals by the wall clock, which keeps running while the machine sleeps."""
@@ -269,40 +269,42 @@ class Approvals:
 
     async def expire_overdue(self) -> None:
         """Expire the pending approvals whose `expires_at` has passed."""
-        for asked in tuple(self._open.values()):
-            if asked.answer is None and self._is_over(asked.approval, asked):
-                await self._expire(asked)
+        for pending in tuple(self._open.values()):
+            if pending.answer is None and self._is_over(pending.approval, pending):
+                await self._expire(pending)
 
-    def _is_over(self, approval: Approval, asked: PendingApproval | None) -> bool:
-        return self._clock() >= approval.expires_at or (asked is not None and anyio.current_time() >= asked.deadline)
+    def _is_over(self, approval: Approval, pending: PendingApproval | None) -> bool:
+        return self._clock() >= approval.expires_at or (
+            pending is not None and anyio.current_time() >= pending.deadline
+        )
 
-    async def _expire(self, asked: PendingApproval) -> None:
-        waited = asked.approval.expires_at - asked.approval.created_at
-        await self._end(asked, "expired", f"The approval was not answered within {waited.total_seconds():g} s.")
+    async def _expire(self, pending: PendingApproval) -> None:
+        waited = pending.approval.expires_at - pending.approval.created_at
+        await self._end(pending, "expired", f"The approval was not answered within {waited.total_seconds():g} s.")
 
-    async def _end(self, asked: PendingApproval, decision: Decided, reason: str) -> None:
+    async def _end(self, pending: PendingApproval, decision: Decided, reason: str) -> None:
         """Close an approval without an answer. An answer that was durable first still counts."""
-        async with asked.lock:
-            if asked.answer is not None:
+        async with pending.lock:
+            if pending.answer is not None:
                 return
-            answer = answer_without_reply(asked.approval, decision, reason)
+            answer = answer_without_reply(pending.approval, decision, reason)
             try:
-                kept = await close_approval(self._store, self._closing(asked.approval, decision, reason=reason))
+                is_stored = await close_approval(self._store, self._closing(pending.approval, decision, reason=reason))
             except Unavailable as error:  # nothing runs because of it, and the next start closes it
-                logger.warning("Could not store the outcome of approval %s: %s", asked.approval.id, error)
-                kept = True
-            if not kept:
-                answer = next((given for _, given in await self._answers([asked])), answer)
-            self._settle(asked, answer)
+                logger.warning("Could not store the outcome of approval %s: %s", pending.approval.id, error)
+                is_stored = True
+            if not is_stored:
+                answer = next((given for _, given in await self._answers([pending])), answer)
+            self._settle(pending, answer)
 
-    async def _forget_edit(self, asked: PendingApproval) -> None:
+    async def _forget_edit(self, pending: PendingApproval) -> None:
         """Redact edited arguments in the store, now that the caller has them."""
-        if asked.answer is not None and asked.answer.edited:
-            edited = asked.answer.arguments
+        if pending.answer is not None and pending.answer.edited:
+            edited = pending.answer.arguments
             try:
-                await replace_edit(self._store, asked.approval.id, self._redact(loads(edited), edited))
+                await replace_edit(self._store, pending.approval.id, self._redact(loads(edited), edited))
             except Unavailable as error:
-                logger.warning("Could not mask the edited arguments of approval %s: %s", asked.approval.id, error)
+                logger.warning("Could not mask the edited arguments of approval %s: %s", pending.approval.id, error)
 
     async def answer(
         self,
@@ -322,8 +324,8 @@ class Approvals:
         (`approval.decided`) if it was answered before or has expired, and `InvalidRequest` for invalid arguments, scope
         or prefix. After the last, the approval stays pending.
         """
-        asked = self._open.get(id)
-        found = (asked.approval, self._crib, asked.binding) if asked else await load_approval(self._store, id)
+        pending = self._open.get(id)
+        found = (pending.approval, self._crib, pending.binding) if pending else await load_approval(self._store, id)
         if found is None:
             raise NotFound("approval.unknown", f"Approval {id!r} not found.")
         approval, crib, binding = found
@@ -333,31 +335,35 @@ class Approvals:
             )
         if scope != "once" and self._may_remember(by) is not True:
             raise Denied("approval.once_only", f"{by.name} may only answer `once`; {scope!r} creates a rule.")
-        edited = None if decision == "deny" else _edited(self._unmasked(arguments, approval), asked)
-        reply = ApprovalReply(decision, scope, by.name, _bounded(reason), edited, prefix)
+        edited = None if decision == "deny" else _encode_edited(self._restore_secrets(arguments, approval), pending)
+        reply = ApprovalReply(decision, scope, by.name, _shorten(reason), edited, prefix)
         if scope != "once":
             rule_of_answer(approval, reply, approval.created_at)
         elif prefix is not None:
             raise InvalidRequest("approval.prefix", "A prefix applies only to remembered answers.", "Choose a scope.")
-        await self._refuse_late(approval, asked)
-        if asked is None:
+        await self._refuse_late(approval, pending)
+        if pending is None:
             if approval.status == "pending" and crib == self._crib:
                 raise Conflict("approval.decided", f"Approval {id} is no longer pending.")
             return await self._decide(approval, binding, reply)
-        async with asked.lock:
-            if asked.answer is not None:
-                raise already_decided(id, asked.answer.decision, asked.answer.by)
-            return await self._decide(approval, binding, reply, asked)
+        async with pending.lock:
+            if pending.answer is not None:
+                raise already_decided(id, pending.answer.decision, pending.answer.by)
+            return await self._decide(approval, binding, reply, pending)
 
-    async def _refuse_late(self, approval: Approval, asked: PendingApproval | None) -> None:
+    async def _refuse_late(self, approval: Approval, pending: PendingApproval | None) -> None:
         """Raise `Conflict` for an approval that is overdue but not yet expired by a timer."""
-        if approval.status == "pending" and (asked is None or asked.answer is None) and self._is_over(approval, asked):
-            if asked is not None:
-                await self._expire(asked)
+        if (
+            approval.status == "pending"
+            and (pending is None or pending.answer is None)
+            and self._is_over(approval, pending)
+        ):
+            if pending is not None:
+                await self._expire(pending)
             raise already_decided(approval.id, "expired")
 
     async def _decide(
-        self, approval: Approval, binding: str, reply: ApprovalReply, asked: PendingApproval | None = None
+        self, approval: Approval, binding: str, reply: ApprovalReply, pending: PendingApproval | None = None
     ) -> ApprovalAnswer:
         decision: Decided = "approved" if reply.verb == "approve" else "denied"
         closing = self._closing(approval, decision, by=reply.by, reason=reply.reason)
@@ -367,34 +373,34 @@ class Approvals:
         answer = ApprovalAnswer(approval.id, decision, given, reply.edited is not None, reply.by, reply.reason, rule)
         with anyio.CancelScope(shield=True):  # the caller must get the answer even if the answerer disconnects
             if not await close_approval(self._store, closing, binding):
-                kept = await load_approval(self._store, approval.id)
+                stored = await load_approval(self._store, approval.id)
                 raise (
-                    already_decided(approval.id, kept[0].status, kept[0].decided_by)
-                    if kept
+                    already_decided(approval.id, stored[0].status, stored[0].decided_by)
+                    if stored
                     else already_decided(approval.id)
                 )
             try:
                 if rule is not None:
                     await self._remember(rule)
             finally:
-                if asked is not None:
-                    self._settle(asked, answer)
+                if pending is not None:
+                    self._settle(pending, answer)
                 else:
-                    self._publish("approval_resolved", self._resolved(approval, answer))
+                    self._publish("approval_resolved", self._resolution(approval, answer))
         return answer
 
     async def withdraw_all(self, reason: str) -> None:
         """Withdraw every pending approval. Each caller gets a denial with this reason."""
         async with anyio.create_task_group() as ending:
-            for asked in tuple(self._open.values()):
-                ending.start_soon(self._end, asked, "withdrawn", reason)
+            for pending in tuple(self._open.values()):
+                ending.start_soon(self._end, pending, "withdrawn", reason)
 
     def shown(self, approval: Approval) -> Approval:
         """Return the approval as shown: with complete arguments, except for values that are certainly secrets."""
-        edited = None if approval.edited is None else self._masked(approval.edited)
-        return replace(approval, arguments=self._masked(approval.arguments), edited=edited)
+        edited = None if approval.edited is None else self._mask_encoded(approval.edited)
+        return replace(approval, arguments=self._mask_encoded(approval.arguments), edited=edited)
 
-    def _masked(self, encoded: bytes) -> bytes:
+    def _mask_encoded(self, encoded: bytes) -> bytes:
         """Return encoded arguments with their secrets masked, or the same bytes if there are none."""
         if self._mask is None:
             return encoded
@@ -402,12 +408,12 @@ class Approvals:
         masked = self._mask(given)
         return encoded if masked == given else canonical(masked)
 
-    def _resolved(self, approval: Approval, answer: ApprovalAnswer) -> JsonObject:
+    def _resolution(self, approval: Approval, answer: ApprovalAnswer) -> JsonObject:
         """Return the event for a resolved approval, with the edited arguments if there are any."""
         edited = self.shown(replace(approval, edited=answer.arguments)).edited if answer.edited else None
         return resolved_event(approval, answer, None if edited is None else loads(edited))
 
-    def _unmasked(self, arguments: JsonObject | None, approval: Approval) -> JsonObject | None:
+    def _restore_secrets(self, arguments: JsonObject | None, approval: Approval) -> JsonObject | None:
         """Return edited arguments with the masked secrets restored."""
         shown, given = self.shown(approval).given, approval.given
         if arguments is None or not is_object(shown) or not is_object(given):
@@ -433,12 +439,12 @@ class Approvals:
             await anyio.sleep(_LOOK_EVERY)
             waiting = iter(tuple(self._open.values()))
             while some := tuple(itertools.islice(waiting, _LOOK_AT_ONCE)):
-                for asked, answer in await self._answers(some):
-                    self._settle(asked, answer)
+                for pending, answer in await self._answers(some):
+                    self._settle(pending, answer)
 
     async def _answers(self, waiting: Iterable[PendingApproval]) -> list[tuple[PendingApproval, ApprovalAnswer]]:
         """Return those of these approvals that are answered in the database, with their answers."""
-        by_id = {asked.approval.id: asked for asked in waiting}
+        by_id = {pending.approval.id: pending for pending in waiting}
         try:
             rows = await load_decided(self._store, tuple(by_id))
         except Exception as error:  # noqa: BLE001 boundary: without an answer the approval expires as denied
@@ -446,16 +452,16 @@ class Approvals:
             return []
         return [(by_id[row.id], stored_answer(by_id[row.id].approval, row)) for row in rows]
 
-    def _settle(self, asked: PendingApproval, answer: ApprovalAnswer) -> None:
-        if asked.answer is not None:
+    def _settle(self, pending: PendingApproval, answer: ApprovalAnswer) -> None:
+        if pending.answer is not None:
             return
-        asked.answer = answer
+        pending.answer = answer
         try:
-            if asked.announced:
-                self._publish("approval_resolved", self._resolved(asked.approval, answer))
+            if pending.announced:
+                self._publish("approval_resolved", self._resolution(pending.approval, answer))
         except Exception:  # boundary: the waiting caller gets the answer even if it cannot be published
             logger.exception("Could not publish the outcome of an approval.")
-        asked.done.set()
+        pending.done.set()
 
     def _closing(
         self, approval: Approval, decision: Decided, *, by: str | None = None, reason: str | None = None
@@ -467,21 +473,17 @@ class Approvals:
         return Closing(approval.id, decision, self._clock(), shown, by, reason)
 
 
-def _asker(principal: Principal) -> tuple[str | None, ...]:
-    return (*principal.identity, principal.session)
-
-
-def _edited(arguments: JsonObject | None, asked: PendingApproval | None) -> bytes | None:
+def _encode_edited(arguments: JsonObject | None, pending: PendingApproval | None) -> bytes | None:
     if arguments is None:
         return None
     try:
         encoded = canonical(arguments)
     except TypeError as error:
         raise InvalidRequest("tool.arguments_invalid", f"The arguments are not JSON: {error}.") from error
-    if asked is not None and asked.check is not None:
-        asked.check(arguments, encoded)
+    if pending is not None and pending.check is not None:
+        pending.check(arguments, encoded)
     return encoded
 
 
-def _bounded(reason: str | None) -> str | None:
+def _shorten(reason: str | None) -> str | None:
     return reason.strip()[:_LONGEST_REASON] or None if reason else None

@@ -64,16 +64,16 @@ class Consent:
         self, question: ApprovalRequest, context: CallContext, check: Check, patience: float | None = None
     ) -> ApprovalAnswer:
         """Request an approval and wait up to `patience` seconds. Raises `Denied` if too many approvals are pending."""
-        async with self._approvals.open(question, seconds=patience or WAIT, check=check) as asked:
+        async with self._approvals.open(question, seconds=patience or WAIT, check=check) as pending:
             async with anyio.create_task_group() as beside:
                 client = context.client
                 if context.report_progress is not None:
-                    beside.start_soon(self._report, asked, context.report_progress)
-                if client is not None and self._is_asked(client, question.principal):
-                    beside.start_soon(self._elicit, asked, question, client)
-                await self._approvals.wait(asked)
+                    beside.start_soon(self._report, pending, context.report_progress)
+                if client is not None and self._can_ask(client, question.principal):
+                    beside.start_soon(self._elicit, pending, question, client)
+                await self._approvals.wait(pending)
                 beside.cancel_scope.cancel()
-            return await self._approvals.wait(asked)
+            return await self._approvals.wait(pending)
 
     async def fetch(self, question: ApprovalRequest, check: Check, handle: str) -> ApprovalAnswer | Approval:
         """Open an approval without waiting if `handle` is `HANDLE`, otherwise return the answer of the approval with
@@ -85,37 +85,39 @@ class Consent:
             return await self._handles.ask(question, check)
         return await self._handles.fetch(handle, question)
 
-    def _is_asked(self, client: Client, asker: Principal) -> bool:
-        return client.ask is not None and "elicitation" in client.capabilities and self._may_answer(asker, asker)
+    def _can_ask(self, client: Client, principal: Principal) -> bool:
+        return (
+            client.ask is not None and "elicitation" in client.capabilities and self._may_answer(principal, principal)
+        )
 
-    async def _report(self, asked: PendingApproval, report: ReportProgress) -> None:
+    async def _report(self, pending: PendingApproval, report: ReportProgress) -> None:
         reports = 0
         while True:
             reports += 1
-            text = f"Waiting for approval: toolcrib approvals approve {asked.approval.id}"
+            text = f"Waiting for approval: toolcrib approvals approve {pending.approval.id}"
             try:
                 await report(reports * _A_LITTLE, None, text)
             except Exception as error:  # noqa: BLE001 boundary: a client that cannot get progress still waits
-                logger.info("Could not notify the client of approval %s: %s", asked.approval.id, error)
+                logger.info("Could not notify the client of approval %s: %s", pending.approval.id, error)
             await anyio.sleep(SIGN_OF_LIFE)
 
-    async def _elicit(self, asked: PendingApproval, question: ApprovalRequest, client: Client) -> None:
+    async def _elicit(self, pending: PendingApproval, question: ApprovalRequest, client: Client) -> None:
         """Ask the person behind the client. Cancelling the dialog leaves the approval open elsewhere."""
         assert client.ask is not None
-        masked = self._approvals.shown(asked.approval)
-        shown = show(masked.given, is_masked=masked.arguments != asked.approval.arguments)
+        masked = self._approvals.shown(pending.approval)
+        shown = show(masked.given, is_masked=masked.arguments != pending.approval.arguments)
         message = f"Allow a call of {question.ref}? {question.why}\n\n{shown.text}"
         if shown.hidden:
             message += f"\n\n{shown.hidden} hidden characters are written out above."
         try:
-            said = await client.ask("elicitation/create", {"message": message, "requestedSchema": _FORM})
-            decision, reason = _read(said)
+            reply = await client.ask("elicitation/create", {"message": message, "requestedSchema": _FORM})
+            decision, reason = _read(reply)
             if decision == "approve":
-                await self._answer(asked.approval.id, decision, question)
+                await self._answer(pending.approval.id, decision, question)
             elif decision == "deny":
-                await self._answer(asked.approval.id, decision, question, reason=reason)
+                await self._answer(pending.approval.id, decision, question, reason=reason)
         except Exception as error:  # noqa: BLE001 boundary: if the client cannot be asked, others still can
-            logger.info("The client could not answer approval %s: %s", asked.approval.id, error)
+            logger.info("The client could not answer approval %s: %s", pending.approval.id, error)
 
     async def _answer(
         self, id: str, decision: Literal["approve", "deny"], question: ApprovalRequest, reason: str | None = None
@@ -128,12 +130,12 @@ class Consent:
             await self._changes.record("approvals.answer", told, answer)
 
 
-def _read(said: JsonObject) -> tuple[str | None, str | None]:
+def _read(reply: JsonObject) -> tuple[str | None, str | None]:
     """Return the decision and reason of an elicitation: declining denies, cancelling decides nothing."""
-    if said.get("action") == "decline":
+    if reply.get("action") == "decline":
         return "deny", None
-    content: Json = said.get("content")
-    if said.get("action") != "accept" or not is_object(content):
+    content: Json = reply.get("content")
+    if reply.get("action") != "accept" or not is_object(content):
         return None, None
     decision, reason = content.get("decision"), content.get("reason")
     return (decision if isinstance(decision, str) else None), (reason if isinstance(reason, str) and reason else None)

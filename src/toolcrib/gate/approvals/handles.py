@@ -23,20 +23,20 @@ logger = logging.getLogger(__name__)
 
 FETCHED_WITHIN = 600.0
 """Seconds for which an answer can be fetched."""
-_ANOTHER = "This approval does not belong to this call."
+_MISMATCH = "This approval does not belong to this call."
 
 
-class _Left:
+class _DetachedApproval:
     """An approval without a waiting call."""
 
-    def __init__(self, asked: PendingApproval) -> None:
-        self.asked = asked
+    def __init__(self, pending: PendingApproval) -> None:
+        self.pending = pending
         self.fetched = anyio.Event()
         self.scope = anyio.CancelScope()
 
     def is_about(self, question: ApprovalRequest) -> bool:
         """Return whether this is the call the approval is for, by the hash that binds its answer."""
-        approval = self.asked.approval
+        approval = self.pending.approval
         call = replace(
             approval,
             ref=question.ref,
@@ -44,7 +44,7 @@ class _Left:
             arguments=question.arguments,
             principal=question.principal,
         )
-        return bind(call, self.asked.nonce) == self.asked.binding
+        return bind(call, self.pending.nonce) == self.pending.binding
 
 
 class Handles:
@@ -53,15 +53,15 @@ class Handles:
     def __init__(self, approvals: Approvals, tasks: TaskGroup) -> None:
         self._approvals = approvals
         self._tasks = tasks
-        self._left: dict[str, _Left] = {}
+        self._detached: dict[str, _DetachedApproval] = {}
 
     async def ask(self, question: ApprovalRequest, check: Check) -> Approval:
         """Open an approval and return it. Reuses a pending one for the same call. Raises like `Approvals.asked`."""
-        for left in self._left.values():
-            if left.asked.answer is None and _same_call(left.asked.approval, question):
-                return left.asked.approval
-        asked: PendingApproval = await self._tasks.start(self._mind, question, check)
-        return asked.approval
+        for detached in self._detached.values():
+            if detached.pending.answer is None and _same_call(detached.pending.approval, question):
+                return detached.pending.approval
+        pending: PendingApproval = await self._tasks.start(self._watch, question, check)
+        return pending.approval
 
     async def fetch(self, id: str, question: ApprovalRequest) -> ApprovalAnswer | Approval:
         """Return the answer for this call, or the approval while it is pending.
@@ -69,60 +69,62 @@ class Handles:
         Raises `Denied`: `approval.mismatch` for any other call or principal, `approval.used` for an answer that was
         fetched before or has expired.
         """
-        left = self._left.get(id)
-        if left is None:
-            return await self._ended(id, question)
-        if not left.is_about(question):
-            raise Denied("approval.mismatch", _ANOTHER)
-        answer = left.asked.answer
+        detached = self._detached.get(id)
+        if detached is None:
+            return await self._stored_outcome(id, question)
+        if not detached.is_about(question):
+            raise Denied("approval.mismatch", _MISMATCH)
+        answer = detached.pending.answer
         if answer is None:
-            return left.asked.approval
+            return detached.pending.approval
         if answer.approved:
-            if left.fetched.is_set():
-                raise _used(id)
-            left.fetched.set()  # no await since the check, so a second fetch finds it set
+            if detached.fetched.is_set():
+                raise _used_error(id)
+            detached.fetched.set()  # no await since the check, so a second fetch finds it set
         return answer
 
-    def withdraw(self, asker: Principal) -> None:
+    def withdraw(self, caller: Principal) -> None:
         """Withdraw the approvals of this token."""
-        for left in self._left.values():
-            principal = left.asked.approval.principal
-            if principal.identity == asker.identity:
-                left.scope.cancel()
+        for detached in self._detached.values():
+            principal = detached.pending.approval.principal
+            if principal.identity == caller.identity:
+                detached.scope.cancel()
 
-    async def _mind(self, question: ApprovalRequest, check: Check, *, task_status: TaskStatus[PendingApproval]) -> None:
-        async with self._approvals.open(question, check=check) as asked:
-            left = self._left[asked.approval.id] = _Left(asked)
-            task_status.started(asked)
+    async def _watch(
+        self, question: ApprovalRequest, check: Check, *, task_status: TaskStatus[PendingApproval]
+    ) -> None:
+        async with self._approvals.open(question, check=check) as pending:
+            detached = self._detached[pending.approval.id] = _DetachedApproval(pending)
+            task_status.started(pending)
             try:
-                with left.scope:
-                    answer = await self._approvals.wait(asked)
+                with detached.scope:
+                    answer = await self._approvals.wait(pending)
                     if answer.approved:  # a denial needs no fetching: it is in the store
                         with anyio.move_on_after(FETCHED_WITHIN):
-                            await left.fetched.wait()
+                            await detached.fetched.wait()
             except Exception:  # boundary: this approval ends unanswered, without affecting others
-                logger.exception("Could not wait for the outcome of approval %s.", asked.approval.id)
+                logger.exception("Could not wait for the outcome of approval %s.", pending.approval.id)
             finally:
-                del self._left[asked.approval.id]
+                del self._detached[pending.approval.id]
 
-    async def _ended(self, id: str, question: ApprovalRequest) -> ApprovalAnswer:
+    async def _stored_outcome(self, id: str, question: ApprovalRequest) -> ApprovalAnswer:
         """Return how an approval that is no longer held ended. An approved one is void."""
         try:
-            kept = await self._approvals.get(id)
+            stored = await self._approvals.get(id)
         except NotFound:
-            raise Denied("approval.mismatch", _ANOTHER) from None
-        same = (kept.principal.to_json(), kept.ref) == (question.principal.to_json(), question.ref)
-        if not same or kept.status == "pending":
-            raise Denied("approval.mismatch", _ANOTHER)
-        if kept.status == "approved":
-            raise _used(id)
-        return stored_answer(kept, kept)
+            raise Denied("approval.mismatch", _MISMATCH) from None
+        same = (stored.principal.to_json(), stored.ref) == (question.principal.to_json(), question.ref)
+        if not same or stored.status == "pending":
+            raise Denied("approval.mismatch", _MISMATCH)
+        if stored.status == "approved":
+            raise _used_error(id)
+        return stored_answer(stored, stored)
 
 
 def _same_call(approval: Approval, question: ApprovalRequest) -> bool:
-    asked = (approval.ref, approval.definition_hash, approval.arguments, approval.principal)
-    return asked == (question.ref, question.definition_hash, question.arguments, question.principal)
+    pending = (approval.ref, approval.definition_hash, approval.arguments, approval.principal)
+    return pending == (question.ref, question.definition_hash, question.arguments, question.principal)
 
 
-def _used(id: str) -> Denied:
+def _used_error(id: str) -> Denied:
     return Denied("approval.used", f"Approval {id} was already used, or has expired.")

@@ -118,8 +118,8 @@ def columns_of(record: JsonObject) -> tuple[str | None, ...]:
     """Return the columns of a record (`COLUMNS`), from its JSON."""
     principal = record.get("principal")
     who: JsonObject = principal if is_object(principal) else {}
-    asker = (who.get("name"), who.get("agent"), who.get("session"))
-    values = (record.get("at"), record.get("phase"), record.get("door"), *asker, *map(record.get, _LAST))
+    caller = (who.get("name"), who.get("agent"), who.get("session"))
+    values = (record.get("at"), record.get("phase"), record.get("door"), *caller, *map(record.get, _LAST))
     return tuple(value if isinstance(value, str) else None for value in values)
 
 

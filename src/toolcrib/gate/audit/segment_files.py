@@ -165,23 +165,23 @@ def _segment(line: bytes) -> Segment | None:
 def check(folder: Path, segment: Segment) -> tuple[str | None, tuple[int, ...]]:
     """Return the problem with a segment's file, or None, and the erasures its records describe."""
     path = folder / segment.file
-    told: list[int] = []
+    erasures: list[int] = []
 
-    def watched() -> Iterator[bytes]:
+    def watch_lines() -> Iterator[bytes]:
         for line in lines(path):
             if ERASING.encode() in line and (first := erasing_of(loads(line))) is not None:
-                told.append(first)
+                erasures.append(first)
             yield line
 
     try:
         with path.open("rb") as file:
             if hashlib.file_digest(file, "sha256").hexdigest() != segment.sha256:
                 return f"{segment.file} was changed.", ()
-        end = follow(watched(), ChainHead(segment.first - 1, segment.prev))
+        end = follow(watch_lines(), ChainHead(segment.first - 1, segment.prev))
     except OSError as error:
         return f"{segment.file} cannot be read: {error.strerror or error}.", ()
     except (Conflict, EOFError, zlib.error, orjson.JSONDecodeError) as error:
         return f"{segment.file} is incomplete: {error}", ()
     if end != ChainHead(segment.last, segment.hash):
         return f"{segment.file} does not match the list of sealed records.", ()
-    return None, tuple(told)
+    return None, tuple(erasures)

@@ -69,15 +69,15 @@ Record: TypeAlias = Callable[[JsonObject], Awaitable[int]]
 class Sealed:
     """The result of checking the segments: where the database continues, the number of records, and findings.
 
-    `erased` are the segments listed as erased. `told` has the first record of each segment whose erasure a record in a
-    segment describes.
+    `erased` are the segments listed as erased. `erasures` has the first record of each segment whose erasure a record
+    in a segment describes.
     """
 
     base: ChainHead = _BEGINNING
     records: int = 0
     findings: tuple[str, ...] = ()
     erased: tuple[Segment, ...] = ()
-    told: frozenset[int] = frozenset()
+    erasures: frozenset[int] = frozenset()
 
 
 class Segments:
@@ -195,7 +195,7 @@ class Segments:
             sum(each.last - each.first + 1 for each in kept),
             tuple(wrong for wrong, _ in found if wrong is not None),
             tuple(each for each in segments if each.erased_at is not None),
-            frozenset(first for _, told in found for first in told),
+            frozenset(first for _, erasures in found for first in erasures),
         )
 
     async def _tell(self, kind: str, segment: Segment, by: Principal, door: str) -> None:

@@ -108,7 +108,7 @@ async def verify(
         check.found("unreadable", f"The records after {check.last.number} cannot be read. {error.message}")
     check.end()
     for segment in sealed.erased:
-        if segment.first not in check.erasings | sealed.told:
+        if segment.first not in check.erasings | sealed.erasures:
             check.found("segment", f"{segment.file} is listed as erased, but no record confirms it.")
     _judge_head(check, content, head_file.name)
     return Verification(sealed.records + check.records, tuple(check.findings))

@@ -19,9 +19,8 @@ from typing import Protocol
 import anyio
 
 from toolcrib.base.cooperative import Pacer, collect_paced
-from toolcrib.gate.catalog.catalog import Catalog
+from toolcrib.gate.catalog.catalog import Catalog, CatalogChange, SnapshotPart
 from toolcrib.gate.catalog.naming import NameRow
-from toolcrib.gate.catalog.snapshot import CatalogChange, SnapshotPart
 from toolcrib.gate.pins.lint import NO_LOOKS, NO_NAMES, Looks, lint_text, looks_of, telling_names
 from toolcrib.gate.pins.pinned_content import PinnedContent, pinned_introduction, see_content
 from toolcrib.gate.pins.pinned_source import LintNotes, PinnedSource, counting, notes, reviewing

@@ -45,18 +45,18 @@ class ConditionContext(NamedTuple):
 NOWHERE: Final = ConditionContext()
 
 
-def holds(condition: Condition, arguments: JsonObject, around: ConditionContext = NOWHERE) -> bool | None:
+def holds(condition: Condition, arguments: JsonObject, context: ConditionContext = NOWHERE) -> bool | None:
     """Return whether the condition holds, or None if that is undetermined."""
     found = value_at(condition.pointer, arguments)
     if condition.test == "present":
         return (found is not ABSENT) is condition.value
     if found is ABSENT:
-        return None if takes(around.tool, condition.pointer) else False
+        return None if takes(context.tool, condition.pointer) else False
     if is_array(found) and condition.test not in _WHOLE_TESTS and _is_too_much(found):
         return None
     if is_array(found) and condition.test in _SEPARATE_TESTS:
-        return _together(_TESTS[condition.test](item, condition.value, around) for item in found)
-    return _TESTS[condition.test](found, condition.value, around)
+        return _agreement(_TESTS[condition.test](item, condition.value, context) for item in found)
+    return _TESTS[condition.test](found, condition.value, context)
 
 
 def _is_too_much(items: Sequence[Json]) -> bool:
@@ -64,7 +64,7 @@ def _is_too_much(items: Sequence[Json]) -> bool:
     return len(items) > MOST_ITEMS or sum(len(each) for each in items if isinstance(each, str)) > LONGEST_TEXT
 
 
-def _together(verdicts: Iterable[bool | None]) -> bool | None:
+def _agreement(verdicts: Iterable[bool | None]) -> bool | None:
     """Return the result for a list: that of its items if they agree, otherwise None, also for an empty list."""
     seen = set(verdicts)
     return seen.pop() if len(seen) == 1 else None
@@ -123,20 +123,20 @@ def is_number(value: Json) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _equals(found: Json, wanted: Json, around: ConditionContext) -> bool | None:
+def _equals(found: Json, wanted: Json, context: ConditionContext) -> bool | None:
     if same(found, wanted):
         return True
     if is_array(found) and not is_array(wanted):
-        is_unsure = _is_too_much(found) or any(same(item, wanted) or _alike(item, wanted) for item in found)
+        is_unsure = _is_too_much(found) or any(same(item, wanted) or _may_equal(item, wanted) for item in found)
         return None if is_unsure else False
-    return None if _alike(found, wanted) else False
+    return None if _may_equal(found, wanted) else False
 
 
-def _alike(found: Json, wanted: Json) -> bool:
+def _may_equal(found: Json, wanted: Json) -> bool:
     """Return whether a tool may take one value for the other: null as absent, a number or boolean as text."""
     if found is None:
         return True
-    texts = [_plain(each) for each in (found, wanted)]
+    texts = [_comparable_text(each) for each in (found, wanted)]
     if None in texts:
         return False
     if texts[0] == texts[1]:
@@ -145,7 +145,7 @@ def _alike(found: Json, wanted: Json) -> bool:
     return None not in numbers and numbers[0] == numbers[1]
 
 
-def _plain(value: Json) -> str | None:
+def _comparable_text(value: Json) -> str | None:
     """Return a scalar as the text that lenient tools compare."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -163,7 +163,7 @@ def _number(value: Json) -> float | None:
         return None
 
 
-def _in_range(found: Json, bounds: Json, around: ConditionContext) -> bool | None:
+def _in_range(found: Json, bounds: Json, context: ConditionContext) -> bool | None:
     if not is_object(bounds):
         return None
     number = _number(found)
@@ -174,28 +174,28 @@ def _in_range(found: Json, bounds: Json, around: ConditionContext) -> bool | Non
     return inside if is_number(found) or not inside else None
 
 
-def _is_present(found: Json, wanted: Json, around: ConditionContext) -> bool | None:
+def _is_present(found: Json, wanted: Json, context: ConditionContext) -> bool | None:
     return wanted is True
 
 
-def _fits_path(found: Json, wanted: Json, around: ConditionContext) -> bool | None:
+def _fits_path(found: Json, wanted: Json, context: ConditionContext) -> bool | None:
     if not isinstance(found, str) or not isinstance(wanted, str):
         return None
-    return names_path(found, wanted, around.cwd, around.files)
+    return names_path(found, wanted, context.cwd, context.files)
 
 
-def _fits_command(found: Json, wanted: Json, around: ConditionContext) -> bool | None:
+def _fits_command(found: Json, wanted: Json, context: ConditionContext) -> bool | None:
     return begins_with(found, wanted) if isinstance(wanted, str) else None
 
 
-def _fits_glob(found: Json, wanted: Json, around: ConditionContext) -> bool | None:
+def _fits_glob(found: Json, wanted: Json, context: ConditionContext) -> bool | None:
     if not isinstance(wanted, str):
         return None
     fits = glob(wanted)
-    return _together(bool(fits(text)) for text in _texts(found))
+    return _agreement(bool(fits(text)) for text in _texts(found))
 
 
-def _fits_regex(found: Json, wanted: Json, around: ConditionContext) -> bool | None:
+def _fits_regex(found: Json, wanted: Json, context: ConditionContext) -> bool | None:
     try:
         expression = regular(wanted) if isinstance(wanted, str) else None
     except NotRegular:
@@ -204,7 +204,7 @@ def _fits_regex(found: Json, wanted: Json, around: ConditionContext) -> bool | N
         return None
     texts = _texts(found)
     lengths = [len(text.encode("utf-8", "surrogatepass")) for text in texts]
-    return _together(
+    return _agreement(
         expression.matches(text, other_length=sum(lengths) - length)
         for text, length in zip(texts, lengths, strict=True)
     )

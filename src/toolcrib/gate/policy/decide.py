@@ -79,7 +79,7 @@ _GRANTED = DecisionStep("permissions", True, "include", "The agent's permissions
 _NOT_GRANTED = DecisionStep("permissions", True, "exclude", "The agent's permissions do not name the tool.")
 _BUNDLED = DecisionStep("permissions", True, "include", "A skill or project bundle grants the tool.")
 _SCHEDULED = DecisionStep("scheduler", True, "exclude", "The tool is blocked for scheduled runs.")
-_NOBODY_THERE = DecisionStep("scheduler", True, "deny", "A scheduled run has no person who could approve the call.")
+_NO_PERSON = DecisionStep("scheduler", True, "deny", "A scheduled run has no person who could approve the call.")
 _BY_HAND = DecisionStep("by_hand", True, "allow", "The owner makes this call by hand, which counts as approval.")
 _CREATOR_REVOKED = DecisionStep("creator", True, "exclude", "The token that started this session was revoked.")
 _NO_DENY = DecisionStep("deny", False, "none", "No deny rule applies here.")
@@ -146,7 +146,7 @@ def decide(
     if grants.creator.is_revoked:
         return Decision("hidden", ref, (*own.steps, _CREATOR_REVOKED))
     above = decide(ref, tool, grants.creator.principal, grants.creator.grants, rules, arguments, paths, files)
-    return _limited(own, above, principal)
+    return _stricter(own, above, principal)
 
 
 def sees(tool: Tool, principal: Principal, grants: Grants, rules: Rules) -> bool:
@@ -171,23 +171,25 @@ def _decide(
 ) -> Decision:
     if tool is None:
         return Decision("unknown", ref, (_UNREGISTERED,))
-    seen = sight(tool, principal, grants)
-    if seen[-1].effect == "exclude":
-        return Decision("hidden", ref, (REGISTERED, *seen))
-    standing = rules.applicable_to(principal).on(tool)
+    sight_steps = sight(tool, principal, grants)
+    if sight_steps[-1].effect == "exclude":
+        return Decision("hidden", ref, (REGISTERED, *sight_steps))
+    applicable = rules.applicable_to(principal).on(tool)
     if is_decisive_edit(tool, paths):
-        standing = [ranked for ranked in standing if ranked.step.step != "remembered"]
-    ruling = _ruling(standing, arguments, ConditionContext.of(tool, principal, files)) if standing else _NO_RULING
+        applicable = [ranked for ranked in applicable if ranked.step.step != "remembered"]
+    ruling = (
+        _deciding_rule(applicable, arguments, ConditionContext.of(tool, principal, files)) if applicable else _NO_RULING
+    )
     by_paths = ref.server == coding_tools.SERVER and coding_tools.depends_on_paths(ref.tool)
     ruling = _Ruling(ruling.rule, ruling.needs_arguments or by_paths)
     closed = () if principal.by_hand else closed_paths(paths, principal.projects)
     if closed and not (ruling.rule is not None and ruling.rule.hides):
-        return Decision("deny", ref, (REGISTERED, *seen, _CLOSED[closed[0].closed or "inside"]), (), True)
+        return Decision("deny", ref, (REGISTERED, *sight_steps, _CLOSED[closed[0].closed or "inside"]), (), True)
     if ruling.rule is not None:
-        return _ruled(ref, ruling.rule, ruling, seen, principal)
+        return _decide_by_rule(ref, ruling.rule, ruling, sight_steps, principal)
     step = _by_mode(tool, principal, paths)
-    after = _instead_of_asking(principal) if step.effect == "ask" else ()
-    steps = (REGISTERED, *seen, _NO_DENY, step, *after)
+    after = _replace_asking(principal) if step.effect == "ask" else ()
+    steps = (REGISTERED, *sight_steps, _NO_DENY, step, *after)
     return Decision(_VERDICTS[steps[-1].effect], ref, steps, (), ruling.needs_arguments)
 
 
@@ -197,17 +199,17 @@ def is_decisive_edit(tool: Tool, paths: Sequence[TouchedPath] | None) -> bool:
     return edits and any(touches_decisive(each) for each in paths or ())
 
 
-def _ruled(
-    ref: ToolRef, ranked: Ranked, ruling: _Ruling, seen: tuple[DecisionStep, ...], principal: Principal
+def _decide_by_rule(
+    ref: ToolRef, ranked: Ranked, ruling: _Ruling, sight_steps: tuple[DecisionStep, ...], principal: Principal
 ) -> Decision:
     """Return the decision of a rule."""
     step = ranked.step
     ids = (ranked.rule.id,)
     if ranked.hides:
-        return Decision("hidden", ref, (REGISTERED, *seen, step), ids)
+        return Decision("hidden", ref, (REGISTERED, *sight_steps, step), ids)
     no_deny = () if step.step == "deny" else (_NO_DENY,)
-    after = _instead_of_asking(principal) if step.effect == "ask" else ()
-    steps = (REGISTERED, *seen, *no_deny, step, *after)
+    after = _replace_asking(principal) if step.effect == "ask" else ()
+    steps = (REGISTERED, *sight_steps, *no_deny, step, *after)
     return Decision(_VERDICTS[steps[-1].effect], ref, steps, ids, ruling.needs_arguments)
 
 
@@ -229,16 +231,16 @@ def _permitted(tool: Tool, grants: Grants) -> DecisionStep:
     return _GRANTED if grants.permit(tool) else _NOT_GRANTED
 
 
-def _ruling(standing: Sequence[Ranked], arguments: JsonObject | None, around: ConditionContext) -> _Ruling:
+def _deciding_rule(applicable: Sequence[Ranked], arguments: JsonObject | None, context: ConditionContext) -> _Ruling:
     """Return the first rule that holds. Without arguments, as in a listing, rules with conditions are skipped."""
     needs_arguments = False
-    for ranked in standing:
+    for ranked in applicable:
         rule = ranked.rule
         if rule.conditions:
-            if not needs_arguments and arguments is not None and around.tool is not None:
-                arguments = around.tool.filled(arguments)
+            if not needs_arguments and arguments is not None and context.tool is not None:
+                arguments = context.tool.filled(arguments)
             needs_arguments = True
-            if arguments is None or unmet(rule, arguments, around) is not None:
+            if arguments is None or unmet(rule, arguments, context) is not None:
                 continue
         return _Ruling(ranked, needs_arguments)
     return _Ruling(None, needs_arguments)
@@ -257,13 +259,13 @@ def _by_mode(tool: Tool, principal: Principal, paths: Sequence[TouchedPath] | No
     return _BY_MODE[mode]
 
 
-def _instead_of_asking(principal: Principal) -> tuple[DecisionStep, ...]:
+def _replace_asking(principal: Principal) -> tuple[DecisionStep, ...]:
     if principal.source == "scheduler":
-        return (_NOBODY_THERE,)
+        return (_NO_PERSON,)
     return (_BY_HAND,) if principal.by_hand else ()
 
 
-def _limited(own: Decision, above: Decision, principal: Principal) -> Decision:
+def _stricter(own: Decision, above: Decision, principal: Principal) -> Decision:
     """Return the stricter of two decisions: the session's own, and that of its creator.
 
     If only the creator's decision asks, a scheduled session is denied, since no person is there to answer.
@@ -275,5 +277,5 @@ def _limited(own: Decision, above: Decision, principal: Principal) -> Decision:
     reason = f"The creator of this session is limited too: {cause.reason}"
     step = DecisionStep("creator", True, _EFFECTS[above.verdict], reason, cause.rule, cause.origin)
     if above.verdict == "ask" and principal.source == "scheduler":
-        return Decision("deny", own.ref, (*own.steps, step, _NOBODY_THERE), above.rules, needs_arguments)
+        return Decision("deny", own.ref, (*own.steps, step, _NO_PERSON), above.rules, needs_arguments)
     return Decision(above.verdict, own.ref, (*own.steps, step), above.rules, needs_arguments)

@@ -49,8 +49,8 @@ class ExplainQuery:
 
     def decide(self) -> Decision:
         """Return the decision."""
-        asked = (self.ref, self.tool, self.principal, self.grants, self.rules)
-        return decide(*asked, self.arguments, self.paths, self.files)
+        inputs = (self.ref, self.tool, self.principal, self.grants, self.rules)
+        return decide(*inputs, self.arguments, self.paths, self.files)
 
     def unmet(self, rule: Rule) -> str | None:
         """Return which condition keeps a rule from applying to this call, or None."""
@@ -153,11 +153,11 @@ def _nearest(ref: ToolRef, known: Iterable[ToolRef]) -> tuple[str, ...]:
 
 def _chain(question: ExplainQuery, tool: Tool, decision: Decision) -> Iterator[DecisionStep]:
     """Yield the steps of a decision, with every rule in its place."""
-    seen = (REGISTERED, *sight(tool, question.principal, question.grants))
-    yield from seen
-    rest = decision.steps[len(seen) :]
+    sight_steps = (REGISTERED, *sight(tool, question.principal, question.grants))
+    yield from sight_steps
+    rest = decision.steps[len(sight_steps) :]
     by_rule = next((step for step in rest if step.rule is not None and step.step != "creator"), None)
-    if seen[-1].effect != "exclude":
+    if sight_steps[-1].effect != "exclude":
         naming = question.rules.matching(question.ref, tool.names)
         yield from _rules(question, tool, naming, by_rule)
         yield from _others(question, tool, naming)
@@ -176,7 +176,7 @@ def _rules(
             yield by_rule
             continue
         decided = f"Rule {by_rule.rule if by_rule else ''} decided first."
-        yield _unapplied(ranked, _why_not(question, tool, ranked) if reached else decided)
+        yield _skipped(ranked, _why_not(question, tool, ranked) if reached else decided)
 
 
 def _why_not(question: ExplainQuery, tool: Tool, ranked: Ranked) -> str:
@@ -193,14 +193,14 @@ def _others(question: ExplainQuery, tool: Tool, naming: Sequence[Ranked]) -> Ite
     """Yield expired rules, and the first rules that name other tools."""
     for ranked in Rules(rules=question.rules.expired).matching(question.ref, tool.names):
         ended = ranked.rule.expires_at
-        yield _unapplied(ranked, f"It expired at {ended.isoformat() if ended else 'an unknown time'}.")
+        yield _skipped(ranked, f"It expired at {ended.isoformat() if ended else 'an unknown time'}.")
     ids = {ranked.rule.id for ranked in naming}
     others = (ranked for ranked in question.rules.ranked if ranked.rule.id not in ids)
     for ranked, _ in zip(others, range(MOST_OTHERS), strict=False):
-        yield _unapplied(ranked, f"Its pattern {ranked.rule.pattern} does not name the tool.")
+        yield _skipped(ranked, f"Its pattern {ranked.rule.pattern} does not name the tool.")
 
 
-def _unapplied(ranked: Ranked, why: str) -> DecisionStep:
+def _skipped(ranked: Ranked, why: str) -> DecisionStep:
     return replace(ranked.step, matched=False, effect="none", reason=why)
 
 
@@ -211,7 +211,7 @@ def flip(question: ExplainQuery, decision: Decision) -> Flip | None:
         return None
     flips_down = decision.verdict == "allow"
     changes: list[RuleChange] = []
-    for change, after in [_adding(question, "deny", "user")] if flips_down else _repairs(question, goal):
+    for change, after in [_add_rule(question, "deny", "user")] if flips_down else _repairs(question, goal):
         changes.append(change)
         verdict = after.decide().verdict
         if verdict in goal:
@@ -244,15 +244,15 @@ def _repair(
     if step.step == "creator":
         return _repair_above(question, goal)
     if step.step == "permissions":
-        return _granting(question)
+        return _grant(question)
     if step.step == "mode":
-        return _adding(question, "allow", "user")
+        return _add_rule(question, "allow", "user")
     if step.rule is None:
         return None
-    removed = _removing(question, step.rule, step.origin)
+    removed = _remove_rule(question, step.rule, step.origin)
     covered = question.tool is not None and not is_decisive_edit(question.tool, question.paths)
     if step.step == "ask" and covered and removed[1].decide().verdict not in goal:
-        return _adding(question, "allow", "remembered")
+        return _add_rule(question, "allow", "remembered")
     return removed
 
 
@@ -271,30 +271,30 @@ def _repair_above(question: ExplainQuery, goal: frozenset[Verdict]) -> tuple[Rul
     return replace(change, change=words), replace(question, grants=grants, rules=after.rules)
 
 
-def _removing(question: ExplainQuery, rule: str, origin: RuleOrigin | None) -> tuple[RuleChange, ExplainQuery]:
-    change = RuleChange("remove_rule", f"Remove rule {rule}{_stands(origin)}.", rule)
+def _remove_rule(question: ExplainQuery, rule: str, origin: RuleOrigin | None) -> tuple[RuleChange, ExplainQuery]:
+    change = RuleChange("remove_rule", f"Remove rule {rule}{_location(origin)}.", rule)
     return change, replace(question, rules=question.rules.without([rule]))
 
 
-def _stands(origin: RuleOrigin | None) -> str:
+def _location(origin: RuleOrigin | None) -> str:
     if origin is None or origin.file is None:
         return ""
     return f" in {origin.file}" + (f", line {origin.line}" if origin.line is not None else "")
 
 
-def _adding(
+def _add_rule(
     question: ExplainQuery, effect: Literal["allow", "deny"], kind: Literal["user", "remembered"]
 ) -> tuple[RuleChange, ExplainQuery]:
     pattern = literal_pattern(question.ref)
     rule = Rule(_PROPOSED, effect, pattern, RuleOrigin(kind))
-    said = f"{effect} {pattern}"
-    words = f"Add the rule `{said}`: toolcrib rules {effect} '{pattern}'."
+    written = f"{effect} {pattern}"
+    words = f"Add the rule `{written}`: toolcrib rules {effect} '{pattern}'."
     if kind == "remembered":
         words = "Answer the next approval of this tool with `always`."
-    return RuleChange("add_rule", words, said), replace(question, rules=question.rules.with_rules(rule))
+    return RuleChange("add_rule", words, written), replace(question, rules=question.rules.with_rules(rule))
 
 
-def _granting(question: ExplainQuery) -> tuple[RuleChange, ExplainQuery]:
+def _grant(question: ExplainQuery) -> tuple[RuleChange, ExplainQuery]:
     pattern, grants, agent = literal_pattern(question.ref), question.grants, question.principal.agent
     if grants.permissions is None:
         grants = replace(grants, bundles=(*grants.bundles, pattern))

@@ -138,9 +138,8 @@ class Limits:
         self._sessions.pop(f"session {session}", None)
 
     def _of(self, principal: Principal) -> "defaultdict[_Key, _Counter]":
-        name = f"session {principal.session}" if principal.session else f"{principal.kind} {principal.name}"
-        counters = self._sessions.setdefault(name, defaultdict(_Counter))
-        self._sessions.move_to_end(name)
+        counters = self._sessions.setdefault(principal.scope, defaultdict(_Counter))
+        self._sessions.move_to_end(principal.scope)
         if len(self._sessions) > MOST_SESSIONS:
             self._sessions.popitem(last=False)
         return counters
@@ -213,16 +212,16 @@ def _refusal(limit: Limit, ref: ToolRef, counter: _Counter, now: float) -> str |
     if limit.calls is not None:
         if used < limit.calls:
             return None
-        said = f"{limit.subject(ref)} may be called {_times(limit.calls)} {span} and was called {_times(int(used))}."
+        usage = f"{limit.subject(ref)} may be called {_times(limit.calls)} {span} and was called {_times(int(used))}."
     elif limit.budget is not None and used >= limit.budget:
-        said = f"{limit.subject(ref)} may cost {limit.budget:g} USD {span} and has cost {used:.2f} USD."
+        usage = f"{limit.subject(ref)} may cost {limit.budget:g} USD {span} and has cost {used:.2f} USD."
     else:
         return None
     wait = max(0.0, counter.free_at(limit.seconds) - now) if limit.seconds is not None else None
-    then = (
+    next_step = (
         "Continue without it, or ask the owner to raise the limit." if wait is None else f"Try again in {wait:.0f} s."
     )
-    return f"Limit reached: {said} {then}"
+    return f"Limit reached: {usage} {next_step}"
 
 
 def _times(number: int) -> str:

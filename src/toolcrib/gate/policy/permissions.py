@@ -138,8 +138,8 @@ class Permissions:
             RuleFile("user", settings_file, last_rules / "toolcrib.toml"),
         )
         self._names = names
-        self._known = Names()
-        self._unclear = False
+        self._known_names = Names()
+        self._has_problems = False
         self._of_agent = of_agent
         self._creator_now = creator_now
         self._on_file = on_file
@@ -151,31 +151,31 @@ class Permissions:
 
     async def load(self) -> None:
         """Load the database and the files."""
-        await self._load_kept()
+        await self._load_stored()
         await self.look()
 
     async def follow(self) -> None:
         """Poll the files, and a shared database, for changes until cancelled."""
-        told = False
+        is_logged = False
         while True:
             await anyio.sleep(LOOK_SECONDS)
             try:
                 await self.look()
                 if self._store.shared:
-                    await self._load_kept()
-                told = False
+                    await self._load_stored()
+                is_logged = False
             except Exception:  # boundary: the rules in force stay, and the next attempt may succeed
-                if not told:
+                if not is_logged:
                     logger.exception("Could not check for changed rules.")
-                told = True
+                is_logged = True
 
     async def look(self) -> None:
         """Read the files again if they changed or had problems."""
-        self._known = self._names()
+        self._known_names = self._names()
         for file in self._files:
             content = await anyio.to_thread.run_sync(file.look)
             if content != file.state.content or file.state.problems:
-                self._take(file, await anyio.to_thread.run_sync(file.read, content, self._known))
+                self._apply(file, await anyio.to_thread.run_sync(file.read, content, self._known_names))
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -185,18 +185,18 @@ class Permissions:
 
     def rules(self) -> Rules:
         """Return the rules in force. A file's rule with an unknown name applies as soon as the name exists."""
-        if self._unclear:
+        if self._has_problems:
             self._read_again()
         return self._book()
 
     def _read_again(self) -> None:
         """Parse rules with problems again if the names have changed."""
-        if not self._unclear or self._names() is self._known:
+        if not self._has_problems or self._names() is self._known_names:
             return
-        self._known = self._names()
+        self._known_names = self._names()
         for file in self._files:
             if file.state.problems and file.state.content is not None:
-                self._take(file, file.read(file.state.content, self._known))
+                self._apply(file, file.read(file.state.content, self._known_names))
 
     def grants(self, principal: Principal) -> Grants:
         """Return the grants of a principal. An agent that does not exist has none."""
@@ -266,7 +266,7 @@ class Permissions:
 
     async def change(self, id: str, raw: JsonObject) -> Rule:
         """Change the given members of a rule. None removes a member. Raises like `add` and `remove`."""
-        rule = self._removable(id)
+        rule = self._check_removable(id)
         members = {key: value for key, value in rule.to_json().items() if key in MEMBERS} | raw
         given = {key: value for key, value in members.items() if value is not None}
         made = read_rule(
@@ -281,21 +281,21 @@ class Permissions:
         async with self._lock:
             if not await replace_rule(self._store, changed):
                 raise NotFound("rule.unknown", f"Rule {id!r} not found.")
-            self._keep(changed if each.id == id else each for each in self._kept)
+            self._set_stored(changed if each.id == id else each for each in self._stored_rules)
         return changed
 
     async def remember(self, rule: Rule) -> None:
         """Store a rule that was made elsewhere, such as a remembered answer."""
         async with self._lock:
             await save_rule(self._store, rule)
-            self._keep((*self._kept, rule))
+            self._set_stored((*self._stored_rules, rule))
 
     async def remove(self, id: str) -> Rule:
         """Remove a rule. Raises `rule.unknown`, and `rule.in_file` for a rule in a file."""
-        rule = self._removable(id)
+        rule = self._check_removable(id)
         async with self._lock:
             await delete_rule(self._store, id)
-            self._keep(each for each in self._kept if each.id != id)
+            self._set_stored(each for each in self._stored_rules if each.id != id)
         return rule
 
     async def remove_bundle(self, id: str) -> None:
@@ -307,7 +307,7 @@ class Permissions:
         """Let apps whose level is `ask` run read-only tools without approvals."""
         self._book.set(_LEVELS, tuple(_reading_rule(token) for token in tokens if token.level == "ask"))
 
-    def _removable(self, id: str) -> Rule:
+    def _check_removable(self, id: str) -> Rule:
         rule = self.get(id)
         if rule in self._book.places.get(_LEVELS, ()):
             hint = "Connect the app again with another `--level`, or revoke its token."
@@ -318,29 +318,29 @@ class Permissions:
         return rule
 
     @property
-    def _kept(self) -> tuple[Rule, ...]:
+    def _stored_rules(self) -> tuple[Rule, ...]:
         return self._book.places.get(_DATABASE, ())
 
-    async def _load_kept(self) -> None:
+    async def _load_stored(self) -> None:
         async with self._lock:
-            self._keep(await load_rules(self._store))
+            self._set_stored(await load_rules(self._store))
         await self.bundles.load()
         await self.projects.load()
 
-    def _keep(self, rules: Iterable[Rule]) -> None:
+    def _set_stored(self, rules: Iterable[Rule]) -> None:
         self._book.set(_DATABASE, tuple(rules))
 
-    def _take(self, file: RuleFile, said: RuleFileState) -> None:
-        for problem in said.problems:
+    def _apply(self, file: RuleFile, new_state: RuleFileState) -> None:
+        for problem in new_state.problems:
             if problem not in file.state.problems:
                 hint = f" {problem.hint}" if problem.hint else ""
                 logger.warning("%s:%s: %s%s", problem.file, problem.line or 1, problem.message, hint)
         before = file.state if file.state.content is not None else file.before
-        file.state = said
-        self._unclear = any(each.state.problems for each in self._files)
+        file.state = new_state
+        self._has_problems = any(each.state.problems for each in self._files)
         self.limits.set([limit for each in self._files for limit in each.state.limits])
-        self._book.set(file.kind, said.rules)
-        self._on_file(file, before, said)
+        self._book.set(file.kind, new_state.rules)
+        self._on_file(file, before, new_state)
 
 
 def _reading_rule(token: Token) -> Rule:

@@ -29,7 +29,7 @@ _UNTIL: Mapping[FileKind, str] = {
     "managed": "Until then a person is asked before every call.",
     "user": "It has never been readable, so no tool may be used until then.",
 }
-_MENDED = "Fix the file. It is read again within seconds, without a restart."
+_FIX_HINT = "Fix the file. It is read again within seconds, without a restart."
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +53,12 @@ class RuleFileState:
 
 
 class RuleFile:
-    """One of the files. `kept` stores its last readable text, and `said` is the state in force."""
+    """One of the files. `copy` stores its last readable text, and `parsed` is the state in force."""
 
-    def __init__(self, kind: FileKind, path: Path, kept: Path) -> None:
+    def __init__(self, kind: FileKind, path: Path, copy: Path) -> None:
         self.kind: FileKind = kind
         self.path = path
-        self._kept = kept
+        self._copy = copy
         self.state = RuleFileState()
         self.before = RuleFileState()
         """Its last state before this run, if known."""
@@ -78,51 +78,53 @@ class RuleFile:
         if self.state.content is None and (last := self._last(known)) is not None:
             self.before = last
         if text is None:
-            self._forget()
+            self._remove_copy()
             return RuleFileState(content)
         if isinstance(text, Unreadable):
-            return self._instead(content, (text.problem,), known)
+            return self._substitute(content, (text.problem,), known)
         if not text.text and (last := self._last(known)) is not None and (last.rules or last.limits):
-            return self._instead(content, (_emptied(self.path),), known)
-        said = read_file(content, text, self.path, self.kind, known)
-        if said is None:
+            return self._substitute(content, (_emptied_problem(self.path),), known)
+        parsed = read_file(content, text, self.path, self.kind, known)
+        if parsed is None:
             problems = read_rules_file(text.text, str(self.path), self.kind, known).problems
-            return self._instead(content, problems, known)
+            return self._substitute(content, problems, known)
         if self.state.content != content:
-            self._keep(text.text)
-        return said
+            self._store_copy(text.text)
+        return parsed
 
-    def _instead(self, content: Content, problems: tuple[Problem, ...], known: Names) -> RuleFileState:
+    def _substitute(self, content: Content, problems: tuple[Problem, ...], known: Names) -> RuleFileState:
         """Return the substitute for a file that cannot be read as a whole."""
         last = self._last(known)
         until = _UNTIL[self.kind] if last is None else "Its last readable content stays in force."
-        told = tuple(replace(each, hint=f"{until} {_MENDED}") for each in problems)
-        rules = last.rules if last is not None else _never_read(self.kind, told[0])
+        explained = tuple(replace(each, hint=f"{until} {_FIX_HINT}") for each in problems)
+        rules = last.rules if last is not None else _unreadable_rules(self.kind, explained[0])
         limits = last.limits if last is not None else ()
-        return RuleFileState(content, (*rules, *stand_in(self.kind, told[0])), limits, told, whole=False, last=last)
+        return RuleFileState(
+            content, (*rules, *stand_in(self.kind, explained[0])), limits, explained, whole=False, last=last
+        )
 
     def _last(self, known: Names) -> RuleFileState | None:
         """Return the last readable state of the file, from this run or an earlier one, parsed with current names."""
-        said = self.state
-        is_first_look = said.content is None
-        last = said if said.whole else said.last
-        content = _content(self._kept) if is_first_look else last.content if last is not None else None
+        parsed = self.state
+        is_first_look = parsed.content is None
+        last = parsed if parsed.whole else parsed.last
+        content = _content(self._copy) if is_first_look else last.content if last is not None else None
         if content is not None and isinstance(content.text, FileText):
             return read_file(content, content.text, self.path, self.kind, known)
         return None if is_first_look else last  # no file at the last check, or never a readable one
 
-    def _keep(self, text: str) -> None:
+    def _store_copy(self, text: str) -> None:
         content = text.encode()
         try:
-            if not self._kept.exists() or self._kept.read_bytes() != content:
-                replace_private(self._kept, content)
+            if not self._copy.exists() or self._copy.read_bytes() != content:
+                replace_private(self._copy, content)
         except OSError as error:
             logger.warning("Could not store a copy of %s: %s.", self.path, error.strerror or error)
 
-    def _forget(self) -> None:
+    def _remove_copy(self) -> None:
         """Drop the stored text after the owner removed the file."""
         with suppress(OSError):
-            self._kept.unlink(missing_ok=True)
+            self._copy.unlink(missing_ok=True)
 
 
 def read_file(content: Content, text: FileText, path: Path, kind: FileKind, known: Names) -> RuleFileState | None:
@@ -135,7 +137,7 @@ def read_file(content: Content, text: FileText, path: Path, kind: FileKind, know
     return RuleFileState(content, rules, limits.limits, (*read.problems, *limits.problems))
 
 
-def _emptied(path: Path) -> Problem:
+def _emptied_problem(path: Path) -> Problem:
     """Return the problem for a file with rules that is empty now, as after an interrupted write."""
     return Problem("config.empty", f"{path.name}: the file was emptied", file=str(path))
 
@@ -156,7 +158,7 @@ def _content(path: Path) -> Content:
     return Content(read_text(path), written_at)
 
 
-def _never_read(kind: FileKind, found: Problem) -> tuple[Rule, ...]:
+def _unreadable_rules(kind: FileKind, found: Problem) -> tuple[Rule, ...]:
     """Return the substitute rules for an owner's file that was never readable."""
     if kind == "managed":
         return ()

@@ -33,7 +33,7 @@ _REMEMBERED = frozenset({"session", "remembered"})
 _STEPS: tuple[StepName, ...] = ("deny", "deny", "managed", "remembered", "ask", "allow")
 _MOST_TOOLS = 2_000
 """Maximum number of tools whose applicable rules are cached per principal."""
-_MOST_ASKERS = 256
+_MOST_PRINCIPALS = 256
 """Maximum number of principals whose applicable rules are cached."""
 
 
@@ -55,27 +55,27 @@ class Ranked(NamedTuple):
 class ApplicableRules:
     """The rules that apply to one principal, in order of decision."""
 
-    __slots__ = ("_index", "_kept", "_ranked")
+    __slots__ = ("_by_tool", "_index", "_rank_rule")
 
     def __init__(self, ranked: Sequence[Ranked], index: PatternIndex) -> None:
-        self._ranked = ranked
+        self._rank_rule = ranked
         self._index = index
-        self._kept: dict[ToolRef, tuple[Tool, tuple[Ranked, ...]]] = {}
+        self._by_tool: dict[ToolRef, tuple[Tool, tuple[Ranked, ...]]] = {}
 
     def on(self, tool: Tool) -> tuple[Ranked, ...]:
         """Return the rules that apply to a tool as defined and marked now, apart from conditions on arguments."""
-        kept = self._kept.get(tool.ref)
-        if kept is None or kept[0] is not tool:
-            named = _naming(self._ranked, self._index, tool.ref, tool.names)
+        cached = self._by_tool.get(tool.ref)
+        if cached is None or cached[0] is not tool:
+            named = _matching(self._rank_rule, self._index, tool.ref, tool.names)
             found = tuple([each for each in named if not each.of_some or _wrong_tool(each.rule, tool) is None])
-            if len(self._kept) >= _MOST_TOOLS:
-                self._kept.clear()
-            kept = self._kept[tool.ref] = (tool, found)
-        return kept[1]
+            if len(self._by_tool) >= _MOST_TOOLS:
+                self._by_tool.clear()
+            cached = self._by_tool[tool.ref] = (tool, found)
+        return cached[1]
 
     def hides(self, tool: Tool) -> bool:
         """Return whether the first rule on a tool that holds without arguments removes it from listings."""
-        for each in _naming(self._ranked, self._index, tool.ref, tool.names):
+        for each in _matching(self._rank_rule, self._index, tool.ref, tool.names):
             if not each.rule.conditions and (not each.of_some or _wrong_tool(each.rule, tool) is None):
                 return each.hides
         return False
@@ -98,8 +98,8 @@ class Rules:
     version: int = 0
     rules: tuple[Rule, ...] = ()
     expired: tuple[Rule, ...] = ()
-    _standings: dict[tuple[str | None, ...], ApplicableRules] = field(
-        default_factory=dict[tuple[str | None, ...], ApplicableRules], init=False, repr=False, compare=False
+    _applicable: dict[Principal, ApplicableRules] = field(
+        default_factory=dict[Principal, ApplicableRules], init=False, repr=False, compare=False
     )
 
     @classmethod
@@ -114,7 +114,7 @@ class Rules:
     @cached_property
     def ranked(self) -> tuple[Ranked, ...]:
         """All rules in order of decision."""
-        return tuple(sorted(map(_ranked, self.rules), key=itemgetter(0)))
+        return tuple(sorted(map(_rank_rule, self.rules), key=itemgetter(0)))
 
     @cached_property
     def _index(self) -> PatternIndex:
@@ -141,25 +141,24 @@ class Rules:
 
     def matching(self, ref: ToolRef, names: ServerNames = NO_NAMES) -> tuple[Ranked, ...]:
         """Return the rules whose patterns match this tool, in order of decision, for any principal."""
-        return tuple(_naming(self.ranked, self._index, ref, names))
+        return tuple(_matching(self.ranked, self._index, ref, names))
 
-    def applicable_to(self, asker: Principal) -> ApplicableRules:
+    def applicable_to(self, principal: Principal) -> ApplicableRules:
         """Return the rules that apply to this principal."""
         for_all = self._for_all
         if for_all is not None:
             return for_all
-        shape = (*asker.identity, asker.source, asker.agent, asker.mode, asker.session, asker.cwd)
-        found = self._standings.get(shape)
+        found = self._applicable.get(principal)
         if found is None:
             ranked = self.ranked
             count = {
                 number
                 for number, each in enumerate(ranked)
-                if not each.for_some or _wrong_asker(each.rule, asker) is None
+                if not each.for_some or _wrong_principal(each.rule, principal) is None
             }
-            if len(self._standings) >= _MOST_ASKERS:
-                self._standings.clear()
-            found = self._standings[shape] = ApplicableRules(ranked, self._index.only(count))
+            if len(self._applicable) >= _MOST_PRINCIPALS:
+                self._applicable.clear()
+            found = self._applicable[principal] = ApplicableRules(ranked, self._index.only(count))
         return found
 
     def with_version(self, version: int) -> "Rules":
@@ -170,15 +169,15 @@ class Rules:
 
     def without(self, ids: Iterable[str]) -> "Rules":
         """Return these rules without some."""
-        gone = frozenset(ids)
-        return Rules(self.version, tuple(rule for rule in self.rules if rule.id not in gone), self.expired)
+        removed = frozenset(ids)
+        return Rules(self.version, tuple(rule for rule in self.rules if rule.id not in removed), self.expired)
 
     def with_rules(self, *more: Rule) -> "Rules":
         """Return these rules and more."""
         return Rules(self.version, (*self.rules, *more), self.expired)
 
 
-def _naming(ranked: Sequence[Ranked], index: PatternIndex, ref: ToolRef, names: ServerNames) -> list[Ranked]:
+def _matching(ranked: Sequence[Ranked], index: PatternIndex, ref: ToolRef, names: ServerNames) -> list[Ranked]:
     """Return the rules that name a tool, in order. A match by another name of its server adds that to the reason."""
     direct = index.find(ref)
     if not names.trusted and not names.claimed:
@@ -199,7 +198,7 @@ def _through(ranked: Ranked, other: OtherName) -> Ranked:
     return ranked._replace(step=replace(ranked.step, reason=reason))
 
 
-def _ranked(rule: Rule) -> Ranked:
+def _rank_rule(rule: Rule) -> Ranked:
     at = rank(rule)
     reason = rule.reason or f"Rule {rule.effect} {rule.pattern} names the tool."
     if rule.principal is not None:
@@ -215,7 +214,7 @@ def _ranked(rule: Rule) -> Ranked:
 
 def obstacle(rule: Rule, tool: Tool, principal: Principal) -> str | None:
     """Return why a rule does not apply to this tool and principal, regardless of arguments, or None."""
-    return _wrong_tool(rule, tool) or _wrong_asker(rule, principal)
+    return _wrong_tool(rule, tool) or _wrong_principal(rule, principal)
 
 
 def _wrong_tool(rule: Rule, tool: Tool) -> str | None:
@@ -233,7 +232,7 @@ def _wrong_tool(rule: Rule, tool: Tool) -> str | None:
     return None
 
 
-def _wrong_asker(rule: Rule, principal: Principal) -> str | None:
+def _wrong_principal(rule: Rule, principal: Principal) -> str | None:
     if (rule.session is not None or rule.origin.kind == "session") and rule.session != (principal.session or ""):
         return "It belongs to another session."
     if rule.principal is not None and not rule.principal.includes(principal):
@@ -253,16 +252,16 @@ def _wrong_asker(rule: Rule, principal: Principal) -> str | None:
     return None
 
 
-def unmet(rule: Rule, arguments: JsonObject, around: ConditionContext = NOWHERE) -> str | None:
+def unmet(rule: Rule, arguments: JsonObject, context: ConditionContext = NOWHERE) -> str | None:
     """Return which condition on the arguments keeps a rule from applying, or None if all hold.
 
     An undetermined condition counts against the caller: it holds for a rule that restricts, and not for one that
     allows.
     """
     for condition in rule.conditions:
-        held = holds(condition, arguments, around)
-        if held is None and rule.effect == "allow":
+        result = holds(condition, arguments, context)
+        if result is None and rule.effect == "allow":
             return f"Whether `{condition.pointer}` matches is undetermined."
-        if held is False:
+        if result is False:
             return f"The argument `{condition.pointer}` does not match."
     return None

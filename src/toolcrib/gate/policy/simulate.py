@@ -122,12 +122,12 @@ def _compare(
 ) -> SimulatedDifference | None:
     real = paths(call.principal, call.ref, call.arguments) if paths is not None else None
 
-    def decided(principal: Principal, rules: Rules) -> Decision:
+    def decide_with(principal: Principal, rules: Rules) -> Decision:
         return decide(call.ref, tool, principal, grants, rules, call.arguments, real)
 
-    principal = call.caller(decided(call.principal, before).verdict)
-    old = decided(principal, before)
-    new = decided(principal, after)
+    principal = call.caller(decide_with(call.principal, before).verdict)
+    old = decide_with(principal, before)
+    new = decide_with(principal, after)
     if old.verdict == new.verdict:
         return None
     uncertain = not call.whole and (old.needs_arguments or new.needs_arguments)

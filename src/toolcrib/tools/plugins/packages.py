@@ -45,7 +45,7 @@ class ReplaceSources(Protocol):
     """Removes sources of a group (by name), adds others, and sets the problems of the group."""
 
     def __call__(
-        self, gone: Iterable[str], new: Iterable[ToolSource], problems: Iterable[Problem], group: str = ...
+        self, removed: Iterable[str], new: Iterable[ToolSource], problems: Iterable[Problem], group: str = ...
     ) -> object: ...
 
 
@@ -143,9 +143,9 @@ class Plugins:
     async def _load(self) -> None:
         found = await anyio.to_thread.run_sync(discover)
         grants = {grant.name: grant for grant in await load_grants(self._store)}
-        wanted = {one.name: one for one in found if _stands(one, grants.get(one.name)) == "loaded"}
-        gone = self._take_out(wanted)
-        leaving = {source.name for source in gone}
+        wanted = {one.name: one for one in found if _state_of(one, grants.get(one.name)) == "loaded"}
+        removed = self._take_out(wanted)
+        leaving = {source.name for source in removed}
         claimed = set[str]()
 
         def is_free(name: str) -> bool:
@@ -160,17 +160,17 @@ class Plugins:
         self._plugins = {one.name: self._shown(one, grants.get(one.name)) for one in found}
         problems = [problem for plugin in self._plugins.values() for problem in plugin.problems]
         new = [source for loaded in fresh.values() for source in loaded.sources]
-        self._exchange([source.name for source in gone], new, problems, "plugins")
-        for source in gone:
+        self._exchange([source.name for source in removed], new, problems, "plugins")
+        for source in removed:
             self._tasks.start_soon(source.retire, CALLS_MAY_END)
 
     def _take_out(self, wanted: Mapping[str, FoundPlugin]) -> Sequence[PythonSource]:
         """Remove plugins that are no longer wanted or have changed. Returns their sources."""
-        gone: deque[PythonSource] = deque()
+        removed: deque[PythonSource] = deque()
         for name, loaded in tuple(self._loaded.items()):
             if name not in wanted or wanted[name].manifest != loaded.manifest:
-                gone += self._loaded.pop(name).sources
-        return gone
+                removed += self._loaded.pop(name).sources
+        return removed
 
     def _forget_failure(self, name: str) -> None:
         """Forget a failure, so that the plugin is loaded again. Called on grants and switches, not on every listing."""
@@ -207,7 +207,7 @@ class Plugins:
         return _Loaded(manifest, problem=Problem("plugin.failed", message))
 
     def _shown(self, one: FoundPlugin, grant: PluginGrant | None) -> Plugin:
-        state, loaded = _stands(one, grant), self._loaded.get(one.name)
+        state, loaded = _state_of(one, grant), self._loaded.get(one.name)
         manifest = one.manifest if isinstance(one.manifest, Manifest) else None
         plugin = Plugin(one.name, one.package, state, one.servers, manifest, grant)
         if isinstance(one.manifest, Problem):
@@ -219,7 +219,7 @@ class Plugins:
         return replace(plugin, tools=tuple(str(tool.ref) for source in loaded.sources for tool in source.tools()))
 
 
-def _stands(one: FoundPlugin, grant: PluginGrant | None) -> PluginState:
+def _state_of(one: FoundPlugin, grant: PluginGrant | None) -> PluginState:
     """Return the state of a plugin before it is loaded; `loaded` if it may be."""
     if isinstance(one.manifest, Problem):
         return "invalid"

@@ -13,7 +13,7 @@ from anyio.abc import TaskGroup
 from integration.gate.approvals.requests import CONSOLE, DELETE, OWNER, PRINCIPALS, SESSION, Desk, desk, question
 from integration.store.databases import ask, run
 from toolcrib.gate.approvals import approvals as module
-from toolcrib.gate.approvals.approvals import LONGEST_WAIT, MOST_OPEN_PER_ASKER, Approvals
+from toolcrib.gate.approvals.approvals import LONGEST_WAIT, MOST_OPEN_PER_CALLER, Approvals
 from toolcrib.gate.principals import NamedTokens, Principals
 from toolcrib.model.approvals import ApprovalAnswer, ApprovalRequest, Scope, Verb
 from toolcrib.model.errors import Conflict, Denied, InvalidRequest, ToolcribError, Unavailable
@@ -382,10 +382,10 @@ async def test_a_crib_that_stops_says_no_to_everything_that_waits(store: Store) 
 async def test_a_flood_is_bounded_for_each_session_and_others_are_still_heard(store: Store) -> None:
     other = Principal("session", "session-2", "web", session="session-2")
     async with desk(store) as at, anyio.create_task_group() as tasks:
-        flood = [Waiting() for _ in range(MOST_OPEN_PER_ASKER)]
+        flood = [Waiting() for _ in range(MOST_OPEN_PER_CALLER)]
         for each in flood:
             tasks.start_soon(each.ask, at.approvals, question())
-        await at.told(MOST_OPEN_PER_ASKER)
+        await at.told(MOST_OPEN_PER_CALLER)
         with pytest.raises(Denied) as raised:
             await at.approvals.ask(question())
         assert (raised.value.code, raised.value.status) == ("approval.too_many", 429)
@@ -418,7 +418,7 @@ async def test_questions_are_bounded_in_number_and_size(store: Store, monkeypatc
 
 
 async def test_one_asker_cannot_use_up_the_size_that_all_have(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_BYTES_PER_ASKER", 1000)
+    monkeypatch.setattr(module, "MOST_BYTES_PER_CALLER", 1000)
 
     def of(name: str, size: int) -> ApprovalRequest:
         return question({"text": "x" * size}, principal=Principal("session", name, "web", session=name))

@@ -186,7 +186,7 @@ def unanswered(monkeypatch: pytest.MonkeyPatch, least: float) -> None:
     ) -> object:
         return asked(self, question, seconds=least, check=check)
 
-    monkeypatch.setattr(Approvals, "asked", briefly)
+    monkeypatch.setattr(Approvals, "open", briefly)
 
 
 def upstream(*words: str) -> JsonObject:

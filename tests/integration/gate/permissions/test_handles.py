@@ -254,7 +254,7 @@ async def test_a_handle_that_is_no_text_is_a_malformed_request(asking: Desk) -> 
 
 
 async def test_denied_question_no_longer_counts_as_waiting(asking: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolcrib.gate.approvals.approvals.MOST_OPEN_PER_ASKER", 1)
+    monkeypatch.setattr("toolcrib.gate.approvals.approvals.MOST_OPEN_PER_CALLER", 1)
     async with ide(asking) as client:
         id = await client.ask()
         assert "are pending" in await client.refusal("handle", amount=2)

@@ -98,7 +98,7 @@ async def test_bundles_and_projects_are_set_changed_and_forgotten(visitor: Visit
     assert "House tools" in page.one("li", id="bundle-house-tools").text
     assert "built in" in page.text
     await visitor.send("/access/bundles/house-tools", fields | {"name": "Home tools"})
-    assert "is not changed" in (await visitor.send("/access/bundles/operator", fields, 409)).text
+    assert "cannot be changed" in (await visitor.send("/access/bundles/operator", fields, 409)).text
     place = {"path": str(tmp_path), "agent": "reviewer", "bundle": ["house-tools"]}
     projects = await visitor.send("/access/projects", place)
     (row,) = projects.all("li", data_row="")
@@ -121,7 +121,7 @@ async def test_a_tokens_secret_is_shown_once_and_the_token_ends_when_it_is_revok
     assert "revoked" in revoked.one("li", data_row="").text
     after = await visitor.client.get("/mcp/agents/reviewer", headers={"authorization": f"Bearer {secret}"})
     assert after.status_code == 401
-    assert "is not a name" in (await visitor.send("/access/tokens", {"name": "two words"}, 422)).text
+    assert "is not a valid token name" in (await visitor.send("/access/tokens", {"name": "two words"}, 422)).text
     records = await visitor.crib.audit.find(Filters(server="toolcrib", phase="outcome", door="console"))
     assert secret not in str(records)
 

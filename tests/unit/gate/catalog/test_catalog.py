@@ -5,10 +5,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from toolcrib.gate.catalog.catalog import NAMED_TOGETHER, Catalog
+from toolcrib.gate.catalog.catalog import NAMED_TOGETHER, Catalog, CatalogChange, SnapshotPart
 from toolcrib.gate.catalog.naming import NameRow, NameTable
 from toolcrib.gate.catalog.search import LONGEST_QUERY, MOST_WORDS, search
-from toolcrib.gate.catalog.snapshot import CatalogChange, SnapshotPart
 from toolcrib.model.errors import Conflict
 from toolcrib.model.json import JsonObject
 from toolcrib.model.problems import Problem
