@@ -13,7 +13,7 @@ import anyio
 import uvloop
 
 from toolcrib.agents.sessions.manager import NewSession
-from toolcrib.agents.sessions.runtime import Brief, Desk
+from toolcrib.agents.sessions.runtime import Brief, SessionHost
 from toolcrib.base.settings import Environment, Settings
 from toolcrib.host import Crib
 from toolcrib.model.principals import Mode
@@ -30,9 +30,9 @@ class Talker:
     name = "talker"
 
     @asynccontextmanager
-    async def open(self, brief: Brief, desk: Desk) -> AsyncGenerator["Talk"]:
+    async def open(self, brief: Brief, host: SessionHost) -> AsyncGenerator["Talk"]:
         """Begin."""
-        yield Talk(desk)
+        yield Talk(host)
 
 
 class Talk:
@@ -40,8 +40,8 @@ class Talk:
 
     runtime = None
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, host: SessionHost) -> None:
+        self._desk = host
 
     async def turn(self, text: str) -> TurnEnd:
         """Talk."""

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import anyio
 
-from toolcrib.agents.sessions.runtime import Brief, Desk, Offered
+from toolcrib.agents.sessions.runtime import Brief, Offered, SessionHost
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Mode
 from toolcrib.model.sessions import Failure, ServerHealth, Spent, TurnEnd
@@ -49,22 +49,22 @@ class LoopRunner:
         self._kept: dict[str, list[JsonObject]] = {}
 
     @asynccontextmanager
-    async def open(self, brief: Brief, desk: Desk) -> AsyncGenerator["LoopConversation"]:
+    async def open(self, brief: Brief, host: SessionHost) -> AsyncGenerator["LoopConversation"]:
         """Begin, go on with, or copy a conversation."""
         runtime = brief.resume if brief.resume is not None and not brief.fork else uuid4().hex
         history = list(self._kept.get(brief.resume or "", ()))
         self._kept[runtime] = history
-        yield LoopConversation(self._think, brief, desk, runtime, history)
+        yield LoopConversation(self._think, brief, host, runtime, history)
 
 
 class LoopConversation:
     """A `Conversation`: one turn at a time."""
 
-    def __init__(self, think: Think, brief: Brief, desk: Desk, runtime: str, history: list[JsonObject]) -> None:
+    def __init__(self, think: Think, brief: Brief, host: SessionHost, runtime: str, history: list[JsonObject]) -> None:
         self.runtime = runtime
         self._think = think
         self._brief = brief
-        self._desk = desk
+        self._host = host
         self._history = history
         self._tools = {f"mcp__{offered.server}__{offered.name}": offered for offered in brief.tools}
         self._turn = anyio.CancelScope()
@@ -97,13 +97,13 @@ class LoopConversation:
                 uses.append(piece)
             else:
                 text += piece
-                self._desk.emit("text_delta", {"messageId": message, "text": piece})
+                self._host.emit("text_delta", {"messageId": message, "text": piece})
         if text:
-            self._desk.emit("text_message", {"messageId": message, "text": text})
+            self._host.emit("text_message", {"messageId": message, "text": text})
         for use in uses:
             named = self._named(self._tools.get(use.tool))
-            self._desk.emit("tool_call_start", {"toolCallId": use.id, "toolName": use.tool, **named})
-            self._desk.emit("tool_call_end", {"toolCallId": use.id, "arguments": use.arguments})
+            self._host.emit("tool_call_start", {"toolCallId": use.id, "toolName": use.tool, **named})
+            self._host.emit("tool_call_end", {"toolCallId": use.id, "arguments": use.arguments})
         said: list[JsonObject] = [{"type": "text", "text": text}] if text else []
         said += [{"type": "tool_use", "id": use.id, "name": use.tool, "input": use.arguments} for use in uses]
         self._history.append({"role": "assistant", "content": said})
@@ -114,11 +114,11 @@ class LoopConversation:
         offered, duration = self._tools.get(use.tool), 0.0
         result = CallResult.error(f"There is no tool {use.tool}.")
         if offered is not None:
-            called = await self._desk.call(offered, use.arguments, use.id)
+            called = await self._host.call(offered, use.arguments, use.id)
             result, duration = called.result, called.duration_ms
         told: JsonObject = {"toolCallId": use.id, "isError": result.is_error, "durationMs": duration}
         structured = {"structuredContent": result.structured_content} if result.has_structured else {}
-        self._desk.emit("tool_result", {**told, "content": list(result.content), **structured})
+        self._host.emit("tool_result", {**told, "content": list(result.content), **structured})
         return {"type": "tool_result", "tool_use_id": use.id, "content": list(result.content)}
 
     async def interrupt(self) -> None:
@@ -126,13 +126,13 @@ class LoopConversation:
         self._turn.cancel()
 
     async def set_mode(self, mode: Mode) -> None:
-        """Modes are the desk's business."""
+        """Modes are the host's business."""
 
     async def set_model(self, model: str | None) -> None:
         """There is one model only."""
 
     async def servers(self) -> tuple[ServerHealth, ...]:
-        """All of them are there: their tools are called through the desk."""
+        """All of them are there: their tools are called through the host."""
         names = [offered.server for offered in self._brief.tools]
         return tuple(ServerHealth(name, "connected", names.count(name)) for name in dict.fromkeys(names))
 

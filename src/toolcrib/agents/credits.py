@@ -43,7 +43,7 @@ class Credits:
         self._calls: Counter[tuple[str, str]] = Counter()
         self._refused: set[str] = set()
 
-    async def standing(self, agent: str) -> CreditBalance:
+    async def balance(self, agent: str) -> CreditBalance:
         """Return the agent's current balance, including usage of local sessions that is not on the ledger yet."""
         self._known[agent] = await load_standing(self._store, agent)
         return self._now(self._known[agent])
@@ -66,7 +66,7 @@ class Credits:
         if by.agent == agent:
             raise Denied("credits.own", f"Agent {agent!r} cannot grant credits to itself.")
         await self._add(agent, "grant", amounts, by.agent or by.name, by.session, reason)
-        return await self.standing(agent)
+        return await self.balance(agent)
 
     async def configure(
         self, agent: str, given: Budget, *, by: Principal, unlimited: Collection[str] = ()
@@ -84,7 +84,7 @@ class Credits:
         after = replace(before, **amounts, **dict.fromkeys(unlimited))
         await save_budget(self._store, agent, after, by=by.agent or by.name, at=datetime.now(UTC))
         for known in tuple(self._known):
-            await self.standing(known)  # the new budget also applies to turns in flight
+            await self.balance(known)  # the new budget also applies to turns in flight
         return {**budgets, agent: after}
 
     async def exhausted(self, session: Session) -> Failure | None:
@@ -93,7 +93,7 @@ class Credits:
             return None
         self._refused.discard(session.id)
         try:
-            units = (await self.standing(session.agent)).exhausted()
+            units = (await self.balance(session.agent)).exhausted()
         except Unavailable as error:  # fail closed: without a known balance the agent may use nothing
             return Failure(error.code, error.message, error.hint)
         return _failure(session.agent, units) if units else None
@@ -136,10 +136,10 @@ class Credits:
             known = self._known[agent]
             self._known[agent] = replace(known, spent=known.spent + used)
 
-    def _now(self, standing: CreditBalance) -> CreditBalance:
-        calls = sum(count for (agent, _), count in self._calls.items() if agent == standing.agent)
-        unwritten = self._unwritten.get(standing.agent, Amounts())
-        return replace(standing, spent=standing.spent + unwritten + Amounts(calls=calls))
+    def _now(self, balance: CreditBalance) -> CreditBalance:
+        calls = sum(count for (agent, _), count in self._calls.items() if agent == balance.agent)
+        unwritten = self._unwritten.get(balance.agent, Amounts())
+        return replace(balance, spent=balance.spent + unwritten + Amounts(calls=calls))
 
     async def _add(
         self, agent: str, kind: EntryKind, amounts: Amounts, by: str, session: str | None, reason: str | None

@@ -18,8 +18,8 @@ from toolcrib.tools import Context, Inject
 
 DEEPEST: Final = 3
 """Maximum number of times work may be delegated in a chain."""
-SIGN_OF_LIFE: Final = 10.0
-_A_LITTLE: Final = 1e-6
+PROGRESS_SECONDS: Final = 10.0
+_STEP: Final = 1e-6
 """Progress added per keep-alive, because progress values must increase."""
 
 Calling = Annotated[Context, Inject]
@@ -78,13 +78,13 @@ def check_depth(principal: Principal) -> None:
 
 
 @asynccontextmanager
-async def signs_of_life(context: Context, message: str) -> AsyncGenerator[None]:
+async def reporting_progress(context: Context, message: str) -> AsyncGenerator[None]:
     """Report progress periodically while a call waits."""
 
     async def report() -> None:
         for number in count(1):
-            await context.progress(number * _A_LITTLE, None, message)
-            await anyio.sleep(SIGN_OF_LIFE)
+            await context.progress(number * _STEP, None, message)
+            await anyio.sleep(PROGRESS_SECONDS)
 
     async with anyio.create_task_group() as beside:
         beside.start_soon(report)

@@ -145,7 +145,7 @@ class Agents:
             new = replace(new, agent=self._default_agent(os.path.realpath(new.cwd or context.default_cwd())))
         runtime = load_claude().ClaudeRuntime(context.environment, context.home.runtimes)
         stored = gate.zoo.compiled_now(new.agent)[0] if new.agent is not None else None
-        session = self.sessions.drafted(new, stored.agent if stored is not None else None)
+        session = self.sessions.draft(new, stored.agent if stored is not None else None)
 
         def ignore(kind: SessionEventKind, data: JsonObject, parent: str | None) -> None:
             """Drop the event: the embedding program reads the messages itself."""

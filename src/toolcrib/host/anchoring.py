@@ -22,7 +22,7 @@ EVERY: Final = 3_600.0
 GIT: Final = "git:"
 _WEB: Final = ("http://", "https://")
 _TAG: Final = "toolcrib-audit-"
-_PATIENCE: Final = 30.0
+_TIMEOUT: Final = 30.0
 _MAX_ANSWER: Final = 64 * 1024
 _LARGEST: Final = 64 * 1024 * 1024
 
@@ -92,11 +92,11 @@ class Anchoring:
 
     async def _post(self, url: str, anchor: Anchor) -> None:
         try:
-            with anyio.fail_after(_PATIENCE):
+            with anyio.fail_after(_TIMEOUT):
                 async with self._web.client(local_allowed=True, max_body=_MAX_ANSWER) as client:
                     answer = await client.post(url, json=anchor.to_json())
         except TimeoutError:
-            raise Unavailable("audit.anchor_failed", f"The webhook did not answer within {_PATIENCE:g} s.") from None
+            raise Unavailable("audit.anchor_failed", f"The webhook did not answer within {_TIMEOUT:g} s.") from None
         except (httpx2.HTTPError, ToolcribError) as error:
             raise Unavailable("audit.anchor_failed", f"The webhook cannot be reached: {error}") from None
         if not answer.is_success:

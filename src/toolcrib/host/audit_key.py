@@ -51,22 +51,22 @@ async def open_key(directory: Path, keyring_package: str = "keyring") -> HeadKey
     return found[0] if found else None
 
 
-def _key_in(shelf: KeyringSecretStore) -> HeadKey | None:
+def _key_in(store: KeyringSecretStore) -> HeadKey | None:
     try:
-        stored = shelf.get(KEY)
+        stored = store.get(KEY)
         if stored is None:
-            if not shelf.works():
+            if not store.works():
                 return None
             stored = {"key": secrets.token_hex(32)}
-            shelf.put(KEY, stored)
-        known = shelf.get(HEAD)
+            store.put(KEY, stored)
+        known = store.get(HEAD)
     except ConfigError:
         return None
     try:
         key = bytes.fromhex(str(stored.get("key")))
     except ValueError:
         return None
-    return HeadKey(key, shelf.put, _of_json(known), used=stored.get("used") is True)
+    return HeadKey(key, store.put, _of_json(known), used=stored.get("used") is True)
 
 
 def _of_json(shape: JsonObject | None) -> ChainHead | None:

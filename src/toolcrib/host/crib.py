@@ -349,7 +349,7 @@ class Crib:
     ) -> AbstractAsyncContextManager[OpenSession]:
         """Open a session of an agent. Use as `async with crib.session(agent="reviewer") as session`."""
         place = str(Path(cwd).absolute()) if cwd is not None else None
-        return self.sessions.opened(NewSession(source, place, agent, mode, model, title, runner, limits))
+        return self.sessions.open(NewSession(source, place, agent, mode, model, title, runner, limits))
 
     def claude_options(
         self,

@@ -48,7 +48,7 @@ def changes_of(file: RuleFile, before: RuleFileState, now: RuleFileState) -> Ite
         removed: list[Json] = [rule.to_json() for rule in before.rules if rule.id not in new]
         yield "rules.file", {**where, "added": added, "removed": removed}
     if before.limits != now.limits:
-        limits: JsonObject = {name: [asdict(each) for each in said.limits] for name, said in _sides(before, now)}
+        limits: JsonObject = {name: [asdict(each) for each in state.limits] for name, state in _sides(before, now)}
         yield "limits.file", {**where, **limits}
     settings = _settings(before, now)
     if settings:
@@ -73,8 +73,8 @@ def _settings(before: RuleFileState, now: RuleFileState) -> JsonObject:
     }
 
 
-def _document(said: RuleFileState) -> JsonObject | None:
-    text = said.content.text if said.content is not None else None
+def _document(state: RuleFileState) -> JsonObject | None:
+    text = state.content.text if state.content is not None else None
     if text is None:
         return {}
     if not isinstance(text, FileText):

@@ -44,16 +44,16 @@ class Trial:
 async def replay(crib: Crib, trial: Trial) -> Simulation:
     """Decide recorded calls again under the changed rules. Raises `rule.invalid` and `rule.unknown`."""
     before = crib.permissions.rules().without(())
-    after = await _tried(crib, trial, before)
+    after = await _changed_rules(crib, trial, before)
     parts = [
-        await _replay_at(crib, place, records, before, after)
-        for place, records in (await _records(crib, trial)).items()
+        await _replay_at(crib, project, records, before, after)
+        for project, records in (await _records(crib, trial)).items()
     ]
     found = sorted((each for part in parts for each in part.differences), key=lambda each: -each.record)
     return Simulation(sum(part.compared for part in parts), sum(part.skipped for part in parts), tuple(found))
 
 
-async def _tried(crib: Crib, trial: Trial, before: Rules) -> Rules:
+async def _changed_rules(crib: Crib, trial: Trial, before: Rules) -> Rules:
     permissions = crib.permissions
     gone = [permissions.get(id).id for id in trial.remove]
     more: list[Rule] = []
@@ -78,29 +78,29 @@ async def _records(crib: Crib, trial: Trial) -> dict[str | None, list[JsonObject
         filters = Filters(since=trial.since, until=trial.until, after=after, limit=min(left, _PAGE))
         records = await crib.audit.find(filters)
         for record in records:
-            found[_place(record.get("principal"))].append(record)
+            found[_project(record.get("principal"))].append(record)
         if len(records) < filters.limit:
             break
         after, left = records[-1]["id"], left - len(records)
     return found
 
 
-def _place(principal: Json) -> str | None:
+def _project(principal: Json) -> str | None:
     cwd = principal.get("cwd") if is_object(principal) else None
     return cwd if isinstance(cwd, str) else None
 
 
 async def _replay_at(
-    crib: Crib, place: str | None, records: list[JsonObject], before: Rules, after: Rules
+    crib: Crib, project: str | None, records: list[JsonObject], before: Rules, after: Rules
 ) -> Simulation:
-    snapshot = crib.catalog.at(place)
+    snapshot = crib.catalog.at(project)
 
     def find(ref: ToolRef) -> Tool | None:
         return snapshot.tools.get(snapshot.meant(ref))
 
     @cache
     def grants_of(agent: str | None) -> Any:
-        return crib.permissions.grants(Principal("owner", "owner", "api", agent=agent, cwd=place))
+        return crib.permissions.grants(Principal("owner", "owner", "api", agent=agent, cwd=project))
 
-    work = partial(simulate, records, before, after, tool=find, grants=lambda asker: grants_of(asker.agent))
+    work = partial(simulate, records, before, after, tool=find, grants=lambda principal: grants_of(principal.agent))
     return await anyio.to_thread.run_sync(work)

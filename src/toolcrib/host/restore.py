@@ -65,9 +65,9 @@ class Restore:
 
     async def execute(self, by: Principal) -> Path:
         """Replace the database. Returns the directory that holds the replaced files."""
-        told: JsonObject = {**self.plan.backup.to_json(), "end": self.plan.end, "lost": self.plan.lost}
+        record: JsonObject = {**self.plan.backup.to_json(), "end": self.plan.end, "lost": self.plan.lost}
         async with _opened(self._home, self._folder) as audit:
-            await Changes(audit, lambda: "").make("crib.restore", told, _nothing, by=by, door="cli")
+            await Changes(audit, lambda: "").make("crib.restore", record, _nothing, by=by, door="cli")
         stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
         aside = self._home.database_backups / f"replaced-{stamp}"
         await anyio.to_thread.run_sync(self._swap, aside)

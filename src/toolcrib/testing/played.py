@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from toolcrib.agents.sessions.runtime import Brief, Desk, Offered, Result
+from toolcrib.agents.sessions.runtime import Brief, Offered, Result, SessionHost
 from toolcrib.model.json import Json, JsonObject, is_object
 from toolcrib.model.principals import Mode
 from toolcrib.model.sessions import Failure, ServerHealth, Spent, TurnEnd
@@ -37,12 +37,12 @@ class PlayedRunner:
         self._kept: dict[str, _History] = {}
 
     @asynccontextmanager
-    async def open(self, brief: Brief, desk: Desk) -> AsyncGenerator["PlayedConversation"]:
+    async def open(self, brief: Brief, host: SessionHost) -> AsyncGenerator["PlayedConversation"]:
         """Start, resume or fork a conversation."""
         runtime = brief.resume if brief.resume is not None and not brief.fork else secrets.token_hex(8)
         history = list(self._kept.get(brief.resume or "", ()))
         self._kept[runtime] = history
-        yield PlayedConversation(self, brief, desk, runtime, history)
+        yield PlayedConversation(self, brief, host, runtime, history)
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class PlayedConversation:
 
     runner: PlayedRunner
     brief: Brief
-    desk: Desk
+    host: SessionHost
     runtime: str
     _history: _History
     _model: str | None = field(init=False)
@@ -87,7 +87,7 @@ class PlayedConversation:
             self._turn.cancel()
 
     async def set_mode(self, mode: Mode) -> None:
-        """Do nothing; the `Desk` handles modes."""
+        """Do nothing; the `SessionHost` handles modes."""
 
     async def set_model(self, model: str | None) -> None:
         """Set the model that scripts see."""
@@ -132,19 +132,19 @@ class PlayedConversation:
             if block["type"] == "text":
                 for at in range(0, len(block["text"]), pace.chunk):
                     piece: str = block["text"][at : at + pace.chunk]
-                    self.desk.emit("text_delta", {"messageId": message["id"], "text": piece})
+                    self.host.emit("text_delta", {"messageId": message["id"], "text": piece})
                     await anyio.sleep(pace.chunk_delay_ms / 1000)
-                self.desk.emit("text_message", {"messageId": message["id"], "text": block["text"]})
+                self.host.emit("text_message", {"messageId": message["id"], "text": block["text"]})
             elif block["type"] == "thinking":
-                self.desk.emit("thinking_delta", {"messageId": message["id"], "text": block["thinking"]})
+                self.host.emit("thinking_delta", {"messageId": message["id"], "text": block["thinking"]})
             elif block["type"] == "tool_use":
                 self._announce(block)
 
     def _announce(self, use: JsonObject) -> None:
         offered = self._offered(use["name"])
         named: JsonObject = {} if offered is None else {"server": offered.server, "tool": offered.name}
-        self.desk.emit("tool_call_start", {"toolCallId": use["id"], "toolName": use["name"], **named})
-        self.desk.emit("tool_call_end", {"toolCallId": use["id"], "arguments": use["input"]})
+        self.host.emit("tool_call_start", {"toolCallId": use["id"], "toolName": use["name"], **named})
+        self.host.emit("tool_call_end", {"toolCallId": use["id"], "arguments": use["input"]})
 
     async def _use(self, use: JsonObject) -> JsonObject:
         made = await self._called(use["name"], use["input"], use["id"])
@@ -157,29 +157,29 @@ class PlayedConversation:
         }
         if result.has_structured:
             told["structuredContent"] = result.structured_content
-        self.desk.emit("tool_result", told)
+        self.host.emit("tool_result", told)
         content = list(made.for_model.content)
         return {"type": "tool_result", "tool_use_id": use["id"], "content": content, "is_error": result.is_error}
 
     async def _called(self, name: str, arguments: JsonObject, id: str) -> Result:
         offered = self._offered(name)
         if offered is not None:
-            return await self.desk.call(offered, arguments, id)
+            return await self.host.call(offered, arguments, id)
         return Result(await self._own(name, arguments, id), 0)
 
     async def _own(self, name: str, arguments: JsonObject, id: str) -> CallResult:
         if name == QUESTION:
             questions: list[Json] = arguments.get("questions", [])
-            answers = await self.desk.ask([each for each in questions if is_object(each)], id)
+            answers = await self.host.ask([each for each in questions if is_object(each)], id)
             return CallResult.text(str(dict(answers))) if answers else CallResult.error("Nobody answers.")
         if name not in self.brief.own_tools:
-            await self.desk.refused(name, arguments)
+            await self.host.refused(name, arguments)
             return CallResult.error(f"There is no tool {name}.")
-        permit = await self.desk.permit(name, arguments, id)
+        permit = await self.host.permit(name, arguments, id)
         if not permit.allowed:
             return CallResult.error(permit.reason)
         self.runner.ran.append((name, permit.arguments))
-        await self.desk.ended(id, is_error=False)
+        await self.host.ended(id, is_error=False)
         return CallResult.text(f"{name} has run.")
 
     def _offered(self, name: str) -> Offered | None:

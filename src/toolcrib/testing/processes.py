@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-PATIENCE = 5.0
+TIMEOUT = 5.0
 """Seconds that processes get to exit."""
 
 _PROC = Path("/proc")
@@ -40,9 +40,9 @@ def descendants() -> dict[int, str]:
     return {pid: name for pid, name in found.items() if pid not in dead}
 
 
-def left_behind(before: dict[int, str], patience: float = PATIENCE) -> dict[int, str]:
+def left_behind(before: dict[int, str], timeout: float = TIMEOUT) -> dict[int, str]:
     """Return the new processes that do not exit within this many seconds; they are killed."""
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + timeout
     while left := {pid: name for pid, name in descendants().items() if pid not in before}:
         if time.monotonic() > deadline:
             for pid in left:

@@ -5,8 +5,8 @@
         def rig(self, scripted_model, tmp_path):
             return RunnerRig(MyRunner(scripted_model.url), scripted_model.scripts.__setitem__, cwd=str(tmp_path))
 
-The model of the runtime is scripted, so everything is visible at the `Desk`. A rig declares what its runtime cannot do,
-and those tests are skipped.
+The model of the runtime is scripted, so everything is visible at the `SessionHost`. A rig declares what its runtime
+cannot do, and those tests are skipped.
 
 Must never require what only one runtime does.
 """
@@ -18,17 +18,17 @@ from toolcrib.agents.sessions.runtime import Conversation, Offered, Permit
 from toolcrib.model.json import JsonObject
 from toolcrib.model.sessions import SessionLimits, TurnEnd
 from toolcrib.model.tools import CallResult
-from toolcrib.testing.desks import DURATION_MS, RecordingDesk
 from toolcrib.testing.framework import pytest
 from toolcrib.testing.processes import descendants, left_behind
-from toolcrib.testing.rigs import ECHO, HEARD, OTHER, PIXEL, OwnTool, RunnerRig, do, prompt, say
+from toolcrib.testing.recording_host import DURATION_MS, RecordingHost
+from toolcrib.testing.runner_rig import ECHO, HEARD, OTHER, PIXEL, OwnTool, RunnerRig, do, prompt, say
 
 __all__ = ["OwnTool", "RunnerContract", "RunnerRig"]
 
 _OF_THE_DESK = (
     "user_message", "approval_required", "approval_resolved", "question_prompt", "question_answered", "error", "done",
 )  # fmt: skip
-"""Events emitted by the owner of the `Desk`, never by a runtime."""
+"""Events emitted by the owner of the `SessionHost`, never by a runtime."""
 
 
 class RunnerContract:
@@ -45,56 +45,56 @@ class RunnerContract:
 
     async def test_a_text_comes_in_pieces_and_then_as_a_whole(self, rig: RunnerRig) -> None:
         text = "All of this is said, in more than one piece."
-        desk = RecordingDesk()
-        end = await rig.answer(desk, say(text, chunk=10))
+        host = RecordingHost()
+        end = await rig.answer(host, say(text, chunk=10))
         assert (end.reason, end.failure, end.is_alive) == ("completed", None, True)
-        pieces, (whole,) = desk.of("text_delta"), desk.of("text_message")
+        pieces, (whole,) = host.of("text_delta"), host.of("text_message")
         assert "".join(piece.data["text"] for piece in pieces) == whole.data["text"] == text
         assert {piece.data["messageId"] for piece in pieces} == {whole.data["messageId"]}
-        assert desk.entries.index(pieces[-1]) < desk.entries.index(whole)
+        assert host.entries.index(pieces[-1]) < host.entries.index(whole)
 
     async def test_a_runner_tells_nothing_that_is_the_desks_to_tell(self, rig: RunnerRig) -> None:
-        desk = RecordingDesk()
-        await rig.answer(desk, do({"text": "I look."}, rig.use(ECHO, text="a")), HEARD)
-        assert desk.of(*_OF_THE_DESK) == []
+        host = RecordingHost()
+        await rig.answer(host, do({"text": "I look."}, rig.use(ECHO, text="a")), HEARD)
+        assert host.of(*_OF_THE_DESK) == []
 
     async def test_turns_follow_each_other_in_one_conversation(self, rig: RunnerRig) -> None:
         rig.script("s", [say("one"), say("two")])
-        desk = RecordingDesk()
-        async with rig.open(desk) as conversation:
+        host = RecordingHost()
+        async with rig.open(host) as conversation:
             first = await conversation.turn(prompt("s"))
-            assert desk.texts() == ["one"]
+            assert host.texts() == ["one"]
             second = await conversation.turn("And now?")
         assert (first.reason, second.reason) == ("completed", "completed")
-        assert desk.texts() == ["one", "two"]
-        assert len({entry.data["messageId"] for entry in desk.of("text_message")}) == 2
+        assert host.texts() == ["one", "two"]
+        assert len({entry.data["messageId"] for entry in host.of("text_message")}) == 2
 
     async def test_conversations_at_the_same_time_do_not_mix(self, rig: RunnerRig) -> None:
-        desks = {name: RecordingDesk() for name in ("a", "b")}
+        hosts = {name: RecordingHost() for name in ("a", "b")}
 
         async def talk(name: str) -> None:
             rig.script(name, [do(rig.use(ECHO, text=name)), say(f"done {name}")])
-            async with rig.open(desks[name]) as conversation:
+            async with rig.open(hosts[name]) as conversation:
                 await conversation.turn(prompt(name))
 
         async with anyio.create_task_group() as tasks:
-            for name in desks:
+            for name in hosts:
                 tasks.start_soon(talk, name)
-        for name, desk in desks.items():
-            assert desk.texts() == [f"done {name}"]
-            assert [entry.data["arguments"] for entry in desk.of("call")] == [{"text": name}]
+        for name, host in hosts.items():
+            assert host.texts() == [f"done {name}"]
+            assert [entry.data["arguments"] for entry in host.of("call")] == [{"text": name}]
 
     # Tools of the crib.
 
     async def test_a_call_is_announced_then_made_then_its_result_is_told(self, rig: RunnerRig) -> None:
-        desk = RecordingDesk()
-        end = await rig.answer(desk, do(rig.use(ECHO, text="ä", n=1)), HEARD)
+        host = RecordingHost()
+        end = await rig.answer(host, do(rig.use(ECHO, text="ä", n=1)), HEARD)
         assert end.reason == "completed"
-        (call,) = desk.of("call")
+        (call,) = host.of("call")
         assert call.tool_call is not None
-        order = [what for what in desk.order(call.tool_call) if what != "tool_call_delta"]
+        order = [what for what in host.order(call.tool_call) if what != "tool_call_delta"]
         assert order == ["tool_call_start", "tool_call_end", "call", "call_done", "tool_result"]
-        (start,), (ended,), (result,) = (desk.of(kind) for kind in ("tool_call_start", "tool_call_end", "tool_result"))
+        (start,), (ended,), (result,) = (host.of(kind) for kind in ("tool_call_start", "tool_call_end", "tool_result"))
         assert (start.data["server"], start.data["tool"]) == ("lab", "echo")
         assert start.data["toolName"] == rig.name_of(ECHO)
         assert ended.data["arguments"] == call.data["arguments"] == {"text": "ä", "n": 1}
@@ -102,9 +102,9 @@ class RunnerContract:
         assert result.data["durationMs"] == DURATION_MS
 
     async def test_what_a_tool_gives_back_reaches_the_model(self, rig: RunnerRig) -> None:
-        desk = RecordingDesk()
-        await rig.answer(desk, do(rig.use(ECHO, text="a")), HEARD)
-        (text,) = desk.texts()
+        host = RecordingHost()
+        await rig.answer(host, do(rig.use(ECHO, text="a")), HEARD)
+        (text,) = host.texts()
         assert "pong" in text
 
     async def test_every_part_of_a_result_is_told(self, rig: RunnerRig) -> None:
@@ -117,10 +117,10 @@ class RunnerContract:
         async def handle(offered: Offered, arguments: JsonObject) -> CallResult:
             return CallResult(parts, structured_content={"n": [1, None]}, has_structured=True)
 
-        desk = RecordingDesk(handle)
-        end = await rig.answer(desk, do(rig.use(ECHO)), say("done"))
+        host = RecordingHost(handle)
+        end = await rig.answer(host, do(rig.use(ECHO)), say("done"))
         assert end.reason == "completed"
-        (result,) = desk.of("tool_result")
+        (result,) = host.of("tool_result")
         assert result.data["content"] == parts
         assert result.data["structuredContent"] == {"n": [1, None]}
 
@@ -128,10 +128,10 @@ class RunnerContract:
         async def refuse(offered: Offered, arguments: JsonObject) -> CallResult:
             return CallResult.error("Rule 7 says no.")
 
-        desk = RecordingDesk(refuse)
-        end = await rig.answer(desk, do(rig.use(ECHO, text="a")), HEARD)
+        host = RecordingHost(refuse)
+        end = await rig.answer(host, do(rig.use(ECHO, text="a")), HEARD)
         assert end.reason == "completed"
-        (result,), (text,) = desk.of("tool_result"), desk.texts()
+        (result,), (text,) = host.of("tool_result"), host.texts()
         assert result.data["isError"] is True
         assert "Rule 7 says no." in text
 
@@ -139,52 +139,52 @@ class RunnerContract:
         async def handle(offered: Offered, arguments: JsonObject) -> CallResult:
             return CallResult.text(f"{offered.name} {arguments['text']}")
 
-        desk = RecordingDesk(handle)
-        await rig.answer(desk, do(rig.use(ECHO, text="1"), rig.use(OTHER, text="2")), say("done"))
-        results = {entry.tool_call: entry.data["content"][0]["text"] for entry in desk.of("tool_result")}
-        called = {entry.tool_call: entry.data["tool"] for entry in desk.of("call")}
+        host = RecordingHost(handle)
+        await rig.answer(host, do(rig.use(ECHO, text="1"), rig.use(OTHER, text="2")), say("done"))
+        results = {entry.tool_call: entry.data["content"][0]["text"] for entry in host.of("tool_result")}
+        called = {entry.tool_call: entry.data["tool"] for entry in host.of("call")}
         assert called.keys() == results.keys()
         assert {called[id]: text for id, text in results.items()} == {"echo": "echo 1", "other": "other 2"}
 
     async def test_a_tool_that_was_not_offered_is_not_called(self, rig: RunnerRig) -> None:
-        desk = RecordingDesk()
-        end = await rig.answer(desk, do(rig.use(OTHER, text="a")), say("done"), tools=(ECHO,))
-        assert (end.reason, desk.texts()) == ("completed", ["done"])
-        assert desk.of("call") == []
+        host = RecordingHost()
+        end = await rig.answer(host, do(rig.use(OTHER, text="a")), say("done"), tools=(ECHO,))
+        assert (end.reason, host.texts()) == ("completed", ["done"])
+        assert host.of("call") == []
 
     # Tools of the runtime itself.
 
     async def test_a_tool_of_the_runtime_runs_once_it_is_permitted_and_its_end_is_told(self, rig: RunnerRig) -> None:
         own = _own_tool(rig)
-        desk = RecordingDesk(permits={own.name: Permit(True, own.arguments)})
-        end = await rig.answer(desk, do({"tool": own.name, "input": own.arguments}), say("done"))
+        host = RecordingHost(permits={own.name: Permit(True, own.arguments)})
+        end = await rig.answer(host, do({"tool": own.name, "input": own.arguments}), say("done"))
         assert end.reason == "completed"
-        (permit,) = desk.of("permit")
+        (permit,) = host.of("permit")
         assert permit.data == {"tool": own.name, "arguments": own.arguments}
         assert permit.tool_call is not None
-        order = [what for what in desk.order(permit.tool_call) if what != "tool_call_delta"]
+        order = [what for what in host.order(permit.tool_call) if what != "tool_call_delta"]
         assert order[:3] == ["tool_call_start", "tool_call_end", "permit"]
         assert set(order[3:]) == {"ended", "tool_result"}
-        assert [entry.data for entry in desk.of("ended")] == [{"isError": False}]
+        assert [entry.data for entry in host.of("ended")] == [{"isError": False}]
         assert own.has_run(own.arguments)
 
     async def test_a_tool_of_the_runtime_that_is_refused_does_not_run_and_the_model_reads_why(
         self, rig: RunnerRig
     ) -> None:
         own = _own_tool(rig)
-        desk = RecordingDesk(permits={own.name: Permit(False, own.arguments, "Rule 8 says no.")})
-        end = await rig.answer(desk, do({"tool": own.name, "input": own.arguments}), HEARD)
+        host = RecordingHost(permits={own.name: Permit(False, own.arguments, "Rule 8 says no.")})
+        end = await rig.answer(host, do({"tool": own.name, "input": own.arguments}), HEARD)
         assert end.reason == "completed"
         assert not own.has_run(own.arguments)
-        (result,), (text,) = desk.of("tool_result"), desk.texts()
+        (result,), (text,) = host.of("tool_result"), host.texts()
         assert result.data["isError"] is True
         assert "Rule 8 says no." in str(result.data["content"])
         assert "Rule 8 says no." in text or not rig.gives_reasons
 
     async def test_a_tool_of_the_runtime_runs_with_the_arguments_that_were_permitted(self, rig: RunnerRig) -> None:
         own = _own_tool(rig)
-        desk = RecordingDesk(permits={own.name: Permit(True, own.others)})
-        await rig.answer(desk, do({"tool": own.name, "input": own.arguments}), say("done"))
+        host = RecordingHost(permits={own.name: Permit(True, own.others)})
+        await rig.answer(host, do({"tool": own.name, "input": own.arguments}), say("done"))
         assert own.has_run(own.others) is rig.takes_changes
         assert not own.has_run(own.arguments)
 
@@ -192,10 +192,10 @@ class RunnerContract:
         if rig.question is None:
             pytest.skip("This runtime asks no questions.")
         tool, arguments = rig.question
-        desk = RecordingDesk(answers={"Which?": "A"})
-        end = await rig.answer(desk, do({"tool": tool, "input": arguments}), HEARD)
+        host = RecordingHost(answers={"Which?": "A"})
+        end = await rig.answer(host, do({"tool": tool, "input": arguments}), HEARD)
         assert end.reason == "completed"
-        (asked,), (text,) = desk.of("ask"), desk.texts()
+        (asked,), (text,) = host.of("ask"), host.texts()
         assert asked.data["questions"] == arguments["questions"]
         assert "Which?" in text
         assert "A" in text.replace("Heard", "")
@@ -203,38 +203,38 @@ class RunnerContract:
     # End of a turn.
 
     async def test_an_interrupt_during_a_call_cancels_it_and_ends_the_turn(self, rig: RunnerRig) -> None:
-        desk = RecordingDesk(_never)
+        host = RecordingHost(_never)
         rig.script("s", [do(rig.use(ECHO, text="a"))])
         rig.script("next", [say("I am here.")])
-        async with rig.open(desk) as conversation:
-            end = await _interrupted(conversation, desk, "call")
+        async with rig.open(host) as conversation:
+            end = await _interrupted(conversation, host, "call")
             assert (end.reason, end.failure) == ("interrupted", None)
-            assert len(desk.of("call_cancelled")) == 1
+            assert len(host.of("call_cancelled")) == 1
             if end.is_alive:
                 assert (await conversation.turn(prompt("next"))).reason == "completed"
-                assert desk.texts() == ["I am here."]
+                assert host.texts() == ["I am here."]
 
     async def test_an_interrupt_while_the_model_speaks_ends_the_turn(self, rig: RunnerRig) -> None:
-        desk = RecordingDesk()
+        host = RecordingHost()
         rig.script("s", [say("word " * 1000, chunk=5, chunk_delay_ms=20)])
-        async with rig.open(desk) as conversation:
-            end = await _interrupted(conversation, desk, "text_delta")
+        async with rig.open(host) as conversation:
+            end = await _interrupted(conversation, host, "text_delta")
         assert (end.reason, end.failure) == ("interrupted", None)
-        assert len("".join(entry.data["text"] for entry in desk.of("text_delta"))) < 5000
+        assert len("".join(entry.data["text"] for entry in host.of("text_delta"))) < 5000
 
     async def test_an_interrupt_between_turns_changes_nothing(self, rig: RunnerRig) -> None:
-        desk = RecordingDesk()
+        host = RecordingHost()
         rig.script("s", [say("one"), say("two")])
-        async with rig.open(desk) as conversation:
+        async with rig.open(host) as conversation:
             await conversation.turn(prompt("s"))
             await conversation.interrupt()
             assert (await conversation.turn("And now?")).reason == "completed"
-        assert desk.texts() == ["one", "two"]
+        assert host.texts() == ["one", "two"]
 
     async def test_a_model_that_refuses_fails_the_turn_with_a_sentence(self, rig: RunnerRig) -> None:
-        desk = RecordingDesk()
+        host = RecordingHost()
         refusal: JsonObject = {"status": 400, "error": "invalid_request_error", "message": "Not like this."}
-        end = await rig.answer(desk, refusal)
+        end = await rig.answer(host, refusal)
         assert end.reason == "failed"
         assert end.failure is not None
         assert end.failure.code
@@ -243,34 +243,34 @@ class RunnerContract:
     async def test_a_turn_ends_at_its_limit_of_model_turns(self, rig: RunnerRig) -> None:
         if not rig.counts_turns:
             pytest.skip("This runtime does not count its turns.")
-        desk = RecordingDesk()
-        end = await rig.answer(desk, do(rig.use(ECHO, text="a")), limits=SessionLimits(turns=3))
+        host = RecordingHost()
+        end = await rig.answer(host, do(rig.use(ECHO, text="a")), limits=SessionLimits(turns=3))
         assert end.reason == "limit"
-        assert 2 <= len(desk.of("call")) <= 3
+        assert 2 <= len(host.of("call")) <= 3
 
     # Resume and fork.
 
     async def test_a_conversation_is_resumed_with_its_history_and_its_tools(self, rig: RunnerRig) -> None:
         _needs_resume(rig)
         rig.script("s", [say("one"), do(rig.use(ECHO, text="a")), HEARD])
-        async with rig.open(RecordingDesk()) as conversation:
+        async with rig.open(RecordingHost()) as conversation:
             first = await conversation.turn(prompt("s"))
             assert conversation.runtime in (None, first.runtime)
         assert first.runtime is not None
-        desk = RecordingDesk()
-        async with rig.open(desk, resume=first.runtime) as conversation:
+        host = RecordingHost()
+        async with rig.open(host, resume=first.runtime) as conversation:
             second = await conversation.turn("And now?")
         assert (second.reason, second.runtime) == ("completed", first.runtime)
-        assert len(desk.of("call")) == 1
-        (text,) = desk.texts()
+        assert len(host.of("call")) == 1
+        (text,) = host.texts()
         assert "pong" in text
 
     async def test_a_copy_of_a_conversation_begins_with_its_history_and_leaves_it_alone(self, rig: RunnerRig) -> None:
         _needs_resume(rig)
         rig.script("s", [say("one"), say("two"), say("three")])
-        async with rig.open(RecordingDesk()) as conversation:
+        async with rig.open(RecordingHost()) as conversation:
             first = await conversation.turn(prompt("s"))
-        copy, again = RecordingDesk(), RecordingDesk()
+        copy, again = RecordingHost(), RecordingHost()
         async with rig.open(copy, resume=first.runtime, fork=True) as conversation:
             forked = await conversation.turn("And now?")
         async with rig.open(again, resume=first.runtime) as conversation:
@@ -285,26 +285,26 @@ class RunnerContract:
         if rig.model is None:
             pytest.skip("This runtime has one model.")
         rig.script("s", [say("{{model}}")])
-        desk = RecordingDesk()
-        async with rig.open(desk, model=None) as conversation:
+        host = RecordingHost()
+        async with rig.open(host, model=None) as conversation:
             await conversation.turn(prompt("s"))
             await conversation.set_model(rig.model)
             await conversation.turn(prompt("s"))
-        before, after = desk.texts()
+        before, after = host.texts()
         assert before != after == rig.model
 
     async def test_a_conversation_works_on_in_another_mode(self, rig: RunnerRig) -> None:
         rig.script("s", [do(rig.use(ECHO, text="a")), say("done")])
-        desk = RecordingDesk()
-        async with rig.open(desk) as conversation:
+        host = RecordingHost()
+        async with rig.open(host) as conversation:
             for mode in ("plan", "acceptEdits", "bypassPermissions", "dontAsk", "default"):
                 await conversation.set_mode(mode)
                 assert (await conversation.turn(prompt("s"))).reason == "completed"
-        assert len(desk.of("call")) == 5
+        assert len(host.of("call")) == 5
 
     async def test_the_servers_of_a_conversation_are_there_with_their_tools(self, rig: RunnerRig) -> None:
         rig.script("s", [say("done")])
-        async with rig.open(RecordingDesk()) as conversation:
+        async with rig.open(RecordingHost()) as conversation:
             await conversation.turn(prompt("s"))
             servers = {server.name: server.tools for server in await conversation.servers()}
         assert servers == {"lab": 1, "shed": 1}
@@ -313,24 +313,24 @@ class RunnerContract:
 
     async def test_closing_in_the_middle_of_a_call_cancels_it_and_leaves_no_process(self, rig: RunnerRig) -> None:
         before = descendants()
-        desk = RecordingDesk(_never)
+        host = RecordingHost(_never)
         rig.script("s", [do(rig.use(ECHO, text="a"))])
 
         async def talk() -> None:
-            async with rig.open(desk) as conversation:
+            async with rig.open(host) as conversation:
                 await conversation.turn(prompt("s"))
 
-        with anyio.fail_after(rig.patience):
+        with anyio.fail_after(rig.timeout):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(talk)
-                await desk.until("call")
+                await host.until("call")
                 tasks.cancel_scope.cancel()
-        assert len(desk.of("call_cancelled")) == 1
+        assert len(host.of("call_cancelled")) == 1
         assert await anyio.to_thread.run_sync(left_behind, before) == {}
 
     async def test_a_closed_conversation_leaves_no_process(self, rig: RunnerRig) -> None:
         before = descendants()
-        await rig.answer(RecordingDesk(), say("done"))
+        await rig.answer(RecordingHost(), say("done"))
         assert await anyio.to_thread.run_sync(left_behind, before) == {}
 
 
@@ -339,7 +339,7 @@ async def _never(offered: Offered, arguments: JsonObject) -> CallResult:
     return CallResult()
 
 
-async def _interrupted(conversation: Conversation, desk: RecordingDesk, what: str) -> TurnEnd:
+async def _interrupted(conversation: Conversation, host: RecordingHost, what: str) -> TurnEnd:
     """Run a turn that is interrupted once `what` is recorded, and return its end."""
     ends: list[TurnEnd] = []
 
@@ -348,7 +348,7 @@ async def _interrupted(conversation: Conversation, desk: RecordingDesk, what: st
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(talk)
-        await desk.until(what)
+        await host.until(what)
         await conversation.interrupt()
     return ends[0]
 

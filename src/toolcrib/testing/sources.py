@@ -31,7 +31,7 @@ class SourceRig:
     """A source, and which of its tools the tests use.
 
     `echo` returns a result that contains the argument `text`, `fails` fails without arguments, `hangs` never returns.
-    `wrong` are invalid arguments for `echo`; None if a server validates them. `patience` is the timeout of each call in
+    `wrong` are invalid arguments for `echo`; None if a server validates them. `timeout` is the timeout of each call in
     seconds.
     """
 
@@ -40,7 +40,7 @@ class SourceRig:
     fails: str
     hangs: str
     wrong: JsonObject | None = None
-    patience: float = 15.0
+    timeout: float = 15.0
     _calls: list[str] = field(default_factory=list[str])
 
     async def call(self, tool: str, arguments: JsonObject | None = None) -> CallResult:
@@ -48,7 +48,7 @@ class SourceRig:
         given = arguments or {}
         run = self.source.prepare(tool, given, canonical(given))
         self._calls.append(tool)
-        with anyio.fail_after(self.patience):
+        with anyio.fail_after(self.timeout):
             return await run(CallContext(OWNER, f"call-{len(self._calls)}"))
 
 
@@ -114,7 +114,7 @@ class SourceContract:
         async def hang() -> None:
             answered.append(await run(CallContext(OWNER, "hanging")))
 
-        with anyio.fail_after(rig.patience):
+        with anyio.fail_after(rig.timeout):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(hang)
                 assert "while it hangs" in _said(await rig.call(rig.echo, {"text": "while it hangs"}))

@@ -113,7 +113,7 @@ def test_a_chat_of_hundreds_of_messages_opens_and_goes_on_without_making_anybody
 async def talk(crib: Crib, cwd: Path) -> str:
     """A session with that many messages."""
     with anyio.fail_after(60):
-        async with crib.sessions.opened(NewSession("web", str(cwd), runner="played")) as session:
+        async with crib.sessions.open(NewSession("web", str(cwd), runner="played")) as session:
             for _ in range(MESSAGES // 2):
                 async for _ in session.send("Say [[script:many]]"):
                     pass

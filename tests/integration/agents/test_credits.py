@@ -33,7 +33,7 @@ async def test_an_agent_without_a_budget_has_no_limit_and_a_ledger(credits: Cred
     assert await credits.exhausted(session()) is None
     assert credits.call(session()) is None
     assert await credits.charge(session(), Spent(0.25, 10, 5, 2)) is None
-    standing = (await credits.standing("cook")).to_json()
+    standing = (await credits.balance("cook")).to_json()
     assert standing["spent"] == {"turns": 2, "calls": 1, "usd": 0.25}
     assert standing["left"] == {"turns": None, "calls": None, "usd": None}
     (entry,) = await credits.history("cook", 10)
@@ -73,7 +73,7 @@ async def test_calls_beyond_the_budget_are_refused_at_once_in_all_sessions_of_th
     failure = await credits.charge(second, Spent(turns=1))
     assert failure is not None
     assert failure.code == "credits.exhausted"
-    assert (await credits.standing("cook")).spent == Amounts(2, 2, 0.0), "a refused call costs nothing"
+    assert (await credits.balance("cook")).spent == Amounts(2, 2, 0.0), "a refused call costs nothing"
 
 
 async def test_a_grant_counts_at_once_and_adds_to_the_budget(credits: Credits) -> None:
@@ -91,7 +91,7 @@ async def test_budgets_change_by_what_is_given(credits: Credits) -> None:
     await credits.configure("cook", Budget(turns=5, usd=1.5), by=OWNER)
     found = await credits.configure("cook", Budget(calls=7), by=OWNER, unlimited=["turns"])
     assert found == {"cook": Budget(None, 7, 1.5)} == await credits.budgets()
-    assert (await credits.standing("mate")).budget == Budget()
+    assert (await credits.balance("mate")).budget == Budget()
 
 
 async def test_an_agent_does_not_raise_its_own_budget(credits: Credits) -> None:
@@ -138,7 +138,7 @@ async def test_what_cannot_be_written_is_written_with_the_next_turn(
         await credits.charge(session(), Spent(turns=2))
         stranger.execute("COMMIT")
         stranger.close()
-        assert (await credits.standing("cook")).spent.turns == 2
+        assert (await credits.balance("cook")).spent.turns == 2
         await credits.charge(session(), Spent(turns=1))
-        assert (await credits.standing("cook")).spent.turns == 3
+        assert (await credits.balance("cook")).spent.turns == 3
     assert ask(sqlite_url, "SELECT turns FROM credit_entries") == [(3,)]

@@ -112,7 +112,7 @@ async def test_a_session_can_look_at_itself_and_at_its_neighbours_only(crib: Cri
     unknown = await refused(crib, "get_session_details", {"session_id": "zzz"}, one.principal)
     assert unseen.replace(two.id, "") == unknown.replace("zzz", "")
     assert (await called(crib, "get_session_details", {"session_id": two.id}))["id"] == two.id
-    assert "no session" in await refused(crib, "get_session_details", {})
+    assert "not made in a session" in await refused(crib, "get_session_details", {})
 
 
 async def test_servers_are_listed_with_how_they_stand_and_hidden_ones_are_not(crib: Crib) -> None:

@@ -118,9 +118,9 @@ def test_the_model_of_a_test_is_closed_with_it(scripted_model: ScriptedModel) ->
 def test_processes_are_found_with_those_they_started_and_ended_ones_are_not(child: "subprocess.Popen[bytes]") -> None:
     assert child.pid in descendants()
     before = {pid: name for pid, name in descendants().items() if pid != child.pid}
-    assert child.pid in left_behind(before, patience=0.05)
+    assert child.pid in left_behind(before, timeout=0.05)
     assert child.wait(timeout=stretched(5)) != 0
-    assert left_behind(before, patience=stretched(5)) == {}
+    assert left_behind(before, timeout=stretched(5)) == {}
 
 
 @pytest.mark.skipif(shutil.which("ps") is None, reason="There is no ps here.")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib.agents.sessions.runtime import Brief, Desk, Permit
+from toolcrib.agents.sessions.runtime import Brief, Permit, SessionHost
 from toolcrib.model.json import JsonObject
 from toolcrib.model.sessions import SessionEventKind, TurnEnd
 from toolcrib.testing.played import QUESTION, PlayedConversation, PlayedRunner
@@ -25,7 +25,7 @@ def played_rig(runner: PlayedRunner, folder: Path) -> RunnerRig:
         own_tool=OwnTool("Write", {"n": 1}, {"n": 2}, lambda arguments: ("Write", arguments) in runner.ran),
         question=(QUESTION, {"questions": [question]}),
         model="another",
-        patience=5,
+        timeout=5,
     )
 
 
@@ -36,20 +36,21 @@ class TestPlayedRunner(RunnerContract):
 
 
 class Between:
-    """A desk that passes everything on."""
+    """A host that passes everything on."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
-        self.ended = desk.ended
-        self.refused = desk.refused
-        self.ask = desk.ask
-        self.call = desk.call
+    def __init__(self, host: SessionHost) -> None:
+        self.host = host
+        self.principal = host.principal
+        self.ended = host.ended
+        self.refused = host.refused
+        self.ask = host.ask
+        self.call = host.call
 
     def emit(self, kind: SessionEventKind, data: JsonObject, parent: str | None = None) -> None:
-        self.desk.emit(kind, data, parent)
+        self.host.emit(kind, data, parent)
 
     async def permit(self, tool: str, arguments: JsonObject, tool_call: str) -> Permit:
-        return await self.desk.permit(tool, arguments, tool_call)
+        return await self.host.permit(tool, arguments, tool_call)
 
 
 class Silent(Between):
@@ -85,15 +86,15 @@ class Headstrong(Between):
 
 
 class ThroughDesk(PlayedRunner):
-    """Plays scripts at a desk that changes things."""
+    """Plays scripts at a host that changes things."""
 
-    def __init__(self, between: Callable[[Desk], Desk]) -> None:
+    def __init__(self, between: Callable[[SessionHost], SessionHost]) -> None:
         super().__init__()
         self._between = between
 
     @asynccontextmanager
-    async def open(self, brief: Brief, desk: Desk) -> AsyncGenerator[PlayedConversation]:
-        async with super().open(brief, self._between(desk)) as conversation:
+    async def open(self, brief: Brief, host: SessionHost) -> AsyncGenerator[PlayedConversation]:
+        async with super().open(brief, self._between(host)) as conversation:
             yield conversation
 
 
@@ -101,8 +102,8 @@ class Forgetful(PlayedRunner):
     """Begins anew where it should resume."""
 
     @asynccontextmanager
-    async def open(self, brief: Brief, desk: Desk) -> AsyncGenerator[PlayedConversation]:
-        async with super().open(replace(brief, resume=None), desk) as conversation:
+    async def open(self, brief: Brief, host: SessionHost) -> AsyncGenerator[PlayedConversation]:
+        async with super().open(replace(brief, resume=None), host) as conversation:
             yield conversation
 
 
@@ -110,8 +111,8 @@ class Sharing(PlayedRunner):
     """Goes on with what it should copy."""
 
     @asynccontextmanager
-    async def open(self, brief: Brief, desk: Desk) -> AsyncGenerator[PlayedConversation]:
-        async with super().open(replace(brief, fork=False), desk) as conversation:
+    async def open(self, brief: Brief, host: SessionHost) -> AsyncGenerator[PlayedConversation]:
+        async with super().open(replace(brief, fork=False), host) as conversation:
             yield conversation
 
 
@@ -124,9 +125,9 @@ class Cheerful(PlayedRunner):
     """Says that all is well."""
 
     @asynccontextmanager
-    async def open(self, brief: Brief, desk: Desk) -> AsyncGenerator[PlayedConversation]:
-        async with super().open(brief, desk) as it:
-            yield _Cheerful(it.runner, it.brief, it.desk, it.runtime, [])
+    async def open(self, brief: Brief, host: SessionHost) -> AsyncGenerator[PlayedConversation]:
+        async with super().open(brief, host) as it:
+            yield _Cheerful(it.runner, it.brief, it.host, it.runtime, [])
 
 
 SUITE = RunnerContract()

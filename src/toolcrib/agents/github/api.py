@@ -18,7 +18,7 @@ from toolcrib.agents.github.failures import failure
 from toolcrib.model.errors import InvalidRequest, ToolcribError, Unavailable
 from toolcrib.model.json import Json, JsonObject, is_array, is_object
 
-PATIENCE: Final = 30.0
+TIMEOUT: Final = 30.0
 """Seconds allowed for one request, including its response."""
 LARGEST_ANSWER: Final = 8 * 1024 * 1024
 PER_PAGE: Final = 100
@@ -93,7 +93,7 @@ class Api:
         about = f"{method} {url.path}"
         headers = {"accept": accept, "authorization": f"Bearer {self._token}", "x-github-api-version": _VERSION}
         try:
-            with anyio.fail_after(PATIENCE):
+            with anyio.fail_after(TIMEOUT):
                 for _ in range(_MOST_REDIRECTS + 1):
                     async with self._http.stream(method, url, headers=headers, json=body) as response:
                         if not response.has_redirect_location:
@@ -105,7 +105,7 @@ class Api:
                         url = self._elsewhere(method, url, response.headers["location"])
                 raise Unavailable("github.failed", f"GitHub redirected too often ({about}).")
         except TimeoutError:
-            raise Unavailable("github.failed", f"GitHub did not answer within {PATIENCE:g} s ({about}).") from None
+            raise Unavailable("github.failed", f"GitHub did not answer within {TIMEOUT:g} s ({about}).") from None
         except httpx2.HTTPError as error:
             raise Unavailable("github.failed", f"GitHub cannot be reached ({about}): {_words(error)}") from None
 

@@ -20,7 +20,7 @@ from toolcrib.model.errors import InvalidRequest, ToolcribError, Unavailable
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.notices import OwnerNotice
 
-PATIENCE: Final = 10.0
+TIMEOUT: Final = 10.0
 """Seconds allowed for one delivery."""
 _APPLE: Final = (
     "on run argv",
@@ -50,11 +50,11 @@ async def post(web: Web, config: JsonObject, notice: OwnerNotice) -> None:
     # Slack and Mattermost show `text`, Discord shows `content`.
     body: JsonObject = {**notice.to_json(), "at": at, "text": words, "content": words[:2000]}
     try:
-        with anyio.fail_after(PATIENCE):
+        with anyio.fail_after(TIMEOUT):
             async with web.client(local_allowed=config["local"], max_body=_MAX_ANSWER) as client:
                 answer = await client.post(config["url"], json=body)
     except TimeoutError:
-        raise Unavailable("notify.failed", f"The webhook did not answer within {PATIENCE:g} s.") from None
+        raise Unavailable("notify.failed", f"The webhook did not answer within {TIMEOUT:g} s.") from None
     except (httpx2.HTTPError, ToolcribError) as error:
         raise Unavailable("notify.failed", f"The webhook cannot be reached: {error}") from None
     if not answer.is_success:
@@ -80,12 +80,12 @@ async def show(environment: Environment, notice: OwnerNotice) -> None:
     is_markup = command[-1] == "--"
     words = (title, html.escape(message, quote=False) if is_markup else message)
     try:
-        with anyio.fail_after(PATIENCE):
+        with anyio.fail_after(TIMEOUT):
             await anyio.run_process(
                 [*command, *words], env=dict(environment), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
             )
     except TimeoutError:
-        raise Unavailable("notify.failed", f"{command[0]} timed out after {PATIENCE:g} s.") from None
+        raise Unavailable("notify.failed", f"{command[0]} timed out after {TIMEOUT:g} s.") from None
     except subprocess.CalledProcessError as error:
         said = (error.stderr or b"").decode(errors="replace").strip()
         raise Unavailable("notify.failed", f"{command[0]} failed: {said[:500] or error.returncode}") from None

@@ -56,7 +56,7 @@ class Notifier:
         self._web = web
         self._environment = environment
         self._is_telling = False
-        self._heard: deque[OwnerNotice] = deque(maxlen=_MOST_WAITING)
+        self._queued: deque[OwnerNotice] = deque(maxlen=_MOST_WAITING)
         self._news = anyio.Event()
 
     async def follow(self) -> None:
@@ -66,17 +66,17 @@ class Notifier:
             while True:
                 await self._news.wait()
                 self._news = anyio.Event()
-                while self._heard:
-                    await self._carried(self._heard.popleft())
+                while self._queued:
+                    await self._deliver_queued(self._queued.popleft())
         finally:
             stop()
 
     def _hear(self, event: Event) -> None:
         if event.kind == "notice" and not self._is_telling:
-            self._heard.append(OwnerNotice.of_json(event.data))
+            self._queued.append(OwnerNotice.of_json(event.data))
             self._news.set()
 
-    async def _carried(self, notice: OwnerNotice) -> None:
+    async def _deliver_queued(self, notice: OwnerNotice) -> None:
         try:
             await self._deliver(notice)
         except ToolcribError as error:

@@ -32,14 +32,14 @@ class Briefing:
         """Return the current brief of a session. Raises `agent.unknown` if its agent was deleted."""
         principal = await self._placed(session.principal)
         compiled = (await self._zoo.compiled(session.agent, session.cwd))[1] if session.agent is not None else None
-        return self._made(session, principal, compiled)
+        return self._build(session, principal, compiled)
 
     def now(self, session: Session) -> Brief:
         """Like `of`, but synchronous: blocks briefly, and covers only servers of directories that are already known."""
         compiled = self._zoo.compiled_now(session.agent, session.cwd)[1] if session.agent is not None else None
-        return self._made(session, session.principal, compiled)
+        return self._build(session, session.principal, compiled)
 
-    def _made(self, session: Session, principal: Principal, compiled: Compiled | None) -> Brief:
+    def _build(self, session: Session, principal: Principal, compiled: Compiled | None) -> Brief:
         prompt = f"{compiled.prompt}\n\n{HINT}" if compiled is not None else HINT
         return Brief(
             session=session.id,

@@ -26,10 +26,10 @@ PAGE = 1_000
 """Old events read per query."""
 RECENT = 5_000
 """Recent events kept in memory per session; briefly up to twice as many."""
-DELTA_REST: Final = 0.03
+DELTA_SECONDS: Final = 0.03
 """Seconds for which pieces of a text are collected before they are written."""
 _RETRY = 1.0
-_LOOK_EVERY = 1.0
+_POLL_SECONDS = 1.0
 """Seconds between polls for events written by another crib on the same database."""
 _PIECES: Final = {
     "text_delta": ("messageId", "text"),
@@ -50,9 +50,9 @@ class SessionLog:
         self.readers = 0
         self._recorder = recorder
         self._numbered = last
-        self._told: list[SessionEvent] = []
+        self._unwritten: list[SessionEvent] = []
         self._recent: list[SessionEvent] = []
-        self._news = anyio.Event()
+        self._updated = anyio.Event()
         self._closed = False
 
     @property
@@ -60,32 +60,32 @@ class SessionLog:
         """Return the number of the newest event, stored or not."""
         return self._numbered
 
-    def tell(self, kind: SessionEventKind, data: JsonObject, parent: str | None = None) -> SessionEvent:
+    def add(self, kind: SessionEventKind, data: JsonObject, parent: str | None = None) -> SessionEvent:
         """Add an event; a piece of a text is merged with the previous piece if that is still unwritten."""
         data = storable(data)  # a model may emit what JSON cannot represent; this must not stop the log
-        if kind in _PIECES and (joined := self._joined(kind, data, parent)) is not None:
-            self._told[-1] = joined
+        if kind in _PIECES and (joined := self._join(kind, data, parent)) is not None:
+            self._unwritten[-1] = joined
             return joined
         self._numbered += 1
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
         event = SessionEvent(self._numbered, at, self.session, kind, data, parent)
-        self._told.append(event)
+        self._unwritten.append(event)
         self._recorder.take(self, is_piece=kind in _PIECES)
         return event
 
-    def _joined(self, kind: SessionEventKind, data: JsonObject, parent: str | None) -> SessionEvent | None:
-        before = self._told[-1] if self._told else None
+    def _join(self, kind: SessionEventKind, data: JsonObject, parent: str | None) -> SessionEvent | None:
+        before = self._unwritten[-1] if self._unwritten else None
         owner, piece = _PIECES[kind]
         if before is None or (before.kind, before.parent) != (kind, parent) or before.data[owner] != data[owner]:
             return None
         return replace(before, data={**before.data, piece: f"{before.data[piece]}{data[piece]}"})
 
-    def handed_over(self) -> list[SessionEvent]:
+    def take_unwritten(self) -> list[SessionEvent]:
         """Return the unwritten events and hand them over to the recorder."""
-        told, self._told = self._told, []
-        return told
+        unwritten, self._unwritten = self._unwritten, []
+        return unwritten
 
-    def show(self, events: Iterable[SessionEvent]) -> None:
+    def publish(self, events: Iterable[SessionEvent]) -> None:
         """Make stored events visible to readers."""
         self._recent.extend(events)
         if len(self._recent) > 2 * RECENT:
@@ -95,7 +95,7 @@ class SessionLog:
 
     def adopt(self, events: Iterable[SessionEvent]) -> None:
         """Add events that another crib has written."""
-        self.show(events)
+        self.publish(events)
         self._numbered = self.last
 
     def close(self) -> None:
@@ -104,8 +104,8 @@ class SessionLog:
         self._wake()
 
     def _wake(self) -> None:
-        news, self._news = self._news, anyio.Event()
-        news.set()
+        updated, self._updated = self._updated, anyio.Event()
+        updated.set()
 
     def check(self, after: int | None) -> None:
         """Raise `feed.gone` for an event number that does not exist yet."""
@@ -124,14 +124,14 @@ class SessionLog:
         self.readers += is_person
         try:
             while True:
-                news = self._news
+                updated = self._updated
                 if batch := await self._after(seen):
                     seen = batch[-1].seq
                     yield batch
                 elif self._closed:
                     return
                 else:
-                    await self._recorder.waited(news, self)
+                    await self._recorder.wait(updated, self)
         finally:
             self.readers -= is_person
 
@@ -170,7 +170,7 @@ class Recorder:
         self._work.set()
         self._urgent.set()
 
-    async def settled(self) -> None:
+    async def flush(self) -> None:
         """Wait until everything added so far is stored."""
         self._urgent.set()
         while self._logs or self._changed or self._is_writing:
@@ -180,12 +180,12 @@ class Recorder:
         """Return stored events."""
         return tuple(await load_events(self._store, session, after, PAGE))
 
-    async def waited(self, news: anyio.Event, log: SessionLog) -> None:
+    async def wait(self, updated: anyio.Event, log: SessionLog) -> None:
         """Wait for new events of a session; polls the store if other cribs share it."""
         if not self._store.shared:
-            return await news.wait()
-        with anyio.move_on_after(_LOOK_EVERY):
-            return await news.wait()
+            return await updated.wait()
+        with anyio.move_on_after(_POLL_SECONDS):
+            return await updated.wait()
         if log.last == log.numbered and (found := await self.read(log.session, log.last)):
             log.adopt(found)
         return None
@@ -194,7 +194,7 @@ class Recorder:
         """Write until cancelled."""
         while True:
             await self._work.wait()
-            with anyio.move_on_after(DELTA_REST):
+            with anyio.move_on_after(DELTA_SECONDS):
                 await self._urgent.wait()
             await self.write()
 
@@ -203,42 +203,44 @@ class Recorder:
         self._work, self._urgent = anyio.Event(), anyio.Event()
         logs, self._logs = self._logs, {}
         changed, self._changed = self._changed, {}
-        told = [(log, events) for log in logs.values() if (events := log.handed_over())]
+        batches = [(log, events) for log in logs.values() if (events := log.take_unwritten())]
         self._is_writing = True
         try:
-            await self._keep(told, list(changed.values()))
+            await self._store_batches(batches, list(changed.values()))
         finally:
             self._is_writing = False
             written, self._written = self._written, anyio.Event()
             written.set()
 
-    async def _keep(self, told: list[tuple[SessionLog, list[SessionEvent]]], changed: list[Session]) -> None:
+    async def _store_batches(
+        self, batches: list[tuple[SessionLog, list[SessionEvent]]], changed: list[Session]
+    ) -> None:
         """Write, retrying until it succeeds; drop sessions that were deleted or taken over by another crib."""
         try:
-            await self._tried([event for _, events in told for event in events], changed)
+            await self._write([event for _, events in batches for event in events], changed)
         except ConstraintError:
-            for log, events in told:
-                await self._keep_one(log, events, [each for each in changed if each.id == log.session])
+            for log, events in batches:
+                await self._store_batch(log, events, [each for each in changed if each.id == log.session])
             return
-        for log, events in told:
-            log.show(events)
+        for log, events in batches:
+            log.publish(events)
 
-    async def _keep_one(self, log: SessionLog, events: list[SessionEvent], changed: list[Session]) -> None:
+    async def _store_batch(self, log: SessionLog, events: list[SessionEvent], changed: list[Session]) -> None:
         try:
-            await self._tried(events, changed)
+            await self._write(events, changed)
         except ConstraintError:
             logger.warning("Session %s was deleted or taken over; its unwritten events are dropped.", log.session)
             log.close()
         else:
-            log.show(events)
+            log.publish(events)
 
-    async def _tried(self, events: list[SessionEvent], changed: list[Session]) -> None:
-        told = False
+    async def _write(self, events: list[SessionEvent], changed: list[Session]) -> None:
+        is_logged = False
         while True:
             try:
                 return await write_progress(self._store, events, changed, self._crib)
             except Unavailable as error:
-                if not told:
+                if not is_logged:
                     logger.warning("Could not store session events, retrying: %s", error)
-                told = True
+                is_logged = True
                 await anyio.sleep(_RETRY)

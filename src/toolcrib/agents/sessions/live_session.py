@@ -22,7 +22,7 @@ import anyio
 from toolcrib.agents.sessions.budget import BudgetKeeper
 from toolcrib.agents.sessions.event_log import Recorder, SessionLog
 from toolcrib.agents.sessions.questions import Questions
-from toolcrib.agents.sessions.runtime import Brief, Conversation, Runtime, TellsOfItself
+from toolcrib.agents.sessions.runtime import Brief, Conversation, Runtime, RuntimeDetails
 from toolcrib.agents.sessions.session_tools import SessionTools
 from toolcrib.gate.approvals.approvals import LONGEST_WAIT, WAIT
 from toolcrib.gate.gate import Gate
@@ -43,7 +43,7 @@ from toolcrib.model.sessions import (
 TITLE_LENGTH: Final = 80
 MOST_EXTENDED: Final = 3_600.0
 """Seconds by which one turn can be extended in total."""
-_LAST_WORDS: Final = 10.0
+_INTERRUPT_SECONDS: Final = 10.0
 """Seconds allowed for interrupting a runtime."""
 _OPENS: Final = {"approval_required": "approvalId", "question_prompt": "questionId"}
 _CLOSES: Final = {"approval_resolved": "approvalId", "question_answered": "questionId"}
@@ -84,7 +84,7 @@ class _Process:
     """An open runtime and the brief it was started with."""
 
     conversation: Conversation
-    desk: SessionTools
+    host: SessionTools
     brief: Brief
 
     def fits(self, brief: Brief) -> bool:
@@ -104,11 +104,11 @@ class LiveSession:
         self.ended = anyio.Event()
         self._deps = deps
         self._prompts: deque[_Prompt] = deque()
-        self._news = anyio.Event()
+        self._prompt_added = anyio.Event()
         self._waits_for: set[object] = set()
         self._process: _Process | None = None
         self._servers: tuple[ServerHealth, ...] = ()
-        self._seen: dict[str, str] = {}
+        self._reported_states: dict[str, str] = {}
         self._is_answering = False
         self._is_interrupted = False
         self._is_dropped = False
@@ -131,23 +131,23 @@ class LiveSession:
     def writes_as(self) -> str | None:
         """Return the id under which the runtime currently records the session."""
         conversation = self._process.conversation if self._process is not None else None
-        return conversation.writes_as if isinstance(conversation, TellsOfItself) else None
+        return conversation.writes_as if isinstance(conversation, RuntimeDetails) else None
 
     def principal(self) -> Principal:
         """Return the session's current principal."""
         return self.session.principal
 
-    def tell(self, kind: SessionEventKind, data: JsonObject, parent: str | None = None) -> SessionEvent:
+    def emit(self, kind: SessionEventKind, data: JsonObject, parent: str | None = None) -> SessionEvent:
         """Add an event to the log; opening or answering a request to a person may change the state."""
-        event = self.log.tell(kind, data, parent)
+        event = self.log.add(kind, data, parent)
         if kind in _OPENS:
             self._waits_for.add(data.get(_OPENS[kind]))
             if self._is_answering:
-                self._become("waiting")
+                self._set_state("waiting")
         elif kind in _CLOSES:
             self._waits_for.discard(data.get(_CLOSES[kind]))
             if self._is_answering and not self._waits_for and self.session.state == "waiting":
-                self._become("running")
+                self._set_state("running")
         return event
 
     def send(self, text: str) -> SessionEvent:
@@ -158,8 +158,8 @@ class LiveSession:
         if self.session.title is None:
             line = next(iter(text.strip().splitlines()), "")
             self.session = replace(self.session, title=line[:TITLE_LENGTH] or None)
-        event = self.tell("user_message", {"messageId": prompt.message, "content": text, "queued": queued})
-        self._keep()
+        event = self.emit("user_message", {"messageId": prompt.message, "content": text, "queued": queued})
+        self._save()
         self._wake()
         return event
 
@@ -169,8 +169,8 @@ class LiveSession:
             return False
         self._is_interrupted = True
         if self._process is not None:
-            self._process.desk.give_up()
-            with anyio.move_on_after(_LAST_WORDS):
+            self._process.host.cancel_runs()
+            with anyio.move_on_after(_INTERRUPT_SECONDS):
                 await self._process.conversation.interrupt()
         return True
 
@@ -183,7 +183,7 @@ class LiveSession:
             await self._process.conversation.set_mode(self.session.mode)
         if self._process is not None and self.session.model != before.model:
             await self._process.conversation.set_model(self.session.model)
-        self._become(self.session.state, self.session.reason)
+        self._set_state(self.session.state, self.session.reason)
 
     def stop(self, reason: str) -> None:
         """Set the reason for ending the session, and drop queued prompts."""
@@ -196,7 +196,7 @@ class LiveSession:
         try:
             with self.scope:
                 while self._prompts:
-                    await self._one_process()
+                    await self._run_process()
         except Exception:  # boundary: a misbehaving runtime ends only its own session
             logger.exception("Session %s failed unexpectedly.", self.session.id)
             self._finish(TurnEnd("failed", failure=_BROKEN, is_alive=False))
@@ -204,26 +204,26 @@ class LiveSession:
             self._process = None
             is_cut_short = self._is_dropped or (self.scope.cancel_called and self._prompts)
             if self._is_answering or is_cut_short:
-                self._broken_off()
+                self._record_interruption()
             self.ended.set()
 
-    async def _prompted(self) -> bool:
+    async def _wait_for_prompt(self) -> bool:
         """Wait for a prompt, up to the idle time; return whether there is one."""
         with anyio.move_on_after(self._deps.idle_seconds):
             while not self._prompts:
-                self._news = anyio.Event()
-                await self._news.wait()
+                self._prompt_added = anyio.Event()
+                await self._prompt_added.wait()
         return bool(self._prompts)
 
     def _wake(self) -> None:
-        self._news.set()
+        self._prompt_added.set()
 
-    async def _one_process(self) -> None:
+    async def _run_process(self) -> None:
         """Answer prompts with one process until it is idle for too long, dies, or no longer fits the brief."""
         async with AsyncExitStack() as stack:
-            stack.callback(self._let_go)
-            while await self._prompted():
-                brief = await self._briefed()
+            stack.callback(self._release_process)
+            while await self._wait_for_prompt():
+                brief = await self._make_brief()
                 if brief is None or not self._prompts:  # the brief failed, or `stop` dropped the prompts meanwhile
                     continue
                 if self._process is not None and not self._process.fits(brief):
@@ -233,7 +233,7 @@ class LiveSession:
                 if not await self._answer(prompt, brief, stack):
                     return
 
-    async def _briefed(self) -> Brief | None:
+    async def _make_brief(self) -> Brief | None:
         try:
             return await self._deps.brief(self.session)
         except ToolcribError as error:
@@ -242,35 +242,35 @@ class LiveSession:
                 self._finish(TurnEnd("failed", failure=Failure(error.code, error.message, error.hint), is_alive=False))
             return None
 
-    def _let_go(self) -> None:
+    def _release_process(self) -> None:
         self._process = None
 
     async def _answer(self, prompt: _Prompt, brief: Brief, stack: AsyncExitStack) -> bool:
         """Run one turn; return whether the process can answer another one."""
-        if (spent := self._overspent() or await self._deps.budget.exhausted(self.session)) is not None:
+        if (spent := self._budget_failure() or await self._deps.budget.exhausted(self.session)) is not None:
             self._finish(TurnEnd("limit", failure=spent))
             return True
         is_used = self._process is not None
         try:
-            process = self._process or await self._opened(brief, stack)
+            process = self._process or await self._open_process(brief, stack)
         except ToolcribError as error:
             self._finish(TurnEnd("failed", failure=Failure(error.code, error.message, error.hint), is_alive=False))
             return False
         if self._is_interrupted:
             self._finish(TurnEnd("interrupted"))
             return True
-        self._become("running")
+        self._set_state("running")
         begun = self.log.numbered
         end = await self._turn(process, prompt)
         if is_used and not end.is_alive and self.log.numbered == begun and not self._is_interrupted:
             self._prompts.appendleft(prompt)  # the process died while idle: retry with a new one
             return False
-        await process.desk.settled()
+        await process.host.settle()
         if (spent := await self._deps.budget.charge(self.session, end.spent)) is not None:
             end = replace(end, reason="limit", failure=spent)
-        with anyio.move_on_after(_LAST_WORDS):
+        with anyio.move_on_after(_INTERRUPT_SECONDS):
             seen = await process.conversation.servers() if end.is_alive else ()
-            self._seen = {server.name: server.state for server in seen}
+            self._reported_states = {server.name: server.state for server in seen}
         self._finish(end)
         return end.is_alive
 
@@ -278,33 +278,33 @@ class LiveSession:
         """Switch from plan to default mode, after a person approved the plan."""
         self.session = replace(self.session, mode="default")
         self._deps.on_mode(self.session.id, self.session.mode)
-        self._become(self.session.state)
+        self._set_state(self.session.state)
 
-    def _overspent(self) -> Failure | None:
+    def _budget_failure(self) -> Failure | None:
         most = self.session.limits.cost_usd
         if most is None or self.session.spent.cost_usd < most:
             return None
         return Failure("session.limit", f"The budget of the session, {most:g} USD, is used up.")
 
-    async def _opened(self, brief: Brief, stack: AsyncExitStack) -> _Process:
-        self._become("starting")
+    async def _open_process(self, brief: Brief, stack: AsyncExitStack) -> _Process:
+        self._set_state("starting")
         runner = self._deps.runner(self.session.runner)
         tasks = await stack.enter_async_context(anyio.create_task_group())
         stack.callback(tasks.cancel_scope.cancel)
         deps = self._deps
-        desk = SessionTools(
+        host = SessionTools(
             deps.gate,
-            self.tell,
+            self.emit,
             deps.questions,
             self.principal,
-            self._patience,
+            self._answer_timeout,
             tasks,
             self._beyond_budget,
             self._leave_planning,
         )
         async with self._deps.starts:
-            conversation = await stack.enter_async_context(runner.open(brief, desk))
-        self._process = _Process(conversation, desk, brief)
+            conversation = await stack.enter_async_context(runner.open(brief, host))
+        self._process = _Process(conversation, host, brief)
         if conversation.runtime is not None:
             self.session = replace(self.session, runtime=conversation.runtime, is_fork_due=False)
         return self._process
@@ -312,7 +312,7 @@ class LiveSession:
     def _beyond_budget(self) -> str | None:
         return self._deps.budget.call(self.session)
 
-    def _patience(self) -> float:
+    def _answer_timeout(self) -> float:
         """Return the seconds to wait for a person; longer while one reads the session."""
         return LONGEST_WAIT if self.log.readers else WAIT
 
@@ -322,10 +322,10 @@ class LiveSession:
         self._deadline = math.inf if seconds is None else anyio.current_time() + seconds
         self._is_late, self._extended = False, 0.0
         end = TurnEnd("interrupted")
-        async with anyio.create_task_group() as beside:
-            beside.start_soon(self._end_in_time)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._end_in_time)
             end = await process.conversation.turn(prompt.text)
-            beside.cancel_scope.cancel()
+            tasks.cancel_scope.cancel()
         if not self._is_late:
             return end
         late = Failure("session.limit", "The turn reached its time limit and was ended.")
@@ -365,31 +365,31 @@ class LiveSession:
         is_fork_due = self.session.is_fork_due and end.runtime is None
         self.session = replace(self.session, spent=total, runtime=runtime, is_fork_due=is_fork_due)
         if end.failure is not None:
-            self.tell("error", end.failure.to_json())
+            self.emit("error", end.failure.to_json())
         self._is_answering = False
         data: JsonObject = {"reason": end.reason, "costUsd": more.cost_usd, "turns": more.turns}
         state, reason = _after(end)
-        self._become(state, reason)
-        self.tell("done", data)
-        self._keep()
+        self._set_state(state, reason)
+        self.emit("done", data)
+        self._save()
 
-    def _broken_off(self) -> None:
+    def _record_interruption(self) -> None:
         """Record that the session was stopped during a turn or before one could start."""
         self._is_answering = False
-        self._become("interrupted", self._end_reason)
-        self.tell("done", {"reason": "interrupted"})
-        self._keep()
+        self._set_state("interrupted", self._end_reason)
+        self.emit("done", {"reason": "interrupted"})
+        self._save()
 
-    def _become(self, state: SessionState, reason: str | None = None) -> None:
+    def _set_state(self, state: SessionState, reason: str | None = None) -> None:
         self.session = replace(self.session, state=state, reason=reason)
         self._servers = self._health()
-        self.tell("session_status", status(self.session, self._servers, self._model()))
-        self._keep()
+        self.emit("session_status", status(self.session, self._servers, self._model()))
+        self._save()
 
-    def look_at_servers(self) -> None:
+    def check_servers(self) -> None:
         """Publish a status event if the state of one of the session's servers changed."""
         if self._health() != self._servers:
-            self._become(self.session.state, self.session.reason)
+            self._set_state(self.session.state, self.session.reason)
 
     def _health(self) -> tuple[ServerHealth, ...]:
         """Return the current state of the session's servers.
@@ -404,15 +404,15 @@ class LiveSession:
 
     def _health_of(self, name: str, server: str, tools: int) -> ServerHealth:
         state = self._deps.health(server, self.session.cwd)
-        return ServerHealth(name, self._seen.get(name, state) if state == "connected" else state, tools)
+        return ServerHealth(name, self._reported_states.get(name, state) if state == "connected" else state, tools)
 
     def _model(self) -> str | None:
         """Return the configured model, else the one that the runtime chose."""
         conversation = self._process.conversation if self._process is not None else None
-        chosen = conversation.model if isinstance(conversation, TellsOfItself) else None
+        chosen = conversation.model if isinstance(conversation, RuntimeDetails) else None
         return self.session.model or chosen
 
-    def _keep(self) -> None:
+    def _save(self) -> None:
         self.session = replace(self.session, updated_at=datetime.now(UTC), last_seq=self.log.numbered)
         self._deps.recorder.change(self.session)
         self._deps.on_change(self.session)

@@ -58,12 +58,12 @@ LONGEST_PROMPT: Final = 1_000_000
 """In characters."""
 MOST_QUEUED: Final = 100
 EVERY: Final = SessionFilter()
-_UNASKED: Final = frozenset[Mode]({"acceptEdits", "bypassPermissions"})
+_WITHOUT_APPROVAL: Final = frozenset[Mode]({"acceptEdits", "bypassPermissions"})
 """Modes in which calls run without an approval."""
 _STOPPING: Final = 10.0
 """Seconds allowed for ending sessions when the crib stops."""
-_CUT_SHORT: Final = "The crib stopped before this ended."
-_HELD: Final = timedelta(minutes=15)
+_STOPPED: Final = "The crib stopped before this ended."
+_TAKEOVER_AFTER: Final = timedelta(minutes=15)
 """How long after its last update a session is assumed to be live in another crib on the same database."""
 
 
@@ -141,7 +141,7 @@ class Sessions:
             async with anyio.create_task_group() as stopping:
                 for live in tuple(self._live.values()):
                     stopping.start_soon(_stop, live)
-            await self._deps.recorder.settled()
+            await self._deps.recorder.flush()
         self._tasks.cancel_scope.cancel()
         for log in tuple(self._logs.values()):
             log.close()
@@ -154,14 +154,14 @@ class Sessions:
             ends = OpenItems()
             async for event in self.transcript(session.id):
                 ends.take((event,))
-            for end in ends.tied(_CUT_SHORT):
-                log.tell(*end)
+            for end in ends.closing_events(_STOPPED):
+                log.add(*end)
             reason = "The crib stopped during a turn. Send a message to continue."
             if ends.waiting:
                 reason += f" Queued messages were not answered; send the last {ends.waiting} again."
             session = replace(session, state="interrupted", reason=reason)
-            log.tell("session_status", status(session))
-            log.tell("done", {"reason": "interrupted"})
+            log.add("session_status", status(session))
+            log.add("done", {"reason": "interrupted"})
             self._deps.recorder.change(replace(session, last_seq=log.numbered))
             await self._deps.recorder.write()
 
@@ -172,20 +172,20 @@ class Sessions:
         new = await self._with_defaults(new)
         agent = await self._agent(new.agent) if new.agent is not None else None
         self._deps.runner(new.runner or self._default_runner)
-        session = await anyio.to_thread.run_sync(self.drafted, new, agent)
-        await self._recorded("sessions.create", session, partial(insert_session, self._store, session, self._crib))
+        session = await anyio.to_thread.run_sync(self.draft, new, agent)
+        await self._store_new("sessions.create", session, partial(insert_session, self._store, session, self._crib))
         self._deps.on_change(session)
         return session
 
-    async def _recorded(self, kind: str, session: Session, work: Callable[[], Awaitable[None]]) -> None:
+    async def _store_new(self, kind: str, session: Session, work: Callable[[], Awaitable[None]]) -> None:
         """Store a new session, with an audit record if its mode skips approvals."""
-        if session.mode not in _UNASKED:
+        if session.mode not in _WITHOUT_APPROVAL:
             await work()
             return
-        told: JsonObject = {"id": session.id, "agent": session.agent, "source": session.source, "mode": session.mode}
+        record: JsonObject = {"id": session.id, "agent": session.agent, "source": session.source, "mode": session.mode}
         if session.creator is not None:
-            told["creator"] = session.creator.to_json()
-        await self._changes.record(kind, {**told, "cwd": session.cwd}, work)
+            record["creator"] = session.creator.to_json()
+        await self._changes.record(kind, {**record, "cwd": session.cwd}, work)
 
     async def check_creator(self, creator: Principal | None) -> None:
         """Load the current modes of the creator chain; raises `session.revoked`."""
@@ -202,7 +202,7 @@ class Sessions:
             why = self._creators.revoked(live.session.creator)
             if why is not None:
                 if live.is_busy:
-                    live.tell("error", Failure("session.revoked", why).to_json())
+                    live.emit("error", Failure("session.revoked", why).to_json())
                 live.stop(why)
                 await self.close(live.session.id, why)
 
@@ -212,7 +212,7 @@ class Sessions:
         agent = new.agent if new.agent is not None or new.resume is not None else self._default_agent(cwd)
         return replace(new, cwd=cwd, agent=agent)
 
-    def drafted(self, new: NewSession, agent: Agent | None) -> Session:
+    def draft(self, new: NewSession, agent: Agent | None) -> Session:
         """Return a new session without storing it."""
         now = datetime.now(UTC)
         return Session(
@@ -256,7 +256,7 @@ class Sessions:
     def servers_changed(self) -> None:
         """Check the servers of all live sessions for changed states."""
         for live in tuple(self._live.values()):
-            live.look_at_servers()
+            live.check_servers()
 
     def runtimes(self) -> set[str]:
         """Return the ids under which runtimes currently record sessions."""
@@ -273,11 +273,11 @@ class Sessions:
             raise InvalidRequest("session.message", f"The message is {what}.")
         async with self._opening:
             self._stop_switch.check()
-            live = self._live.get(id) or await self._revive(id)
+            live = self._live.get(id) or await self._make_live(id)
             if live.queued >= MOST_QUEUED:
                 raise Unavailable("session.too_many", f"The session already has {MOST_QUEUED} queued messages.")
             event = live.send(content)
-        await self._deps.recorder.settled()
+        await self._deps.recorder.flush()
         return event
 
     async def interrupt(self, id: str) -> bool:
@@ -302,33 +302,33 @@ class Sessions:
         """Change the given values, even during a turn. A mode change is audited before it takes effect."""
         before = (await self.get(id)).mode
         if mode is None or mode == before:
-            return await self._changed(id, None, model, title)
-        told: JsonObject = {"id": id, "before": before, "after": mode}
-        return await self._changes.record("sessions.mode", told, lambda: self._changed(id, mode, model, title))
+            return await self._apply_change(id, None, model, title)
+        record: JsonObject = {"id": id, "before": before, "after": mode}
+        return await self._changes.record("sessions.mode", record, lambda: self._apply_change(id, mode, model, title))
 
-    async def _changed(self, id: str, mode: Mode | None, model: str | None, title: str | None) -> Session:
+    async def _apply_change(self, id: str, mode: Mode | None, model: str | None, title: str | None) -> Session:
         live = self._live.get(id)
         if live is not None:
             await live.change(mode=mode, model=model, title=title)
             self._creators.set_mode(id, live.session.mode)
-            await self._deps.recorder.settled()
+            await self._deps.recorder.flush()
             return live.session
         session, _ = await self._load(id)
         given = {"mode": mode, "model": model, "title": title}
         session = replace(session, **{key: value for key, value in given.items() if value is not None})
         self._creators.set_mode(id, session.mode)
         log = self._log(session)
-        log.tell("session_status", status(session))
+        log.add("session_status", status(session))
         session = replace(session, updated_at=datetime.now(UTC), last_seq=log.numbered)
         self._deps.recorder.change(session)
-        await self._deps.recorder.settled()
+        await self._deps.recorder.flush()
         self._deps.on_change(session)
         return session
 
     async def fork(self, id: str, title: str | None = None) -> Session:
         """Create a session that starts with this one's history; source and limits are the same."""
         self._stop_switch.check()
-        await self._deps.recorder.settled()
+        await self._deps.recorder.flush()
         parent = await self.get(id)
         now = datetime.now(UTC)
         session = replace(
@@ -345,7 +345,7 @@ class Sessions:
             last_seq=self._log(parent).last,
         )
         fork = partial(insert_fork, self._store, session, self._crib, parent.id)
-        await self._recorded("sessions.fork", session, fork)
+        await self._store_new("sessions.fork", session, fork)
         self._deps.on_change(session)
         return session
 
@@ -355,10 +355,10 @@ class Sessions:
         session, _ = await self._load(id)
         log = self._log(session)
         session = replace(session, state="closed", reason=reason)
-        log.tell("session_status", status(session))
+        log.add("session_status", status(session))
         session = replace(session, updated_at=datetime.now(UTC), last_seq=log.numbered)
         self._deps.recorder.change(session)
-        await self._deps.recorder.settled()
+        await self._deps.recorder.flush()
         self._deps.on_change(session)
         return session
 
@@ -370,7 +370,7 @@ class Sessions:
             for each in live:
                 each.stop(reason)
                 stopping.start_soon(_stop, each)
-        await self._deps.recorder.settled()
+        await self._deps.recorder.flush()
         return len(live)
 
     async def delete(self, id: str) -> None:
@@ -409,12 +409,12 @@ class Sessions:
         return self._deps.questions.pending()
 
     async def ask(
-        self, asker: Principal, questions: Sequence[JsonObject], tool_call: str, seconds: float
+        self, principal: Principal, questions: Sequence[JsonObject], tool_call: str, seconds: float
     ) -> Mapping[str, str]:
         """Ask the person questions on behalf of a tool's caller; return no answers after a timeout."""
-        live = self._live.get(asker.session or "")
-        tell = live.tell if live is not None else _untold
-        return await self._deps.questions.put(asker, questions, tool_call, seconds, tell)
+        live = self._live.get(principal.session or "")
+        emit = live.emit if live is not None else _ignore_event
+        return await self._deps.questions.put(principal, questions, tool_call, seconds, emit)
 
     async def answer(self, question: str, answers: Mapping[str, Json], *, by: Principal) -> Mapping[str, str]:
         """Answer a question; raises `question.unknown`, `question.answered`, `question.answer`."""
@@ -424,11 +424,11 @@ class Sessions:
         """Add an approval's request or outcome to the log of its session."""
         live = self._live.get(str(data.get("sessionId")))
         if live is not None:
-            told = {key: value for key, value in data.items() if key != "sessionId"}
-            live.tell("approval_required" if kind == "approval_required" else "approval_resolved", told)
+            details = {key: value for key, value in data.items() if key != "sessionId"}
+            live.emit("approval_required" if kind == "approval_required" else "approval_resolved", details)
 
     @asynccontextmanager
-    async def opened(self, new: NewSession) -> AsyncGenerator["OpenSession"]:
+    async def open(self, new: NewSession) -> AsyncGenerator["OpenSession"]:
         """Open a session for a program and end its process afterwards; its events are kept."""
         session = await self.create(new)
         try:
@@ -449,11 +449,15 @@ class Sessions:
             raise NotFound("session.unknown", f"There is no session {id!r}.")
         return found
 
-    async def _revive(self, id: str) -> LiveSession:
+    async def _make_live(self, id: str) -> LiveSession:
         session, crib = await self._load(id)
         await self.check_creator(session.creator)
         now = datetime.now(UTC)
-        if crib != self._crib and session.updated_at > now - _HELD and session.state not in ("closed", "failed"):
+        if (
+            crib != self._crib
+            and session.updated_at > now - _TAKEOVER_AFTER
+            and session.state not in ("closed", "failed")
+        ):
             raise Conflict("session.elsewhere", f"Session {id} is running in another crib on the same database.")
         await self._make_room()
         live = LiveSession(session, self._log(session), self._deps)
@@ -481,7 +485,7 @@ class Sessions:
         live = self._live.get(id)
         if live is not None:
             await _stop(live)
-        await self._deps.recorder.settled()
+        await self._deps.recorder.flush()
 
 
 class OpenSession:
@@ -510,7 +514,7 @@ class OpenSession:
         await self._sessions.answer(question, answers, by=by)
 
 
-def _untold(kind: SessionEventKind, data: JsonObject, parent: str | None) -> None:
+def _ignore_event(kind: SessionEventKind, data: JsonObject, parent: str | None) -> None:
     """Ignore the event: a caller outside a session has no event log."""
 
 

@@ -38,12 +38,12 @@ _CLOSES: Final[Mapping[SessionEventKind, SessionEventKind]] = {
 
 
 class OpenItems:
-    """Tracks open items: `take` events in order, then `tied` yields the events that close the last turn."""
+    """Tracks open items: `take` events in order, then `closing_events` yields the events that close the last turn."""
 
     def __init__(self) -> None:
         self._open: dict[SessionEventKind, dict[str, SessionEvent]] = {kind: {} for kind in _OPENS}
-        self._said: dict[str, str] = {}
-        self._told: set[str] = set()
+        self._texts: dict[str, str] = {}
+        self._complete_calls: set[str] = set()
         self._unanswered = 0
 
     @property
@@ -64,23 +64,23 @@ class OpenItems:
             opened = _CLOSES[kind]
             self._open[opened].pop(data[_OPENS[opened]], None)
         if kind == "text_delta":
-            self._said[data["messageId"]] = f"{self._said.get(data['messageId'], '')}{data['text']}"
+            self._texts[data["messageId"]] = f"{self._texts.get(data['messageId'], '')}{data['text']}"
         elif kind == "tool_call_end":
-            self._told.add(data["toolCallId"])
+            self._complete_calls.add(data["toolCallId"])
         elif kind == "user_message":
             self._unanswered = self._unanswered + 1 if data["queued"] else 1
         elif kind == "done":
             self._unanswered -= 1
-            for kept in (*self._open.values(), self._said, self._told):
+            for kept in (*self._open.values(), self._texts, self._complete_calls):
                 kept.clear()
 
-    def tied(self, why: str) -> Iterator[End]:
+    def closing_events(self, why: str) -> Iterator[End]:
         """Yield the closing events in the order readers rely on; `why` becomes the result of open calls."""
         calls = self._open["tool_call_start"]
         for id, event in self._open["text_delta"].items():
-            yield End("text_message", {"messageId": id, "text": self._said[id]}, event.parent)
+            yield End("text_message", {"messageId": id, "text": self._texts[id]}, event.parent)
         for id, event in calls.items():
-            if id not in self._told:
+            if id not in self._complete_calls:
                 yield End("tool_call_end", {"toolCallId": id, "arguments": {}}, event.parent)
         for id in self._open["approval_required"]:
             yield End("approval_resolved", {"approvalId": id, "decision": "expired", "reason": why})

@@ -15,14 +15,14 @@ from toolcrib.model.principals import Principal
 from toolcrib.model.sessions import AgentQuestion, SessionEventKind
 
 Answers = Mapping[str, str]
-Tell = Callable[[SessionEventKind, JsonObject, str | None], object]
+Emit = Callable[[SessionEventKind, JsonObject, str | None], object]
 MOST_REMEMBERED = 1_000
 
 
 class _Open:
-    def __init__(self, question: AgentQuestion, asker: Principal) -> None:
+    def __init__(self, question: AgentQuestion, principal: Principal) -> None:
         self.question = question
-        self.asker = asker
+        self.principal = principal
         self.answers: Answers | None = None
         self.done = anyio.Event()
 
@@ -45,16 +45,16 @@ class Questions:
 
     async def ask(
         self,
-        asker: Principal,
+        principal: Principal,
         questions: Sequence[JsonObject],
         tool_call: str,
         announce: Callable[[AgentQuestion], None],
     ) -> Answers:
         """Ask and wait for the answers, until cancelled."""
         question = AgentQuestion(
-            secrets.token_hex(8), asker.session or "", tool_call, tuple(questions), datetime.now(UTC)
+            secrets.token_hex(8), principal.session or "", tool_call, tuple(questions), datetime.now(UTC)
         )
-        waiting = self._open[question.id] = _Open(question, asker)
+        waiting = self._open[question.id] = _Open(question, principal)
         announce(question)
         try:
             await waiting.done.wait()
@@ -66,7 +66,7 @@ class Questions:
         return waiting.answers or {}
 
     async def put(
-        self, asker: Principal, questions: Sequence[JsonObject], tool_call: str, seconds: float, tell: Tell
+        self, principal: Principal, questions: Sequence[JsonObject], tool_call: str, seconds: float, emit: Emit
     ) -> Answers:
         """Ask, wait up to this many seconds, and record both events; return no answers after a timeout."""
         answers: Answers = {}
@@ -74,19 +74,19 @@ class Questions:
 
         def announce(question: AgentQuestion) -> None:
             asked.append(question.id)
-            tell("question_prompt", {"questionId": question.id, "questions": list(questions)}, None)
+            emit("question_prompt", {"questionId": question.id, "questions": list(questions)}, None)
 
         try:
             with anyio.move_on_after(seconds):
-                answers = await self.ask(asker, questions, tool_call, announce)
+                answers = await self.ask(principal, questions, tool_call, announce)
         finally:
-            tell("question_answered", {"questionId": asked[0], "answers": dict(answers)}, None)
+            emit("question_answered", {"questionId": asked[0], "answers": dict(answers)}, None)
         return answers
 
     def answer(self, id: str, answers: Mapping[str, Json], *, by: Principal) -> Answers:
         """Answer all parts of a question. Raises `question.unknown`, `question.answered`, `question.answer`."""
         waiting = self._find(id)
-        if self._may_answer(by, waiting.asker) is not True:
+        if self._may_answer(by, waiting.principal) is not True:
             raise Denied("approval.not_a_person", f"{by.name} ({by.source}) may not answer this: only a person may.")
         waiting.answers = _checked(waiting.question, answers)
         waiting.done.set()

@@ -1,8 +1,8 @@
 """The interface between a session and its runtime: the Claude Agent SDK, or any agent that speaks ACP.
 
 A runtime opens conversations; a conversation answers one prompt at a time. A runtime reports all its activity to the
-`Desk`, which is also its only access to tools, permissions and the person. `testing.runners` is the conformance test
-suite for runtimes.
+`SessionHost`, which is also its only access to tools, permissions and the person. `testing.runners` is the conformance
+test suite for runtimes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -73,7 +73,7 @@ class Permit:
     reason: str = ""
 
 
-class Desk(Protocol):
+class SessionHost(Protocol):
     """What a runtime may request from the crib. No method raises, except for cancellation."""
 
     def principal(self) -> Principal:
@@ -143,7 +143,7 @@ class Conversation(Protocol):
 
 
 @runtime_checkable
-class TellsOfItself(Protocol):
+class RuntimeDetails(Protocol):
     """Optional information about a conversation, if its runtime provides it."""
 
     @property
@@ -165,6 +165,6 @@ class Runtime(Protocol):
         """Return the name sessions use for it (`claude`, or a configured agent's name)."""
         ...
 
-    def open(self, brief: Brief, desk: Desk) -> AbstractAsyncContextManager[Conversation]:
+    def open(self, brief: Brief, host: SessionHost) -> AbstractAsyncContextManager[Conversation]:
         """Start the runtime. Raises `Unavailable` with a reason and a next step on failure."""
         ...

@@ -15,7 +15,7 @@ from types import ModuleType
 import anyio.to_thread
 
 from toolcrib.agents.sessions.programs import Programs
-from toolcrib.agents.sessions.runtime import Brief, Conversation, Desk, Runtime
+from toolcrib.agents.sessions.runtime import Brief, Conversation, Runtime, SessionHost
 from toolcrib.base.processes.process import Processes
 from toolcrib.base.settings import Environment
 from toolcrib.gate.principals import SessionTokens
@@ -38,39 +38,39 @@ class EndpointAccess:
 
 
 class Runtimes:
-    """All runtimes. `place` is a private directory for the files they need to start."""
+    """All runtimes. `directory` is a private directory for the files they need to start."""
 
     def __init__(
         self,
         environment: Environment,
-        place: Path,
+        directory: Path,
         programs: Programs,
         processes: Processes,
         endpoint_access: EndpointAccess,
     ) -> None:
         """`programs` are the agents that run as `processes` of their own and connect back through `endpoint_access`."""
         self._environment = environment
-        self._place = place
+        self._directory = directory
         self._programs = programs
         self._processes = processes
         self._endpoint_access = endpoint_access
-        self._known: dict[str, Runtime] = {CLAUDE: _Late(CLAUDE, self._claude)}
+        self._known: dict[str, Runtime] = {CLAUDE: _LazyRuntime(CLAUDE, self._claude)}
 
-    def add(self, runner: Runtime) -> None:
+    def add(self, runtime: Runtime) -> None:
         """Add or replace a runtime."""
-        self._known[runner.name] = runner
+        self._known[runtime.name] = runtime
 
     def get(self, name: str) -> Runtime:
         """Return the runtime of this name; raises `runner.unknown`, `runner.invalid`."""
         if name in self._known:
             return self._known[name]
         if self._programs.find(name) is None:
-            there = ", ".join((*self._known, *self._programs.names()))
-            raise NotFound("runner.unknown", f"There is no runtime {name!r}.", f"Available: {there}.")
-        return _Late(name, lambda: self._acp(name))
+            available = ", ".join((*self._known, *self._programs.names()))
+            raise NotFound("runner.unknown", f"There is no runtime {name!r}.", f"Available: {available}.")
+        return _LazyRuntime(name, lambda: self._acp(name))
 
     def _claude(self) -> Runtime:
-        return load_claude().ClaudeRuntime(self._environment, self._place)
+        return load_claude().ClaudeRuntime(self._environment, self._directory)
 
     def _acp(self, name: str) -> Runtime:
         program = self._programs.find(name)
@@ -105,7 +105,7 @@ def has_runtime() -> bool:
     return any(importlib.util.find_spec(name) is not None for name in ("claude_agent_sdk", "acp"))
 
 
-class _Late:
+class _LazyRuntime:
     """A runtime that is loaded in a thread when first opened, so that the event loop is not blocked."""
 
     def __init__(self, name: str, load: Callable[[], Runtime]) -> None:
@@ -114,9 +114,9 @@ class _Late:
         self._loaded: Runtime | None = None
 
     @asynccontextmanager
-    async def open(self, brief: Brief, desk: Desk) -> AsyncGenerator[Conversation]:
+    async def open(self, brief: Brief, host: SessionHost) -> AsyncGenerator[Conversation]:
         """Open a conversation."""
         if self._loaded is None:
             self._loaded = await anyio.to_thread.run_sync(self._load)
-        async with self._loaded.open(brief, desk) as conversation:
+        async with self._loaded.open(brief, host) as conversation:
             yield conversation

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 import anyio
 from anyio.abc import TaskGroup
 
-from toolcrib.agents.sessions.questions import Questions, Tell
+from toolcrib.agents.sessions.questions import Emit, Questions
 from toolcrib.agents.sessions.runtime import Offered, Permit, Result
 from toolcrib.gate.gate import Gate, InSession
 from toolcrib.gate.policy import coding_tools
@@ -55,34 +55,34 @@ class _OwnRun:
 
 
 class SessionTools:
-    """Implements `Desk` while a session's runtime is open. `tasks` watches calls of the runtime's own tools."""
+    """Implements `SessionHost` while a session's runtime is open. `tasks` watches calls of the runtime's own tools."""
 
     def __init__(
         self,
         gate: Gate,
-        tell: Tell,
+        emit: Emit,
         questions: Questions,
         principal: Callable[[], Principal],
-        patience: Callable[[], float],
+        answer_timeout: Callable[[], float],
         tasks: TaskGroup,
         beyond_budget: Callable[[], str | None] = lambda: None,
         leave_planning: Callable[[], None] = lambda: None,
     ) -> None:
-        """`principal` returns the session's current principal, `patience` the current timeout for a person's answer.
+        """`principal` returns the session's current principal, `answer_timeout` the seconds to wait for a person.
 
         `beyond_budget` counts a call and returns the reason if the budget is used up. `leave_planning` is called when a
         person has approved the plan.
         """
         self._gate = gate
-        self._tell = tell
+        self._emit = emit
         self._questions = questions
         self._current_principal = principal
-        self._patience = patience
+        self._answer_timeout = answer_timeout
         self._beyond_budget = beyond_budget
         self._leave_planning = leave_planning
         self._own: dict[str, _OwnRun] = {}
-        self._underway = 0
-        self._quiet = anyio.Event()
+        self._running_calls = 0
+        self._all_ended = anyio.Event()
         self._tasks = tasks
 
     def principal(self) -> Principal:
@@ -91,13 +91,13 @@ class SessionTools:
 
     def emit(self, kind: SessionEventKind, data: JsonObject, parent: str | None = None) -> None:
         """Add an event to the session's log."""
-        self._tell(kind, data, parent)
+        self._emit(kind, data, parent)
 
     async def call(
         self, offered: Offered, arguments: JsonObject, tool_call: str, progress: ReportProgress | None = None
     ) -> Result:
         """Call one of the crib's tools."""
-        return await self._called(offered.tool.ref, arguments, self._in_session(tool_call), progress)
+        return await self._call(offered.tool.ref, arguments, self._in_session(tool_call), progress)
 
     async def permit(self, tool: str, arguments: JsonObject, tool_call: str) -> Permit:
         """Return whether one of the runtime's own tools may run."""
@@ -116,9 +116,9 @@ class SessionTools:
         with run.scope:
             try:
                 how = self._in_session(tool_call, run.prepare)
-                result = await self._called(ref, arguments, how)
+                result = await self._call(ref, arguments, how)
                 if not run.permit.done():
-                    run.permit.set_result(Permit(False, arguments, _said(result.result)))
+                    run.permit.set_result(Permit(False, arguments, _result_text(result.result)))
             finally:
                 if not run.permit.done():
                     run.permit.set_result(Permit(False, arguments, "The call was cancelled."))
@@ -135,7 +135,7 @@ class SessionTools:
 
     async def refused(self, tool: ToolRef | str, arguments: JsonObject) -> None:
         """Record a call that the runtime refused itself."""
-        ref = tool if isinstance(tool, ToolRef) else self._gate.named("claude", tool) or _labelled(tool)
+        ref = tool if isinstance(tool, ToolRef) else self._gate.named("claude", tool) or _guess_ref(tool)
         try:
             await self._gate.refuse(self.principal(), ref, arguments, door="session")
         except ToolcribError as error:
@@ -148,24 +148,24 @@ class SessionTools:
         def prepare(tool: str, arguments: JsonObject, encoded: bytes) -> RunCall:
             async def run(context: CallContext) -> CallResult:
                 nonlocal answers
-                put = self._questions.put(self.principal(), questions, tool_call, self._patience(), self._tell)
+                put = self._questions.put(self.principal(), questions, tool_call, self._answer_timeout(), self._emit)
                 answers = await put or None
                 return CallResult()
 
             return run
 
         how = self._in_session(tool_call, prepare)
-        await self._called(ToolRef(coding_tools.SERVER, coding_tools.QUESTION), {"questions": list(questions)}, how)
+        await self._call(ToolRef(coding_tools.SERVER, coding_tools.QUESTION), {"questions": list(questions)}, how)
         return answers
 
     def _in_session(self, tool_call: str, prepare: Prepare | None = None) -> InSession:
-        return InSession(tool_call, self._patience(), self._beyond_budget, prepare)
+        return InSession(tool_call, self._answer_timeout(), self._beyond_budget, prepare)
 
-    async def _called(
+    async def _call(
         self, ref: ToolRef, arguments: JsonObject, how: InSession, progress: ReportProgress | None = None
     ) -> Result:
         started = perf_counter()
-        self._underway += 1
+        self._running_calls += 1
         try:
             called = await self._gate.call(
                 self.principal(), ref, arguments, door="session", progress=progress, session=how
@@ -175,31 +175,31 @@ class SessionTools:
             text = f"{error.message} {error.hint}" if error.hint else error.message
             return Result(CallResult.error(text), round((perf_counter() - started) * 1000, 3))
         finally:
-            self._underway -= 1
-            if not self._underway:
-                quiet, self._quiet = self._quiet, anyio.Event()
-                quiet.set()
+            self._running_calls -= 1
+            if not self._running_calls:
+                all_ended, self._all_ended = self._all_ended, anyio.Event()
+                all_ended.set()
 
-    def give_up(self) -> None:
+    def cancel_runs(self) -> None:
         """Cancel pending approvals and own runs after an interrupt."""
         for run in tuple(self._own.values()):
             run.scope.cancel()
 
-    async def settled(self) -> None:
+    async def settle(self) -> None:
         """Wait for the turn's calls to end, and cancel own runs without a reported end."""
         with anyio.move_on_after(SETTLING):
             for run in tuple(self._own.values()):
                 if run.permit.done() and not run.end.done():
                     run.scope.cancel()  # the runtime will not report the end any more
-            while self._underway:
-                await self._quiet.wait()
+            while self._running_calls:
+                await self._all_ended.wait()
 
 
-def _labelled(name: str) -> ToolRef:
+def _guess_ref(name: str) -> ToolRef:
     """Return the reference to record for a name that no tool has."""
     server, mark, tool = name.removeprefix("mcp__").partition("__")
     return ToolRef(server, tool) if mark and name.startswith("mcp__") else ToolRef(coding_tools.SERVER, name)
 
 
-def _said(result: CallResult) -> str:
+def _result_text(result: CallResult) -> str:
     return " ".join(str(block["text"]) for block in result.content if block.get("type") == "text") or "Refused."

@@ -26,7 +26,7 @@ from toolcrib.agents.symbols.parsing import parse
 
 MOST_PROJECTS: Final = 8
 """The least recently used project is evicted beyond this."""
-PATIENCE: Final = 60.0
+TIMEOUT: Final = 60.0
 """Seconds allowed for updating the index before an answer."""
 LONGEST_LINE: Final = 300
 _UNSETTLED: Final = 50_000_000
@@ -52,7 +52,7 @@ class SymbolResult(Generic[_Item]):
 
     items: tuple[_Item, ...]
     total: int
-    standing: IndexState
+    state: IndexState
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +84,13 @@ class Symbols:
 
     async def find(self, root: Path, query: str, kinds: Collection[Kind], limit: int) -> SymbolResult[Symbol]:
         """Return symbols whose name contains the query, closest first; `Outer.name` also matches the container."""
-        files, standing = await self._current(root)
-        return await anyio.to_thread.run_sync(partial(_matching, files, query, kinds, limit, standing))
+        files, state = await self._current(root)
+        return await anyio.to_thread.run_sync(partial(_matching, files, query, kinds, limit, state))
 
     async def references(self, root: Path, name: str, limit: int) -> SymbolResult[SymbolReference]:
         """Return the lines on which a name occurs, definitions first."""
-        files, standing = await self._current(root)
-        return await anyio.to_thread.run_sync(partial(_referring, root, files, name, limit, standing))
+        files, state = await self._current(root)
+        return await anyio.to_thread.run_sync(partial(_referring, root, files, name, limit, state))
 
     async def _current(self, root: Path) -> tuple[Mapping[str, _Known], IndexState]:
         project = self._projects.setdefault(root, _Project())
@@ -115,7 +115,7 @@ class Symbols:
         def take(file: str, source: SourceFile) -> None:
             project.files[file] = _Known(looked.stamps[file], now, source)
 
-        with anyio.move_on_after(PATIENCE) as waiting:
+        with anyio.move_on_after(TIMEOUT) as waiting:
             await parse(root, [(file, language_of(file) or "") for file in changed], self._environment, take)
         return not waiting.cancelled_caught
 
@@ -143,7 +143,7 @@ def _digest(path: Path) -> str | None:
 
 
 def _matching(
-    files: Mapping[str, _Known], query: str, kinds: Collection[Kind], limit: int, standing: IndexState
+    files: Mapping[str, _Known], query: str, kinds: Collection[Kind], limit: int, state: IndexState
 ) -> SymbolResult[Symbol]:
     *outer, name = _SEPARATOR.split(query.strip())
     within = ".".join(outer).lower()
@@ -157,7 +157,7 @@ def _matching(
         and (not within or _stands_in(symbol, within))
     ]
     best = nsmallest(limit, found, key=lambda symbol: (*_distance(symbol.name, name), symbol.file, symbol.line))
-    return SymbolResult(tuple(best), len(found), standing)
+    return SymbolResult(tuple(best), len(found), state)
 
 
 def _stands_in(symbol: Symbol, within: str) -> bool:
@@ -181,7 +181,7 @@ def _distance(name: str, wanted: str) -> tuple[int, int]:
 
 
 def _referring(
-    root: Path, files: Mapping[str, _Known], name: str, limit: int, standing: IndexState
+    root: Path, files: Mapping[str, _Known], name: str, limit: int, state: IndexState
 ) -> SymbolResult[SymbolReference]:
     wanted = _SEPARATOR.split(name.strip())[-1]
     places: list[tuple[bool, str, int]] = []
@@ -193,7 +193,7 @@ def _referring(
     shown = nsmallest(limit, places)
     texts = {file: _texts(root / file) for file in {file for _, file, _ in shown}}
     found = tuple(SymbolReference(file, line, _line(texts[file], line), not is_use) for is_use, file, line in shown)
-    return SymbolResult(found, len(places), standing)
+    return SymbolResult(found, len(places), state)
 
 
 def _texts(path: Path) -> Sequence[bytes]:

@@ -25,7 +25,7 @@ from toolcrib.model.errors import Unavailable
 
 TOGETHER: Final = 8
 """Files per request."""
-PATIENCE: Final = 20.0
+TIMEOUT: Final = 20.0
 """Seconds allowed for one request."""
 MOST_ENDED: Final = 10
 """After this many crashes the cause is not the files."""
@@ -78,7 +78,7 @@ async def _answers(
     while waiting:
         asked = waiting[0]
         try:
-            with anyio.fail_after(PATIENCE):
+            with anyio.fail_after(TIMEOUT):
                 await process.stdin.send(orjson.dumps({"root": str(root), "files": asked}) + b"\n")
                 length = int.from_bytes(await answers.receive_exactly(4), "big")
                 if length > _LARGEST_ANSWER:

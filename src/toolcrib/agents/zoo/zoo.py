@@ -82,7 +82,7 @@ MOST_SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True)
-class KeptAgent:
+class StoredAgent:
     """A stored agent, with its version and timestamps."""
 
     agent: Agent
@@ -135,7 +135,7 @@ class Zoo:
         self._lock = anyio.Lock()
         self._index: dict[str, IndexRow] = {}
         self._grants: dict[str, Permissions] = {}
-        self._news: list[JsonObject] = []
+        self._changes_to_publish: list[JsonObject] = []
         self._holding = 0
         self._doubtful = False
         self.brain = Brain(store, self._write)
@@ -208,7 +208,7 @@ class Zoo:
             old, new = self._index.get(agent_id), found.get(agent_id)
             if old == new:
                 continue
-            self._news.append(_event(agent_id, old, new))
+            self._changes_to_publish.append(_event(agent_id, old, new))
             self._grants.pop(agent_id, None)
             if new is None:
                 del self._index[agent_id]
@@ -216,9 +216,9 @@ class Zoo:
                 self._index[agent_id] = new
 
     def _tell(self) -> None:
-        if self._holding or not self._news:
+        if self._holding or not self._changes_to_publish:
             return
-        news, self._news = self._news, []
+        news, self._changes_to_publish = self._changes_to_publish, []
         if any(event["change"] != "brain" for event in news):
             self._renew()
         for event in news:
@@ -245,41 +245,41 @@ class Zoo:
             await self.refresh()
         return self.known
 
-    async def get(self, agent_id: str) -> KeptAgent:
+    async def get(self, agent_id: str) -> StoredAgent:
         """Return one agent."""
-        return _kept(await read_agent(self._store, agent_id), agent_id)
+        return _stored(await read_agent(self._store, agent_id), agent_id)
 
-    async def compiled(self, agent_id: str, cwd: str | None = None) -> tuple[KeptAgent, Compiled]:
+    async def compiled(self, agent_id: str, cwd: str | None = None) -> tuple[StoredAgent, Compiled]:
         """Return one agent and its prompt for this directory."""
         return self._compiled(agent_id, await self._store.read(partial(pinned_too, agent_id)), cwd)
 
-    def compiled_now(self, agent_id: str, cwd: str | None = None) -> tuple[KeptAgent, Compiled]:
+    def compiled_now(self, agent_id: str, cwd: str | None = None) -> tuple[StoredAgent, Compiled]:
         """Like `compiled`, but synchronous; blocks briefly."""
         return self._compiled(agent_id, self._store.read_now(partial(pinned_too, agent_id)), cwd)
 
     def _compiled(
         self, agent_id: str, found: tuple[AgentRow | None, Sequence[EntryRow]], cwd: str | None
-    ) -> tuple[KeptAgent, Compiled]:
+    ) -> tuple[StoredAgent, Compiled]:
         row, pinned = found
-        kept = _kept(row, agent_id)
-        return kept, compile_prompt(kept.agent, entries_of(pinned), self._additions(cwd))
+        stored = _stored(row, agent_id)
+        return stored, compile_prompt(stored.agent, entries_of(pinned), self._additions(cwd))
 
     async def inject(self, agent_id: str, form: InjectFormat = "compiled", cwd: str | None = None) -> JsonObject:
         """Return what a chat needs to adopt this agent."""
-        kept, compiled = await self.compiled(agent_id, cwd)
+        stored, compiled = await self.compiled(agent_id, cwd)
         if form == "structured":
-            return structured(kept.agent)
-        answer: JsonObject = {"agentId": agent_id, "agentName": kept.agent.name, "prompt": compiled.prompt}
+            return structured(stored.agent)
+        answer: JsonObject = {"agentId": agent_id, "agentName": stored.agent.name, "prompt": compiled.prompt}
         return answer | ({"warnings": list(compiled.warnings)} if compiled.warnings else {})
 
     async def whole(self, agent_id: str) -> JsonObject:
         """Return one agent's public representation, with its newest brain entries and token counts."""
-        kept, compiled = await self.compiled(agent_id)
+        stored, compiled = await self.compiled(agent_id)
         entries = await self.brain.find(agent_id, EntryQuery(limit=MOST_SHOWN))
-        shape = kept.to_json() | {"brainEntries": [entry.to_json() for entry in entries]}
+        shape = stored.to_json() | {"brainEntries": [entry.to_json() for entry in entries]}
         return shape | {"tokens": compiled.tokens.to_json()}
 
-    async def create(self, given: AgentInput, *, by: str) -> KeptAgent:
+    async def create(self, given: AgentInput, *, by: str) -> StoredAgent:
         """Create an agent; its id defaults to a slug of its name."""
         for _ in range(TRIES):
             await self.refresh()
@@ -293,14 +293,14 @@ class Zoo:
                 continue
         raise Conflict("agent.exists", f"Agent with ID '{given.id or given.name}' already exists.")
 
-    async def update(self, agent_id: str, given: AgentChanges, *, version: int | None = None, by: str) -> KeptAgent:
+    async def update(self, agent_id: str, given: AgentChanges, *, version: int | None = None, by: str) -> StoredAgent:
         """Change only the named fields. Raises `request.stale` if `version` is not the current one."""
         expected = given.version if version is None else version
         return await self._change(agent_id, lambda agent: changed_agent(agent, given), expected, by)
 
     async def change_skill(
         self, agent_id: str, skill_id: str, given: SkillChanges, *, version: int | None = None, by: str
-    ) -> KeptAgent:
+    ) -> StoredAgent:
         """Change the named fields of one skill. Enabling it enables its requirements."""
 
         def make(agent: Agent) -> Agent:
@@ -311,25 +311,25 @@ class Zoo:
 
         return await self._change(agent_id, make, version, by)
 
-    async def add_skill(self, agent_id: str, given: SkillInput, *, by: str) -> KeptAgent:
+    async def add_skill(self, agent_id: str, given: SkillInput, *, by: str) -> StoredAgent:
         """Add a skill to an agent; its id is made unique."""
         return await self._change(agent_id, lambda agent: with_new_skill(agent, given), None, by)
 
     async def delete(self, agent_id: str, *, version: int | None = None, by: str) -> None:
-        """Delete an agent with its brain; its revisions are kept."""
+        """Delete an agent with its brain; its revisions are stored."""
         for _ in range(TRIES):
-            kept = await self.get(agent_id)
-            _check_version(kept, version)
-            revision = RevisionRow(agent_id, kept.version + 1, _now(), by, "deleted", None)
+            stored = await self.get(agent_id)
+            _check_version(stored, version)
+            revision = RevisionRow(agent_id, stored.version + 1, _now(), by, "deleted", None)
             try:
                 removal = partial(remove_agent, self._store, revision)
-                await self._recorded("deleted", agent_id, kept.agent, None, removal)
+                await self._recorded("deleted", agent_id, stored.agent, None, removal)
             except ConstraintError:
                 continue
             return
         raise _stale(agent_id)
 
-    async def clone(self, agent_id: str, given: AgentChanges, *, by: str) -> KeptAgent:
+    async def clone(self, agent_id: str, given: AgentChanges, *, by: str) -> StoredAgent:
         """Create a copy of this agent with the named fields changed, without its brain.
 
         Starters can be cloned even after they were deleted.
@@ -358,7 +358,7 @@ class Zoo:
             raise NotFound("agent.revision_unknown", f"Agent '{agent_id}' never had version {version}.")
         return _revision(row)
 
-    async def restore(self, agent_id: str, version: int, *, by: str) -> KeptAgent:
+    async def restore(self, agent_id: str, version: int, *, by: str) -> StoredAgent:
         """Restore an agent's version as a new revision; a deleted agent returns without its brain."""
         agent = (await self.revision(agent_id, version)).agent
         if agent is None:
@@ -373,14 +373,16 @@ class Zoo:
         except ConstraintError:
             raise _stale(agent_id) from None
 
-    async def _add(self, agent: Agent, by: str, given: AgentInput | None, kind: RevisionKind = "created") -> KeptAgent:
+    async def _add(
+        self, agent: Agent, by: str, given: AgentInput | None, kind: RevisionKind = "created"
+    ) -> StoredAgent:
         version = await last_version(self._store, agent.id) + 1
         index, revision = _rows(agent, version, _now(), by, kind)
         entries = [new_entry(agent.id, entry, "manual") for entry in (given.brain_entries if given else ())]
         rows = [row_of(entry, 1) for entry in entries]
         addition = partial(add_agents, self._store, [(index, revision)], rows)
         await self._recorded(kind, agent.id, None, agent, addition)
-        return KeptAgent(agent, version, revision.at, revision.at)
+        return StoredAgent(agent, version, revision.at, revision.at)
 
     async def _change(
         self,
@@ -389,20 +391,20 @@ class Zoo:
         version: int | None,
         by: str,
         kind: RevisionKind = "changed",
-    ) -> KeptAgent:
+    ) -> StoredAgent:
         for _ in range(TRIES):
-            kept = await self.get(agent_id)
-            _check_version(kept, version)
-            agent = make(kept.agent)
-            if agent == kept.agent:
-                return kept
-            index, revision = _rows(agent, kept.version + 1, _now(), by, kind)
+            stored = await self.get(agent_id)
+            _check_version(stored, version)
+            agent = make(stored.agent)
+            if agent == stored.agent:
+                return stored
+            index, revision = _rows(agent, stored.version + 1, _now(), by, kind)
             try:
                 replacement = partial(change_agent, self._store, index, revision)
-                await self._recorded(kind, agent_id, kept.agent, agent, replacement)
+                await self._recorded(kind, agent_id, stored.agent, agent, replacement)
             except ConstraintError:
                 continue
-            return KeptAgent(agent, index.version, kept.created_at, index.updated_at)
+            return StoredAgent(agent, index.version, stored.created_at, index.updated_at)
         raise _stale(agent_id)
 
 
@@ -411,10 +413,10 @@ def _rows(agent: Agent, version: int, at: str, by: str, kind: RevisionKind) -> t
     return index, RevisionRow(agent.id, version, at, by, kind, dumps(agent.to_json()))
 
 
-def _kept(row: AgentRow | None, agent_id: str) -> KeptAgent:
+def _stored(row: AgentRow | None, agent_id: str) -> StoredAgent:
     if row is None:
         raise unknown_agent(agent_id)
-    return KeptAgent(Agent.of_json(loads(row.body)), row.version, row.created_at, row.updated_at)
+    return StoredAgent(Agent.of_json(loads(row.body)), row.version, row.created_at, row.updated_at)
 
 
 def _revision(row: RevisionRow) -> Revision:
@@ -432,9 +434,9 @@ def _event(agent_id: str, old: IndexRow | None, new: IndexRow | None) -> JsonObj
     return {"agentId": agent_id, "name": row.name, "change": change, "version": row.version}
 
 
-def _check_version(kept: KeptAgent, version: int | None) -> None:
-    if version not in (None, kept.version):
-        raise _stale(kept.agent.id, kept.version)
+def _check_version(stored: StoredAgent, version: int | None) -> None:
+    if version not in (None, stored.version):
+        raise _stale(stored.agent.id, stored.version)
 
 
 def _stale(agent_id: str, version: int | None = None) -> Conflict:

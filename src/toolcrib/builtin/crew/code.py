@@ -129,7 +129,7 @@ async def crib_code_symbols(
     root = await code.root(context.principal, project_dir)
     found = await code.symbols.find(root, query, kinds or (), limit)
     shown: list[ShownSymbol] = [each.to_json() for each in found.items]  # pyright: ignore[reportAssignmentType] the same
-    return {"projectDir": str(root), "symbols": shown, "total": found.total, "index": _index(found.standing)}
+    return {"projectDir": str(root), "symbols": shown, "total": found.total, "index": _index(found.state)}
 
 
 @tool(read_only=True, requires="symbols", title="Find references")
@@ -150,15 +150,15 @@ async def crib_find_references(
     root = await code.root(context.principal, project_dir)
     found = await code.symbols.references(root, symbol_name, limit)
     shown: list[ShownReference] = [each.to_json() for each in found.items]  # pyright: ignore[reportAssignmentType] the same
-    return {"projectDir": str(root), "references": shown, "total": found.total, "index": _index(found.standing)}
+    return {"projectDir": str(root), "references": shown, "total": found.total, "index": _index(found.state)}
 
 
-def _index(standing: IndexState) -> ShownIndex:
+def _index(state: IndexState) -> ShownIndex:
     return {
-        "files": standing.files,
-        "skipped": standing.skipped,
-        "failed": standing.failed,
-        "complete": standing.complete,
+        "files": state.files,
+        "skipped": state.skipped,
+        "failed": state.failed,
+        "complete": state.complete,
     }
 
 

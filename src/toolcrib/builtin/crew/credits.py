@@ -20,7 +20,7 @@ ZooOf = Annotated[Zoo, Inject]
 Unit = Literal["turns", "calls", "usd"]
 
 
-class Stands(TypedDict):
+class Balance(TypedDict):
     """The answer to `crib_check_credits` and `crib_grant_credits`; null has no limit."""
 
     agentId: str
@@ -31,7 +31,7 @@ class Stands(TypedDict):
     exhausted: list[str]
 
 
-class Checked(Stands):
+class Checked(Balance):
     """The answer to `crib_check_credits`."""
 
     history: list[JsonObject]
@@ -58,9 +58,9 @@ async def crib_check_credits(
     left (null: no limit), the units that are exhausted, and the newest entries of the ledger.
     """
     wanted = await _known(zoo, agent or context.agent)
-    stands = cast("Stands", (await credits.standing(wanted)).to_json())
+    balance = cast("Balance", (await credits.balance(wanted)).to_json())
     history = await credits.history(wanted, limit) if limit else ()
-    return {**stands, "history": [entry.to_json() for entry in history]}
+    return {**balance, "history": [entry.to_json() for entry in history]}
 
 
 @tool(privileged=True, scheduler_blocked=True, title="Grant credits")
@@ -74,14 +74,14 @@ async def crib_grant_credits(
     credits: CreditsOf,
     zoo: ZooOf,
     context: Calling,
-) -> Stands:
+) -> Balance:
     """Grant another agent credits beyond its budget, once. Use it when the owner wants the agent to continue.
 
     It takes effect immediately, also in running sessions. Returns the new balance. A grant cannot be revoked.
     """
     await _known(zoo, agent)
     given = Amounts(turns, calls, usd)
-    return cast("Stands", (await credits.grant(agent, given, by=context.principal, reason=reason)).to_json())
+    return cast("Balance", (await credits.grant(agent, given, by=context.principal, reason=reason)).to_json())
 
 
 @tool(privileged=True, scheduler_blocked=True, title="Set budgets")

@@ -19,7 +19,7 @@ from toolcrib.agents.sessions.manager import NewSession, Sessions
 from toolcrib.agents.zoo.check import parse
 from toolcrib.agents.zoo.input import EntryInput
 from toolcrib.agents.zoo.zoo import Zoo
-from toolcrib.builtin.caller import Calling, as_creator, check_depth, signs_of_life, speaker
+from toolcrib.builtin.caller import Calling, as_creator, check_depth, reporting_progress, speaker
 from toolcrib.model.agents import HANDOVER, Agent
 from toolcrib.model.errors import (
     Conflict,
@@ -106,12 +106,12 @@ class Messenger:
         agent = (await self._zoo.get(letter.to)).agent
         sender = self._claim(letter, principal)
         try:
-            session = await self._opened(letter, agent, principal)
+            session = await self._open_session(letter, agent, principal)
             entry = await self._hand_over(letter, principal) if letter.handover else None
         except BaseException:
             self._unclaim(letter, sender)
             raise
-        async with signs_of_life(context, f"Waiting for {agent.name} (session {session.id})"):
+        async with reporting_progress(context, f"Waiting for {agent.name} (session {session.id})"):
             answer, state = await self._answer(session, _prompt(letter, principal))
         answered: Answered = {"answer": answer, "sessionId": session.id, "thread": session.id, "state": state}
         return answered if entry is None else {**answered, "handoverEntryId": entry}
@@ -139,7 +139,7 @@ class Messenger:
         sender.recent.pop(letter, None)
         sender.messages -= 1
 
-    async def _opened(self, letter: Letter, agent: Agent, principal: Principal) -> Session:
+    async def _open_session(self, letter: Letter, agent: Agent, principal: Principal) -> Session:
         if letter.thread is not None:
             return await self._thread(letter.thread, agent, principal)
         caller = await self._sessions.get(principal.session) if principal.session is not None else None
@@ -207,10 +207,10 @@ class Messenger:
                     if event.kind == "text_message" and event.parent is None:
                         answer = str(event.data["text"])
                     elif event.kind == "done":
-                        return await self._judged(session, answer, str(event.data["reason"]))
+                        return await self._check_answer(session, answer, str(event.data["reason"]))
         raise _no_answer(session, "its session was closed")
 
-    async def _judged(self, session: Session, answer: str, state: str) -> tuple[str, str]:
+    async def _check_answer(self, session: Session, answer: str, state: str) -> tuple[str, str]:
         if state == "completed" or (state == "limit" and answer):
             return answer, state
         reason = (await self._sessions.get(session.id)).reason
@@ -279,7 +279,7 @@ def _prompt(letter: Letter, principal: Principal) -> str:
 
 def _no_answer(session: Session, why: str) -> Unavailable:
     hint = f"Its session is {session.id}: continue with thread={session.id}, ask another agent, or proceed without it."
-    return Unavailable("crew.no_answer", f"{session.agent} did not answer: {why}.", hint)
+    return Unavailable("crew.no_answer", f"{session.agent} did not answer: {why.removesuffix('.')}.", hint)
 
 
 TOOLS = (crib_send_message, crib_list_agents)

@@ -17,7 +17,7 @@ from typing_extensions import TypedDict
 
 from toolcrib.agents.notify.notifier import Notifier
 from toolcrib.agents.sessions.manager import Sessions
-from toolcrib.builtin.caller import Calling, is_scheduled, signs_of_life, speaker
+from toolcrib.builtin.caller import Calling, is_scheduled, reporting_progress, speaker
 from toolcrib.model.errors import Denied, InvalidRequest, ToolcribError, Unavailable
 from toolcrib.model.json import JsonObject
 from toolcrib.model.notices import ChannelKind, Level, OwnerNotice
@@ -71,7 +71,7 @@ class Person:
         if options:
             asked["options"] = [{"label": option} for option in options]
         answers: Mapping[str, str] = {}
-        async with anyio.create_task_group() as beside, signs_of_life(context, "Waiting: toolcrib approvals list"):
+        async with anyio.create_task_group() as beside, reporting_progress(context, "Waiting: toolcrib approvals list"):
             beside.start_soon(self._announce, asker, question)
             answers = await self.sessions.ask(asker, [asked], context.call_id, minutes * 60)
             beside.cancel_scope.cancel()

@@ -101,7 +101,7 @@ class WorkService:
         return creator.agent is None and (creator.kind, creator.name) == (principal.kind, principal.name)
 
 
-Desk = Annotated[WorkService, Inject]
+Service = Annotated[WorkService, Inject]
 
 
 @tool(title="Create a work task", requires="runtime", timeout=300)
@@ -111,7 +111,7 @@ async def crib_create_work_task(
     agent: Annotated[str | None, "ID of the agent for the task. Default: yourself."] = None,
     max_minutes: Annotated[int, "Maximum duration in minutes.", Field(ge=1, le=LONGEST_MINUTES)] = USUAL_MINUTES,
     *,
-    desk: Desk,
+    service: Service,
     context: Calling,
 ) -> GivenTask:
     """Run a task in the background, on its own git branch.
@@ -121,19 +121,19 @@ async def crib_create_work_task(
     Returns the task immediately, with its id and branch; check it with crib_check_work_status.
     Limits: a git repository with a commit, 4 tasks at once, 240 minutes.
     """
-    return {"task": (await desk.give(context.principal, description, project, agent, max_minutes)).to_json()}
+    return {"task": (await service.give(context.principal, description, project, agent, max_minutes)).to_json()}
 
 
 @tool(title="Check a work task", read_only=True, requires="runtime")
 async def crib_check_work_status(
-    task_id: Annotated[str, "The task's id."], *, desk: Desk, context: Calling
+    task_id: Annotated[str, "The task's id."], *, service: Service, context: Calling
 ) -> GivenTask:
     """Show the state of a work task. Use it for a task you created; it may take many minutes, so do not poll often.
 
     Returns the task: state (running, completed, failed, limit, interrupted), and once it has ended result (the agent's
     last message), diff (the changes on its branch, as git diff --stat), and reason if it failed.
     """
-    return {"task": (await desk.find(context.principal, task_id)).to_json()}
+    return {"task": (await service.find(context.principal, task_id)).to_json()}
 
 
 @tool(title="List work tasks", read_only=True, requires="runtime")
@@ -141,14 +141,14 @@ async def crib_list_work_tasks(
     status: Annotated[WorkState | None, "Only tasks in this state."] = None,
     limit: Annotated[int, "Maximum number of results.", Field(ge=1, le=100)] = 20,
     *,
-    desk: Desk,
+    service: Service,
     context: Calling,
 ) -> ListedTasks:
     """List the work tasks you created or work on, newest first. Use it to find the id of a task.
 
     Returns each without its result and diff, and with the beginning of its description.
     """
-    found = await desk.list(context.principal, status, limit)
+    found = await service.list(context.principal, status, limit)
     return {"tasks": [_short(task.to_json()) for task in found]}
 
 

@@ -36,8 +36,8 @@ async def list_servers(
     principal = context.principal
     is_owner = principal.is_owner and principal.agent is None and principal.session is None
     seen = directory.gate.servers(principal)
-    standings = await directory.links.list(Path(principal.cwd) if principal.cwd else None)
-    shown = [_upstream(each) for each in standings if is_owner or each.entry.alias in seen]
+    statuses = await directory.links.list(Path(principal.cwd) if principal.cwd else None)
+    shown = [_upstream(each) for each in statuses if is_owner or each.entry.alias in seen]
     tools = [tool for tool in directory.gate.listing(principal).tools if tool.kind != "upstream"]
     kinds = {tool.ref.server: tool.kind for tool in tools}
     counts = Counter(tool.ref.server for tool in tools)
@@ -45,7 +45,7 @@ async def list_servers(
     return {"servers": [*inside, *shown]}
 
 
-def _upstream(standing: ServerStatus) -> JsonObject:
+def _upstream(status: ServerStatus) -> JsonObject:
     names = ("name", "alias", "type", "state", "tools", "sentence", "action")
-    shape = standing.to_json()
+    shape = status.to_json()
     return {name: shape[name] for name in names if name in shape}

@@ -245,7 +245,7 @@ async def test_a_host_that_is_not_there_or_does_not_answer_is_one_failure(monkey
     async with open_hub() as hub:
         gone = hub.url
     assert (await failing(gone)).code == "github.failed"
-    monkeypatch.setattr("toolcrib.agents.github.api.PATIENCE", 0.3)
+    monkeypatch.setattr("toolcrib.agents.github.api.TIMEOUT", 0.3)
     stop = anyio.Event()
 
     async def hangs(_: Request) -> Response:

@@ -62,7 +62,7 @@ async def verdict(crib: Crib, session: Session, ref: str = "toolcrib/ping") -> s
 
 async def test_revoking_a_token_pauses_its_schedules_and_ends_its_sessions(crib: Crib) -> None:
     token, _ = await crib.tokens.create("laptop")
-    other, _ = await crib.tokens.create("desk")
+    other, _ = await crib.tokens.create("host")
     mine = await crib.schedules.add(hourly(crib, token.principal))
     theirs = await crib.schedules.add(hourly(crib, other.principal))
     session = await child(crib, token.principal)

@@ -246,7 +246,7 @@ async def test_sessions_are_found_by_directory_agent_and_state(crib: Crib) -> No
 
 
 async def test_what_a_session_cannot_be_made_of_is_said(crib: Crib) -> None:
-    with pytest.raises(InvalidRequest, match="full path"):
+    with pytest.raises(InvalidRequest, match="absolute path"):
         await crib.sessions.create(NewSession("api", cwd="nowhere"))
     with pytest.raises(NotFound):
         await crib.sessions.create(NewSession("api", agent="nobody"))
@@ -263,7 +263,7 @@ async def test_only_so_many_sessions_are_at_work_at_once(crib: Crib) -> None:
         await crib.sessions.send(session.id, "[[script:hang]]")
     one_more = await crib.sessions.create(NewSession("api", runner="played"))
 
-    with pytest.raises(Unavailable, match="at work"):
+    with pytest.raises(Unavailable, match="limit reached"):
         await crib.sessions.send(one_more.id, "hello")
     await crib.sessions.interrupt(busy[0].id)
     await spoken(crib, one_more.id, "text")

@@ -173,7 +173,7 @@ async def test_links_are_not_followed_and_what_is_too_large_is_left_out(
     with anyio.fail_after(SOON):
         found = await symbols.find(project, "", (), 100)
     assert "secret" not in {each.name for each in found.items}
-    assert (found.standing.files, found.standing.skipped, found.standing.complete) == (2, 1, True)
+    assert (found.state.files, found.state.skipped, found.state.complete) == (2, 1, True)
 
 
 async def test_a_file_that_cannot_be_read_is_one_file_less(symbols: Symbols, project: Path) -> None:
@@ -191,11 +191,11 @@ async def test_a_file_that_ends_or_holds_up_the_process_is_the_only_one_that_is_
     (project / file).write_text("lost = 1\n", "utf-8")
     monkeypatch.setattr("toolcrib.agents.symbols.parsing.COMMAND", (sys.executable, "-P", "-c", STUBBORN))
     if file == "hangs.py":
-        monkeypatch.setattr("toolcrib.agents.symbols.parsing.PATIENCE", 5.0)
+        monkeypatch.setattr("toolcrib.agents.symbols.parsing.TIMEOUT", 5.0)
     with anyio.fail_after(SOON):
         found = await symbols.find(project, "", (), 100)
     assert {each.name for each in found.items} == {"User", "get_name", "getUser", "main"}
-    assert (found.standing.files, found.standing.failed, found.standing.complete) == (3, 1, True)
+    assert (found.state.files, found.state.failed, found.state.complete) == (3, 1, True)
 
 
 async def test_where_no_process_stays_alive_that_is_said(
@@ -213,11 +213,11 @@ async def test_an_index_that_is_not_complete_in_time_says_so_and_goes_on(
     symbols: Symbols, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as hurried:
-        hurried.setattr("toolcrib.agents.symbols.index.PATIENCE", 0.0)
+        hurried.setattr("toolcrib.agents.symbols.index.TIMEOUT", 0.0)
         found = await symbols.find(project, "", (), 10)
-    assert (found.items, found.standing.complete) == ((), False)
+    assert (found.items, found.state.complete) == ((), False)
     found = await symbols.find(project, "", (), 10)
-    assert (len(found.items), found.standing.complete) == (4, True)
+    assert (len(found.items), found.state.complete) == (4, True)
 
 
 async def test_questions_at_the_same_time_share_one_index(symbols: Symbols, project: Path) -> None:

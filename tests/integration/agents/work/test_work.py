@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from toolcrib import Crib, Principal, Settings
-from toolcrib.agents.sessions.runtime import Brief, Desk
+from toolcrib.agents.sessions.runtime import Brief, SessionHost
 from toolcrib.agents.zoo.input import AgentChanges
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.tools import CallResult
@@ -39,16 +39,16 @@ class Writer(PlayedRunner):
         self.permits: list[bool] = []
 
     @asynccontextmanager
-    async def open(self, brief: Brief, desk: Desk) -> AsyncGenerator[PlayedConversation]:
+    async def open(self, brief: Brief, host: SessionHost) -> AsyncGenerator[PlayedConversation]:
         place = Path(brief.cwd)
         (place / "new.txt").write_text("one\n", encoding="utf-8")
         (place / "old.txt").write_text("changed\n", encoding="utf-8")
         self.plant(place)
         for number, (tool, arguments) in enumerate(self.asks(place)):
-            permit = await desk.permit(tool, arguments, f"call_{number}")
+            permit = await host.permit(tool, arguments, f"call_{number}")
             self.permits.append(permit.allowed)
-            await desk.ended(f"call_{number}", is_error=False)
-        async with super().open(brief, desk) as conversation:
+            await host.ended(f"call_{number}", is_error=False)
+        async with super().open(brief, host) as conversation:
             yield conversation
 
 
@@ -211,7 +211,7 @@ async def test_a_task_found_running_by_the_next_crib_is_interrupted(
         await _set_running(crib, done["id"])
     async with opened(tmp_path / "home", project, writer) as crib:
         task = await standing(crib, me, done["id"])
-        assert (task["state"], "ended in the middle" in task["reason"]) == ("interrupted", True)
+        assert (task["state"], "stopped during the task" in task["reason"]) == ("interrupted", True)
 
 
 async def test_the_worktree_goes_on_demand_and_the_branch_stays(crib: Crib, project: Path) -> None:

@@ -10,7 +10,7 @@ import anyio
 from change_recorders import Unrecorded
 from toolcrib.agents.zoo.check import parse
 from toolcrib.agents.zoo.input import AgentChanges, AgentInput, EntryChanges, EntryInput, SkillChanges
-from toolcrib.agents.zoo.zoo import KeptAgent, Zoo
+from toolcrib.agents.zoo.zoo import StoredAgent, Zoo
 from toolcrib.model.events import HostEventKind
 from toolcrib.model.json import JsonObject
 from toolcrib.store.engine import Store, open_store
@@ -43,15 +43,15 @@ class Keeper:
         self.events.clear()
         return told
 
-    async def create(self, **fields: Any) -> KeptAgent:
+    async def create(self, **fields: Any) -> StoredAgent:
         """Make an agent."""
         return await self.zoo.create(parse(AgentInput, fields), by="test")
 
-    async def update(self, agent_id: str, version: int | None = None, **fields: Any) -> KeptAgent:
+    async def update(self, agent_id: str, version: int | None = None, **fields: Any) -> StoredAgent:
         """Change an agent."""
         return await self.zoo.update(agent_id, parse(AgentChanges, fields), version=version, by="test")
 
-    async def switch(self, agent_id: str, skill: str, enabled: bool) -> KeptAgent:
+    async def switch(self, agent_id: str, skill: str, enabled: bool) -> StoredAgent:
         """Switch a skill."""
         return await self.zoo.change_skill(agent_id, skill, parse(SkillChanges, {"enabled": enabled}), by="test")
 

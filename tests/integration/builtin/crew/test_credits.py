@@ -88,7 +88,7 @@ async def test_failures_say_what_to_do(crew: Crew, owner: Principal) -> None:
         ("crib_check_credits", {}, "is not an agent"),
         ("crib_check_credits", {"agent": "nobody"}, "not found"),
         ("crib_grant_credits", {"agent": "nobody", "turns": 1}, "not found"),
-        ("crib_grant_credits", {"agent": "cook"}, "Nothing was granted"),
+        ("crib_grant_credits", {"agent": "cook"}, "The grant has no amount"),
         ("crib_credit_config", {"agent": "nobody", "turns": 1}, "not found"),
     ):
         assert words in await crew.wrong(tool, owner, **arguments)

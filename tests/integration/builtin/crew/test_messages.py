@@ -31,7 +31,7 @@ async def test_the_answer_comes_back_and_both_transcripts_have_the_conversation(
     assert child.creator == session.principal
     theirs = await crew.transcript(child.id)
     (asked,) = [event.data["content"] for event in theirs if event.kind == "user_message"]
-    assert asked.startswith("captain asks you this")
+    assert asked.startswith("captain sends you this")
     assert HELLO in asked
     assert texts(theirs) == ["Hello from here."]
     assert child.id in results(events)[0]
@@ -75,7 +75,7 @@ async def test_what_cannot_be_sent_is_an_error_with_the_next_step(crew: Crew) ->
     caller = (await crew.session("captain")).principal
     for arguments, words in (
         ({"to_agent": "nobody", "message": "x"}, "not found"),
-        ({"to_agent": "captain", "message": "x"}, "yourself"),
+        ({"to_agent": "captain", "message": "x"}, "to itself"),
         ({"to_agent": "mate", "message": "  "}, "1 to 32000"),
         ({"to_agent": "mate", "message": "x" * 32_001}, "1 to 32000"),
     ):
@@ -125,7 +125,7 @@ async def test_a_session_sends_five_messages_to_two_agents(crew: Crew) -> None:
     await crew.ok("crib_send_message", another, to_agent="mate", message=HELLO)
     await crew.ok("crib_send_message", another, to_agent="cook", message=HELLO)
     said = await crew.wrong("crib_send_message", another, to_agent="gull", message=HELLO)
-    assert "has asked cook and mate; it may ask 2 agents" in said
+    assert "has asked cook and mate and may ask 2 agents" in said
     await crew.ok("crib_send_message", another, to_agent="cook", message=f"Again. {HELLO}")
 
 
@@ -134,7 +134,7 @@ async def test_work_is_handed_on_three_times_and_no_further(crew: Crew) -> None:
         crew.script(name, do("crib_send_message", to_agent=to, message=f"[[script:{following}]]"), HEARD)
     session = await crew.session("captain")
     events = await crew.turn(session.id, "[[script:a]]")
-    assert "handed on 3 times already" in texts(events)[-1]
+    assert "was delegated 3 times" in texts(events)[-1]
     agents = [each.agent for each in await crew.crib.sessions.list(SessionFilter())]
     assert sorted(filter(None, agents)) == ["captain", "cook", "gull", "mate"]
 
@@ -153,7 +153,7 @@ async def test_an_answer_that_takes_too_long_is_cut_short(crew: Crew, monkeypatc
     crew.script("slow", {"hang_s": 60})
     caller = (await crew.session()).principal
     said = await crew.wrong("crib_send_message", caller, to_agent="mate", message="[[script:slow]]")
-    assert "ended as limit" in said
+    assert "ended with state limit" in said
 
 
 async def test_who_stops_waiting_stops_the_other_too(crew: Crew) -> None:

@@ -78,7 +78,7 @@ async def test_a_run_is_in_the_history_with_its_session_and_its_creator(crew: Cr
         ({"prompt": "x", "cron": "* * * *"}, "five fields"),
         ({"prompt": "x", "cron": "0 9 * * *", "timezone": "Atlantis"}, "not a time zone"),
         ({"prompt": "x", "at": "soon"}, "not a date and time"),
-        ({"prompt": "x", "at": "2001-01-01T00:00:00+00:00"}, "is over"),
+        ({"prompt": "x", "at": "2001-01-01T00:00:00+00:00"}, "is in the past"),
         ({"prompt": "x", "at": "2101-01-01T00:00:00"}, "offset from UTC"),
         ({"prompt": "x", "cron": "0 9 * * *", "every_minutes": 5}, "exactly one"),
         ({"prompt": "x", "cron": "0 9 * * *", "agent": "mate"}, "may schedule only itself"),
@@ -103,7 +103,7 @@ async def test_an_agent_changes_what_it_made_and_nothing_else(crew: Crew) -> Non
     assert [each["id"] for each in seen] == [owners["id"]], "it sees what runs it, not what others made"
     assert "no schedule" in await refused(crew, cook, action="delete", id=theirs)
     for action in ("update", "pause", "resume", "delete"):
-        assert "not made by cook" in await refused(crew, cook, action=action, id=owners["id"])
+        assert "not created by cook" in await refused(crew, cook, action=action, id=owners["id"])
     assert len((await manage(crew, owner, action="list"))["schedules"]) == 2
     await manage(crew, owner, action="delete", id=theirs)
 
@@ -135,7 +135,7 @@ async def test_an_agent_has_twenty_schedules_and_makes_none_from_too_deep(crew: 
     cook = (await crew.session("cook")).principal
     for _ in range(20):
         await manage(crew, cook, **DAILY)
-    assert "has 20 schedules already" in await refused(crew, cook, **DAILY)
+    assert "has 20 schedules" in await refused(crew, cook, **DAILY)
     deep = replace(cook, agent="mate", creator=replace(cook, creator=replace(cook, creator=cook)))
     assert "was delegated 3 times" in await refused(crew, deep, **DAILY)
 

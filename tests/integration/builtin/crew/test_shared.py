@@ -56,7 +56,7 @@ async def test_a_turn_takes_more_time_but_an_hour_at_most(crew: Crew) -> None:
 
 
 async def test_more_time_is_for_sessions_whose_turn_runs(crew: Crew) -> None:
-    assert "no session" in await crew.wrong("crib_extend_timeout", crew.crib.owner("cli"), minutes=1)
+    assert "not made in a session" in await crew.wrong("crib_extend_timeout", crew.crib.owner("cli"), minutes=1)
     idle = (await crew.session()).principal
     assert "No turn is running" in await crew.wrong("crib_extend_timeout", idle, minutes=1)
     assert "minutes" in await crew.wrong("crib_extend_timeout", idle, minutes=61)

@@ -24,7 +24,7 @@ async def test_times_are_told_in_words_before_anything_is_saved(visitor: Visitor
     assert len(said.all("time")) == 3
     assert "must have five fields" in (await visitor.part("/schedules/-/when", way="cron", cron="often")).text
     assert "at least 60 seconds" in (await visitor.part("/schedules/-/when", way="every", every="0.5", unit="1")).text
-    assert "is over" in (await visitor.part("/schedules/-/when", way="at", at="2001-01-01T09:00")).text
+    assert "is in the past" in (await visitor.part("/schedules/-/when", way="at", at="2001-01-01T09:00")).text
     twin = await visitor.json("/schedules/-/when", way="every", every="2", unit="60")
     assert (twin["words"], len(twin["next"])) == ("Every 2 hours", 3)
 
@@ -102,7 +102,7 @@ async def test_a_run_is_begun_now_and_stands_in_the_history(visitor: Visitor) ->
         ({"jitterSeconds": "0.5"}, 422, "must be a whole number"),
         ({"maxCostUsd": "0"}, 422, "greater than 0"),
         ({"maxTurns": "nan"}, 422, "must be a whole number"),
-        ({"way": "at", "at": "2001-01-01T09:00", "timezone": "Europe/Berlin"}, 422, "is over"),
+        ({"way": "at", "at": "2001-01-01T09:00", "timezone": "Europe/Berlin"}, 422, "is in the past"),
         ({"way": "at", "at": "soon"}, 422, "is not a date and time"),
     ],
 )

@@ -11,7 +11,7 @@ def left(*told: tuple[SessionEventKind, JsonObject]) -> list[End]:
     """What closes this record."""
     ends = OpenItems()
     ends.take(SessionEvent(number, "", "s", kind, data, "above") for number, (kind, data) in enumerate(told, 1))
-    return list(ends.tied("why"))
+    return list(ends.closing_events("why"))
 
 
 def test_what_is_closed_stays_closed() -> None:

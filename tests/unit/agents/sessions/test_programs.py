@@ -40,9 +40,9 @@ def test_a_table_of_a_known_name_or_like_one_changes_only_what_it_says() -> None
 @pytest.mark.parametrize(
     ("table", "words"),
     [
-        ("[runners.x]\n", "`command` must be a list of words"),
-        ('[runners.x]\ncommand = "npx thing"\n', "`command` must be a list of words"),
-        ('[runners.x]\ncommand = ["a"]\nenv = { A = 1 }\n', "`env` must be a table of texts"),
+        ("[runners.x]\n", "`command` must be a list of strings"),
+        ('[runners.x]\ncommand = "npx thing"\n', "`command` must be a list of strings"),
+        ('[runners.x]\ncommand = ["a"]\nenv = { A = 1 }\n', "`env` must be a table of strings"),
         ('[runners.x]\ncommand = ["a"]\nvariables = ["A B"]\n', "`variables`"),
         ('[runners.x]\ncommand = ["a"]\ncomand = ["a"]\n', "did you mean `command`?"),
         ('[runners.x]\nlike = "cursor"\ncommand = ["a"]\n', "`like` must be one of"),

@@ -110,7 +110,7 @@ def test_the_file_of_agent_zoo_is_taken_with_its_memory_and_told_of_what_is_odd(
     assert (agent.id, agent.name, agent.appearance_seed) == ("agent-1", "Code Wizard", "seed-7")
     assert [entry.content for entry in agent.brain_entries] == ["Use Vite."]
     assert [skill.category_id for skill in new_agent(agent, "agent-1").skills] == ["general", "lost"]
-    for word in ("mood", "'lost' was missing", "brainEntries.1 is left out"):
+    for word in ("mood", "missing category 'lost'", "brainEntries.1 was skipped"):
         assert word in messages(found)
 
 
@@ -151,7 +151,7 @@ def test_no_text_crashes_the_reader(text: str, name: str) -> None:
 
 def test_hidden_characters_are_told_of() -> None:
     found = read("a.md", "---\nname: a\n---\nBe nice.\u200b\U000e0041")
-    assert "2 characters that cannot be seen" in messages(found)
+    assert "2 invisible characters" in messages(found)
 
 
 @pytest.mark.parametrize("starter", STARTERS, ids=lambda starter: starter.id)

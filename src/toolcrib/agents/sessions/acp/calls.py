@@ -4,7 +4,7 @@ A call of a crib's tool arrives twice: the agent announces it on its pipe and ma
 matched here, so that approvals and events refer to the announced call. Permitting the agent to make it is safe: the
 gate decides when the call arrives.
 
-Must never let the agent's own tool run without the desk's permission, nor with other arguments than permitted.
+Must never let the agent's own tool run without the host's permission, nor with other arguments than permitted.
 """
 
 import logging
@@ -16,14 +16,14 @@ from typing import Final
 import anyio
 
 from toolcrib.agents.sessions.acp.mapping import AcpCall, AcpEmission, AcpMapper, AcpOutcome
-from toolcrib.agents.sessions.runtime import Desk, Offered, Permit
+from toolcrib.agents.sessions.runtime import Offered, Permit, SessionHost
 from toolcrib.model.json import Json, JsonObject, dumps, is_array, is_object
 from toolcrib.model.sources import ReportProgress
 from toolcrib.model.tools import CallResult, ToolRef
 
 logger = logging.getLogger(__name__)
 
-PATIENCE: Final = 1.0
+TIMEOUT: Final = 1.0
 """Seconds to wait for the announcement of a call that already arrived."""
 SETTLING: Final = 5.0
 CANCELLED: Final[JsonObject] = {"outcome": {"outcome": "cancelled"}}
@@ -35,10 +35,10 @@ class AcpCalls:
     """The calls of one conversation."""
 
     def __init__(
-        self, desk: Desk, mapper: AcpMapper, offered: Mapping[ToolRef, Offered], name: Callable[[ToolRef], str]
+        self, host: SessionHost, mapper: AcpMapper, offered: Mapping[ToolRef, Offered], name: Callable[[ToolRef], str]
     ) -> None:
         """`offered` are the crib's tools of this session; `name` returns a tool's name at the endpoint."""
-        self._desk = desk
+        self._host = host
         self._mapper = mapper
         self._offered = offered
         self._name = name
@@ -53,9 +53,9 @@ class AcpCalls:
         self._is_open = True
 
     def emit(self, emissions: Iterable[AcpEmission]) -> None:
-        """Emit events to the desk."""
+        """Emit events to the host."""
         for kind, data, parent in emissions:
-            self._desk.emit(kind, data, parent)
+            self._host.emit(kind, data, parent)
 
     async def take(self, update: JsonObject) -> None:
         """Process an update; if it ends a permitted own call, the outcome is in the audit log on return."""
@@ -68,19 +68,19 @@ class AcpCalls:
         self.emit(self._mapper.take(update))
         self._tell_news()
         if started is not None:
-            await self._desk.ended(id, is_error=update.get("status") == "failed")
+            await self._host.ended(id, is_error=update.get("status") == "failed")
 
     async def call(self, ref: ToolRef, arguments: JsonObject, progress: ReportProgress | None) -> CallResult:
         """Handle a call of a crib's tool that arrived over the network."""
         offered = self._offered.get(ref)
         if offered is None or not self._is_open:
-            await self._desk.refused(ref, arguments)
+            await self._host.refused(ref, arguments)
             why = "was not offered to this session" if offered is None else "cannot be called between two messages"
             return CallResult.error(f"{ref} {why}.")
         result = CallResult.error("The call was cancelled.")
         async with self._cancellable():
             call = await self._announced(offered, arguments)
-            made = await self._desk.call(offered, arguments, call.id, progress)
+            made = await self._host.call(offered, arguments, call.id, progress)
             told = made.result if made.result.is_final else _UNANSWERABLE
             call.outcome = AcpOutcome(made.duration_ms, told)
             self.emit(self._mapper.result(call))
@@ -90,7 +90,7 @@ class AcpCalls:
     async def _announced(self, offered: Offered, arguments: JsonObject) -> AcpCall:
         """Return the announced call that matches, else a new one."""
         call = self._mapper.announced(offered, arguments, exactly=True)
-        with anyio.move_on_after(PATIENCE):
+        with anyio.move_on_after(TIMEOUT):
             while call is None:
                 await self._told.wait()
                 call = self._mapper.announced(offered, arguments, exactly=True)
@@ -122,12 +122,12 @@ class AcpCalls:
         if not _of_kind(options, "allow_once"):
             logger.warning("The agent has no option to allow %s once, so the call is denied.", tool)
             return False
-        permit = await self._desk.permit(tool, arguments, call.id)
+        permit = await self._host.permit(tool, arguments, call.id)
         if permit.allowed and permit.arguments == arguments:
             self._permitted[call.id] = perf_counter()
             return True
         if permit.allowed:
-            await self._desk.ended(call.id, is_error=True)
+            await self._host.ended(call.id, is_error=True)
         call.outcome = AcpOutcome(0.0, CallResult.error(_changed(permit) if permit.allowed else permit.reason))
         return False
 
@@ -144,7 +144,7 @@ class AcpCalls:
             while self._running:
                 await self._ended.wait()
         while self._permitted:
-            await self._desk.ended(self._permitted.popitem()[0], is_error=True)
+            await self._host.ended(self._permitted.popitem()[0], is_error=True)
         self.emit(self._mapper.finish(why))
 
     @asynccontextmanager

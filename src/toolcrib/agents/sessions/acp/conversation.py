@@ -125,9 +125,9 @@ class AcpConversation:
         self._is_interrupted = True
         await self._cancel()
         self._calls.cancel()
-        with anyio.move_on_after(STOPPING) as patience:
+        with anyio.move_on_after(STOPPING) as limit:
             await self._over.wait()
-        if patience.cancelled_caught:
+        if limit.cancelled_caught:
             self._line.give_up(_DEAF)
 
     async def set_mode(self, mode: Mode) -> None:

@@ -33,7 +33,7 @@ class AcpEmission(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AcpOutcome:
-    """The outcome of a call as known to the desk; without a result only its duration."""
+    """The outcome of a call as known to the host; without a result only its duration."""
 
     duration_ms: float
     result: CallResult | None = None
@@ -216,7 +216,7 @@ class AcpMapper:
             yield AcpEmission("tool_call_end", {"toolCallId": call.id, "arguments": arguments}, call.parent)
 
     def _end(self, call: AcpCall) -> Iterator[AcpEmission]:
-        """Emit the result of a call; prefers the desk's, since agents shorten long results."""
+        """Emit the result of a call; prefers the host's, since agents shorten long results."""
         del self._calls[call.id]
         self._done |= {call.id, *(id for id, known in self._aliases.items() if known == call.id)}
         outcome = call.outcome or AcpOutcome(0.0)

@@ -52,7 +52,7 @@ class Begun:
 
 async def begin(request: Request, program: Program, brief: Brief, url: str, secret: str) -> Begun:
     """Initialise the agent and open a session. Raises `Unavailable`, and `RequestError` if the agent refuses."""
-    greeting = await request(
+    initialized = await request(
         "initialize",
         {
             "protocolVersion": PROTOCOL_VERSION,
@@ -61,7 +61,7 @@ async def begin(request: Request, program: Program, brief: Brief, url: str, secr
             "clientInfo": {"name": "toolcrib", "title": "Toolcrib", "version": __version__},
         },
     )
-    can = _capabilities(program.name, greeting)
+    can = _capabilities(program.name, initialized)
     server = {
         "type": "http",
         "name": SERVER,
@@ -91,25 +91,25 @@ def asking_mode(program: Program, choices: Choices, mode: Mode) -> str | None:
     if program.mode is None or not choices.modes:
         return None
     if program.mode not in choices.modes:
-        there = ", ".join(choices.modes)
+        available = ", ".join(choices.modes)
         message = f"The agent {program.name} has no mode {program.mode!r}, which would ask before it acts."
-        raise Unavailable("runner.unfit", message, f"Name one of its modes in `[runners.{program.name}]`: {there}.")
+        raise Unavailable("runner.unfit", message, f"Name one of its modes in `[runners.{program.name}]`: {available}.")
     return program.mode
 
 
 def explained(name: str, error: RequestError) -> ToolcribError:
     """Return the error to raise when an agent refuses to start."""
-    told: Failure = refused(name, error)
-    return CODES[told.code].raised_as(told.code, told.message, told.hint)
+    failure: Failure = refused(name, error)
+    return CODES[failure.code].raised_as(failure.code, failure.message, failure.hint)
 
 
-def _capabilities(name: str, greeting: JsonObject) -> JsonObject:
-    if greeting.get("protocolVersion") != PROTOCOL_VERSION:
-        version = greeting.get("protocolVersion")
+def _capabilities(name: str, initialized: JsonObject) -> JsonObject:
+    if initialized.get("protocolVersion") != PROTOCOL_VERSION:
+        version = initialized.get("protocolVersion")
         raise Unavailable(
             "runner.unfit", f"The agent {name} supports version {version} of the Agent Client Protocol, not 1."
         )
-    can: Json = greeting.get("agentCapabilities")
+    can: Json = initialized.get("agentCapabilities")
     servers: Json = can.get("mcpCapabilities") if is_object(can) else None
     if not is_object(can) or not is_object(servers) or servers.get("http") is not True:
         raise Unavailable("runner.unfit", f"The agent {name} does not support MCP servers over HTTP.")

@@ -22,7 +22,7 @@ from toolcrib.agents.sessions.acp.opening import begin, explained
 from toolcrib.agents.sessions.acp.recognition import Recognition
 from toolcrib.agents.sessions.acp.wire import ChildTransport
 from toolcrib.agents.sessions.programs import Program
-from toolcrib.agents.sessions.runtime import Brief, Conversation, Desk
+from toolcrib.agents.sessions.runtime import Brief, Conversation, SessionHost
 from toolcrib.agents.sessions.runtimes import EndpointAccess
 from toolcrib.base.masking.known import KnownSecrets
 from toolcrib.base.masking.names import is_secret_setting
@@ -55,7 +55,7 @@ class AcpRuntime:
         self._endpoint_access = endpoint_access
 
     @asynccontextmanager
-    async def open(self, brief: Brief, desk: Desk) -> AsyncGenerator[Conversation]:
+    async def open(self, brief: Brief, host: SessionHost) -> AsyncGenerator[Conversation]:
         """Start the agent, and end it with the block."""
         url = self._endpoint_access.url()
         if url is None:
@@ -64,9 +64,9 @@ class AcpRuntime:
         resolved = self._resolved(brief)
         offered = {self._endpoint_access.name(each.tool.ref): each for each in brief.tools}
         mapper = AcpMapper(Recognition(offered, self._program.dialect))
-        calls = AcpCalls(desk, mapper, {each.tool.ref: each for each in brief.tools}, self._endpoint_access.name)
+        calls = AcpCalls(host, mapper, {each.tool.ref: each for each in brief.tools}, self._endpoint_access.name)
         async with AsyncExitStack() as stack:
-            token = stack.enter_context(self._endpoint_access.tokens.issued(desk.principal, calls.call))
+            token = stack.enter_context(self._endpoint_access.tokens.issued(host.principal, calls.call))
             transport = await self._started(stack, resolved, token)
             conversation = AcpConversation(self._program, brief, calls, transport, token)
             connection = Connection(conversation.handle, transport)

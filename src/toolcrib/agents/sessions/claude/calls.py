@@ -13,12 +13,12 @@ from typing import Final, TypeVar
 import anyio
 
 from toolcrib.agents.sessions.claude.mapping import ClaudeMapper, ClaudeOutcome
-from toolcrib.agents.sessions.runtime import Desk
+from toolcrib.agents.sessions.runtime import SessionHost
 from toolcrib.model.json import JsonObject
 
 T = TypeVar("T")
 
-PATIENCE: Final = 2.0
+TIMEOUT: Final = 2.0
 """Seconds to wait for the message that announces a call, before it is emitted without."""
 SETTLING: Final = 5.0
 
@@ -26,9 +26,9 @@ SETTLING: Final = 5.0
 class ClaudeCalls:
     """The calls of one conversation."""
 
-    def __init__(self, desk: Desk, mapper: ClaudeMapper | None = None) -> None:
+    def __init__(self, host: SessionHost, mapper: ClaudeMapper | None = None) -> None:
         """Without a mapper, calls are made immediately: an external loop reads the messages."""
-        self._desk = desk
+        self._host = host
         self._mapper = mapper
         self._told = anyio.Event()
         self._running: set[anyio.CancelScope] = set()
@@ -53,16 +53,16 @@ class ClaudeCalls:
         agent: str | None = None,
     ) -> T | None:
         """Wait until a call was emitted, then `act` on its id; return None if the turn ends first."""
-        id, patience = (tool_call, PATIENCE) if tool_call else (f"call_{uuid.uuid4().hex}", 0.0)
+        id, timeout = (tool_call, TIMEOUT) if tool_call else (f"call_{uuid.uuid4().hex}", 0.0)
         with anyio.CancelScope() as scope:
             self._running.add(scope)
             try:
                 if self._mapper is not None:
-                    with anyio.move_on_after(patience):
+                    with anyio.move_on_after(timeout):
                         while not self._mapper.is_told(id):
                             await self._told.wait()
                     for emission in self._mapper.announce(id, name, arguments, agent):
-                        self._desk.emit(*emission)
+                        self._host.emit(*emission)
                 return await act(id)
             finally:
                 self._running.discard(scope)

@@ -1,9 +1,9 @@
-"""Decides on every call of Claude Code's own tools before it runs, through the desk.
+"""Decides on every call of Claude Code's own tools before it runs, through the host.
 
 The `PreToolUse` hook runs first, in all modes and for sub-agents too, and a failing hook blocks. If Claude Code asks
 again (it does so in `plan`), it gets the same decision. The crib's tools pass: their calls arrive in `servers`.
 
-Must never let a tool run that the desk did not permit.
+Must never let a tool run that the host did not permit.
 """
 
 import logging
@@ -26,7 +26,7 @@ from claude_agent_sdk.types import HookEvent
 from toolcrib.agents.sessions.claude.calls import ClaudeCalls
 from toolcrib.agents.sessions.claude.mapping import OWN_NAMES, ClaudeOutcome
 from toolcrib.agents.sessions.claude.servers import LONGEST_CALL
-from toolcrib.agents.sessions.runtime import Desk
+from toolcrib.agents.sessions.runtime import SessionHost
 from toolcrib.gate.policy.coding_tools import QUESTION, placed
 from toolcrib.model.edited_arguments import edited_note
 from toolcrib.model.json import Json, JsonObject, dumps, is_array, is_object
@@ -38,11 +38,11 @@ logger = logging.getLogger(__name__)
 class ClaudeHooks:
     """The decisions of one conversation."""
 
-    def __init__(self, offered: Collection[str], desk: Desk, calls: ClaudeCalls, cwd: str) -> None:
+    def __init__(self, offered: Collection[str], host: SessionHost, calls: ClaudeCalls, cwd: str) -> None:
         """`offered` are the model's names for the crib's tools; `cwd` is the session's directory."""
         self._offered = offered
         self._cwd = cwd
-        self._desk = desk
+        self._host = host
         self._calls = calls
         self._allowed: dict[str, JsonObject | None] = {}
         self._permitted: set[str] = set()
@@ -71,7 +71,7 @@ class ClaudeHooks:
         self._allowed.clear()
         self._edited.clear()
         while self._permitted:
-            await self._desk.ended(self._permitted.pop(), is_error=True)
+            await self._host.ended(self._permitted.pop(), is_error=True)
 
     async def _before(self, data: HookInput, tool_use_id: str | None, context: HookContext) -> HookJSONOutput:
         """Decide whether a tool may run."""
@@ -86,8 +86,8 @@ class ClaudeHooks:
         tool = OWN_NAMES.get(name, name)
         directory: str = given.get("cwd") or self._cwd
         try:
-            judged = arguments if directory == self._cwd else placed(tool, arguments, directory)
-            decide = partial(self._ask if name == QUESTION else self._permit, tool, judged)
+            resolved = arguments if directory == self._cwd else placed(tool, arguments, directory)
+            decide = partial(self._ask if name == QUESTION else self._permit, tool, resolved)
             decision = await self._calls.make(tool_use_id, name, arguments, decide, given.get("agent_id"))
         except Exception:  # boundary: internal errors must not reach the model
             logger.exception("Could not decide the call of %s in a session.", name)
@@ -95,7 +95,7 @@ class ClaudeHooks:
         return decision or _denied("The call was cancelled.")
 
     async def _permit(self, tool: str, arguments: JsonObject, tool_call: str) -> HookJSONOutput:
-        permit = await self._desk.permit(tool, arguments, tool_call)
+        permit = await self._host.permit(tool, arguments, tool_call)
         if not permit.allowed:
             self._calls.keep(tool_call, ClaudeOutcome(0.0, CallResult.error(permit.reason)))
             return _denied(permit.reason)
@@ -108,7 +108,7 @@ class ClaudeHooks:
         """Ask the agent's questions; Claude Code reads the answers from its tool's arguments."""
         asked: Json = arguments.get("questions")
         questions: list[JsonObject] = [each for each in asked if is_object(each)] if is_array(asked) else []
-        answers = await self._desk.ask(questions, tool_call)
+        answers = await self._host.ask(questions, tool_call)
         if answers is None:
             return _denied("No answer arrived in time. Continue without it, or state what you need to know.")
         return self._allow(tool_call, {**arguments, "answers": dict(answers)})
@@ -120,7 +120,7 @@ class ClaudeHooks:
             self._permitted.discard(tool_use_id)
             given: JsonObject = dict(data)
             self._calls.keep(tool_use_id, ClaudeOutcome(float(given.get("duration_ms") or 0.0)))
-            await self._desk.ended(tool_use_id, is_error=given["hook_event_name"] == "PostToolUseFailure")
+            await self._host.ended(tool_use_id, is_error=given["hook_event_name"] == "PostToolUseFailure")
         edited = self._edited.pop(tool_use_id or "", None)
         return {} if edited is None else _told(data["hook_event_name"], edited)
 

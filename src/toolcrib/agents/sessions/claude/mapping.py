@@ -64,7 +64,7 @@ class _Open:
 
 @dataclass(frozen=True, slots=True)
 class ClaudeOutcome:
-    """The outcome of a call as known to the desk; without a result only its duration."""
+    """The outcome of a call as known to the host; without a result only its duration."""
 
     duration_ms: float
     result: CallResult | None = None
@@ -220,7 +220,7 @@ class ClaudeMapper:
         return [ClaudeEmission("tool_call_end", {"toolCallId": tool_call, "arguments": arguments}, call.parent)]
 
     def _result(self, tool_call: str, content: Json, is_error: bool | None) -> list[ClaudeEmission]:
-        """Emit the result of a call; prefers the desk's, since Claude Code shortens long results."""
+        """Emit the result of a call; prefers the host's, since Claude Code shortens long results."""
         ended = self._end(tool_call, {})
         call = self._calls.pop(tool_call, None)
         if call is None:

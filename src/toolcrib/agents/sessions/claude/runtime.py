@@ -39,7 +39,7 @@ from toolcrib.agents.sessions.claude.options import ClaudeLaunch, Start, build_o
 from toolcrib.agents.sessions.claude.program import cli_variables, find_cli, has_kept, write_wrapper
 from toolcrib.agents.sessions.claude.servers import build_servers, tool_name
 from toolcrib.agents.sessions.claude.unknown_calls import UnknownCalls
-from toolcrib.agents.sessions.runtime import Brief, Conversation, Desk
+from toolcrib.agents.sessions.runtime import Brief, Conversation, SessionHost
 from toolcrib.base.masking.known import KnownSecrets
 from toolcrib.base.masking.names import is_secret_setting
 from toolcrib.base.masking.text import mask_text
@@ -76,36 +76,36 @@ class ClaudeRuntime:
         self._environment = environment
         self._folder = folder
 
-    def options(self, brief: Brief, desk: Desk) -> ClaudeAgentOptions:
+    def options(self, brief: Brief, host: SessionHost) -> ClaudeAgentOptions:
         """Return options for an external loop: the same tools and decisions; the caller reads the messages."""
-        calls = ClaudeCalls(desk)
-        hooks = ClaudeHooks({tool_name(offered) for offered in brief.tools}, desk, calls, brief.cwd)
-        servers = build_servers(brief.tools, desk, calls)
+        calls = ClaudeCalls(host)
+        hooks = ClaudeHooks({tool_name(offered) for offered in brief.tools}, host, calls, brief.cwd)
+        servers = build_servers(brief.tools, host, calls)
         return build_options(brief, self._begun(brief), self._setting(), servers, hooks)
 
     @asynccontextmanager
-    async def open(self, brief: Brief, desk: Desk) -> AsyncGenerator[Conversation]:
+    async def open(self, brief: Brief, host: SessionHost) -> AsyncGenerator[Conversation]:
         """Start Claude Code, and end it with the block."""
         stderr = StderrRing(self._masked, _STDERR_LIMIT)
         offered = {tool_name(each): each for each in brief.tools}
         mapper = ClaudeMapper(offered)
-        calls = ClaudeCalls(desk, mapper)
-        hooks = ClaudeHooks(offered, desk, calls, brief.cwd)
+        calls = ClaudeCalls(host, mapper)
+        hooks = ClaudeHooks(offered, host, calls, brief.cwd)
         start = await anyio.to_thread.run_sync(self._begun, brief)
         setting = await anyio.to_thread.run_sync(self._setting)
         options = build_options(
             brief,
             start,
             setting,
-            build_servers(brief.tools, desk, calls),
+            build_servers(brief.tools, host, calls),
             hooks,
             lambda line: stderr.add(f"{line}\n".encode(errors="replace")),
         )
         is_kept = partial(has_kept, self._environment, start.runtime)
-        unknown = UnknownCalls((*offered, *brief.own_tools), desk)
+        unknown = UnknownCalls((*offered, *brief.own_tools), host)
         hooks.on_decided = unknown.decided
         client = ClaudeSDKClient(options)
-        conversation = _Conversation(client, start, is_kept, desk, mapper, calls, hooks, stderr, unknown)
+        conversation = _Conversation(client, start, is_kept, host, mapper, calls, hooks, stderr, unknown)
         await conversation.connect()
         pump = asyncio.create_task(conversation.pump(), name=f"claude-{brief.session}")
         try:
@@ -137,7 +137,7 @@ class _Conversation:
         client: ClaudeSDKClient,
         start: Start,
         is_kept: Callable[[], bool],
-        desk: Desk,
+        host: SessionHost,
         mapper: ClaudeMapper,
         calls: ClaudeCalls,
         hooks: ClaudeHooks,
@@ -147,7 +147,7 @@ class _Conversation:
         self._client = client
         self._start = start
         self._is_kept = is_kept
-        self._desk = desk
+        self._host = host
         self._mapper = mapper
         self._calls = calls
         self._hooks = hooks
@@ -247,9 +247,9 @@ class _Conversation:
         """Interrupt the running turn; ends the process if it does not respond."""
         if not self._is_answering or self._death is not None:
             return
-        with anyio.move_on_after(REQUEST) as patience:
+        with anyio.move_on_after(REQUEST) as limit:
             await self._asked(self._client.interrupt())
-        if patience.cancelled_caught:
+        if limit.cancelled_caught:
             self._is_given_up = True
             await self._client.disconnect()
 
@@ -313,7 +313,7 @@ class _Conversation:
 
     def _emit(self, emissions: Iterable[ClaudeEmission]) -> None:
         for kind, data, parent in emissions:
-            self._desk.emit(kind, data, parent)
+            self._host.emit(kind, data, parent)
 
     def _tell_news(self) -> None:
         news, self._news = self._news, anyio.Event()

@@ -1,4 +1,4 @@
-"""The crib's tools as in-process MCP servers of one session; every call goes to the desk.
+"""The crib's tools as in-process MCP servers of one session; every call goes to the host.
 
 Must never answer a call itself, nor reveal internal errors to a model.
 """
@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from toolcrib.agents.sessions.claude.calls import ClaudeCalls
 from toolcrib.agents.sessions.claude.mapping import ClaudeOutcome
-from toolcrib.agents.sessions.runtime import Desk, Offered
+from toolcrib.agents.sessions.runtime import Offered, SessionHost
 from toolcrib.model.json import JsonObject, dumps
 from toolcrib.model.protocol import META
 from toolcrib.model.tools import CallResult
@@ -47,7 +47,7 @@ def tool_name(offered: Offered) -> str:
     return f"mcp__{offered.server}__{offered.name}"
 
 
-def build_servers(tools: Sequence[Offered], desk: Desk, calls: ClaudeCalls) -> dict[str, SessionSdkServer]:
+def build_servers(tools: Sequence[Offered], host: SessionHost, calls: ClaudeCalls) -> dict[str, SessionSdkServer]:
     """Return one server per name, with the tools offered under it."""
     by_server: defaultdict[str, dict[str, Offered]] = defaultdict(dict)
     for offered in tools:
@@ -57,7 +57,7 @@ def build_servers(tools: Sequence[Offered], desk: Desk, calls: ClaudeCalls) -> d
         name: {
             "type": "sdk",
             "name": name,
-            "instance": _Served(offered, desk, calls, is_small).server(name),
+            "instance": _Served(offered, host, calls, is_small).server(name),
             "timeout": LONGEST_CALL,
             "disableAutoBackground": True,
         }
@@ -68,9 +68,9 @@ def build_servers(tools: Sequence[Offered], desk: Desk, calls: ClaudeCalls) -> d
 class _Served:
     """The handlers of one server."""
 
-    def __init__(self, offered: Mapping[str, Offered], desk: Desk, calls: ClaudeCalls, is_small: bool) -> None:
+    def __init__(self, offered: Mapping[str, Offered], host: SessionHost, calls: ClaudeCalls, is_small: bool) -> None:
         self._offered = offered
-        self._desk = desk
+        self._host = host
         self._calls = calls
         self._listed = [tool for each in offered.values() if (tool := _definition(each, is_small)) is not None]
 
@@ -92,7 +92,7 @@ class _Served:
         arguments = params.arguments or {}
 
         async def act(tool_call: str) -> CallResult:
-            made = await self._desk.call(offered, arguments, tool_call)
+            made = await self._host.call(offered, arguments, tool_call)
             self._calls.keep(tool_call, ClaudeOutcome(made.duration_ms, made.result))
             return made.for_model
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from claude_agent_sdk import AssistantMessage, Message, ToolResultBlock, ToolUseBlock, UserMessage
 
 from toolcrib.agents.sessions.claude.mapping import OWN_NAMES
-from toolcrib.agents.sessions.runtime import Desk
+from toolcrib.agents.sessions.runtime import SessionHost
 from toolcrib.model.json import JsonObject
 
 
@@ -22,9 +22,9 @@ class _Call(NamedTuple):
 class UnknownCalls:
     """The unknown calls of one conversation. `known` are the names of all its tools."""
 
-    def __init__(self, known: Collection[str], desk: Desk) -> None:
+    def __init__(self, known: Collection[str], host: SessionHost) -> None:
         self._known = frozenset(known)
-        self._desk = desk
+        self._host = host
         self._open: dict[str, _Call] = {}
         self._refused: list[_Call] = []
 
@@ -46,4 +46,4 @@ class UnknownCalls:
         """Record the refused calls."""
         while self._refused:
             call = self._refused.pop(0)
-            await self._desk.refused(call.name, call.arguments)
+            await self._host.refused(call.name, call.arguments)

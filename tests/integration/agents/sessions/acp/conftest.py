@@ -10,7 +10,7 @@ from toolcrib import Crib
 from toolcrib.model.json import JsonObject
 from toolcrib.testing.environments import bare_environment
 from toolcrib.testing.plugin import no_leaked_children
-from toolcrib.testing.rigs import OwnTool, RunnerRig
+from toolcrib.testing.runner_rig import OwnTool, RunnerRig
 
 __all__ = ["no_leaked_children"]
 

@@ -10,7 +10,7 @@ from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Mode
 from toolcrib.model.sessions import SessionEvent
 
-PATIENCE = 60.0
+TIMEOUT = 60.0
 
 
 async def create(crib: Crib, mode: Mode = "default", runner: str = "scripted", **more: str) -> str:
@@ -25,7 +25,7 @@ async def turn(
     log = await crib.sessions.events(session)
     sent = await crib.sessions.send(session, f"Go on. [[script:{script}]]")
     events: list[SessionEvent] = []
-    with anyio.fail_after(PATIENCE):
+    with anyio.fail_after(TIMEOUT):
         async for batch in log.follow(sent.seq - 1):
             for event in batch:
                 events.append(event)

@@ -17,7 +17,7 @@ from toolcrib.base.settings import Environment
 from toolcrib.model.json import JsonObject
 from toolcrib.testing.environments import claude_environment
 from toolcrib.testing.plugin import scripted_model
-from toolcrib.testing.rigs import OwnTool, RunnerRig
+from toolcrib.testing.runner_rig import OwnTool, RunnerRig
 from toolcrib.testing.runners import RunnerContract
 from toolcrib.testing.scripted_model.server import ScriptedModel
 
@@ -105,5 +105,5 @@ class TestClaudeAdapter(RunnerContract):
                 counts_turns=False,
                 gives_reasons=False,
                 takes_changes=False,
-                patience=90.0,
+                timeout=90.0,
             )

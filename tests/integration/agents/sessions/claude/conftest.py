@@ -8,7 +8,7 @@ from toolcrib.agents.sessions.claude.runtime import ClaudeRuntime
 from toolcrib.base.settings import Environment
 from toolcrib.model.json import JsonObject
 from toolcrib.testing.plugin import claude_environment, no_leaked_children, scripted_model
-from toolcrib.testing.rigs import OwnTool, RunnerRig
+from toolcrib.testing.runner_rig import OwnTool, RunnerRig
 from toolcrib.testing.scripted_model.server import ScriptedModel
 
 __all__ = ["claude_environment", "no_leaked_children", "scripted_model"]

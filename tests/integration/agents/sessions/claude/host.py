@@ -12,9 +12,9 @@ from toolcrib.agents.sessions.runtime import Brief, Offered
 from toolcrib.base.settings import Environment
 from toolcrib.model.json import JsonObject
 from toolcrib.model.tools import CallResult
-from toolcrib.testing.desks import RecordingDesk
 from toolcrib.testing.processes import descendants
-from toolcrib.testing.rigs import ECHO
+from toolcrib.testing.recording_host import RecordingHost
+from toolcrib.testing.runner_rig import ECHO
 
 
 async def main(environment: Environment, folder: Path, project: str, prompt: str) -> None:
@@ -25,7 +25,7 @@ async def main(environment: Environment, folder: Path, project: str, prompt: str
 
     runner = ClaudeRuntime(environment, folder)
     brief = Brief("s", project, "default", "", (ECHO,), (), model="claude-sonnet-4-5")
-    async with runner.open(brief, RecordingDesk(runs)) as conversation:
+    async with runner.open(brief, RecordingHost(runs)) as conversation:
         await conversation.turn(prompt)
 
 

@@ -8,8 +8,8 @@ from long_tests import takes_long
 from toolcrib.agents.sessions.claude.runtime import ClaudeRuntime
 from toolcrib.base.settings import Environment
 from toolcrib.model.json import JsonObject
-from toolcrib.testing.desks import RecordingDesk
-from toolcrib.testing.rigs import RunnerRig, prompt, say
+from toolcrib.testing.recording_host import RecordingHost
+from toolcrib.testing.runner_rig import RunnerRig, prompt, say
 
 pytestmark = [pytest.mark.anyio, takes_long]
 
@@ -29,17 +29,17 @@ pytestmark = [pytest.mark.anyio, takes_long]
 async def test_a_refusal_of_the_api_is_told_apart(
     rig: RunnerRig, status: int, error: str, message: str, code: str
 ) -> None:
-    desk = RecordingDesk()
+    host = RecordingHost()
     refusal: JsonObject = {"status": status, "error": error, "message": message}
     rig.script("s", [refusal])
     rig.script("next", [say("I am here.")])
-    async with rig.open(desk) as conversation:
+    async with rig.open(host) as conversation:
         end = await conversation.turn(prompt("s"))
         assert (end.reason, end.is_alive) == ("failed", True)
         assert end.failure is not None
         assert end.failure.code == code
         assert end.failure.hint
-        assert desk.of("text_message") == [], "the words for a failure are no answer of the model"
+        assert host.of("text_message") == [], "the words for a failure are no answer of the model"
         assert (await conversation.turn(prompt("next"))).reason == "completed"
 
 
@@ -57,7 +57,7 @@ async def test_no_api_and_no_sign_in_are_told_apart(
 ) -> None:
     environment = Environment({**claude_environment, **variables})
     other = RunnerRig(ClaudeRuntime(environment, tmp_path / "other"), rig.script, rig.cwd, model=rig.model)
-    end = await other.answer(RecordingDesk(), say("never"))
+    end = await other.answer(RecordingHost(), say("never"))
     assert end.failure is not None
     assert (end.failure.code, end.failure.hint is not None) == (code, True)
 
@@ -67,9 +67,9 @@ async def test_requests_that_are_made_again_are_told(
 ) -> None:
     environment = Environment({**claude_environment, "CLAUDE_CODE_MAX_RETRIES": "1"})
     other = RunnerRig(ClaudeRuntime(environment, tmp_path / "other"), rig.script, rig.cwd, model=rig.model)
-    desk = RecordingDesk()
-    end = await other.answer(desk, {"status": 529, "error": "overloaded_error", "message": "Overloaded"})
+    host = RecordingHost()
+    end = await other.answer(host, {"status": 529, "error": "overloaded_error", "message": "Overloaded"})
     assert end.reason == "failed"
-    (told,) = desk.of("error")
+    (told,) = host.of("error")
     assert told.data["code"] == "runner.overloaded"
     assert told.data["message"].endswith("Trying again, 1 of 1.")

@@ -22,9 +22,9 @@ from toolcrib.model.errors import Unavailable
 from toolcrib.model.json import JsonObject
 from toolcrib.model.sessions import SessionLimits, TurnEnd
 from toolcrib.model.tools import CallResult
-from toolcrib.testing.desks import RecordingDesk
 from toolcrib.testing.processes import descendants
-from toolcrib.testing.rigs import ECHO, HEARD, RunnerRig, do, prompt, say
+from toolcrib.testing.recording_host import RecordingHost
+from toolcrib.testing.runner_rig import ECHO, HEARD, RunnerRig, do, prompt, say
 
 pytestmark = pytest.mark.anyio
 
@@ -50,8 +50,8 @@ async def has_connected(conversation: Conversation) -> None:
             await anyio.sleep(0.05)
 
 
-async def killed(conversation: Conversation, desk: RecordingDesk, what: str) -> TurnEnd:
-    """The end of a turn whose process is killed as soon as this came to the desk."""
+async def killed(conversation: Conversation, recorder: RecordingHost, what: str) -> TurnEnd:
+    """The end of a turn whose process is killed as soon as this came to the recorder."""
     ends: list[TurnEnd] = []
 
     async def talk() -> None:
@@ -59,7 +59,7 @@ async def killed(conversation: Conversation, desk: RecordingDesk, what: str) -> 
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(talk)
-        await desk.until(what)
+        await recorder.until(what)
         kill(signal.SIGKILL)
     return ends[0]
 
@@ -75,32 +75,34 @@ async def killed(conversation: Conversation, desk: RecordingDesk, what: str) -> 
 async def test_a_process_that_is_killed_ends_the_turn_and_the_conversation_goes_on(
     rig: RunnerRig, what: str, step: JsonObject
 ) -> None:
-    desk = RecordingDesk(never)
+    recorder = RecordingHost(never)
     rig.script("before", [say("one")])
     rig.script("s", [step])
     rig.script("after", [say("I remember.")])
-    async with rig.open(desk) as conversation:
+    async with rig.open(recorder) as conversation:
         await conversation.turn(prompt("before"))
-        end = await killed(conversation, desk, what)
+        end = await killed(conversation, recorder, what)
         assert (end.reason, end.is_alive) == ("failed", False)
         assert end.failure is not None
         assert end.failure.code == "runner.died"
         assert "SIGKILL" in end.failure.message
-        assert len(desk.of("call_cancelled")) == len(desk.of("call")), "nothing goes on that nobody waits for"
-        assert len(desk.of("tool_call_start")) == len(desk.of("tool_call_end")) == len(desk.of("tool_result"))
+        assert len(recorder.of("call_cancelled")) == len(recorder.of("call")), "nothing goes on that nobody waits for"
+        assert (
+            len(recorder.of("tool_call_start")) == len(recorder.of("tool_call_end")) == len(recorder.of("tool_result"))
+        )
         again = await conversation.turn("And now?")
         assert (again.reason, again.is_alive) == ("failed", False)
-    async with rig.open(RecordingDesk(), resume=end.runtime) as conversation:
+    async with rig.open(RecordingHost(), resume=end.runtime) as conversation:
         resumed = await conversation.turn(prompt("after"))
     assert (resumed.reason, resumed.runtime) == ("completed", end.runtime)
 
 
 async def test_a_copy_that_is_killed_once_it_has_spoken_keeps_its_history(rig: RunnerRig) -> None:
     rig.script("s", [say("one"), do(rig.use(ECHO, text="a")), say("three")])
-    async with rig.open(RecordingDesk()) as conversation:
+    async with rig.open(RecordingHost()) as conversation:
         first = await conversation.turn(prompt("s"))
-    desk = RecordingDesk(never)
-    async with rig.open(desk, resume=first.runtime, fork=True) as conversation:
+    recorder = RecordingHost(never)
+    async with rig.open(recorder, resume=first.runtime, fork=True) as conversation:
         ends: list[TurnEnd] = []
 
         async def talk() -> None:
@@ -108,11 +110,11 @@ async def test_a_copy_that_is_killed_once_it_has_spoken_keeps_its_history(rig: R
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(talk)
-            await desk.until("call")
+            await recorder.until("call")
             kill(signal.SIGKILL)
     copy = ends[0].runtime
     assert copy != first.runtime
-    after = RecordingDesk()  # a copy that was not written yet when it was killed is made again
+    after = RecordingHost()  # a copy that was not written yet when it was killed is made again
     async with rig.open(after, resume=copy or first.runtime, fork=copy is None) as conversation:
         assert (await conversation.turn("And now?")).reason == "completed"
     assert after.texts() == ["three"], "what was said before lies behind it"
@@ -120,25 +122,25 @@ async def test_a_copy_that_is_killed_once_it_has_spoken_keeps_its_history(rig: R
 
 async def test_a_conversation_that_dies_before_it_is_kept_begins_anew_under_its_id(rig: RunnerRig) -> None:
     rig.script("s", [say("I am here.")])
-    async with rig.open(RecordingDesk()) as conversation:
+    async with rig.open(RecordingHost()) as conversation:
         runtime = conversation.runtime
         assert runtime is not None
         await has_connected(conversation)
         kill(signal.SIGKILL)
         end = await conversation.turn(prompt("s"))
         assert (end.reason, end.runtime, end.is_alive) == ("failed", runtime, False)
-    desk = RecordingDesk()
-    async with rig.open(desk, resume=runtime) as conversation:
+    recorder = RecordingHost()
+    async with rig.open(recorder, resume=runtime) as conversation:
         assert conversation.runtime == runtime
         assert (await conversation.turn(prompt("s"))).runtime == runtime
-    assert desk.texts() == ["I am here."]
+    assert recorder.texts() == ["I am here."]
 
 
 async def test_a_copy_has_its_id_once_there_is_something_to_resume(rig: RunnerRig) -> None:
     rig.script("s", [say("one"), say("two")])
-    async with rig.open(RecordingDesk()) as conversation:
+    async with rig.open(RecordingHost()) as conversation:
         first = await conversation.turn(prompt("s"))
-    async with rig.open(RecordingDesk(), resume=first.runtime, fork=True) as conversation:
+    async with rig.open(RecordingHost(), resume=first.runtime, fork=True) as conversation:
         assert conversation.runtime is None, "were it lost now, it would have to be copied again"
         end = await conversation.turn("And now?")
         assert conversation.runtime == end.runtime != first.runtime
@@ -146,39 +148,39 @@ async def test_a_copy_has_its_id_once_there_is_something_to_resume(rig: RunnerRi
 
 async def test_what_a_resumed_conversation_has_cost_is_not_counted_again(rig: RunnerRig) -> None:
     rig.script("s", [say("one")])
-    async with rig.open(RecordingDesk()) as conversation:
+    async with rig.open(RecordingHost()) as conversation:
         first = await conversation.turn(prompt("s"))
         second = await conversation.turn(prompt("s"))
-    async with rig.open(RecordingDesk(), resume=first.runtime) as conversation:
+    async with rig.open(RecordingHost(), resume=first.runtime) as conversation:
         third = await conversation.turn(prompt("s"))
     assert first.spent == second.spent == third.spent
     assert first.spent.cost_usd > 0
 
 
 async def test_a_budget_ends_the_turn_and_leaves_no_call_open(rig: RunnerRig) -> None:
-    desk = RecordingDesk()
-    end = await rig.answer(desk, do(rig.use(ECHO, text="a")), limits=SessionLimits(cost_usd=0.0002))
+    recorder = RecordingHost()
+    end = await rig.answer(recorder, do(rig.use(ECHO, text="a")), limits=SessionLimits(cost_usd=0.0002))
     assert end.reason == "limit"
     assert end.failure is not None
     assert end.failure.code == "runner.limit"
-    assert len(desk.of("tool_call_start")) == len(desk.of("tool_result"))
+    assert len(recorder.of("tool_call_start")) == len(recorder.of("tool_result"))
 
 
 @pytest.mark.parametrize("change", [{"cwd": "/nowhere/at/all"}, {"resume": "../../etc/passwd"}])
 async def test_a_start_that_fails_says_why(rig: RunnerRig, change: dict[str, str]) -> None:
     with pytest.raises(Unavailable) as caught:
-        async with rig.open(RecordingDesk(), **change):
+        async with rig.open(RecordingHost(), **change):
             pass
     assert caught.value.code == "runner.start"
     assert caught.value.hint
-    assert "could not be started. " in caught.value.message
+    assert "did not start. " in caught.value.message
 
 
 async def test_without_the_program_it_says_how_to_get_it(rig: RunnerRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("toolcrib.agents.sessions.claude.program.find_spec", lambda name: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     other = replace(rig, runner=ClaudeRuntime(Environment({"PATH": "/nowhere"}), Path("unused")))
     with pytest.raises(Unavailable) as caught:
-        async with other.open(RecordingDesk()):
+        async with other.open(RecordingHost()):
             pass
     assert caught.value.code == "runner.missing"
 
@@ -215,7 +217,7 @@ async def test_claude_code_and_its_commands_get_nothing_of_the_crib(
     out = tmp_path / "variables"
     command: JsonObject = {"command": f"env > {out}", "description": "d"}
     end = await other.answer(
-        RecordingDesk(permits={"Bash": Permit(True, command)}),
+        RecordingHost(permits={"Bash": Permit(True, command)}),
         do({"tool": "Bash", "input": command}),
         say("done"),
         own_tools=("Bash",),
@@ -250,16 +252,16 @@ async def test_claude_code_ends_with_a_host_that_is_killed(
 async def test_a_conversation_of_an_id_that_nobody_knows_begins_under_it(rig: RunnerRig) -> None:
     id = str(uuid4())
     rig.script("s", [say("one")])
-    async with rig.open(RecordingDesk(), resume=id) as conversation:
+    async with rig.open(RecordingHost(), resume=id) as conversation:
         assert (await conversation.turn(prompt("s"))).runtime == id
 
 
 async def test_tools_that_vanished_are_no_longer_there_after_a_resume(rig: RunnerRig) -> None:
     rig.script("s", [do(rig.use(ECHO, text="a")), HEARD])
-    async with rig.open(RecordingDesk()) as conversation:
+    async with rig.open(RecordingHost()) as conversation:
         first = await conversation.turn(prompt("s"))
-    desk = RecordingDesk()
-    async with rig.open(desk, resume=first.runtime, tools=()) as conversation:
+    recorder = RecordingHost()
+    async with rig.open(recorder, resume=first.runtime, tools=()) as conversation:
         assert (await conversation.turn(prompt("s"))).reason == "completed"
-    assert desk.of("call") == []
-    assert "No such tool" in desk.texts()[0]
+    assert recorder.of("call") == []
+    assert "No such tool" in recorder.texts()[0]

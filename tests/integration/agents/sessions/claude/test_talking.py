@@ -1,4 +1,4 @@
-"""What Claude Code does in a turn, as the desk hears of it."""
+"""What Claude Code does in a turn, as the host hears of it."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,16 +10,16 @@ from long_tests import takes_long
 from toolcrib.agents.sessions.runtime import Offered, Permit
 from toolcrib.model.json import JsonObject
 from toolcrib.model.tools import CallResult
-from toolcrib.testing.desks import DURATION_MS, RecordedEntry, RecordingDesk
-from toolcrib.testing.rigs import ECHO, HEARD, PIXEL, RunnerRig, do, prompt, say
+from toolcrib.testing.recording_host import DURATION_MS, RecordedEntry, RecordingHost
+from toolcrib.testing.runner_rig import ECHO, HEARD, PIXEL, RunnerRig, do, prompt, say
 from toolcrib.testing.scripted_model.server import ScriptedModel
 
 pytestmark = [pytest.mark.anyio, takes_long]
 
 
-def kinds(desk: RecordingDesk) -> list[str]:
-    """What came to the desk, deltas of a kind counted once."""
-    whats = [entry.what for entry in desk.entries]
+def kinds(host: RecordingHost) -> list[str]:
+    """What came to the host, deltas of a kind counted once."""
+    whats = [entry.what for entry in host.entries]
     return [what for at, what in enumerate(whats) if not at or whats[at - 1] != what]
 
 
@@ -36,20 +36,20 @@ def heard(scripted_model: ScriptedModel) -> JsonObject:
 
 
 async def test_a_turn_is_told_in_the_promised_order(rig: RunnerRig, scripted_model: ScriptedModel) -> None:
-    desk = RecordingDesk()
+    host = RecordingHost()
     calls = do({"thinking": "Hm."}, {"text": "I look."}, rig.use(ECHO, text="a"))
-    end = await rig.answer(desk, calls, say("Done."))
-    assert kinds(desk) == [
+    end = await rig.answer(host, calls, say("Done."))
+    assert kinds(host) == [
         "thinking_delta", "text_delta", "text_message", "tool_call_start", "tool_call_delta", "tool_call_end", "call",
         "call_done", "tool_result", "text_delta", "text_message",
     ]  # fmt: skip
-    (start,), (told,), (result,) = desk.of("tool_call_start"), desk.of("tool_call_end"), desk.of("tool_result")
+    (start,), (told,), (result,) = host.of("tool_call_start"), host.of("tool_call_end"), host.of("tool_result")
     assert start.data == {
         "toolCallId": start.tool_call, "toolName": "mcp__lab__echo", "server": "lab", "tool": "echo",
     }  # fmt: skip
     assert told.data["arguments"] == {"text": "a"}
     assert result.data["durationMs"] == DURATION_MS
-    messages = [entry.data["messageId"] for entry in desk.of("thinking_delta", "text_message")]
+    messages = [entry.data["messageId"] for entry in host.of("thinking_delta", "text_message")]
     assert len(set(messages)) == 3, "what is said in one message of the model is told apart"
     assert (end.spent.input_tokens, end.spent.output_tokens) == (20, 10)
     assert end.spent.cost_usd > 0
@@ -60,21 +60,21 @@ async def test_a_sub_agent_goes_the_same_way_and_says_whose_it_is(rig: RunnerRig
     command: JsonObject = {"tool": "Bash", "input": {"command": "echo from below", "description": "d"}}
     task: JsonObject = {"description": "d", "prompt": prompt("sub"), "subagent_type": "general-purpose"}
     rig.script("sub", [do({"text": "I am below."}, rig.use(ECHO, text="b"), command), say("Below is done.")])
-    desk = RecordingDesk(permits={tool: Permit(True, arguments) for tool, arguments in _permitted(task, command)})
+    host = RecordingHost(permits={tool: Permit(True, arguments) for tool, arguments in _permitted(task, command)})
     end = await rig.answer(
-        desk, do({"tool": "Agent", "input": task}), say("Above is done."), own_tools=("Task", "Bash", "Write")
+        host, do({"tool": "Agent", "input": task}), say("Above is done."), own_tools=("Task", "Bash", "Write")
     )
     assert end.reason == "completed"
-    top, call, bash = desk.of("tool_call_start")
+    top, call, bash = host.of("tool_call_start")
     assert (top.data["toolName"], top.data["server"], top.data["tool"]) == ("Agent", "claude_code", "Task")
     assert (top.parent, call.parent, bash.parent) == (None, top.tool_call, top.tool_call)
-    assert [(entry.data["text"], entry.parent) for entry in desk.of("text_message")] == [
+    assert [(entry.data["text"], entry.parent) for entry in host.of("text_message")] == [
         ("I am below.", top.tool_call), ("Below is done.", top.tool_call), ("Above is done.", None),
     ]  # fmt: skip
-    assert [entry.data["tool"] for entry in desk.of("permit")] == ["Task", "Bash"]
+    assert [entry.data["tool"] for entry in host.of("permit")] == ["Task", "Bash"]
     assert call.tool_call is not None
-    assert desk.order(call.tool_call) == ["tool_call_start", "tool_call_end", "call", "call_done", "tool_result"]
-    results = {entry.tool_call: entry for entry in desk.of("tool_result")}
+    assert host.order(call.tool_call) == ["tool_call_start", "tool_call_end", "call", "call_done", "tool_result"]
+    results = {entry.tool_call: entry for entry in host.of("tool_result")}
     assert results[bash.tool_call].data["content"] == [{"type": "text", "text": "from below"}]
     assert results[bash.tool_call].parent == top.tool_call
     assert end.spent.output_tokens == 20, "what a sub-agent uses counts"
@@ -90,15 +90,15 @@ async def test_a_tool_that_breaks_inside_is_an_error_without_its_words(
     async def breaks(offered: Offered, arguments: JsonObject) -> CallResult:
         raise RuntimeError("the password is swordfish")
 
-    desk = RecordingDesk(breaks)
-    end = await rig.answer(desk, do(rig.use(ECHO, text="a")), HEARD)
+    host = RecordingHost(breaks)
+    end = await rig.answer(host, do(rig.use(ECHO, text="a")), HEARD)
     assert end.reason == "completed"
-    (text,) = desk.texts()
+    (text,) = host.texts()
     assert "See its log" in text
     assert "swordfish" not in str(scripted_model.bodies)
-    (result,) = desk.of("tool_result")
+    (result,) = host.of("tool_result")
     assert result.data["isError"] is True
-    assert "swordfish" not in str(desk.entries)
+    assert "swordfish" not in str(host.entries)
 
 
 async def test_five_megabytes_are_told_whole_and_the_session_goes_on(rig: RunnerRig) -> None:
@@ -107,10 +107,10 @@ async def test_five_megabytes_are_told_whole_and_the_session_goes_on(rig: Runner
     async def much(offered: Offered, arguments: JsonObject) -> CallResult:
         return CallResult.text(large)
 
-    desk = RecordingDesk(much)
-    end = await rig.answer(desk, do(rig.use(ECHO, text="a")), say("Done."))
+    host = RecordingHost(much)
+    end = await rig.answer(host, do(rig.use(ECHO, text="a")), say("Done."))
     assert end.reason == "completed"
-    (result,) = desk.of("tool_result")
+    (result,) = host.of("tool_result")
     assert result.data["content"] == [{"type": "text", "text": large}]
 
 
@@ -124,10 +124,10 @@ async def test_an_image_reaches_the_model_also_beside_structured_content(
     async def parts(offered: Offered, arguments: JsonObject) -> CallResult:
         return CallResult((image, sound, shape), structured_content={"n": 1}, has_structured=True)
 
-    desk = RecordingDesk(parts)
-    end = await rig.answer(desk, do(rig.use(ECHO, text="a")), say("Done."))
+    host = RecordingHost(parts)
+    end = await rig.answer(host, do(rig.use(ECHO, text="a")), say("Done."))
     assert end.reason == "completed"
-    (result,) = desk.of("tool_result")
+    (result,) = host.of("tool_result")
     assert result.data["content"] == [image, sound, shape]
     assert result.data["structuredContent"] == {"n": 1}
     given = heard(scripted_model)["content"]
@@ -140,8 +140,8 @@ async def test_structured_content_reaches_the_model(rig: RunnerRig, scripted_mod
     async def structured(offered: Offered, arguments: JsonObject) -> CallResult:
         return CallResult(({"type": "text", "text": "in words"},), structured_content={"n": 41}, has_structured=True)
 
-    desk = RecordingDesk(structured)
-    await rig.answer(desk, do(rig.use(ECHO, text="a")), say("Done."))
+    host = RecordingHost(structured)
+    await rig.answer(host, do(rig.use(ECHO, text="a")), say("Done."))
     assert "41" in str(heard(scripted_model)["content"])
 
 
@@ -149,36 +149,36 @@ async def test_a_call_that_hangs_ends_with_the_interrupt_and_the_conversation_go
     command: JsonObject = {"command": "sleep 600", "description": "d"}
     rig.script("s", [do({"tool": "Bash", "input": command})])
     rig.script("next", [say("I am here.")])
-    desk = RecordingDesk(permits={"Bash": Permit(True, command)})
-    async with rig.open(desk, own_tools=("Bash",)) as conversation, anyio.create_task_group() as tasks:
+    host = RecordingHost(permits={"Bash": Permit(True, command)})
+    async with rig.open(host, own_tools=("Bash",)) as conversation, anyio.create_task_group() as tasks:
 
         async def interrupt() -> None:
-            await desk.until("permit")
+            await host.until("permit")
             await conversation.interrupt()
 
         tasks.start_soon(interrupt)
         end = await conversation.turn(prompt("s"))
         assert (end.reason, end.failure, end.is_alive) == ("interrupted", None, True)
-        (start,) = desk.of("tool_call_start")
+        (start,) = host.of("tool_call_start")
         assert start.tool_call is not None
-        assert set(desk.order(start.tool_call)[-2:]) == {"ended", "tool_result"}
-        assert len(desk.of("ended")) == len(desk.of("tool_result")) == 1
+        assert set(host.order(start.tool_call)[-2:]) == {"ended", "tool_result"}
+        assert len(host.of("ended")) == len(host.of("tool_result")) == 1
         assert (await conversation.turn(prompt("next"))).reason == "completed"
 
 
 async def test_a_command_that_fails_is_on_record_as_failed_once(rig: RunnerRig) -> None:
     command: JsonObject = {"command": "echo oh no; exit 3", "description": "d"}
-    desk = RecordingDesk(permits={"Bash": Permit(True, command)})
-    await rig.answer(desk, do({"tool": "Bash", "input": command}), say("Done."), own_tools=("Bash",))
-    assert [entry.data["isError"] for entry in desk.of("ended")] == [True]
-    (result,) = desk.of("tool_result")
+    host = RecordingHost(permits={"Bash": Permit(True, command)})
+    await rig.answer(host, do({"tool": "Bash", "input": command}), say("Done."), own_tools=("Bash",))
+    assert [entry.data["isError"] for entry in host.of("ended")] == [True]
+    (result,) = host.of("tool_result")
     assert result.data["isError"] is True
     assert "oh no" in result.data["content"][0]["text"]
     assert result.data["durationMs"] > 0
 
 
-class Undecided(RecordingDesk):
-    """A desk at which nobody says yes or no."""
+class Undecided(RecordingHost):
+    """A host at which nobody says yes or no."""
 
     async def permit(self, tool: str, arguments: JsonObject, tool_call: str) -> Permit:
         await super().permit(tool, arguments, tool_call)
@@ -202,23 +202,23 @@ async def test_what_waits_for_a_person_is_withdrawn_by_an_interrupt(rig: RunnerR
     assert rig.question is not None
     tool, arguments = {"permit": ("Write", rig.own_tool.arguments), "ask": rig.question}[what]
     rig.script("s", [do({"tool": tool, "input": arguments})])
-    desk = Undecided()
-    async with rig.open(desk) as conversation, anyio.create_task_group() as tasks:
+    host = Undecided()
+    async with rig.open(host) as conversation, anyio.create_task_group() as tasks:
 
         async def interrupt() -> None:
-            await desk.until(what)
+            await host.until(what)
             await conversation.interrupt()
 
         tasks.start_soon(interrupt)
         end = await conversation.turn(prompt("s"))
         assert (end.reason, end.is_alive) == ("interrupted", True)
-        assert len(desk.of(f"{what}_cancelled")) == 1
-        assert len(desk.of("tool_result")) == 1
+        assert len(host.of(f"{what}_cancelled")) == 1
+        assert len(host.of("tool_result")) == 1
 
 
 async def test_an_interrupt_right_after_the_prompt_ends_the_turn(rig: RunnerRig) -> None:
     rig.script("s", [say("word " * 1000, chunk=5, chunk_delay_ms=20)])
-    async with rig.open(RecordingDesk()) as conversation, anyio.create_task_group() as tasks:
+    async with rig.open(RecordingHost()) as conversation, anyio.create_task_group() as tasks:
         tasks.start_soon(conversation.interrupt)
         end = await conversation.turn(prompt("s"))
         assert end.reason == "interrupted"
@@ -226,20 +226,20 @@ async def test_an_interrupt_right_after_the_prompt_ends_the_turn(rig: RunnerRig)
 
 async def test_what_breaks_off_is_closed_so_that_nothing_stays_open(rig: RunnerRig) -> None:
     rig.script("s", [do({"text": "word " * 50}, rig.use(ECHO, text="x" * 2000)) | {"chunk": 20, "chunk_delay_ms": 20}])
-    desk = RecordingDesk()
-    async with rig.open(desk) as conversation, anyio.create_task_group() as tasks:
+    host = RecordingHost()
+    async with rig.open(host) as conversation, anyio.create_task_group() as tasks:
 
         async def interrupt() -> None:
-            await desk.until("tool_call_delta")
+            await host.until("tool_call_delta")
             await conversation.interrupt()
 
         tasks.start_soon(interrupt)
         assert (await conversation.turn(prompt("s"))).reason == "interrupted"
-    assert desk.of("call") == []
-    assert [len(desk.of(what)) for what in ("tool_call_start", "tool_call_end", "tool_result")] == [1, 1, 1]
-    assert desk.of("tool_result")[0].data["isError"] is True
-    assert {entry.data["messageId"] for entry in desk.of("text_delta")} == {
-        entry.data["messageId"] for entry in desk.of("text_message")
+    assert host.of("call") == []
+    assert [len(host.of(what)) for what in ("tool_call_start", "tool_call_end", "tool_result")] == [1, 1, 1]
+    assert host.of("tool_result")[0].data["isError"] is True
+    assert {entry.data["messageId"] for entry in host.of("text_delta")} == {
+        entry.data["messageId"] for entry in host.of("text_message")
     }
 
 
@@ -247,39 +247,39 @@ async def test_in_plan_mode_what_is_permitted_runs_and_what_is_refused_does_not(
     own = rig.own_tool
     assert own is not None
     steps = [do({"tool": "Write", "input": own.arguments}, rig.use(ECHO, text="a")), say("Done.")]
-    refused = RecordingDesk()
+    refused = RecordingHost()
     await rig.answer(refused, *steps, mode="plan")
     assert not own.has_run(own.arguments)
     assert len(refused.of("call")) == 1
-    permitted = RecordingDesk(permits={"Write": Permit(True, own.others)})
+    permitted = RecordingHost(permits={"Write": Permit(True, own.others)})
     await rig.answer(permitted, *steps, mode="plan")
     assert own.has_run(own.others)
     assert not own.has_run(own.arguments)
 
 
 async def test_leaving_plan_mode_is_asked_like_any_other_tool(rig: RunnerRig) -> None:
-    desk = RecordingDesk(permits={"ExitPlanMode": Permit(True, {})})
+    host = RecordingHost(permits={"ExitPlanMode": Permit(True, {})})
     step = do({"tool": "ExitPlanMode", "input": {"plan": "First this, then that."}})
-    end = await rig.answer(desk, step, HEARD, mode="plan", own_tools=("ExitPlanMode",))
+    end = await rig.answer(host, step, HEARD, mode="plan", own_tools=("ExitPlanMode",))
     assert end.reason == "completed"
-    assert [entry.data["tool"] for entry in desk.of("permit")] == ["ExitPlanMode"]
-    assert "approved" in desk.texts()[0]
+    assert [entry.data["tool"] for entry in host.of("permit")] == ["ExitPlanMode"]
+    assert "approved" in host.texts()[0]
 
 
 async def test_a_question_that_nobody_answers_is_refused_with_a_reason(rig: RunnerRig) -> None:
     assert rig.question is not None
     tool, arguments = rig.question
-    desk = RecordingDesk(answers=None)
-    await rig.answer(desk, do({"tool": tool, "input": arguments}), HEARD)
-    assert "Nobody answers" in desk.texts()[0]
+    host = RecordingHost(answers=None)
+    await rig.answer(host, do({"tool": tool, "input": arguments}), HEARD)
+    assert "Nobody answers" in host.texts()[0]
 
 
 async def test_a_refusal_is_told_in_the_words_of_the_desk(rig: RunnerRig) -> None:
     own = rig.own_tool
     assert own is not None
-    desk = RecordingDesk(permits={"Write": Permit(False, own.arguments, "Not on a Sunday.")})
-    await rig.answer(desk, do({"tool": "Write", "input": own.arguments}), HEARD)
-    (result,) = desk.of("tool_result")
+    host = RecordingHost(permits={"Write": Permit(False, own.arguments, "Not on a Sunday.")})
+    await rig.answer(host, do({"tool": "Write", "input": own.arguments}), HEARD)
+    (result,) = host.of("tool_result")
     assert result.data["content"] == [{"type": "text", "text": "Not on a Sunday."}]
-    assert desk.of("ended") == [], "what was not permitted has not run"
-    assert "Not on a Sunday." in desk.texts()[0]
+    assert host.of("ended") == [], "what was not permitted has not run"
+    assert "Not on a Sunday." in host.texts()[0]

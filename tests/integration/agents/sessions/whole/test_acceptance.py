@@ -13,7 +13,7 @@ from integration.agents.sessions.whole.workshop import Call, Workshop, use
 from toolcrib.agents.sessions.manager import NewSession
 from toolcrib.model.json import JsonObject
 from toolcrib.model.version import __version__
-from toolcrib.testing.rigs import do, say
+from toolcrib.testing.runner_rig import do, say
 
 pytestmark = pytest.mark.anyio
 

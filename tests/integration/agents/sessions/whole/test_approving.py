@@ -9,7 +9,7 @@ from integration.agents.sessions.whole.workshop import Workshop, disagrees, use
 from toolcrib import Crib
 from toolcrib.model.json import Json, JsonObject, canonical, is_array, is_object
 from toolcrib.model.sessions import SessionEvent
-from toolcrib.testing.rigs import do, say
+from toolcrib.testing.runner_rig import do, say
 
 pytestmark = pytest.mark.anyio
 

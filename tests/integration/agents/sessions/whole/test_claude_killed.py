@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from integration.agents.sessions.whole.workshop import Turn, Workshop, kill_claude, use
-from toolcrib.testing.rigs import do, say
+from toolcrib.testing.runner_rig import do, say
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,7 @@ from toolcrib.agents.sessions.manager import NewSession
 from toolcrib.agents.zoo.input import AgentInput
 from toolcrib.base.settings import Environment
 from toolcrib.model.principals import Source
-from toolcrib.testing.rigs import do, say
+from toolcrib.testing.runner_rig import do, say
 from toolcrib.testing.scripted_model.server import ScriptedModel
 
 pytestmark = pytest.mark.anyio

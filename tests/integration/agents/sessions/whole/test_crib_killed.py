@@ -21,7 +21,7 @@ from toolcrib.base.home import Home, owner_token, prepare_home, read_run
 from toolcrib.base.settings import Environment
 from toolcrib.model.json import JsonObject
 from toolcrib.model.sessions import SessionEvent
-from toolcrib.testing.rigs import do, prompt, say
+from toolcrib.testing.runner_rig import do, prompt, say
 from toolcrib.testing.scripted_model.server import ScriptedModel
 from toolcrib.web.api_client.api_client import ApiClient
 

@@ -8,7 +8,7 @@ import pytest
 
 from integration.agents.sessions.whole.workshop import Workshop, open_workshop, use
 from toolcrib.base.settings import Environment
-from toolcrib.testing.rigs import do, say
+from toolcrib.testing.runner_rig import do, say
 from toolcrib.testing.scripted_model.server import ScriptedModel
 
 pytestmark = pytest.mark.anyio

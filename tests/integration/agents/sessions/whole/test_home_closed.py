@@ -13,7 +13,7 @@ from toolcrib.base.settings import Environment
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Mode
 from toolcrib.model.sessions import SessionEvent
-from toolcrib.testing.rigs import do, say
+from toolcrib.testing.runner_rig import do, say
 from toolcrib.testing.scripted_model.server import ScriptedModel
 
 pytestmark = pytest.mark.anyio

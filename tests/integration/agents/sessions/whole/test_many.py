@@ -11,7 +11,7 @@ from integration.agents.sessions.whole.workshop import Turn, Workshop, open_work
 from toolcrib import ToolServer, tool
 from toolcrib.agents.sessions.manager import NewSession
 from toolcrib.base.settings import Environment
-from toolcrib.testing.rigs import do, say
+from toolcrib.testing.runner_rig import do, say
 from toolcrib.testing.scripted_model.server import ScriptedModel
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("no_leaked_children")]

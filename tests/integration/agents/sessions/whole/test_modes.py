@@ -11,7 +11,7 @@ from toolcrib.base.settings import Environment
 from toolcrib.model.json import JsonObject, digest
 from toolcrib.model.principals import Mode
 from toolcrib.model.tools import ToolRef
-from toolcrib.testing.rigs import do, say
+from toolcrib.testing.runner_rig import do, say
 from toolcrib.testing.scripted_model.server import ScriptedModel
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,7 @@ from claude_agent_sdk import AssistantMessage, ClaudeAgentOptions, ResultMessage
 from integration.agents.sessions.whole.workshop import BOUND, MODEL, Workshop, bash, use
 from toolcrib.model.events import Event
 from toolcrib.store.audit import Filters
-from toolcrib.testing.rigs import do, say
+from toolcrib.testing.runner_rig import do, say
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,7 @@ from toolcrib.agents.sessions.manager import NewSession
 from toolcrib.agents.zoo.input import AgentInput
 from toolcrib.base.settings import Environment
 from toolcrib.model.json import Json
-from toolcrib.testing.rigs import do, say
+from toolcrib.testing.runner_rig import do, say
 from toolcrib.testing.scripted_model.server import ScriptedModel
 
 pytestmark = pytest.mark.anyio

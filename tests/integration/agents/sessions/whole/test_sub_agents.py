@@ -6,7 +6,7 @@ from integration.agents.sessions.whole.workshop import Workshop, bash, use
 from toolcrib import Crib
 from toolcrib.model.json import JsonObject
 from toolcrib.model.sessions import SessionEvent
-from toolcrib.testing.rigs import do, say
+from toolcrib.testing.runner_rig import do, say
 
 pytestmark = pytest.mark.anyio
 

@@ -5,7 +5,7 @@ import pytest
 from integration.agents.sessions.whole.workshop import Workshop, use
 from toolcrib import ToolServer, tool
 from toolcrib.model.json import JsonObject
-from toolcrib.testing.rigs import do, say
+from toolcrib.testing.runner_rig import do, say
 
 pytestmark = pytest.mark.anyio
 

@@ -22,7 +22,7 @@ from toolcrib.model.json import Json, JsonObject, is_array
 from toolcrib.model.sessions import SessionEvent
 from toolcrib.store.audit import Filters
 from toolcrib.testing.processes import descendants
-from toolcrib.testing.rigs import prompt
+from toolcrib.testing.runner_rig import prompt
 from toolcrib.testing.scripted_model.server import ScriptedModel
 
 TESTS = Path(__file__).parents[4]

@@ -9,7 +9,7 @@ from toolcrib.agents.sessions.acp.mapping import AcpEmission, AcpMapper, AcpOutc
 from toolcrib.agents.sessions.acp.recognition import Recognition
 from toolcrib.model.json import JsonObject
 from toolcrib.model.tools import CallResult
-from toolcrib.testing.rigs import ECHO
+from toolcrib.testing.runner_rig import ECHO
 
 ECHO_CALL: JsonObject = {"toolCallId": "1", "title": "toolcrib_lab_echo", "kind": "other"}
 ORDER = ["tool_call_start", "tool_call_end", "tool_result"]

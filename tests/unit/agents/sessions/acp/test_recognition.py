@@ -4,7 +4,7 @@ import pytest
 
 from toolcrib.agents.sessions.acp.recognition import Recognition
 from toolcrib.model.json import JsonObject
-from toolcrib.testing.rigs import ECHO
+from toolcrib.testing.runner_rig import ECHO
 
 CLAUDE: JsonObject = {"claudeCode": {"toolName": "mcp__toolcrib__lab_echo"}}
 READ: JsonObject = {"kind": "read", "title": "Read a"}

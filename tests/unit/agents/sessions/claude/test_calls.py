@@ -16,8 +16,8 @@ from toolcrib.agents.sessions.claude.servers import build_servers
 from toolcrib.agents.sessions.runtime import Offered, Permit
 from toolcrib.model.json import JsonObject
 from toolcrib.model.tools import CallResult
-from toolcrib.testing.desks import RecordingDesk
-from toolcrib.testing.rigs import ECHO, claude_name
+from toolcrib.testing.recording_host import RecordingHost
+from toolcrib.testing.runner_rig import ECHO, claude_name
 
 pytestmark = pytest.mark.anyio
 
@@ -27,9 +27,9 @@ async def never(offered: Offered, arguments: JsonObject) -> CallResult:
     return CallResult()
 
 
-async def called(desk: RecordingDesk, calls: ClaudeCalls, meta: JsonObject | None) -> types.CallToolResult:
+async def called(host: RecordingHost, calls: ClaudeCalls, meta: JsonObject | None) -> types.CallToolResult:
     """A call as Claude Code makes it."""
-    server = build_servers((ECHO,), desk, calls)["lab"]["instance"]
+    server = build_servers((ECHO,), host, calls)["lab"]["instance"]
     handler: Any = server.get_request_handler("tools/call")
     params = types.CallToolRequestParams.model_validate({"name": "echo", "arguments": {"text": "a"}, "_meta": meta})
     return await handler.handler(None, params)
@@ -45,53 +45,53 @@ def looked_at(tool: str, tool_call: str) -> PreToolUseHookInput:
 
 async def test_a_call_waits_until_it_was_told() -> None:
     mapper = ClaudeMapper({claude_name(ECHO): ECHO})
-    desk = RecordingDesk()
-    calls = ClaudeCalls(desk, mapper)
+    host = RecordingHost()
+    calls = ClaudeCalls(host, mapper)
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(called, desk, calls, {"claudecode/toolUseId": "t1"})
+            tasks.start_soon(called, host, calls, {"claudecode/toolUseId": "t1"})
             await anyio.wait_all_tasks_blocked()
-            assert desk.entries == []
+            assert host.entries == []
             for emission in mapper.take(AssistantMessage([ToolUseBlock("t1", claude_name(ECHO), {})], "claude")):
-                desk.emit(*emission)
+                host.emit(*emission)
             calls.take()
-    assert desk.order("t1") == ["tool_call_start", "tool_call_end", "call", "call_done"]
+    assert host.order("t1") == ["tool_call_start", "tool_call_end", "call", "call_done"]
 
 
 @pytest.mark.parametrize("meta", [None, {}, {"claudecode/toolUseId": "t1"}])
 async def test_a_call_that_nobody_told_is_told_before_it_is_made(
     meta: JsonObject | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PATIENCE", 0.01)
+    monkeypatch.setattr(module, "TIMEOUT", 0.01)
     mapper = ClaudeMapper({claude_name(ECHO): ECHO})
-    desk = RecordingDesk()
+    host = RecordingHost()
     with anyio.fail_after(5):
-        await called(desk, ClaudeCalls(desk, mapper), meta)
-    assert [entry.what for entry in desk.entries] == ["tool_call_start", "tool_call_end", "call", "call_done"]
-    assert len({entry.tool_call for entry in desk.entries}) == 1
+        await called(host, ClaudeCalls(host, mapper), meta)
+    assert [entry.what for entry in host.entries] == ["tool_call_start", "tool_call_end", "call", "call_done"]
+    assert len({entry.tool_call for entry in host.entries}) == 1
     assert [kind for kind, _, _ in mapper.finish("Over.")] == ["tool_result"]
 
 
 async def test_the_end_of_a_turn_cancels_what_still_runs() -> None:
-    desk = RecordingDesk(never)
-    calls = ClaudeCalls(desk)
+    host = RecordingHost(never)
+    calls = ClaudeCalls(host)
     results: list[types.CallToolResult] = []
 
     async def call() -> None:
-        results.append(await called(desk, calls, None))
+        results.append(await called(host, calls, None))
 
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(call)
-            await desk.until("call")
+            await host.until("call")
             await calls.settle()
-            assert len(desk.of("call_cancelled")) == 1
+            assert len(host.of("call_cancelled")) == 1
     assert results[0].is_error
 
 
 async def test_only_what_the_desk_permitted_is_confirmed() -> None:
-    desk = RecordingDesk(permits={"Write": Permit(True, {"n": 2})})
-    hooks = ClaudeHooks({claude_name(ECHO)}, desk, ClaudeCalls(desk), "/w")
+    host = RecordingHost(permits={"Write": Permit(True, {"n": 2})})
+    hooks = ClaudeHooks({claude_name(ECHO)}, host, ClaudeCalls(host), "/w")
     (matcher,) = hooks.matchers()["PreToolUse"]
     before = matcher.hooks[0]
     assert matcher.on_failure == "block"
@@ -106,18 +106,18 @@ async def test_only_what_the_desk_permitted_is_confirmed() -> None:
         PermissionResultDeny, PermissionResultAllow, PermissionResultDeny, PermissionResultAllow, PermissionResultDeny,
     ]  # fmt: skip
     assert confirmed[1] == PermissionResultAllow(updated_input={"n": 2})
-    assert [entry.data["tool"] for entry in desk.of("permit")] == ["Write", "Bash"]
+    assert [entry.data["tool"] for entry in host.of("permit")] == ["Write", "Bash"]
     await hooks.settle()
-    assert [(entry.tool_call, entry.data["isError"]) for entry in desk.of("ended")] == [("t1", True)]
+    assert [(entry.tool_call, entry.data["isError"]) for entry in host.of("ended")] == [("t1", True)]
 
 
 async def test_a_desk_that_breaks_refuses_and_keeps_its_words() -> None:
-    class Broken(RecordingDesk):
+    class Broken(RecordingHost):
         async def permit(self, tool: str, arguments: JsonObject, tool_call: str) -> Permit:
             raise RuntimeError("swordfish")
 
-    desk = Broken()
-    before = ClaudeHooks((), desk, ClaudeCalls(desk), "/w").matchers()["PreToolUse"][0].hooks[0]
+    host = Broken()
+    before = ClaudeHooks((), host, ClaudeCalls(host), "/w").matchers()["PreToolUse"][0].hooks[0]
     answer: Any = await before(looked_at("Bash", "t1"), "t1", {"signal": None})
     assert answer["hookSpecificOutput"]["permissionDecision"] == "deny"
     assert "swordfish" not in str(answer)

@@ -83,4 +83,4 @@ def test_several_results_are_one_end() -> None:
 
 
 def test_a_retry_without_any_words_is_still_a_sentence() -> None:
-    assert retrying({}).message == "The runtime of the session failed. Trying again, 1 of 1."
+    assert retrying({}).message == "The runtime of the session failed. Retrying, attempt 1 of 1."

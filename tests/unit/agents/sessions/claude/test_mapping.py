@@ -146,7 +146,7 @@ def test_a_request_that_is_made_again_is_told() -> None:
     data: JsonObject = {"attempt": 2, "max_retries": 10, "error_status": 529, "error": "overloaded"}
     ((kind, said, _),) = told(mapper(), SystemMessage("api_retry", data))
     assert (kind, said["code"]) == ("error", "runner.overloaded")
-    assert said["message"].endswith("Trying again, 2 of 10.")
+    assert said["message"].endswith("Retrying, attempt 2 of 10.")
 
 
 def test_what_a_turn_leaves_open_is_closed() -> None:

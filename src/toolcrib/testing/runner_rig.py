@@ -12,7 +12,7 @@ from toolcrib.agents.sessions.runtime import Brief, Conversation, Offered, Runti
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.sessions import TurnEnd
 from toolcrib.model.tools import Tool, ToolRef
-from toolcrib.testing.desks import RecordingDesk
+from toolcrib.testing.recording_host import RecordingHost
 
 SCHEMA: JsonObject = {"type": "object", "properties": {"text": {"type": "string"}}}
 ECHO = Offered("lab", "echo", Tool(ToolRef("lab", "echo"), "Say something again.", SCHEMA))
@@ -43,7 +43,7 @@ class RunnerRig:
     `name_of` returns the name under which the model calls a tool. `own_tool` is None if the runtime has no tools,
     `question` (a tool and its arguments: one question `Which?` with a choice `A`) if it cannot ask, `model` (not its
     default) if it has only one. `gives_reasons` is false if the model is not given the reason of a denial,
-    `takes_changes` if a tool cannot run with changed arguments. `patience` is the timeout of each conversation in
+    `takes_changes` if a tool cannot run with changed arguments. `timeout` is the timeout of each conversation in
     seconds.
     """
 
@@ -58,15 +58,15 @@ class RunnerRig:
     counts_turns: bool = True
     gives_reasons: bool = True
     takes_changes: bool = True
-    patience: float = 30.0
+    timeout: float = 30.0
 
     def use(self, offered: Offered, **arguments: Json) -> JsonObject:
         """Return a script block that calls a tool."""
         return {"tool": self.name_of(offered), "input": arguments}
 
     @asynccontextmanager
-    async def open(self, desk: RecordingDesk, **more: Any) -> AsyncGenerator[Conversation]:
-        """Open a conversation with this `Desk`; `more` overrides fields of the `Brief`."""
+    async def open(self, host: RecordingHost, **more: Any) -> AsyncGenerator[Conversation]:
+        """Open a conversation with this `SessionHost`; `more` overrides fields of the `Brief`."""
         own = (self.own_tool.name,) if self.own_tool is not None else ()
         asks = (self.question[0],) if self.question is not None else ()
         brief = Brief(
@@ -78,14 +78,14 @@ class RunnerRig:
             own_tools=(*own, *asks),
             model=self.model,
         )
-        with anyio.fail_after(self.patience):
-            async with self.runner.open(replace(brief, **more), desk) as conversation:
+        with anyio.fail_after(self.timeout):
+            async with self.runner.open(replace(brief, **more), host) as conversation:
                 yield conversation
 
-    async def answer(self, desk: RecordingDesk, *steps: JsonObject, **more: Any) -> TurnEnd:
+    async def answer(self, host: RecordingHost, *steps: JsonObject, **more: Any) -> TurnEnd:
         """Run one turn of a new conversation in which the model takes these steps."""
         self.script("s", list(steps))
-        async with self.open(desk, **more) as conversation:
+        async with self.open(host, **more) as conversation:
             return await conversation.turn(prompt("s"))
 
 

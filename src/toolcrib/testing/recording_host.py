@@ -1,4 +1,4 @@
-"""A `Desk` for tests of runtimes: records all events and requests in order, and returns configured answers."""
+"""A `SessionHost` for tests of runtimes: records all events and requests in order, and returns configured answers."""
 
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -39,8 +39,8 @@ async def pong(offered: Offered, arguments: JsonObject) -> CallResult:
     return CallResult.text("pong")
 
 
-class RecordingDesk:
-    """A recording `Desk`. `handle` answers calls of the crib's tools; `permits` answers permission requests by tool.
+class RecordingHost:
+    """A recording `SessionHost`. `handle` answers calls of the crib's tools, `permits` permission requests by tool.
 
     A tool without a permit is denied. `answers` are returned for every question; None means that no answer arrives.
     """
