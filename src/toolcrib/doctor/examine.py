@@ -6,7 +6,7 @@ Invariant: a check that fails never hides the results of the others.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from toolcrib.doctor import database, definitions, files, machine, runtimes
+from toolcrib.doctor import database, definitions, machine, runtimes
 from toolcrib.doctor.finding import Finding
 from toolcrib.doctor.surroundings import Surroundings
 
@@ -20,7 +20,7 @@ CHECKS: Mapping[str, Check] = {
     "holder": machine.check_holder,
     "processes": machine.check_orphans,
     "port": machine.check_port,
-    "files": files.check_files,
+    "files": machine.check_files,
     "disk": machine.check_disk,
     "clock": machine.check_clock,
     "database": database.check_database,

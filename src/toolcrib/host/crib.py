@@ -39,10 +39,9 @@ from toolcrib.host.anchoring import Anchoring
 from toolcrib.host.audit_key import follow_key
 from toolcrib.host.backups import Backups, database_file
 from toolcrib.host.builtin import available_services, builtin_servers
-from toolcrib.host.context import CribAddress, CribContext
+from toolcrib.host.context import CribAddress, CribContext, own_secrets
 from toolcrib.host.gate import GateParts
 from toolcrib.host.kill_switch import KillSwitch
-from toolcrib.host.secrets import own_secrets
 from toolcrib.host.upstreams import Upstreams
 from toolcrib.model.errors import InvalidRequest, Unavailable
 from toolcrib.model.events import Event
