@@ -34,12 +34,12 @@ _PROBE_SECONDS = 1.0
 
 def check_python(surroundings: Surroundings) -> Iterator[Finding]:
     """Check that Python is new enough."""
-    said, wanted = ".".join(map(str, surroundings.python)), ".".join(map(str, _OLDEST))
+    version, wanted = ".".join(map(str, surroundings.python)), ".".join(map(str, _OLDEST))
     if surroundings.python < _OLDEST:
-        message = f"Python {said} is too old; Toolcrib needs {wanted} or newer."
+        message = f"Python {version} is too old; Toolcrib needs {wanted} or newer."
         yield Finding("python", "error", message, sys.executable, f"uv python install {wanted}")
     else:
-        yield Finding("python", "ok", f"Python {said}.", sys.executable)
+        yield Finding("python", "ok", f"Python {version}.", sys.executable)
 
 
 def check_settings(surroundings: Surroundings) -> Iterator[Finding]:
@@ -138,9 +138,11 @@ def check_holder(surroundings: Surroundings) -> Iterator[Finding]:
         yield Finding("holder", "ok", f"A crib is running at {holder.url}.", f"process {holder.pid}, {holder.kind}")
     elif os.path.lexists(home.run_file):
         was = read_run(home)
-        said = f"the process id {was.pid} is in use by another process" if was is not None else "its process is gone"
+        evidence = (
+            f"the process id {was.pid} is in use by another process" if was is not None else "its process is gone"
+        )
         message = "run.json describes a crib that is no longer running."
-        yield Finding("holder", "warning", message, said, f"rm {home.run_file}", partial(_remove, home.run_file))
+        yield Finding("holder", "warning", message, evidence, f"rm {home.run_file}", partial(_remove, home.run_file))
     else:
         yield Finding("holder", "ok", "No crib is running.")
     yield from _leftovers(home)
@@ -201,22 +203,22 @@ def check_disk(surroundings: Surroundings) -> Iterator[Finding]:
     """Check that there is disk space for the audit log."""
     place = next(each for each in (surroundings.home.root, *surroundings.home.root.parents) if each.is_dir())
     free = surroundings.free_bytes(place)
-    said = f"{free / 1_000_000:.0f} MB free at {place}"
+    evidence = f"{free / 1_000_000:.0f} MB free at {place}"
     if free < _SCARCE:
         message = "The disk is almost full; a crib that cannot record calls runs none."
-        yield Finding("disk", "error", message, said, "Free some space, or move the home with --home.")
+        yield Finding("disk", "error", message, evidence, "Free some space, or move the home with --home.")
     elif free < _LITTLE:
-        yield Finding("disk", "warning", "The disk has little free space.", said, "Free some space.")
+        yield Finding("disk", "warning", "The disk has little free space.", evidence, "Free some space.")
     else:
-        yield Finding("disk", "ok", "The disk has enough free space.", said)
+        yield Finding("disk", "ok", "The disk has enough free space.", evidence)
 
 
 def check_clock(surroundings: Surroundings) -> Iterator[Finding]:
     """Check that the clock is not behind this program's release or its own files."""
     now = surroundings.now()
     if now < _BUILT:
-        said = time.strftime("%Y-%m-%d", time.gmtime(now))
-        yield Finding("clock", "error", "The clock of this machine is wrong.", said, "timedatectl set-ntp true")
+        evidence = time.strftime("%Y-%m-%d", time.gmtime(now))
+        yield Finding("clock", "error", "The clock of this machine is wrong.", evidence, "timedatectl set-ntp true")
         return
     files = [
         path

@@ -124,17 +124,17 @@ async def hold(
 
 async def _keep_token(home: Home) -> None:
     """Restore the owner's token file if it is removed: without it, the owner's commands cannot authenticate."""
-    is_told = False
+    is_announced = False
     while True:
         await asyncio.sleep(_LOOK_AT_TOKEN)
         try:
             if restore_token(home):
                 logger.warning("%s was removed or damaged while the crib ran; it was restored.", home.token_file)
-            is_told = False
+            is_announced = False
         except (OSError, ConfigError) as error:
-            if not is_told:
+            if not is_announced:
                 logger.warning("%s cannot be restored: %s", home.token_file, error)
-            is_told = True
+            is_announced = True
 
 
 def _bind(settings: Settings, kind: HolderKind, port: int | None) -> socket.socket:
