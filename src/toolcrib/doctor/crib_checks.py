@@ -81,10 +81,10 @@ def _failing(server: JsonObject) -> Finding:
     if server["state"] == "needs_auth":
         message = f'Server "{name}" requires sign-in (HTTP 401).'
         return Finding("servers", "warning", message, server["sentence"], action)
-    said = " ".join([server["sentence"], server.get("lastError", ""), *server.get("stderr", [])[-5:]])
-    reason = next((words for pattern, words in _REASONS if pattern.search(said)), None)
+    output = " ".join([server["sentence"], server.get("lastError", ""), *server.get("stderr", [])[-5:]])
+    reason = next((words for pattern, words in _REASONS if pattern.search(output)), None)
     message = f'Server "{name}" did not start' + (f": {reason}." if reason else ".")
-    return Finding("servers", "error", message, said.strip()[:1000], action)
+    return Finding("servers", "error", message, output.strip()[:1000], action)
 
 
 async def check_tools(client: ApiClient) -> AsyncIterator[Finding]:
@@ -175,8 +175,8 @@ def _covers_apps(rule: JsonObject) -> bool:
 
 
 def _of_shape(check: str, severity: Severity, shape: JsonObject) -> Finding:
-    said = (shape.get(part) for part in ("hint", "file", "line"))
-    return of_problem(check, severity, Problem(shape["code"], shape["message"], *said))
+    details = (shape.get(part) for part in ("hint", "file", "line"))
+    return of_problem(check, severity, Problem(shape["code"], shape["message"], *details))
 
 
 def of_version(running: str) -> Finding | None:

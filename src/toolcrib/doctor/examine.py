@@ -6,7 +6,7 @@ Invariant: a check that fails never hides the results of the others.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from toolcrib.doctor import database, definitions, files, machine, runtimes
+from toolcrib.doctor import database, definitions, machine, runtimes
 from toolcrib.doctor.finding import Finding
 from toolcrib.doctor.surroundings import Surroundings
 
@@ -20,7 +20,7 @@ CHECKS: Mapping[str, Check] = {
     "holder": machine.check_holder,
     "processes": machine.check_orphans,
     "port": machine.check_port,
-    "files": files.check_files,
+    "files": machine.check_files,
     "disk": machine.check_disk,
     "clock": machine.check_clock,
     "database": database.check_database,
@@ -34,10 +34,10 @@ CHECKS: Mapping[str, Check] = {
 
 def examine(surroundings: Surroundings) -> list[Finding]:
     """Run every check that needs no crib and return the findings."""
-    return [finding for name, check in CHECKS.items() for finding in _checked(name, check, surroundings)]
+    return [finding for name, check in CHECKS.items() for finding in _run_check(name, check, surroundings)]
 
 
-def _checked(name: str, check: Check, surroundings: Surroundings) -> list[Finding]:
+def _run_check(name: str, check: Check, surroundings: Surroundings) -> list[Finding]:
     found: list[Finding] = []
     try:
         found += check(surroundings)
@@ -51,10 +51,10 @@ def _checked(name: str, check: Check, surroundings: Surroundings) -> list[Findin
 
 def repaired(findings: Iterable[Finding]) -> list[Finding]:
     """Run every available repair and return the updated findings; a failed repair is added to the evidence."""
-    return [_repaired(finding) if finding.repair is not None else finding for finding in findings]
+    return [_repair(finding) if finding.repair is not None else finding for finding in findings]
 
 
-def _repaired(finding: Finding) -> Finding:
+def _repair(finding: Finding) -> Finding:
     assert finding.repair is not None
     try:
         return replace(finding, repaired=finding.repair())

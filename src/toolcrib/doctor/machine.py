@@ -1,10 +1,12 @@
-"""Checks the environment of a crib: Python, settings, the home and its modes, the lock holder, disk and clock.
+"""Checks the environment of a crib: Python, settings, home, lock holder, port, open files, disk and clock.
 
-Must never create, repair or lock anything during a check.
+Must never create, repair or lock anything during a check, or send data to a program that listens on the port.
 """
 
+import ipaddress
 import os
 import re
+import socket
 import stat
 import sys
 import time
@@ -15,7 +17,6 @@ from pathlib import Path
 from toolcrib.base.home import Home, find_holder, read_run
 from toolcrib.base.processes.orphans import leftovers, sweep
 from toolcrib.doctor.finding import Finding, counted, of_problem
-from toolcrib.doctor.ports import listener_on
 from toolcrib.doctor.surroundings import Surroundings
 
 _OLDEST = (3, 11)
@@ -25,16 +26,20 @@ _BUILT = 1_700_000_000
 """A moment before this program existed; a correct clock is never behind it."""
 _AHEAD = 300.0
 _LEFTOVER_SECONDS = 60.0
+_MIN_FILES = 1_024
+"""The number of open files a crib needs to work well."""
+_LISTENING = "0A"
+_PROBE_SECONDS = 1.0
 
 
 def check_python(surroundings: Surroundings) -> Iterator[Finding]:
     """Check that Python is new enough."""
-    said, wanted = ".".join(map(str, surroundings.python)), ".".join(map(str, _OLDEST))
+    version, wanted = ".".join(map(str, surroundings.python)), ".".join(map(str, _OLDEST))
     if surroundings.python < _OLDEST:
-        message = f"Python {said} is too old; Toolcrib needs {wanted} or newer."
+        message = f"Python {version} is too old; Toolcrib needs {wanted} or newer."
         yield Finding("python", "error", message, sys.executable, f"uv python install {wanted}")
     else:
-        yield Finding("python", "ok", f"Python {said}.", sys.executable)
+        yield Finding("python", "ok", f"Python {version}.", sys.executable)
 
 
 def check_settings(surroundings: Surroundings) -> Iterator[Finding]:
@@ -133,9 +138,11 @@ def check_holder(surroundings: Surroundings) -> Iterator[Finding]:
         yield Finding("holder", "ok", f"A crib is running at {holder.url}.", f"process {holder.pid}, {holder.kind}")
     elif os.path.lexists(home.run_file):
         was = read_run(home)
-        said = f"the process id {was.pid} is in use by another process" if was is not None else "its process is gone"
+        evidence = (
+            f"the process id {was.pid} is in use by another process" if was is not None else "its process is gone"
+        )
         message = "run.json describes a crib that is no longer running."
-        yield Finding("holder", "warning", message, said, f"rm {home.run_file}", partial(_remove, home.run_file))
+        yield Finding("holder", "warning", message, evidence, f"rm {home.run_file}", partial(_remove, home.run_file))
     else:
         yield Finding("holder", "ok", "No crib is running.")
     yield from _leftovers(home)
@@ -184,7 +191,7 @@ def check_port(surroundings: Surroundings) -> Iterator[Finding]:
     holder = find_holder(home) if home.lock_file.is_file() else None
     if holder is not None or not port:
         return  # already listening, or any port will do
-    occupant = listener_on(host, port)
+    occupant = _listener_on(host, port)
     if occupant is None:
         yield Finding("port", "ok", f"Port {port} is free.")
     else:
@@ -196,22 +203,22 @@ def check_disk(surroundings: Surroundings) -> Iterator[Finding]:
     """Check that there is disk space for the audit log."""
     place = next(each for each in (surroundings.home.root, *surroundings.home.root.parents) if each.is_dir())
     free = surroundings.free_bytes(place)
-    said = f"{free / 1_000_000:.0f} MB free at {place}"
+    evidence = f"{free / 1_000_000:.0f} MB free at {place}"
     if free < _SCARCE:
         message = "The disk is almost full; a crib that cannot record calls runs none."
-        yield Finding("disk", "error", message, said, "Free some space, or move the home with --home.")
+        yield Finding("disk", "error", message, evidence, "Free some space, or move the home with --home.")
     elif free < _LITTLE:
-        yield Finding("disk", "warning", "The disk has little free space.", said, "Free some space.")
+        yield Finding("disk", "warning", "The disk has little free space.", evidence, "Free some space.")
     else:
-        yield Finding("disk", "ok", "The disk has enough free space.", said)
+        yield Finding("disk", "ok", "The disk has enough free space.", evidence)
 
 
 def check_clock(surroundings: Surroundings) -> Iterator[Finding]:
     """Check that the clock is not behind this program's release or its own files."""
     now = surroundings.now()
     if now < _BUILT:
-        said = time.strftime("%Y-%m-%d", time.gmtime(now))
-        yield Finding("clock", "error", "The clock of this machine is wrong.", said, "timedatectl set-ntp true")
+        evidence = time.strftime("%Y-%m-%d", time.gmtime(now))
+        yield Finding("clock", "error", "The clock of this machine is wrong.", evidence, "timedatectl set-ntp true")
         return
     files = [
         path
@@ -225,3 +232,61 @@ def check_clock(surroundings: Surroundings) -> Iterator[Finding]:
         yield Finding("clock", "warning", message, f"written {written} UTC", "timedatectl set-ntp true")
     if not ahead:
         yield Finding("clock", "ok", "The clock is plausible.")
+
+
+def check_files(surroundings: Surroundings) -> Iterator[Finding]:
+    """Check that a crib may open enough files."""
+    holder = find_holder(surroundings.home) if surroundings.home.lock_file.is_file() else None
+    allowed = surroundings.allowed_files(holder.pid if holder else None)
+    if allowed is None or allowed >= _MIN_FILES:
+        yield Finding("files", "ok", "The limit on open files is sufficient.", f"limit {allowed or 'none'}")
+        return
+    subject = f"The running crib (process {holder.pid})" if holder else "A crib started here"
+    message = f"{subject} may open only {allowed} files, which limits connections and servers."
+    more = 4 * _MIN_FILES
+    fix = f"Run `ulimit -n {more}` before `toolcrib serve`, or set LimitNOFILE={more} in its service file."
+    yield Finding("files", "warning", message, f"limit {allowed}, at least {_MIN_FILES} recommended", fix)
+
+
+def _listener_on(host: str, port: int) -> str | None:
+    """Return a description of the program that listens on the port; None if the port is free."""
+    address = "127.0.0.1" if host == "localhost" else host
+    try:
+        family = socket.AF_INET6 if ipaddress.ip_address(address).version == 6 else socket.AF_INET
+    except ValueError:
+        return None
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.settimeout(_PROBE_SECONDS)
+        if probe.connect_ex((address, port)) != 0:
+            return None
+    return _program(port) or "another user's program"
+
+
+def _program(port: int) -> str | None:
+    if sys.platform != "linux":
+        return None
+    inodes = {f"socket:[{inode}]" for inode in _inodes(port)}
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit() and _holds(process, inodes):
+            words = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace").strip()
+            return f"process {process.name} ({words[:200]})"
+    return None
+
+
+def _inodes(port: int) -> list[str]:
+    found: list[str] = []
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            lines = Path(table).read_text(encoding="ascii").splitlines()[1:]
+        except OSError:
+            continue
+        rows = [line.split() for line in lines]
+        found += [row[9] for row in rows if row[3] == _LISTENING and row[1].endswith(f":{port:04X}")]
+    return found
+
+
+def _holds(process: Path, sockets: set[str]) -> bool:
+    try:
+        return any(str(each.readlink()) in sockets for each in (process / "fd").iterdir())
+    except OSError:  # belongs to another user, or has exited
+        return False

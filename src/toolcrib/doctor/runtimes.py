@@ -70,9 +70,9 @@ def check_agents(surroundings: Surroundings) -> Iterator[Finding]:
 def check_extras(surroundings: Surroundings) -> Iterator[Finding]:
     """List optional extras that are not installed; a missing extra is not an error."""
     missing = [name for name, (module, _) in _EXTRAS.items() if importlib.util.find_spec(module) is None]
-    told = "; ".join(f"{name}: {_EXTRAS[name][1]}" for name in missing)
+    evidence = "; ".join(f"{name}: {_EXTRAS[name][1]}" for name in missing)
     if missing:
         fix = f"pip install 'toolcrib[{','.join(missing)}]'"
-        yield Finding("extras", "note", f"Not installed: {', '.join(missing)}.", told, fix)
+        yield Finding("extras", "note", f"Not installed: {', '.join(missing)}.", evidence, fix)
     else:
         yield Finding("extras", "ok", "All optional extras are installed.")

@@ -56,11 +56,8 @@ class Agents:
         self._context = context
         self._parts = gate
         settings, store, home = context.settings, context.store, context.home
-        endpoint_access = EndpointAccess(
-            url=context.address.for_runtimes,
-            tokens=gate.session_tokens,
-            name=partial(gate.gate.name, "endpoint"),
-        )
+        endpoint_name = partial(gate.gate.name, "endpoint")
+        endpoint_access = EndpointAccess(context.address.for_runtimes, gate.session_tokens, endpoint_name)
         programs = Programs(home.settings_file)
         self.runners = Runtimes(context.environment, home.runtimes, programs, upstreams.processes, endpoint_access)
         self.questions = Questions(gate.principals.may_answer)

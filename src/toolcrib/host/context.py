@@ -1,17 +1,22 @@
 """What every part of a crib needs: its home, store, audit, feed and background tasks, and the address it listens on."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from anyio.abc import TaskGroup
 
 from toolcrib.base.feed import Feed
 from toolcrib.base.home import Home
 from toolcrib.base.masking.known import KnownSecrets
-from toolcrib.base.settings import Environment, Settings
+from toolcrib.base.masking.names import is_secret_name
+from toolcrib.base.settings import SETTINGS, Environment, Settings
 from toolcrib.base.stop_switch import StopSwitch
 from toolcrib.gate.audit.records import Audit
 from toolcrib.store.engine import Store
+
+_SHORTEST_SECRET = 8
 
 
 class CribAddress:
@@ -67,3 +72,27 @@ class CribContext:
     def default_cwd(self) -> str:
         """Return the directory of sessions and calls that name none."""
         return str(self.settings.default_cwd or Path.cwd())
+
+
+def own_secrets(settings: Settings, environment: Environment) -> Iterator[str]:
+    """Yield the values of secret settings, and of environment variables whose names indicate a secret."""
+    for setting in SETTINGS:
+        value = getattr(settings, setting.name)
+        if setting.secret and isinstance(value, str):
+            yield from _parts(value)
+    for name, value in environment.items():
+        if len(value) >= _SHORTEST_SECRET and is_secret_name(name):
+            yield from _parts(value)
+
+
+def _parts(value: str) -> Iterator[str]:
+    """Yield the value itself, or the password of a URL."""
+    if "://" not in value:
+        yield value
+        return
+    try:
+        password = urlsplit(value).password
+    except ValueError:
+        return
+    if password:
+        yield from (password, unquote(password))

@@ -39,10 +39,9 @@ from toolcrib.host.anchoring import Anchoring
 from toolcrib.host.audit_key import follow_key
 from toolcrib.host.backups import Backups, database_file
 from toolcrib.host.builtin import available_services, builtin_servers
-from toolcrib.host.context import CribAddress, CribContext
+from toolcrib.host.context import CribAddress, CribContext, own_secrets
 from toolcrib.host.gate import GateParts
 from toolcrib.host.kill_switch import KillSwitch
-from toolcrib.host.secrets import own_secrets
 from toolcrib.host.upstreams import Upstreams
 from toolcrib.model.errors import InvalidRequest, Unavailable
 from toolcrib.model.events import Event
@@ -91,7 +90,7 @@ class Crib:
         self.secrets = KnownSecrets()
         """Values of known secrets. They are masked in every record and display."""
         self._masker = ValueMasker(self.secrets)
-        self.feed = Feed(start=fresh_start(), mask=self._masked)
+        self.feed = Feed(start=fresh_start(), mask=self._mask)
         self._environment = environment or Environment.current()
         self._services = frozenset((*services, *available_services(settings)))
         self._eager = eager
@@ -219,7 +218,7 @@ class Crib:
             kept=self.home.last_rules / "tools.json",
             notice=self.changes.noticed,
         )
-        self._sources.push_async_callback(_shielded, folder.aclose)
+        self._sources.push_async_callback(_close_shielded, folder.aclose)
         await folder.load()
         context.tasks.start_soon(folder.follow)
         stack.callback(folder.stop)
@@ -230,7 +229,7 @@ class Crib:
             services=self._services,
             taken=self.catalog.has_server,
         )
-        self._sources.push_async_callback(_shielded, self.plugins.aclose)
+        self._sources.push_async_callback(_close_shielded, self.plugins.aclose)
         await self.plugins.load()
 
     def _start_maintenance(self, context: CribContext) -> None:
@@ -280,13 +279,13 @@ class Crib:
 
     def _add_source(self, source: AgentZooSource | PythonSource) -> None:
         self.catalog.add(source)
-        self._sources.push_async_callback(_shielded, source.aclose)
+        self._sources.push_async_callback(_close_shielded, source.aclose)
 
     async def call(
         self, ref: str | ToolRef, arguments: JsonObject | None = None, *, principal: Principal
     ) -> CallResult:
         """Call a tool through the gate. Raises like `Gate.call`."""
-        named = _named(ref)
+        named = _parse_ref(ref)
         return (await self.gate.call(principal, named, arguments or {}, door="library")).result
 
     async def placed(self, principal: Principal) -> Principal:
@@ -316,7 +315,7 @@ class Crib:
         self, ref: str | ToolRef, *, principal: Principal, arguments: JsonObject | None = None
     ) -> Explanation:
         """Explain why a call would be allowed, ask for approval or be denied, and what would change that."""
-        named = _named(ref)
+        named = _parse_ref(ref)
         placed = await self.placed(principal)
         return self.gate.explain(placed, named, arguments, await self._upstreams.note(named.server, placed.cwd))
 
@@ -369,7 +368,7 @@ class Crib:
         place = str(Path(cwd).absolute()) if cwd is not None else None
         return self._agents.claude_options(NewSession(source, place, agent, mode, model, limits=limits))
 
-    def _masked(self, kind: str, data: JsonObject) -> JsonObject:
+    def _mask(self, kind: str, data: JsonObject) -> JsonObject:
         """Return the data of an event without secrets. Catalog changes are skipped: they hold none and are long."""
         if kind == "catalog_changed" or not self._masker.is_suspect(canonical(storable(data))):
             return data
@@ -377,14 +376,14 @@ class Crib:
         return masked if is_object(masked) else data
 
 
-def _named(ref: str | ToolRef) -> ToolRef:
+def _parse_ref(ref: str | ToolRef) -> ToolRef:
     named = ToolRef.parse(ref) if isinstance(ref, str) else ref
     if named is None:
         raise InvalidRequest("request.malformed", f"{ref!r} is not a tool reference.", "Write `server/tool`.")
     return named
 
 
-async def _shielded(close: Callable[[], Awaitable[None]]) -> None:
+async def _close_shielded(close: Callable[[], Awaitable[None]]) -> None:
     # Resources of providers must be closed even while the crib itself is being cancelled.
     with anyio.CancelScope(shield=True):
         await close()

@@ -48,14 +48,14 @@ def changes_of(file: RuleFile, before: RuleFileState, now: RuleFileState) -> Ite
         removed: list[Json] = [rule.to_json() for rule in before.rules if rule.id not in new]
         yield "rules.file", {**where, "added": added, "removed": removed}
     if before.limits != now.limits:
-        limits: JsonObject = {name: [asdict(each) for each in state.limits] for name, state in _sides(before, now)}
+        limits: JsonObject = {name: [asdict(each) for each in state.limits] for name, state in _both(before, now)}
         yield "limits.file", {**where, **limits}
     settings = _settings(before, now)
     if settings:
         yield "settings.file", {**where, **settings}
 
 
-def _sides(before: RuleFileState, now: RuleFileState) -> tuple[tuple[str, RuleFileState], tuple[str, RuleFileState]]:
+def _both(before: RuleFileState, now: RuleFileState) -> tuple[tuple[str, RuleFileState], tuple[str, RuleFileState]]:
     return ("before", before), ("after", now)
 
 
@@ -68,7 +68,7 @@ def _settings(before: RuleFileState, now: RuleFileState) -> JsonObject:
     if not names:
         return {}
     return {
-        side: {name: _shown(name, document[name]) for name in names if name in document}
+        side: {name: _mask_value(name, document[name]) for name in names if name in document}
         for side, document in (("before", old), ("after", new))
     }
 
@@ -85,7 +85,7 @@ def _document(state: RuleFileState) -> JsonObject | None:
         return None
 
 
-def _shown(name: str, value: Json) -> Json:
+def _mask_value(name: str, value: Json) -> Json:
     """Return a value without its secrets. Settings mask their own, tables are masked like server definitions."""
     setting = next((each for each in SETTINGS if each.name == name), None)
     if setting is not None:

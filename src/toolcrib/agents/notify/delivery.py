@@ -87,7 +87,7 @@ async def show(environment: Environment, notice: OwnerNotice) -> None:
     except TimeoutError:
         raise Unavailable("notify.failed", f"{command[0]} timed out after {TIMEOUT:g} s.") from None
     except subprocess.CalledProcessError as error:
-        said = (error.stderr or b"").decode(errors="replace").strip()
-        raise Unavailable("notify.failed", f"{command[0]} failed: {said[:500] or error.returncode}") from None
+        output = (error.stderr or b"").decode(errors="replace").strip()
+        raise Unavailable("notify.failed", f"{command[0]} failed: {output[:500] or error.returncode}") from None
     except OSError as error:
         raise Unavailable("notify.failed", f"{command[0]} cannot be run: {error.strerror}.") from None

@@ -159,10 +159,10 @@ class Schedules:
         self._stop_switch.check()
         schedule = await self.get(id)
         if self._running.get(id):
-            raise Conflict("schedule.running", f"{schedule.name} is running already.")
+            raise Conflict("schedule.running", f"Schedule {schedule.name} is already running.")
         run = await self._runs.claim(schedule, self._clock.now())
         if run is None:
-            raise Conflict("schedule.running", f"{schedule.name} was just begun elsewhere.")
+            raise Conflict("schedule.running", f"Another crib has just started schedule {schedule.name}.")
         self._begin(schedule, run)
         return run
 
@@ -198,7 +198,7 @@ class Schedules:
     async def _take_up_lost(self) -> None:
         """Mark runs that this crib left running as unknown, and make up for them like missed ones."""
         for run in await load_running(self._store, crib=self._crib):
-            lost = "The crib ended in the middle of it; how far it came is in its session."
+            lost = "The crib stopped during the run. Its session shows how far it got."
             await end_run(self._store, replace(run, state="unknown", ended_at=self._clock.now(), reason=lost))
             schedule = await load_schedule(self._store, run.schedule)
             if schedule is None or schedule.paused or self._stop_switch.is_stopped:
@@ -219,7 +219,7 @@ class Schedules:
             try:
                 wake_at = await self._look()
             except Exception:  # boundary: a failed check starts nothing and is repeated
-                logger.exception("Schedules could not be looked at.")
+                logger.exception("Could not check the schedules.")
             async with anyio.create_task_group() as waiting:
 
                 async def until_due(moment: datetime) -> None:
@@ -279,10 +279,10 @@ class Schedules:
         """Start the run, or record why it was skipped."""
         if now - due_at > LATE:
             if schedule.missed == "skip":
-                return await self._runs.leave_out(schedule, due_at, "No crib was there when it was due.")
+                return await self._runs.leave_out(schedule, due_at, "Skipped: no crib was running when it was due.")
             due_at = latest_missed(schedule.cadence, due_at, now)
         if schedule.overlap == "skip" and await self._goes_on(schedule, now):
-            return await self._runs.leave_out(schedule, due_at, "The run before it still went on.")
+            return await self._runs.leave_out(schedule, due_at, "Skipped: the previous run was still in progress.")
         run = await self._runs.claim(schedule, due_at)
         if run is not None:
             self._begin(schedule, run)
@@ -305,7 +305,7 @@ class Schedules:
             async with self._turns[schedule.id]:  # with `overlap` other than skip, the next run waits here
                 await self._in_turn(schedule, run)
         except Exception:  # boundary: one failing run must not affect the others
-            logger.exception("A run of schedule %s broke.", schedule.id)
+            logger.exception("A run of schedule %s failed unexpectedly.", schedule.id)
         finally:
             self._running[schedule.id] -= 1
 
@@ -340,14 +340,14 @@ class Schedules:
     async def _judge(self, schedule: Schedule, run: Run) -> None:
         """Count consecutive failures; pause the schedule with a notice after too many."""
 
-        def judged(kept: Schedule) -> Schedule:
+        def count_failure(kept: Schedule) -> Schedule:
             failures = kept.failures + 1 if run.state == "failed" else 0
             if failures < MOST_FAILURES or kept.paused:
                 return replace(kept, failures=failures)
-            reason = f"Paused after {failures} failed runs in a row. The last one: {run.reason}"
+            reason = f"Paused after {failures} consecutive failed runs. Last reason: {run.reason}"
             return replace(kept, failures=failures, paused=True, reason=reason, next_at=None)
 
-        changed = await revise_schedule(self._store, schedule.id, judged)
+        changed = await revise_schedule(self._store, schedule.id, count_failure)
         if changed is None:
             return
         if changed.paused and run.state == "failed" and changed.failures == MOST_FAILURES:

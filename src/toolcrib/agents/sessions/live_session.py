@@ -15,11 +15,10 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, Protocol
 
 import anyio
 
-from toolcrib.agents.sessions.budget import BudgetKeeper
 from toolcrib.agents.sessions.event_log import Recorder, SessionLog
 from toolcrib.agents.sessions.questions import Questions
 from toolcrib.agents.sessions.runtime import Brief, Conversation, Runtime, RuntimeDetails
@@ -51,6 +50,22 @@ _CLOSES: Final = {"approval_resolved": "approvalId", "question_answered": "quest
 _BROKEN: Final = Failure("internal", "The session failed unexpectedly. See the log.", CODES["internal"].hint)
 
 logger = logging.getLogger(__name__)
+
+
+class BudgetKeeper(Protocol):
+    """Checks budgets before turns and calls, and records usage."""
+
+    async def exhausted(self, session: Session) -> Failure | None:
+        """Return the reason why a turn must not start, or None."""
+        ...
+
+    def call(self, session: Session) -> str | None:
+        """Count a call that is about to be made; return the reason if the budget forbids it."""
+        ...
+
+    async def charge(self, session: Session, spent: Spent) -> Failure | None:
+        """Record a turn's usage; return a failure if calls were refused during the turn."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

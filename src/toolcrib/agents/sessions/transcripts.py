@@ -144,8 +144,8 @@ def _title(entries: list[JsonObject]) -> str | None:
         named = [text for entry in entries if isinstance(text := entry.get(key), str) and text.strip()]
         if named:
             return named[-1].strip()[:_TITLE_LENGTH]
-    said = (entry for entry in entries if entry.get("type") == "user" and not _is_aside(entry))
-    prompts = (text for entry in said if (text := _prompt(entry)) is not None)
+    user_entries = (entry for entry in entries if entry.get("type") == "user" and not _is_aside(entry))
+    prompts = (text for entry in user_entries if (text := _prompt(entry)) is not None)
     return next((text.split("\n", 1)[0].strip()[:_TITLE_LENGTH] for text in prompts), None)
 
 

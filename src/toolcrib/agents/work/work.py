@@ -76,9 +76,9 @@ class Work:
         self._tasks = await self._stack.enter_async_context(anyio.create_task_group())
         self._stack.callback(self._tasks.cancel_scope.cancel)
         for found in await load_tasks(self._store, crib=self._crib):
-            task = await self._found_lost(found) if found.state == "running" else found
+            task = await self._mark_lost(found) if found.state == "running" else found
             if task.state == "interrupted" and task.diff is None:
-                self._tasks.start_soon(self._keep_lost, task)
+                self._tasks.start_soon(self._commit_lost, task)
         self._tasks.start_soon(self._follow)
         return self
 
@@ -92,7 +92,7 @@ class Work:
         id = secrets.token_hex(4)
         self._running.add(id)
         try:
-            task = await self._begun(id, new, await self._git.find(new.project))
+            task = await self._begin(id, new, await self._git.find(new.project))
         except BaseException:
             self._running.discard(id)
             raise
@@ -122,7 +122,7 @@ class Work:
         await update_task(self._store, task)
         return task
 
-    async def _begun(self, id: str, new: NewTask, repository: GitRepository) -> Task:
+    async def _begin(self, id: str, new: NewTask, repository: GitRepository) -> Task:
         """Create the task with its worktree and session; clean both up on failure."""
         branch = f"toolcrib/{id}"
         worktree = await self._git.add_worktree(repository, self._place / id, branch)
@@ -241,7 +241,7 @@ class Work:
             told = f"{task.reason} {error.message}" if task.reason else error.message
             return replace(task, reason=told)
 
-    async def _found_lost(self, task: Task) -> Task:
+    async def _mark_lost(self, task: Task) -> Task:
         lost = replace(
             task,
             state="interrupted",
@@ -251,7 +251,7 @@ class Work:
         await update_task(self._store, lost)
         return lost
 
-    async def _keep_lost(self, task: Task) -> None:
+    async def _commit_lost(self, task: Task) -> None:
         """Commit the work of a task that was interrupted when the crib ended."""
         await update_task(self._store, await self._kept(task))
 

@@ -247,7 +247,7 @@ class Zoo:
 
     async def get(self, agent_id: str) -> StoredAgent:
         """Return one agent."""
-        return _stored(await read_agent(self._store, agent_id), agent_id)
+        return _parse_row(await read_agent(self._store, agent_id), agent_id)
 
     async def compiled(self, agent_id: str, cwd: str | None = None) -> tuple[StoredAgent, Compiled]:
         """Return one agent and its prompt for this directory."""
@@ -261,7 +261,7 @@ class Zoo:
         self, agent_id: str, found: tuple[AgentRow | None, Sequence[EntryRow]], cwd: str | None
     ) -> tuple[StoredAgent, Compiled]:
         row, pinned = found
-        stored = _stored(row, agent_id)
+        stored = _parse_row(row, agent_id)
         return stored, compile_prompt(stored.agent, entries_of(pinned), self._additions(cwd))
 
     async def inject(self, agent_id: str, form: InjectFormat = "compiled", cwd: str | None = None) -> JsonObject:
@@ -413,7 +413,7 @@ def _rows(agent: Agent, version: int, at: str, by: str, kind: RevisionKind) -> t
     return index, RevisionRow(agent.id, version, at, by, kind, dumps(agent.to_json()))
 
 
-def _stored(row: AgentRow | None, agent_id: str) -> StoredAgent:
+def _parse_row(row: AgentRow | None, agent_id: str) -> StoredAgent:
     if row is None:
         raise unknown_agent(agent_id)
     return StoredAgent(Agent.of_json(loads(row.body)), row.version, row.created_at, row.updated_at)

@@ -138,8 +138,8 @@ class Posting:
         if len(self._written) > _MOST_SESSIONS:
             self._written.popitem(last=False)
         if written[what] >= MOST[what]:
-            said = f"Limit reached: a session without a person may write {MOST[what]} {what}."
-            raise Denied("github.quota", said)
+            message = f"Limit reached: a session without a person may write {MOST[what]} {what}."
+            raise Denied("github.quota", message)
         written[what] += 1
         try:
             yield

@@ -194,7 +194,7 @@ class Messenger:
             with anyio.move_on_after(_LAST_WORDS, shield=True):
                 await self._sessions.interrupt(session.id)
             if isinstance(error, TimeoutError):
-                raise _no_answer(session, "it timed out") from None
+                raise _no_answer_error(session, "it timed out") from None
             raise
 
     async def _followed(self, session: Session, prompt: str) -> tuple[str, str]:
@@ -208,13 +208,13 @@ class Messenger:
                         answer = str(event.data["text"])
                     elif event.kind == "done":
                         return await self._check_answer(session, answer, str(event.data["reason"]))
-        raise _no_answer(session, "its session was closed")
+        raise _no_answer_error(session, "its session was closed")
 
     async def _check_answer(self, session: Session, answer: str, state: str) -> tuple[str, str]:
         if state == "completed" or (state == "limit" and answer):
             return answer, state
         reason = (await self._sessions.get(session.id)).reason
-        raise _no_answer(session, f"its turn ended with state {state}" + (f". {reason}" if reason else ""))
+        raise _no_answer_error(session, f"its turn ended with state {state}" + (f". {reason}" if reason else ""))
 
 
 Mail = Annotated[Messenger, Inject]
@@ -277,9 +277,9 @@ def _prompt(letter: Letter, principal: Principal) -> str:
     return f"{speaker(principal)} sends you this message. Your last message is returned as the answer.\n\n{letter.text}"
 
 
-def _no_answer(session: Session, why: str) -> Unavailable:
+def _no_answer_error(session: Session, why: str) -> Unavailable:
     hint = f"Its session is {session.id}: continue with thread={session.id}, ask another agent, or proceed without it."
-    return Unavailable("crew.no_answer", f"{session.agent} did not answer: {why.rstrip('.')}.", hint)
+    return Unavailable("crew.no_answer", f"{session.agent} did not answer: {why.removesuffix('.')}.", hint)
 
 
 TOOLS = (crib_send_message, crib_list_agents)

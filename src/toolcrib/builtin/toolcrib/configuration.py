@@ -72,8 +72,8 @@ class Configuration:
             return after
 
         change = partial(change_file, self._file, changed, self._writing)
-        told: JsonObject = {"file": str(self._file), "name": name, "before": self._current(name), "after": shown}
-        await self._changes.record("settings.change", told, lambda: anyio.to_thread.run_sync(change))
+        record: JsonObject = {"file": str(self._file), "name": name, "before": self._current(name), "after": shown}
+        await self._changes.record("settings.change", record, lambda: anyio.to_thread.run_sync(change))
         answer: JsonObject = {"name": name, "value": shown, "file": str(self._file), "counts": "from the next start"}
         origin = self._settings.origin(name)
         stronger = origin not in ("default", "code") and not origin.startswith(str(self._file))

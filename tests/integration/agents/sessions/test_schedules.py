@@ -192,8 +192,8 @@ async def test_a_run_that_is_due_while_another_goes_on_is_left_out(crib: Crib, h
 
     runs = await ended(crib, schedule.id, 2)
     assert [run.state for run in runs] == ["skipped", "running"]
-    assert "still went on" in (runs[0].reason or "")
-    with pytest.raises(Conflict, match="running already"):
+    assert "still in progress" in (runs[0].reason or "")
+    with pytest.raises(Conflict, match="already running"):
         await crib.schedules.run_now(schedule.id)
 
 

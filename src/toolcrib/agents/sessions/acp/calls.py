@@ -45,7 +45,7 @@ class AcpCalls:
         self._permitted: dict[str, float] = {}
         self._running: set[anyio.CancelScope] = set()
         self._ended = anyio.Event()
-        self._told = anyio.Event()
+        self._reported = anyio.Event()
         self._is_open = False
 
     def begin(self) -> None:
@@ -81,8 +81,8 @@ class AcpCalls:
         async with self._cancellable():
             call = await self._announced(offered, arguments)
             made = await self._host.call(offered, arguments, call.id, progress)
-            told = made.result if made.result.is_final else _UNANSWERABLE
-            call.outcome = AcpOutcome(made.duration_ms, told)
+            result = made.result if made.result.is_final else _UNANSWERABLE
+            call.outcome = AcpOutcome(made.duration_ms, result)
             self.emit(self._mapper.result(call))
             result = made.for_model if made.result.is_final else _UNANSWERABLE
         return result
@@ -92,7 +92,7 @@ class AcpCalls:
         call = self._mapper.announced(offered, arguments, exactly=True)
         with anyio.move_on_after(TIMEOUT):
             while call is None:
-                await self._told.wait()
+                await self._reported.wait()
                 call = self._mapper.announced(offered, arguments, exactly=True)
         call = call or self._mapper.announced(offered, arguments, exactly=False)
         call, emissions = self._mapper.make(call, offered, arguments, self._name(offered.tool.ref))
@@ -159,8 +159,8 @@ class AcpCalls:
                 ended.set()
 
     def _tell_news(self) -> None:
-        told, self._told = self._told, anyio.Event()
-        told.set()
+        reported, self._reported = self._reported, anyio.Event()
+        reported.set()
 
 
 _UNANSWERABLE: Final = CallResult.error("The tool requests input beyond its arguments, which sessions do not support.")

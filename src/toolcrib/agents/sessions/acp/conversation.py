@@ -94,11 +94,11 @@ class AcpConversation:
 
     async def handle(self, method: str, params: Any, is_notification: bool) -> JsonObject | None:
         """Handle the agent's requests and notifications."""
-        said: JsonObject = params if is_object(params) else {}
+        fields: JsonObject = params if is_object(params) else {}
         if method == "session/update":
-            await self._hear(said)
+            await self._receive_update(fields)
         elif method == "session/request_permission":
-            return await self._calls.permission(said)
+            return await self._calls.permission(fields)
         elif not is_notification:
             raise RequestError.method_not_found(method)
         return None
@@ -180,7 +180,7 @@ class AcpConversation:
         why = self._line.failure
         return failure("runner.died", last_words(self._program.name, "ended during a turn", why))
 
-    async def _hear(self, params: JsonObject) -> None:
+    async def _receive_update(self, params: JsonObject) -> None:
         update: Json = params.get("update")
         if not is_object(update):
             return
@@ -234,5 +234,5 @@ def last_words(name: str, what: str, failure: ServerFailed | None) -> str:
     if failure is None:
         return f"The agent {name} {what}."
     code = f" (exit code {failure.exited_with})" if failure.exited_with is not None else ""
-    said = "\n".join(failure.stderr[-5:])
-    return f"The agent {name} {what}{code}." + (f" Its last words on standard error:\n{said}" if said else "")
+    output = "\n".join(failure.stderr[-5:])
+    return f"The agent {name} {what}{code}." + (f" Its last words on standard error:\n{output}" if output else "")

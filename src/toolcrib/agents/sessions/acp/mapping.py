@@ -41,13 +41,13 @@ class AcpOutcome:
 
 @dataclass(slots=True)
 class AcpCall:
-    """An emitted call. `said` are the agent's fields for it, `offered` the crib's tool, if it is one."""
+    """An emitted call. `fields` are the agent's fields for it, `offered` the crib's tool, if it is one."""
 
     id: str
-    said: JsonObject
+    fields: JsonObject
     offered: Offered | None = None
     parent: str | None = None
-    is_told: bool = False
+    is_announced: bool = False
     """Whether its arguments were emitted."""
     is_made: bool = False
     """Whether it arrived at the endpoint."""
@@ -63,7 +63,7 @@ class _Open:
     kind: SessionEventKind
     of: Json
     id: str
-    said: list[str] = field(default_factory=list[str])
+    pieces: list[str] = field(default_factory=list[str])
 
 
 class AcpMapper:
@@ -103,21 +103,21 @@ class AcpMapper:
 
     def own_call(self, call: AcpCall) -> tuple[str, JsonObject]:
         """Return the agent's own tool of a call, and its arguments, as rules name them."""
-        tool = self._recognition.own_tool(call.said)
-        return tool, self._recognition.own_arguments(tool, call.said)
+        tool = self._recognition.own_tool(call.fields)
+        return tool, self._recognition.own_arguments(tool, call.fields)
 
     def arguments(self, call: AcpCall) -> JsonObject:
         """Return the arguments of a call, as far as the agent has sent them."""
         if call.offered is not None:
-            return self._recognition.crib_arguments(call.said.get("rawInput"))
+            return self._recognition.crib_arguments(call.fields.get("rawInput"))
         return self.own_call(call)[1]
 
     def announced(self, offered: Offered, arguments: JsonObject, *, exactly: bool) -> AcpCall | None:
         """Return the announced call that matches one at the endpoint, among those that have not arrived yet."""
         waiting = [call for call in self._calls.values() if call.offered is offered and not call.is_made]
         same = (call for call in waiting if self.arguments(call) == arguments)
-        unsaid = (call for call in waiting if not call.is_told and not self.arguments(call))
-        return next(same, None) or next(unsaid, None) or (None if exactly else next(iter(waiting), None))
+        unannounced = (call for call in waiting if not call.is_announced and not self.arguments(call))
+        return next(same, None) or next(unannounced, None) or (None if exactly else next(iter(waiting), None))
 
     def make(
         self, call: AcpCall | None, offered: Offered, arguments: JsonObject, name: str
@@ -159,13 +159,13 @@ class AcpMapper:
             yield from self._close()
             self._messages += 1
             self._open = _Open(kind, of, f"{of or self._prefix}.{self._messages}")
-        self._open.said.append(text)
+        self._open.pieces.append(text)
         yield AcpEmission(kind, {"messageId": self._open.id, "text": text}, parent_of(update))
 
     def _close(self) -> Iterator[AcpEmission]:
-        said, self._open = self._open, None
-        if said is not None and said.kind == "text_delta":
-            yield AcpEmission("text_message", {"messageId": said.id, "text": "".join(said.said)})
+        message, self._open = self._open, None
+        if message is not None and message.kind == "text_delta":
+            yield AcpEmission("text_message", {"messageId": message.id, "text": "".join(message.pieces)})
 
     def _update(self, update: JsonObject) -> Iterator[AcpEmission]:
         id: Json = update.get("toolCallId")
@@ -180,8 +180,8 @@ class AcpMapper:
             call = AcpCall(id, dict(update), offered, parent_of(update))
             yield from self._start(call)
         else:
-            call.said |= {key: update[key] for key in _KEPT if update.get(key) is not None}
-        status: Json = call.said.get("status")
+            call.fields |= {key: update[key] for key in _KEPT if update.get(key) is not None}
+        status: Json = call.fields.get("status")
         if status in (*_ENDED, "in_progress"):
             yield from self._tell(call, self.arguments(call))
         if status in _ENDED:
@@ -203,16 +203,16 @@ class AcpMapper:
     def _start(self, call: AcpCall) -> Iterator[AcpEmission]:
         self._calls[call.id] = call
         if call.offered is not None:
-            ref, name = call.offered.tool.ref, claude_name(call.said) or str(call.said.get("title"))
+            ref, name = call.offered.tool.ref, claude_name(call.fields) or str(call.fields.get("title"))
         else:
-            ref = ToolRef(coding_tools.SERVER, self._recognition.own_tool(call.said))
-            name = claude_name(call.said) or ref.tool
+            ref = ToolRef(coding_tools.SERVER, self._recognition.own_tool(call.fields))
+            name = claude_name(call.fields) or ref.tool
         data: JsonObject = {"toolCallId": call.id, "toolName": name, "server": ref.server, "tool": ref.tool}
         yield AcpEmission("tool_call_start", data, call.parent)
 
     def _tell(self, call: AcpCall, arguments: JsonObject) -> Iterator[AcpEmission]:
-        if not call.is_told:
-            call.is_told = True
+        if not call.is_announced:
+            call.is_announced = True
             yield AcpEmission("tool_call_end", {"toolCallId": call.id, "arguments": arguments}, call.parent)
 
     def _end(self, call: AcpCall) -> Iterator[AcpEmission]:
@@ -220,7 +220,7 @@ class AcpMapper:
         del self._calls[call.id]
         self._done |= {call.id, *(id for id, known in self._aliases.items() if known == call.id)}
         outcome = call.outcome or AcpOutcome(0.0)
-        result = outcome.result or CallResult(tuple(_blocks(call.said)), call.said.get("status") == "failed")
+        result = outcome.result or CallResult(tuple(_blocks(call.fields)), call.fields.get("status") == "failed")
         data: JsonObject = {
             "toolCallId": call.id,
             "isError": result.is_error,
@@ -232,12 +232,12 @@ class AcpMapper:
         yield AcpEmission("tool_result", data, call.parent)
 
 
-def _blocks(said: JsonObject) -> Iterable[JsonObject]:
+def _blocks(fields: JsonObject) -> Iterable[JsonObject]:
     """Return the output of the agent's own tool as content blocks."""
-    content: Json = said.get("content")
+    content: Json = fields.get("content")
     blocks = [_block(each) for each in content if is_object(each)] if is_array(content) else []
     found = [block for block in blocks if block is not None]
-    output: Json = said.get("rawOutput")
+    output: Json = fields.get("rawOutput")
     if found or output is None:
         return found
     text = output if isinstance(output, str) else dumps(output, default=str).decode()

@@ -68,17 +68,17 @@ async def begin(request: Request, program: Program, brief: Brief, url: str, secr
         "url": url,
         "headers": [{"name": "Authorization", "value": f"Bearer {secret}"}],
     }
-    params: JsonObject = {"cwd": brief.cwd, "mcpServers": [server], **_beside(program, brief)}
+    params: JsonObject = {"cwd": brief.cwd, "mcpServers": [server], **_extra_params(program, brief)}
     if brief.resume is None:
-        return _begun(await request("session/new", params))
-    method = _resuming(program.name, can, is_fork=brief.fork)
+        return _parse_session(await request("session/new", params))
+    method = _resume_method(program.name, can, is_fork=brief.fork)
     try:
         answer = await request(method, {**params, "sessionId": brief.resume})
     except RequestError as error:
         if error.code != NOT_FOUND:
             raise
-        return _begun(await request("session/new", params))  # the agent does not have this conversation
-    return _begun({"sessionId": brief.resume, **answer}, is_resumed=True)
+        return _parse_session(await request("session/new", params))  # the agent does not have this conversation
+    return _parse_session({"sessionId": brief.resume, **answer}, is_resumed=True)
 
 
 def asking_mode(program: Program, choices: Choices, mode: Mode) -> str | None:
@@ -116,7 +116,7 @@ def _capabilities(name: str, initialized: JsonObject) -> JsonObject:
     return can
 
 
-def _resuming(name: str, can: JsonObject, *, is_fork: bool) -> str:
+def _resume_method(name: str, can: JsonObject, *, is_fork: bool) -> str:
     """Return the request with which this agent resumes or forks a conversation."""
     of_sessions: Json = can.get("sessionCapabilities")
     offers: JsonObject = of_sessions if is_object(of_sessions) else {}
@@ -130,7 +130,7 @@ def _resuming(name: str, can: JsonObject, *, is_fork: bool) -> str:
     raise Unavailable("runner.cannot_resume", f"The agent {name} cannot {what}.")
 
 
-def _beside(program: Program, brief: Brief) -> JsonObject:
+def _extra_params(program: Program, brief: Brief) -> JsonObject:
     """Return extra parameters: for Claude Code's adapter, how to use its own tools."""
     if program.dialect != "claude":
         return {}
@@ -151,7 +151,7 @@ def _beside(program: Program, brief: Brief) -> JsonObject:
     return {"_meta": {"claudeCode": {"options": options}, **prompt}}
 
 
-def _begun(answer: JsonObject, *, is_resumed: bool = False) -> Begun:
+def _parse_session(answer: JsonObject, *, is_resumed: bool = False) -> Begun:
     modes: Json = answer.get("modes")
     models: Json = answer.get("models")
     found = Choices()
@@ -186,7 +186,9 @@ def _ids(entries: Json, key: str) -> tuple[str, ...]:
 
 def blocks(prompt: str, text: str) -> Sequence[JsonObject]:
     """Return a message as content blocks; the crib's instructions precede it in a block of their own."""
-    said: list[JsonObject] = [{"type": "text", "text": text}]
+    blocks: list[JsonObject] = [{"type": "text", "text": text}]
     return (
-        [{"type": "text", "text": f"<instructions>\n{prompt}\n\n{_WHICH}\n</instructions>"}, *said] if prompt else said
+        [{"type": "text", "text": f"<instructions>\n{prompt}\n\n{_WHICH}\n</instructions>"}, *blocks]
+        if prompt
+        else blocks
     )

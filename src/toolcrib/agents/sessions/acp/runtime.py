@@ -61,13 +61,13 @@ class AcpRuntime:
         if url is None:
             message = f"The agent {self.name} needs the MCP endpoint, but this crib does not listen."
             raise Unavailable("runner.not_listening", message)
-        resolved = self._resolved(brief)
+        resolved = self._resolve(brief)
         offered = {self._endpoint_access.name(each.tool.ref): each for each in brief.tools}
         mapper = AcpMapper(Recognition(offered, self._program.dialect))
         calls = AcpCalls(host, mapper, {each.tool.ref: each for each in brief.tools}, self._endpoint_access.name)
         async with AsyncExitStack() as stack:
             token = stack.enter_context(self._endpoint_access.tokens.issued(host.principal, calls.call))
-            transport = await self._started(stack, resolved, token)
+            transport = await self._start(stack, resolved, token)
             conversation = AcpConversation(self._program, brief, calls, transport, token)
             connection = Connection(conversation.handle, transport)
             stack.push_async_callback(connection.close)
@@ -78,7 +78,7 @@ class AcpRuntime:
                 with anyio.move_on_after(LAST_WORDS, shield=True):
                     await conversation.close()
 
-    async def _started(self, stack: AsyncExitStack, resolved: ResolvedServer, token: SessionToken) -> ChildTransport:
+    async def _start(self, stack: AsyncExitStack, resolved: ResolvedServer, token: SessionToken) -> ChildTransport:
         mask = self._mask(token.secret)
         try:
             child = await stack.enter_async_context(
@@ -117,7 +117,7 @@ class AcpRuntime:
             message = last_words(self.name, "ended before it was ready", transport.failure)
             raise Unavailable("runner.start", message) from None
 
-    def _resolved(self, brief: Brief) -> ResolvedServer:
+    def _resolve(self, brief: Brief) -> ResolvedServer:
         """Return the command to start. Raises `runner.missing`."""
         command, *arguments = self._program.command
         found = shutil.which(command, path=self._environment.get("PATH"))

@@ -59,7 +59,7 @@ class ClaudeCalls:
             try:
                 if self._mapper is not None:
                     with anyio.move_on_after(timeout):
-                        while not self._mapper.is_told(id):
+                        while not self._mapper.is_announced(id):
                             await self._told.wait()
                     for emission in self._mapper.announce(id, name, arguments, agent):
                         self._host.emit(*emission)

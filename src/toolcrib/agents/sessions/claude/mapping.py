@@ -49,7 +49,7 @@ class ClaudeEmission(NamedTuple):
 class _Call:
     name: str
     parent: str | None
-    is_told: bool = False
+    is_announced: bool = False
     """Whether its arguments were emitted."""
 
 
@@ -59,7 +59,7 @@ class _Open:
 
     kind: str
     id: str
-    said: list[str] = field(default_factory=list[str])
+    pieces: list[str] = field(default_factory=list[str])
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +84,10 @@ class ClaudeMapper:
         self._outcomes: dict[str, ClaudeOutcome] = {}
         self._agents: dict[str, str] = {}
 
-    def is_told(self, tool_call: str) -> bool:
+    def is_announced(self, tool_call: str) -> bool:
         """Return whether start and arguments of this call were emitted in this turn."""
         call = self._calls.get(tool_call)
-        return tool_call in self._done or (call is not None and call.is_told)
+        return tool_call in self._done or (call is not None and call.is_announced)
 
     def keep(self, tool_call: str, outcome: ClaudeOutcome) -> None:
         """Store the outcome of a call; the result is emitted once Claude Code reports it."""
@@ -103,7 +103,7 @@ class ClaudeMapper:
         if isinstance(message, StreamEvent):
             return self._piece(message.event, message.parent_tool_use_id)
         if isinstance(message, AssistantMessage):
-            return self._said(message)
+            return self._map_message(message)
         if isinstance(message, UserMessage):
             blocks: Sequence[ContentBlock] = [] if isinstance(message.content, str) else message.content
             results = (block for block in blocks if isinstance(block, ToolResultBlock))
@@ -142,9 +142,9 @@ class ClaudeMapper:
     def _break_off(self, place: tuple[str | None, int]) -> list[ClaudeEmission]:
         """Close an incomplete block; the text so far becomes the message."""
         block = self._open.pop(place)
-        if block.kind != "text" or not block.said:
+        if block.kind != "text" or not block.pieces:
             return []
-        return [ClaudeEmission("text_message", {"messageId": block.id, "text": "".join(block.said)}, place[0])]
+        return [ClaudeEmission("text_message", {"messageId": block.id, "text": "".join(block.pieces)}, place[0])]
 
     def _begin(self, block: JsonObject, place: tuple[str | None, int]) -> list[ClaudeEmission]:
         parent, index = place
@@ -163,17 +163,17 @@ class ClaudeMapper:
             return []
         match block.kind, delta.get("type"):
             case "text", "text_delta" if delta["text"]:
-                block.said.append(delta["text"])
+                block.pieces.append(delta["text"])
                 return [ClaudeEmission("text_delta", {"messageId": block.id, "text": delta["text"]}, place[0])]
             case "thinking", "thinking_delta" if delta["thinking"]:
                 return [ClaudeEmission("thinking_delta", {"messageId": block.id, "text": delta["thinking"]}, place[0])]
-            case "call", "input_json_delta" if delta["partial_json"] and not self.is_told(block.id):
+            case "call", "input_json_delta" if delta["partial_json"] and not self.is_announced(block.id):
                 data: JsonObject = {"toolCallId": block.id, "partialJson": delta["partial_json"]}
                 return [ClaudeEmission("tool_call_delta", data, place[0])]
             case _:
                 return []
 
-    def _said(self, message: AssistantMessage) -> list[ClaudeEmission]:
+    def _map_message(self, message: AssistantMessage) -> list[ClaudeEmission]:
         """Emit whole blocks; each closes its streamed block. Messages of failed requests are not answers."""
         parent = message.parent_tool_use_id
         emissions: list[ClaudeEmission] = []
@@ -214,9 +214,9 @@ class ClaudeMapper:
 
     def _end(self, tool_call: str, arguments: JsonObject) -> list[ClaudeEmission]:
         call = self._calls.get(tool_call)
-        if call is None or call.is_told:
+        if call is None or call.is_announced:
             return []
-        call.is_told = True
+        call.is_announced = True
         return [ClaudeEmission("tool_call_end", {"toolCallId": tool_call, "arguments": arguments}, call.parent)]
 
     def _result(self, tool_call: str, content: Json, is_error: bool | None) -> list[ClaudeEmission]:

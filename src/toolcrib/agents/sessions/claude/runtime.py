@@ -321,9 +321,9 @@ class _Conversation:
 
     def _last_words(self, brief: str, error: Exception | None = None) -> str:
         """Describe what happened, with the end of standard error, else with the SDK's error."""
-        said = "\n".join(self._stderr.tail(_SHOWN_LINES))
-        if said:
-            return f"{brief} Its last words on standard error:\n{said}"
+        output = "\n".join(self._stderr.tail(_SHOWN_LINES))
+        if output:
+            return f"{brief} Its last words on standard error:\n{output}"
         return brief if error is None or isinstance(error, ProcessError) else f"{brief} {error}"
 
 

@@ -94,11 +94,11 @@ async def test_an_agent_that_does_not_stop_is_ended(
         session = await create(crib)
         log = await crib.sessions.events(session)
         await crib.sessions.send(session, "[[script:slow]]")
-        is_told = False
+        is_announced = False
         with anyio.fail_after(60):
             async for batch in log.follow(0):
-                if not is_told and any(event.kind == "text_delta" for event in batch):
-                    is_told = True
+                if not is_announced and any(event.kind == "text_delta" for event in batch):
+                    is_announced = True
                     assert await crib.sessions.interrupt(session)
                 if batch[-1].kind == "done":
                     assert batch[-1].data["reason"] == "interrupted"

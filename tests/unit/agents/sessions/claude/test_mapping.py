@@ -108,10 +108,10 @@ def test_whole_messages_of_a_sub_agent_carry_its_call_and_do_not_mix_with_those_
 def test_a_call_that_was_not_said_is_told_with_the_call_of_its_sub_agent() -> None:
     mapping = mapper()
     told(mapping, TaskStartedMessage("task_started", {}, "agent7", "d", "u", "s", tool_use_id="t1"))
-    assert not mapping.is_told("t9")
+    assert not mapping.is_announced("t9")
     emissions = mapping.announce("t9", NAME, {"a": 1}, "agent7")
     assert [(kind, parent) for kind, _, parent in emissions] == [("tool_call_start", "t1"), ("tool_call_end", "t1")]
-    assert mapping.is_told("t9")
+    assert mapping.is_announced("t9")
     assert told(mapping, whole(ToolUseBlock("t9", NAME, {"a": 1}), parent="t1")) == [], "it was told before"
 
 
