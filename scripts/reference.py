@@ -1,9 +1,12 @@
 """Generates docs/reference from the code: error codes, settings, commands, events, routes. Run by `make docs`.
 
+Also writes the table of apps in docs/connect.md.
+
 A test fails when a committed page differs from the generated one. The routes come from a temporary crib. Must never
 read the settings of the machine.
 """
 
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,10 +24,18 @@ from toolcrib.host import Crib
 from toolcrib.model.errors import CODES, ToolcribError
 from toolcrib.model.events import HOST_EVENT_KINDS, HostEventKind
 from toolcrib.model.sessions import SESSION_EVENT_KINDS, SessionEventKind
+from toolcrib.servers.apps.connectable import CONNECTABLE
+from toolcrib.servers.export import takes_http
+from toolcrib.servers.places import TABLE, Machine, directory_of
+from toolcrib.servers.readers.apps import CLIENTS, FORMATS
+from toolcrib.servers.readers.citations import CITATIONS
 from toolcrib.web.api.routes import create_api
 from toolcrib.web.login import Logins
 
 PAGES = Path(__file__).resolve().parent.parent / "docs" / "reference"
+CONNECT_PAGE = PAGES.parent / "connect.md"
+APPS_BEGIN = "<!-- Generated from the code by `make docs`: apps. -->"
+APPS_END = "<!-- End of the generated part. -->"
 NOTE = "<!-- Generated from the code by `make docs`. Do not edit. -->"
 
 EVENTS: dict[HostEventKind, str] = {
@@ -231,6 +242,55 @@ def routes() -> str:
     )
 
 
+def apps() -> str:
+    """Return the table of apps: their files, and whether they are written."""
+    connected = {row.name: row for row in CONNECTABLE}
+    listed = [client for client in CITATIONS if client != "kilo-legacy"]
+    order = sorted(listed, key=lambda name: (name not in connected, CLIENTS[name].title.lower()))
+    return table(
+        ["app", "name", "files read", "servers under", "`connect`", "`export`"],
+        [
+            [
+                f"[{CLIENTS[name].title}]({CITATIONS[name]})",
+                f"`{name}`",
+                ", ".join(f"`{path}`" for path in app_files(name)),
+                f"`{'.'.join(CLIENTS[name].roots[0])}`",
+                "" if name not in connected else "HTTP" if takes_http(name) else "stdio",
+                "yes" if CLIENTS[name].writable else "",
+            ]
+            for name in order
+        ],
+    )
+
+
+def app_files(client: str) -> list[str]:
+    """Return the files of an app on Linux, those of plugins and extensions included."""
+    rows = [row for row in TABLE if FORMATS[row.format].client == client and "linux" in row.systems]
+    extra = {
+        "claude-code": ["{claude}/plugins/installed_plugins.json"],
+        "gemini": ["~/.gemini/extensions/*/gemini-extension.json"],
+        "qwen": ["~/.qwen/extensions/*/qwen-extension.json"],
+    }
+    return list(
+        dict.fromkeys(_PLACES.sub(_place, path) for path in [*(row.path for row in rows), *extra.get(client, [])])
+    )
+
+
+_PLACES = re.compile(r"^\{[a-z-]+\}")
+
+
+def _place(word: re.Match[str]) -> str:
+    """Return what a word in braces stands for if no variable moves it."""
+    root = directory_of(word[0], Machine(Path("~"), Path("~/.local/share/toolcrib"), {}))
+    return str(root) if root is not None else "$OPENCODE_CONFIG"
+
+
+def connect_page(text: str) -> str:
+    """Return docs/connect.md with the current table of apps."""
+    before, after = text.split(APPS_BEGIN)[0], text.split(APPS_END)[1]
+    return f"{before}{APPS_BEGIN}\n\n{apps()}\n\n{APPS_END}{after}"
+
+
 REFERENCE: dict[str, Callable[[], str]] = {
     "errors": errors,
     "settings": settings,
@@ -246,6 +306,8 @@ def main() -> int:
     for name, make in REFERENCE.items():
         (PAGES / f"{name}.md").write_text(make(), encoding="utf-8")
         print(f"docs/reference/{name}.md")
+    CONNECT_PAGE.write_text(connect_page(CONNECT_PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    print("docs/connect.md")
     return 0
 
 

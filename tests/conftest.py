@@ -85,6 +85,12 @@ def client_programs(pytestconfig: pytest.Config) -> Path:
 
 
 @pytest.fixture(scope="session")
+def app_programs(pytestconfig: pytest.Config) -> Path:
+    """The folder with more coding apps that npm installs, for `make test-all`."""
+    return installed("apps", pytestconfig) / "node_modules" / ".bin"
+
+
+@pytest.fixture(scope="session")
 def python_servers(pytestconfig: pytest.Config) -> Path:
     """The folder with the MCP servers that come as Python packages."""
     return installed("servers", pytestconfig) / "bin"

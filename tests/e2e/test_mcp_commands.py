@@ -354,3 +354,16 @@ def test_without_arguments_a_person_at_a_terminal_is_asked_for_each_part(joined:
     assert code == 0, said
     own = own_servers(joined)
     assert own["far"]["headers"] == {"X-A": "b", "Authorization": "Bearer token"}
+
+
+def test_second_name_of_a_definition_is_reported_and_changes_name_all_of_them(joined: Shell) -> None:
+    command = ("--", "python", "-m", "same")
+    assert joined.run("mcp", "add", "first", *command).stdout.endswith("mcp.json.\n")
+    added = joined.run("mcp", "add", "second", *command)
+    assert added.stdout.startswith('Added "second" to ')
+    assert added.stdout.endswith('. It is the same server as "first".\n')
+    for change, done in (("disable", "Disabled"), ("enable", "Enabled"), ("remove", "Removed")):
+        said = joined.run("mcp", change, "second").stdout
+        assert said.startswith(f'{done} "second"')
+        assert said.endswith('It is the same server as "first".\n')
+    assert joined.run("mcp", "get", "first").returncode == 3

@@ -14,9 +14,8 @@ from toolcrib.gate.approvals.approvals import Approvals
 from toolcrib.gate.approvals.consent import Consent
 from toolcrib.gate.approvals.handles import Handles
 from toolcrib.gate.audit.changes import Changes
-from toolcrib.gate.catalog.catalog import Catalog
+from toolcrib.gate.catalog.catalog import Catalog, CatalogChange
 from toolcrib.gate.catalog.naming import NameRow, NameTable
-from toolcrib.gate.catalog.snapshot import CatalogChange
 from toolcrib.gate.gate import Gate
 from toolcrib.gate.policy.bundles import Bundles, Projects
 from toolcrib.gate.policy.permissions import Permissions, RuleBook, managed_file

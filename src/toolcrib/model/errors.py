@@ -227,6 +227,7 @@ CODES: dict[str, Code] = {
     "config.not_a_file": Code(ConfigError, 422, "The configuration file is a directory, pipe or device.", "Replace it with a regular file, or remove it."),
     "config.too_large": Code(ConfigError, 422, "The configuration file is too large.", "Remove content that does not belong in the file."),
     "config.too_many": Code(ConfigError, 422, "More files match a pattern than are read.", "Remove files that are not needed."),
+    "server.token_refused": Code(ConfigError, 422, "The server rejected the token in its definition.", "Replace the token in `headers`, then run `toolcrib mcp test` again."),
     "server.misplaced": Code(ConfigError, 422, "The server is defined where its app does not look for it.", "Move it to where the app reads servers."),
     "config.encoding": Code(ConfigError, 422, "The configuration file is not UTF-8.", "Save it as UTF-8."),
     "config.empty": Code(ConfigError, 422, "The configuration file is empty.", "Remove it, or add servers."),

@@ -11,6 +11,7 @@ from toolcrib.model.errors import InvalidRequest
 from toolcrib.model.json import JsonObject
 from toolcrib.model.problems import Problem
 from toolcrib.model.servers import DefinitionSource, Discovery, ServerEntry, ServerSpec
+from toolcrib.servers.crib_entry import crib_entry
 from toolcrib.servers.edit.entries import ChangeText, add_server, put_server
 from toolcrib.servers.export import entry_for
 from toolcrib.servers.exposure import names_credential
@@ -87,6 +88,8 @@ def _takeover(server: ServerEntry, environment: Mapping[str, str]) -> Takeover:
     spec = server.spec
     if spec is None:
         return Takeover(server, server.alias, None, "it cannot be used as it is", server.problems)
+    if crib_entry(spec) is not None:
+        return Takeover(server, server.alias, None, "it is this crib itself")
     if server.shadowed_by is not None:
         return Takeover(server, server.alias, None, f"{server.shadowed_by} has the same name and comes first")
     if spec.source.client == "toolcrib":

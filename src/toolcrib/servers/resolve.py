@@ -17,7 +17,7 @@ from toolcrib.model.servers import ResolvedServer, ServerSpec
 from toolcrib.servers.definition_paths import DefinitionPaths
 from toolcrib.servers.exposure import reveals_gravely
 from toolcrib.servers.masking import mask_command, mask_text, mask_url, mask_value
-from toolcrib.servers.secret_commands import SecretCommands, start_directory
+from toolcrib.servers.secret_commands import SecretCommands, shell_syntax, start_directory
 from toolcrib.servers.variables import (
     LOOKED_UP,
     SYNTAXES,
@@ -44,6 +44,8 @@ class ValueOrigin:
 def missing(spec: ServerSpec, environment: Mapping[str, str]) -> tuple[Problem, ...]:
     """Return a problem for each reference that cannot be resolved. Values are not read."""
     found: dict[tuple[str, str], Problem] = {}
+    for key, syntax in _shell_commands(spec):
+        found[key, syntax] = _needs_shell(spec, key, syntax)
     for key, reference in spec_references(spec):
         problem = _unresolved(spec, key, reference, environment)
         if problem is not None:
@@ -80,9 +82,25 @@ async def resolve(
 
 
 def _not_agreed(spec: ServerSpec) -> Problem:
-    message = f'Server "{spec.name}" takes credentials or files that nobody agreed to hand to it'
+    message = f'Server "{spec.name}" takes credentials or files that you have not agreed to pass on'
     hint = f"Review it, then run `toolcrib mcp trust {spec.alias or spec.name}`."
     return Problem("server.reveals_secrets", message, hint, spec.source.file, spec.source.line)
+
+
+def _shell_commands(spec: ServerSpec) -> Iterator[tuple[str, str]]:
+    """Yield the key of each `!command` that only a shell could run, with the part that needs it."""
+    if spec.variables in LOOKED_UP:
+        for kind, values in (("env", spec.env), ("headers", spec.headers)):
+            for name, value in values.items():
+                syntax = shell_syntax(value[1:]) if value.startswith("!") else None
+                if syntax is not None:
+                    yield f"{kind}.{name}", syntax
+
+
+def _needs_shell(spec: ServerSpec, key: str, syntax: str) -> Problem:
+    message = f'Server "{spec.name}": the command of {key} uses shell syntax ("{syntax}"), but runs without a shell'
+    hint = "Put it in a script and name that, or write `!sh -c '…'`."
+    return Problem("server.secret_missing", message, hint, spec.source.file, spec.source.line)
 
 
 def _unresolved(
@@ -94,18 +112,18 @@ def _unresolved(
                 return None
             reason, hint = (
                 f"the variable {reference.name} is not set",
-                f"Set {reference.name} and start Toolcrib again.",
+                f"Set {reference.name} and restart Toolcrib.",
             )
         case "secret" if reference.name.startswith("secrets."):
             name = reference.name.removeprefix("secrets.")
             if name in environment:
                 return None
-            reason, hint = f"the secret {name} is not set", f"Set the variable {name} and start Toolcrib again."
+            reason, hint = f"the secret {name} is not set", f"Set the variable {name} and restart Toolcrib."
         case "place" | "file":
             return None
         case _:
-            reason = f"{reference.text} can only be answered by the tool this file belongs to"
-            hint = "Add the server to Toolcrib with a variable or a value in its place."
+            reason = f"{reference.text} can only be resolved by the app this file belongs to"
+            hint = "Add the server to Toolcrib with a variable or a value instead."
     message = f'Server "{spec.name}": {reason}, which {key} needs'
     return Problem("server.variable_missing", message, hint, spec.source.file, spec.source.line)
 
@@ -182,6 +200,8 @@ class _Filler:
             if self._spec.variables not in LOOKED_UP:
                 filled[name] = self.text(kind, value)
             elif value.startswith("!"):
+                if shell_syntax(value[1:]) is not None:
+                    continue  # `missing` reports it
                 output = await self._command(f"{kind}.{name}", value[1:])
                 filled |= {name: output} if output is not None else {}
             else:

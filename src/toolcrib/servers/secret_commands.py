@@ -6,6 +6,7 @@ home directory, with only the base names of the environment, and for at most ten
 
 import contextlib
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -20,6 +21,33 @@ from toolcrib.model.errors import Unavailable
 
 TIMEOUT = 10.0
 MAX_OUTPUT = 64 * 1024
+
+
+_EXPANSION = re.compile(r"\$[A-Za-z_0-9({@*#?!$-]|`")
+_ASSIGNMENT = re.compile(r"\s*[A-Za-z_]\w*=")
+_OPERATORS = frozenset("|&;<>()*?\n")
+
+
+def shell_syntax(command: str) -> str | None:
+    """Return the first part of a command that only a shell would interpret; None if it runs the same without one."""
+    if _ASSIGNMENT.match(command):
+        return "="
+    quote = ""
+    position = 0
+    while position < len(command):
+        mark = command[position]
+        expansion = _EXPANSION.match(command, position) if quote != "'" else None
+        starts_word = position == 0 or command[position - 1].isspace()
+        if mark == "\\" and quote != "'":
+            position += 1
+        elif mark in ("'", '"') and quote in ("", mark):
+            quote = "" if quote else mark
+        elif expansion is not None:
+            return expansion[0]
+        elif not quote and (mark in _OPERATORS or (mark in "~#" and starts_word)):
+            return mark.strip() or "a line break"
+        position += 1
+    return None
 
 
 def start_directory(environment: Mapping[str, str]) -> Path:
@@ -51,6 +79,8 @@ class SecretCommands:
             return self._known[command]
 
     async def _run(self, command: str) -> str:
+        if (syntax := shell_syntax(command)) is not None:
+            raise _failed(f'it uses shell syntax ("{syntax}"), but runs without a shell')
         try:
             words = shlex.split(command)
         except ValueError as error:
@@ -102,4 +132,4 @@ async def _end(process: anyio.abc.Process) -> None:
 
 
 def _failed(reason: str) -> Unavailable:
-    return Unavailable("secret.command_failed", f"A secret could not be had: {reason}.")
+    return Unavailable("secret.command_failed", f"The command for a secret failed: {reason}.")

@@ -160,6 +160,8 @@ def client_place(view: ProjectView, client: str, scope: Scope) -> ConfigFile:
     if not places:
         message = f"{dialect.title} has no file for scope {scope} here."
         raise InvalidRequest("config.unsupported", message, "Leave out `--write` and put the text where it belongs.")
+    # Other formats of an app are older files, or files it shares with other apps.
+    places = [place for place in places if place.format == client] or places
     there = (place for place in places if view.prints.get(place.file) is not None)
     return next(there, places[0])
 
@@ -215,4 +217,9 @@ def _free(moved: Moved, place: ConfigFile, taken: set[str]) -> Moved:
 
 def _names_in(view: ProjectView, place: ConfigFile) -> set[str]:
     readings = [reading for reading in view.readings if reading.place.file == place.file]
-    return {entry.name for reading in readings for entry in reading.entries if entry.place.scope == place.scope}
+    return {
+        entry.name
+        for reading in readings
+        for entry in reading.entries
+        if entry.place.scope == place.scope and entry.is_read
+    }

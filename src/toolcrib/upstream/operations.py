@@ -6,6 +6,7 @@ Must never connect a server that is disabled, shadowed, untrusted or invalid.
 """
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -50,7 +51,21 @@ class UpstreamOperations:
         """Return the status of every server visible in `cwd`."""
         found = await self._servers.list(cwd)
         alike = twins((*(entry.name for entry in found.servers), *_OWN_SERVERS))
-        return tuple(self.status(entry, alike.get(entry.name, ())) for entry in found.servers)
+        entries = [await self.with_credential_problem(entry) for entry in found.servers]
+        return tuple(self.status(entry, alike.get(entry.name, ())) for entry in entries)
+
+    async def with_credential_problem(self, entry: ServerEntry) -> ServerEntry:
+        """Return the server with a problem if it is a program whose credential is not stored; it starts without it."""
+        spec = entry.spec
+        named = spec.auth.credential_id if spec is not None and spec.auth is not None else None
+        if spec is None or named is None or spec.type != "stdio" or not entry.startable:
+            return entry
+        if await self._deps.tokens.held(credential_name(spec)) is not None:
+            return entry
+        message = f'Server "{spec.name}": no sign-in is stored for the credential "{named}", so it gets no token'
+        hint = f'Sign in to the server that has "credentialId": "{named}", or remove "auth" from the definition.'
+        problem = Problem("oauth.required", message, hint, spec.source.file, spec.source.line)
+        return replace(entry, problems=(*entry.problems, problem))
 
     def status(self, entry: ServerEntry, alike: tuple[str, ...] = ()) -> ServerStatus:
         """Return the status of one server. `alike` are names it can be confused with."""

@@ -59,6 +59,18 @@ async def test_shadowed_and_invalid_servers_stay_visible(world: World) -> None:
     assert invalid["problems"][0]["message"].startswith("Invalid server config: ")
 
 
+async def test_missing_credential_of_a_program_is_a_problem_of_the_server(world: World) -> None:
+    body = {"name": "mine", "type": "stdio", "command": "x", "auth": {"type": "oauth", "credentialId": "lost"}}
+    async with world.serving() as crib:
+        await crib.ask("POST", "", body=body)
+        listed = (await crib.ask("GET", "")).json()
+        shown = (await crib.ask("GET", "/mine")).json()
+    for server in (next(each for each in listed if each["name"] == "mine"), shown):
+        assert [(problem["code"], '"lost"' in problem["message"]) for problem in server["problems"]] == [
+            ("oauth.required", True)
+        ]
+
+
 async def test_a_server_is_created_read_replaced_and_deleted(world: World) -> None:
     body = {"name": "mine", "type": "stdio", "command": "uvx", "args": ["x"], "env": {"KEY": SECRET}, "timeout": 500}
     async with world.serving() as crib:

@@ -1,5 +1,6 @@
 """Connecting tools on real files: what is written, that it is known again, and that all of it can be taken back."""
 
+import json
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
@@ -274,3 +275,38 @@ async def test_level_decides_the_mode_of_the_token_and_another_level_makes_a_new
     assert [(each.mode, each.level) for each in tokens.live] == [("default", "ask")]
     again = await clients.connect(AppConnectRequest("cursor"))
     assert (again.level, again.change.changed) == ("ask", False)
+
+
+async def test_folder_of_another_app_does_not_count_as_an_installation(machine: Machine) -> None:
+    (machine.user / ".claude").mkdir()
+    clients, _, _ = await machine.clients()
+    assert [each.client.name for each in await clients.list(programs=frozenset()) if each.installed] == []
+    (machine.user / ".omp" / "agent").mkdir(parents=True)
+    assert [each.client.name for each in await clients.list(programs=frozenset()) if each.installed] == ["oh-my-pi"]
+
+
+async def test_import_never_takes_the_crib_itself(machine: Machine) -> None:
+    machine.install("cursor")
+    clients, _, desk = await machine.clients()
+    await clients.connect(AppConnectRequest("cursor"))
+    done = (await desk.import_()).to_json()
+    assert [each["name"] for each in done["taken"]] == ["b"]
+    assert [(each["from"]["name"], each["reason"]) for each in done["skipped"]] == [
+        ("toolcrib", "it is this crib itself")
+    ]
+
+
+async def test_export_writes_to_the_apps_own_file_under_its_own_key(machine: Machine) -> None:
+    """Not to an older file of the app, nor under another app's key."""
+    _, _, desk = await machine.clients()
+    await desk.add("mine", {"type": "stdio", "command": "x"})
+    code = machine.user / ".config" / "Code" / "User"
+    code.mkdir(parents=True)
+    (code / "settings.json").write_text("{}", encoding="utf-8")
+    (code / "mcp.json").write_text('{"mcpServers": {"mine": {"command": "old"}}}', encoding="utf-8")
+    await desk.export_to("vscode")
+    assert (code / "settings.json").read_text(encoding="utf-8") == "{}"
+    assert json.loads((code / "mcp.json").read_text(encoding="utf-8")) == {
+        "mcpServers": {"mine": {"command": "old"}},
+        "servers": {"mine": {"command": "x"}},
+    }

@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from long_tests import takes_long
 from toolcrib.agents.sessions.claude.program import find_cli
 from toolcrib.base.settings import Settings
 from toolcrib.model.errors import Unavailable
@@ -87,3 +88,49 @@ async def test_a_tool_says_itself_that_the_crib_is_there(
     quiet = {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}
     said = await said_by([str(client_programs / client), *words], tmp_path, **quiet)
     assert wanted in said, said
+
+
+LISTED_BY = {
+    "claude-code": (None, ["mcp", "list"]),
+    "codex": ("codex", ["mcp", "list"]),
+    "gemini": ("gemini", ["mcp", "list"]),
+    "opencode": ("opencode", ["mcp", "list"]),
+    "copilot-cli": ("copilot", ["mcp", "list"]),
+    "qwen": ("qwen", ["mcp", "list"]),
+    "kilo": ("kilo", ["mcp", "list"]),
+    "factory": ("droid", ["mcp", "list"]),
+}
+"""The program of each app, and the arguments with which it lists its servers."""
+
+
+@takes_long
+@pytest.mark.parametrize("client", LISTED_BY)
+async def test_an_app_lists_the_servers_that_were_exported_to_its_file(
+    crib: Holding, tmp_path: Path, client: str, request: pytest.FixtureRequest
+) -> None:
+    servers = crib.crib.servers
+    await servers.add("program", {"type": "stdio", "command": "/bin/echo", "args": ["hi"], "env": {"A": "b"}})
+    await servers.add("address", {"type": "http", "url": "http://127.0.0.1:9/mcp", "headers": {"X-A": "b"}})
+    done = (await servers.export_to(client, ["program", "address"])).to_json()
+    assert [each["name"] for each in done["taken"]] == ["program", "address"]
+    if client == "gemini":  # lists nothing in a folder that is not trusted
+        trusted = tmp_path / ".gemini" / "trustedFolders.json"
+        trusted.write_text(json.dumps({str(tmp_path): "TRUST_FOLDER"}), encoding="utf-8")
+    program, arguments = LISTED_BY[client]
+    node = request.getfixturevalue("node_programs")
+    path = os.pathsep.join((str(node), bare_environment(tmp_path)["PATH"]))
+    quiet = {
+        "DISABLE_AUTOUPDATER": "1",
+        "DISABLE_TELEMETRY": "1",
+        "IS_SANDBOX": "1",
+        "OPENCODE_DISABLE_AUTOUPDATE": "1",
+        "OPENCODE_DISABLE_MODELS_FETCH": "1",
+        "PATH": path,
+    }
+    if program is None:
+        command = str(find_cli(bare_environment(tmp_path)))
+    else:
+        programs = "client_programs" if program in ("codex", "gemini", "opencode") else "app_programs"
+        command = str(request.getfixturevalue(programs) / program)
+    said = await said_by([command, *arguments], tmp_path, **quiet)
+    assert "program" in said and "address" in said, said

@@ -172,3 +172,38 @@ async def test_a_link_that_is_moved_after_the_yes_hands_nothing_over(tmp_path: P
     resolved = await resolve(own, BASE, SecretCommands(BASE))
     assert [problem.code for problem in resolved.problems] == ["server.reveals_secrets"]
     assert resolved == ResolvedServer(problems=resolved.problems)
+
+
+@pytest.mark.parametrize(
+    ("command", "syntax"),
+    [
+        ("pass show x | head -1", "|"),
+        ("cat a; cat b", ";"),
+        ("cat < file", "<"),
+        ("op read $REF", "$R"),
+        ('echo "$(id)"', "$("),
+        ("echo `id`", "`"),
+        ("cat ~/token", "~"),
+        ("cat *.key", "*"),
+        ("NAME=x env", "="),
+        ("echo a # b", "#"),
+    ],
+)
+@pytest.mark.parametrize("client", ["toolcrib", "oh-my-pi"])
+async def test_command_with_shell_syntax_is_a_located_problem_and_never_run(
+    tmp_path: Path, client: str, command: str, syntax: str
+) -> None:
+    own = replace(spec(tmp_path, client, client), env={"K": f"!{command}", "L": "literal"})
+    [listed] = missing(own, BASE)
+    assert (listed.code, listed.file, listed.line) == ("server.secret_missing", own.source.file, own.source.line)
+    assert f'env.K uses shell syntax ("{syntax}")' in listed.message
+    resolved = await resolve(own, BASE, SecretCommands(BASE))
+    assert resolved.env == {"L": "literal"}
+    assert resolved.problems == (listed,)
+
+
+@pytest.mark.parametrize("command", ["sh -c 'echo a | cat'", 'printf "%s" "a;b|c"', "printf %s a\\|b", "echo '$X ~ *'"])
+async def test_quoted_shell_syntax_is_plain_text(tmp_path: Path, command: str) -> None:
+    own = replace(spec(tmp_path, "toolcrib", "toolcrib"), env={"K": f"!{command}"})
+    assert missing(own, BASE) == ()
+    assert (await resolve(own, BASE, SecretCommands(BASE))).env.keys() == {"K"}

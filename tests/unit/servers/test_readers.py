@@ -412,3 +412,11 @@ def test_registry_package_that_serves_http_is_a_url_with_a_note() -> None:
     assert found.entries[0].spec is not None
     assert found.entries[0].spec.url == "http://127.0.0.1:80/mcp"
     assert [problem.code for problem in found.problems] == ["config.note"]
+
+
+@pytest.mark.parametrize(("client", "ignores"), [("kilo", True), ("kilo-legacy", True), ("opencode", False)])
+def test_cwd_that_an_app_ignores_is_reported(client: str, ignores: bool) -> None:
+    judged = read(client, {"type": "stdio", "command": ["x"] if client != "kilo-legacy" else "x", "cwd": "/w"})
+    assert judged.spec is not None
+    assert judged.spec.cwd == "/w"
+    assert any('ignores "cwd"' in problem.message for problem in judged.problems) == ignores

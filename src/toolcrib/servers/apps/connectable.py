@@ -71,7 +71,7 @@ CONNECTABLE: tuple[Connectable, ...] = (
     Connectable("pi", ("pi",)),
     Connectable("qoder", ("qoder",)),
     Connectable("roo"),
-    Connectable("rovodev", ("acli",), in_projects=False),
+    Connectable("rovodev", in_projects=False),
     Connectable("tabnine", ("tabnine",)),
     Connectable("trae", ("trae",)),
 )
@@ -96,7 +96,8 @@ def programs_on(path: str) -> frozenset[str]:
 
 def is_installed(row: Connectable, view: ProjectView, programs: frozenset[str]) -> bool:
     """Return whether the app has a file or directory of its own, or one of these programs."""
-    own = [place.file for place in view.places.files if place.dialect.client == row.name and place.scope == "user"]
+    # Other formats of an app may be files of other apps, such as Claude's folder, which oh-my-pi reads, too.
+    own = [place.file for place in view.places.files if place.format == row.format("user") and place.scope == "user"]
     home = view.around.home
     return (
         any(os.path.lexists(file) for file in own)

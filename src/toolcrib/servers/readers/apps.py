@@ -91,6 +91,7 @@ _ROWS: tuple[Dialect, ...] = (
         needs_type=True,
         switch="enabled",
         merges=True,
+        cwd=False,
         variables="opencode",
     ),
     _common(

@@ -66,7 +66,10 @@ class ConfigFile:
 
 @dataclass(frozen=True, slots=True)
 class ReadEntry:
-    """One entry as read: the written value (`raw`), the definition if usable, and the problems."""
+    """One entry as read: the written value (`raw`), the definition if usable, and the problems.
+
+    `is_read` is whether the app itself reads it where it is.
+    """
 
     name: str
     source: DefinitionSource
@@ -75,6 +78,7 @@ class ReadEntry:
     problems: tuple[Problem, ...]
     place: ConfigFile
     path: KeyPath
+    is_read: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +181,8 @@ def _read_entry(place: ConfigFile, found: FoundEntry, line: int | None) -> ReadE
         spec, problems = None, (problem, *problems)
     raw = as_object(found.raw)
     written = raw if raw is not None else {"value": found.raw}
-    return ReadEntry(name, source, written, spec, problems, placed, found.path)
+    is_read = found.misplaced is None and not found.is_elsewhere
+    return ReadEntry(name, source, written, spec, problems, placed, found.path, is_read)
 
 
 def _is_plain_json(value: Json) -> bool:

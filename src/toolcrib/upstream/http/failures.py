@@ -8,7 +8,7 @@ import time
 from typing import Final
 
 from toolcrib.base.processes.process import ServerFailed
-from toolcrib.model.errors import ToolcribError
+from toolcrib.model.errors import ConfigError, ToolcribError
 from toolcrib.model.json import Json, JsonObject, is_object
 from toolcrib.model.json_values import as_object, as_text
 from toolcrib.model.sources import ProtocolError
@@ -52,6 +52,11 @@ def error_for_caller(
         return type(again)(again.code, again.message, again.hint)
     answer = error_in(error)
     return jsonrpc.error_of(answer) if answer is not None else HttpRefused(name, error)
+
+
+def token_refused(name: str) -> ConfigError:
+    """Return the error for a server that rejects the token in its definition; signing in would not help."""
+    return ConfigError("server.token_refused", f'Server "{name}" refused the token in its definition (HTTP 401).')
 
 
 def error_in(refused: RequestRefused) -> JsonObject | None:

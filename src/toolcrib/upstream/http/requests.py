@@ -80,6 +80,11 @@ class Requests:
         self._get = b"GET" + rest + _EVENTS
         self._delete = b"DELETE" + rest
 
+    @property
+    def has_token(self) -> bool:
+        """Whether the definition itself provides the credentials."""
+        return bool(self._own_authorization)
+
     def at(self, url: CheckedUrl) -> "Requests":
         """Return a copy for another URL of the same origin."""
         assert url.origin == self._origin

@@ -16,7 +16,7 @@ from toolcrib.model.sources import ReportProgress
 from toolcrib.upstream import jsonrpc
 from toolcrib.upstream.connection import OPEN_ENDED, OnMessage, OnNotification, OnRequest
 from toolcrib.upstream.http.client import HttpClient, Unreachable
-from toolcrib.upstream.http.failures import error_for_caller, failure
+from toolcrib.upstream.http.failures import error_for_caller, failure, token_refused
 from toolcrib.upstream.http.http_connection import Broken
 from toolcrib.upstream.http.inbox import Inbox
 from toolcrib.upstream.http.requests import Requests
@@ -155,6 +155,8 @@ class WebConnection(ABC):
 
     def _error_for(self, error: RequestRefused | Broken | Unreachable) -> Exception:
         bearer = self._requests.bearer
+        if bearer is None and isinstance(error, RequestRefused) and error.status == 401 and self._requests.has_token:
+            return token_refused(self.name)
         return error_for_caller(self.name, error, bearer.problem if bearer is not None else None)
 
 

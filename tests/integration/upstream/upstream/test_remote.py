@@ -148,6 +148,19 @@ async def test_a_server_that_wants_a_sign_in_says_so_and_is_not_tried_again(yard
         assert "Retrying automatically" not in source.status.sentence
 
 
+async def test_refused_static_token_is_not_a_missing_sign_in(yard: Yard) -> None:
+    async def script(request: Request, writer: asyncio.StreamWriter) -> None:
+        writer.write(answer(b"", "401 Unauthorized"))
+
+    async with raw_server(script) as raw:
+        spec = replace(web_spec(raw.url), headers={"Authorization": "Bearer out-of-date-token"})
+        yard.pool.reconcile(None, found(spec))
+        source = await yard.until_state("web", "failed")
+        assert source.status.sentence.startswith('Server "web" refused the token in its definition (HTTP 401).')
+        assert "out-of-date" not in source.status.sentence
+        assert source.status.action == "toolcrib mcp get web"
+
+
 async def test_calls_side_by_side_all_say_that_the_sign_in_is_over(yard: Yard) -> None:
     async def script(request: Request, writer: asyncio.StreamWriter) -> None:
         match request.method:

@@ -3,6 +3,7 @@
 Every principal may read; only the owner may make changes. Routes that start or contact a server are in `operations`.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -81,7 +82,8 @@ def _add_reading(router: APIRouter, crib: Crib) -> None:
         """Return one server by alias or name: its definition, the origin of each value, and what trusting it means."""
         details = await crib.servers.get(name, cwd_of(crib, principal))
         response.headers["etag"] = f'"{details.version}"'
-        return _full(crib, details)
+        server = await crib.links.with_credential_problem(details.server)
+        return _full(crib, replace(details, server=server))
 
 
 def _add_moving(router: APIRouter, crib: Crib) -> None:
