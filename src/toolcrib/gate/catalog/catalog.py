@@ -211,10 +211,10 @@ class Catalog:
         return self._set_own({**self._own, **self._new(source, self._own)})
 
     def exchange(
-        self, gone: Iterable[str], new: Iterable[ToolSource], problems: Iterable[Problem], group: str = "folder"
+        self, removed: Iterable[str], new: Iterable[ToolSource], problems: Iterable[Problem], group: str = "folder"
     ) -> CatalogChange:
         """Swap the sources of a group in one step, and replace all problems of that group."""
-        left = set(gone)
+        left = set(removed)
         own = {name: part for name, part in self._own.items() if name not in left}
         for source in new:
             own |= self._new(source, own)
