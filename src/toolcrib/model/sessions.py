@@ -14,6 +14,7 @@ from toolcrib.model.principals import Mode, Principal, Source
 
 SessionState = Literal["starting", "running", "waiting", "idle", "interrupted", "failed", "closed"]
 """`waiting`: for a person. `interrupted`: its process or the crib ended during a turn; it can be resumed."""
+SESSION_STATES: tuple[SessionState, ...] = get_args(SessionState)
 SessionEventKind = Literal[
     "session_status", "user_message", "text_delta", "thinking_delta", "text_message", "tool_call_start",
     "tool_call_delta", "tool_call_end", "approval_required", "approval_resolved", "question_prompt",

@@ -21,7 +21,7 @@ import anyio
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from toolcrib.base.files.reading import replace_private
+from toolcrib.base.files.private import replace_private
 from toolcrib.gate.principals import Credential, Principals
 from toolcrib.model.errors import InvalidRequest, ToolcribError, Unauthenticated, Unavailable
 from toolcrib.web import problems

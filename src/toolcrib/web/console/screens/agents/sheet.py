@@ -17,7 +17,7 @@ from toolcrib.agents.zoo.check import parse
 from toolcrib.agents.zoo.compile import Compiled
 from toolcrib.agents.zoo.input import AgentChanges
 from toolcrib.agents.zoo.transfer import Form, write
-from toolcrib.agents.zoo.zoo import KeptAgent
+from toolcrib.agents.zoo.zoo import StoredAgent
 from toolcrib.model.agents import Agent
 from toolcrib.model.errors import Conflict, NotFound
 from toolcrib.model.json import JsonObject, digest
@@ -137,7 +137,7 @@ def seed_of(agent: Agent) -> str | int:
     return agent.id if agent.appearance_seed is None else agent.appearance_seed
 
 
-def base(stored: KeptAgent, compiled: Compiled) -> JsonObject:
+def base(stored: StoredAgent, compiled: Compiled) -> JsonObject:
     """Return the values shared by all pages of an agent: its heading, and the prompt its IDE receives."""
     return {
         "agent": _OPTIONAL | stored.to_json() | {"seed": seed_of(stored.agent)},

@@ -10,7 +10,7 @@ from toolcrib.agents.zoo.check import parse
 from toolcrib.agents.zoo.compile import estimate
 from toolcrib.agents.zoo.input import AgentChanges, SkillChanges, SkillInput
 from toolcrib.agents.zoo.library import CATEGORIES, LIBRARY
-from toolcrib.agents.zoo.zoo import KeptAgent
+from toolcrib.agents.zoo.zoo import StoredAgent
 from toolcrib.model.agents import Agent, Skill, SkillCategory
 from toolcrib.model.errors import NotFound
 from toolcrib.model.json import JsonObject
@@ -106,7 +106,7 @@ class SkillsScreen:
         agent_id, skill_id = request.path_params["id"], request.path_params["skill"]
         await self._zoo.change_skill(agent_id, skill_id, change, by=author(self._console.principal(request)))
 
-    async def _replace(self, request: Request, stored: KeptAgent, given: JsonObject) -> None:
+    async def _replace(self, request: Request, stored: StoredAgent, given: JsonObject) -> None:
         by = author(self._console.principal(request))
         await self._zoo.update(stored.agent.id, parse(AgentChanges, given), version=stored.version, by=by)
 
