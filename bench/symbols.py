@@ -92,8 +92,8 @@ async def _asked(root: Path, files: int) -> dict[str, float]:
     async def find(name: str) -> float:
         started = time.perf_counter()
         found = await symbols.find(root, name, (), 20)
-        if found.standing.files != files or not found.items:
-            raise RuntimeError(f"Only {found.standing.files} files of {files} were read.")
+        if found.state.files != files or not found.items:
+            raise RuntimeError(f"Only {found.state.files} files of {files} were read.")
         return time.perf_counter() - started
 
     async def refer(name: str) -> float:
