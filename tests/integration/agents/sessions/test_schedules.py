@@ -273,7 +273,7 @@ async def test_a_failed_run_is_tried_again_and_too_many_pause_the_schedule_with_
     runs = await crib.schedules.history(schedule.id)
     assert [run.attempt for run in runs] == [2, 1, 2, 1, 2, 1]
     paused = await crib.schedules.get(schedule.id)
-    assert "3 failed runs" in (paused.reason or "")
+    assert "3 consecutive failed runs" in (paused.reason or "")
     assert paused.next_at is None
     assert notices and "Nightly" in notices[0]
     assert not (await crib.schedules.resume(schedule.id)).paused
