@@ -34,6 +34,7 @@ from toolcrib.gate.policy.limits import Limits
 from toolcrib.gate.policy.rules import Rules
 from toolcrib.gate.policy.zones import closed_paths
 from toolcrib.gate.principals import Door
+from toolcrib.gate.search.search import ToolSearch
 from toolcrib.gate.touched_paths import HomeGuard
 from toolcrib.gate.view import Listing, NoView, PrincipalView
 from toolcrib.model.approvals import Approval, ApprovalRequest
@@ -150,6 +151,7 @@ class Gate:
         self._home = home or HomeGuard()
         self._absence = absence
         self._clocks = Deadlines()
+        self.search = ToolSearch()
         self._views: OrderedDict[Principal, PrincipalView] = OrderedDict()
         self._latest: tuple[Principal | None, PrincipalView | None] = None, None
         self._in_flight: dict[str, ToolRef] = {}

@@ -66,17 +66,24 @@ def list_tools(
 @app.command("search")
 def search(
     ctx: typer.Context,
-    words: Annotated[list[str], typer.Argument(metavar="WORDS", help="The words to search for.", show_default=False)],
+    words: Annotated[
+        list[str], typer.Argument(metavar="WORDS", help="A sentence, words or the name of a tool.", show_default=False)
+    ],
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1_000, help="Most tools to show.")] = 10,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Search tools, best match first."""
+    """Find tools for a task, best match first."""
     from toolcrib.cli.crib import ask
     from toolcrib.cli.loop import run
 
     invocation = begin(ctx, home, as_json)
-    found = run(lambda: ask(invocation.settings, lambda client: client.tools(query=" ".join(words))))
-    show_tools(found, invocation.as_json)
+    found = run(lambda: ask(invocation.settings, lambda client: client.tools(query=" ".join(words), limit=limit)))
+    if invocation.as_json or not found:
+        show_tools(found, invocation.as_json)
+    else:
+        rows = [(tool["ref"], f"{tool['score']:.2f}", output.one_line(tool["description"])) for tool in found]
+        output.table(("tool", "score", "description"), rows)
 
 
 @app.command("show")

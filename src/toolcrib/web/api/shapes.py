@@ -62,6 +62,7 @@ class ToolShape(Shape):
     input_schema: JsonObject
     marks: MarksShape
     problems: list[ProblemShape]
+    score: float = Field(default=0.0, description="With `q`: 1 is an exact name, lower is less certain.")
 
 
 class CallRequest(Shape):

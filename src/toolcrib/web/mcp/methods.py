@@ -114,6 +114,8 @@ class Methods:
         target = request.mcp_view.target(request.principal, name, arguments)
         if target is None:
             raise RpcError(INVALID_PARAMS, f"Unknown tool: {name}")
+        if callable(target):
+            target = await target()
         if isinstance(target, CallResult):
             return self._result(request, target)
         ref, given = target

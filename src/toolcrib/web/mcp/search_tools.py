@@ -3,65 +3,97 @@
 Pure. Must never look at tools that were not passed in.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Sequence
 
-from toolcrib.gate.catalog.search import search
+from toolcrib.gate.search.index import FoundTool
+from toolcrib.gate.signatures import purpose, signature
 from toolcrib.model.json import Json, JsonObject, dumps, is_object
-from toolcrib.model.tools import CallResult, Tool, ToolRef
+from toolcrib.model.tools import CallResult, ToolRef
 
 FIND = "find_tools"
 CALL = "call_tool"
 INSTRUCTIONS = f"Find a tool with `{FIND}`, then call it with `{CALL}` and the `ref` that was found."
 DEFAULT_LIMIT = 10
 MOST = 50
+SERVERS_NAMED = 30
+"""Servers that the answer to a miss names."""
 
-DEFINITIONS: tuple[JsonObject, ...] = (
-    {
-        "name": FIND,
-        "description": "Find tools by words of their name, description or arguments, best first. Each match has the "
-        f"`ref` and the `inputSchema` that `{CALL}` needs.",
-        "inputSchema": {
-            "type": "object",
-            "properties": {
-                "query": {"type": "string", "description": "Words that the tool has to have."},
-                "limit": {"type": "integer", "minimum": 1, "maximum": MOST, "default": DEFAULT_LIMIT},
-            },
-            "required": ["query"],
-            "additionalProperties": False,
+FIND_DEFINITION: JsonObject = {
+    "name": FIND,
+    "description": "Find tools for a task, best first. Describe the task in a sentence, or name a tool. Each match has "
+    "`ref`, `purpose`, the arguments as `signature`, and `score` from 0 to 1. Ask for an exact `ref` to get the full "
+    "description and `inputSchema` of that tool.",
+    "inputSchema": {
+        "type": "object",
+        "properties": {
+            "query": {"type": "string", "description": "What you want to do, or the name of a tool."},
+            "limit": {"type": "integer", "minimum": 1, "maximum": MOST, "default": DEFAULT_LIMIT},
         },
-        "annotations": {"readOnlyHint": True, "openWorldHint": False},
+        "required": ["query"],
+        "additionalProperties": False,
     },
-    {
-        "name": CALL,
-        "description": f"Call a tool that `{FIND}` found.",
-        "inputSchema": {
-            "type": "object",
-            "properties": {
-                "ref": {"type": "string", "description": f"The tool, as `{FIND}` names it: `server/tool`."},
-                "arguments": {"type": "object", "description": "What the tool's inputSchema asks for."},
-            },
-            "required": ["ref"],
-            "additionalProperties": False,
+    "annotations": {"readOnlyHint": True, "openWorldHint": False},
+}
+
+CALL_DEFINITION: JsonObject = {
+    "name": CALL,
+    "description": f"Call a tool that `{FIND}` found.",
+    "inputSchema": {
+        "type": "object",
+        "properties": {
+            "ref": {"type": "string", "description": f"The tool, as `{FIND}` names it: `server/tool`."},
+            "arguments": {"type": "object", "description": "The arguments of the tool's signature."},
         },
+        "required": ["ref"],
+        "additionalProperties": False,
     },
-)
+}
+
+DEFINITIONS: tuple[JsonObject, ...] = (FIND_DEFINITION, CALL_DEFINITION)
 
 
-def find(tools: Iterable[Tool], arguments: JsonObject) -> CallResult:
-    """Return the matching tools, as text and as structured content."""
+def read_query(arguments: JsonObject) -> tuple[str, int] | CallResult:
+    """Return the query and the limit, or an error result if they are invalid."""
     query: Json = arguments.get("query")
     limit: Json = arguments.get("limit", DEFAULT_LIMIT)
     if not isinstance(query, str) or not query.strip():
-        return CallResult.error("query: words to look for are needed.")
+        return CallResult.error("query: a description of the task or the name of a tool is needed.")
     if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MOST:
         return CallResult.error(f"limit: a number from 1 to {MOST} is needed.")
-    matches = [
-        {"ref": str(tool.ref), "description": tool.description, "inputSchema": tool.input_schema}
-        for tool in search(tools, query)[:limit]
-    ]
-    found: JsonObject = {"tools": matches}
-    text: JsonObject = {"type": "text", "text": dumps(found).decode()}
-    return CallResult(content=(text,), structured_content=found, has_structured=True)
+    return query, limit
+
+
+def found_result(found: Sequence[FoundTool], query: str, servers: Collection[str]) -> CallResult:
+    """Return the matches as text and as structured content. A miss names the servers and how to ask."""
+    content: JsonObject = {"tools": [_match(each) for each in found]}
+    if not found:
+        content["hint"] = _miss(query, servers)
+    text: JsonObject = {"type": "text", "text": dumps(content).decode()}
+    return CallResult(content=(text,), structured_content=content, has_structured=True)
+
+
+def _match(found: FoundTool) -> JsonObject:
+    tool = found.tool
+    match: JsonObject = {
+        "ref": str(tool.ref),
+        "purpose": purpose(tool),
+        "signature": signature(tool),
+        "score": round(found.score, 2),
+    }
+    if found.score == 1.0:
+        match |= {"description": tool.description, "inputSchema": tool.input_schema}
+    return match
+
+
+def _miss(query: str, servers: Collection[str]) -> str:
+    named = sorted(servers)[:SERVERS_NAMED]
+    more = f" and {len(servers) - len(named)} more" if len(servers) > len(named) else ""
+    if not named:
+        return "No tools are available to you."
+    return (
+        f"No tool matches {query[:100]!r}. Describe the action and its object, such as `create a calendar event`, or "
+        f"ask for the tools of a server by its name. Servers: {', '.join(named)}{more}."
+    )
 
 
 def called(arguments: JsonObject) -> tuple[ToolRef, JsonObject] | CallResult:

@@ -12,6 +12,7 @@ Must never show what the gate does not list.
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Literal
 
 from toolcrib.gate.gate import Gate
@@ -32,8 +33,8 @@ Introduce = Callable[[Principal, str], Introduction | None]
 Instruct = Callable[[Principal], Awaitable[str]]
 """Returns the current prompt of the principal's agent."""
 
-Target = tuple[ToolRef, JsonObject] | CallResult | None
-"""What a tool name resolves to: a tool and its arguments, an immediate result, or None if it does not exist."""
+Target = tuple[ToolRef, JsonObject] | Callable[[], Awaitable[CallResult]] | CallResult | None
+"""What a tool name resolves to: a tool and its arguments, a result or its computation, or None if it does not exist."""
 
 SERVER_INFO: JsonObject = {"name": "toolcrib", "title": "Toolcrib", "version": __version__}
 INSTRUCTIONS_KEPT = 16_384
@@ -184,8 +185,16 @@ class Searchable(Everything):
     def target(self, principal: Principal, name: str, arguments: JsonObject) -> Target:
         """Return the matches for `find_tools`, or the tool that `call_tool` names."""
         if name == search_tools.FIND:
-            return search_tools.find(self._gate.listing(principal).tools, arguments)
+            return partial(self._find, principal, arguments)
         return search_tools.called(arguments) if name == search_tools.CALL else None
+
+    async def _find(self, principal: Principal, arguments: JsonObject) -> CallResult:
+        asked = search_tools.read_query(arguments)
+        if isinstance(asked, CallResult):
+            return asked
+        query, limit = asked
+        found = await self._gate.search.find(self._gate.listing(principal), query, limit)
+        return search_tools.found_result(found, query, self._gate.servers(principal))
 
     async def instructions(self, principal: Principal) -> str | None:
         """Return how to find tools, after the agent's prompt if there is one."""

@@ -5,7 +5,6 @@ from typing import Annotated, Literal
 from fastapi import Depends, Query, Request, Response
 
 from toolcrib.gate.catalog.naming import Form
-from toolcrib.gate.catalog.search import search
 from toolcrib.gate.gate import Called
 from toolcrib.gate.pins.lint import ABOUT_OTHERS
 from toolcrib.host import Crib
@@ -31,7 +30,8 @@ def routes(crib: Crib) -> Resource:
     async def list_tools(
         principal: Annotated[Principal, who],
         server: Annotated[str | None, Query(description="Only this server's.")] = None,
-        q: Annotated[str | None, Query(description="Only those with all these words, best first.")] = None,
+        q: Annotated[str | None, Query(description="A sentence or words: only matches, best first.")] = None,
+        limit: Annotated[int, Query(ge=1, le=1_000, description="Most matches for `q`.")] = 50,
         form: Annotated[ToolForm, Query(description="Where the exposed names are for.")] = "endpoint",
     ) -> Response:
         """List the tools that the principal sees, sorted by ref, or best match first with `q`."""
@@ -39,10 +39,15 @@ def routes(crib: Crib) -> Resource:
         if server is not None:
             await crib.ready(principal, server)
             server = crib.gate.server(principal, server)
-        tools = [tool for tool in crib.gate.listing(principal).tools if server in (None, tool.ref.server)]
-        found = tools if q is None else search(tools, q)
+        listing = crib.gate.listing(principal)
         # Serialized directly, because validating thousands of tools takes longer than creating them.
-        shapes = [_shape(crib, principal, tool, form) for tool in found]
+        if q is None:
+            tools = [tool for tool in listing.tools if server in (None, tool.ref.server)]
+            shapes = [_shape(crib, principal, tool, form) for tool in tools]
+        else:
+            found = await crib.gate.search.find(listing, q, limit if server is None else len(listing.tools))
+            matches = [each for each in found if server in (None, each.tool.ref.server)][:limit]
+            shapes = [_shape(crib, principal, tool, form) | {"score": round(score, 2)} for tool, score in matches]
         return Response(dumps(shapes), media_type="application/json")
 
     @router.get("/problems", response_model=list[ProblemShape], response_model_exclude_unset=True)

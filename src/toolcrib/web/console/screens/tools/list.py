@@ -9,7 +9,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from toolcrib.gate.catalog.search import search
 from toolcrib.model.errors import InvalidRequest
 from toolcrib.model.json import JsonObject
 from toolcrib.model.pins import PIN_KINDS, PinKind
@@ -65,9 +64,13 @@ class ToolsScreen:
         """List the tools that match the query."""
         asker = await self._console.asker(request)
         asked = {key: request.query_params.get(key, "").strip() for key in ("words", "kind", "server")}
-        everything = self._console.crib.gate.listing(asker).tools
+        gate = self._console.crib.gate
+        listing = gate.listing(asker)
+        everything = listing.tools
         changes = held(self._console, asker)
-        found = search(everything, asked["words"]) if asked["words"] else list(everything)
+        found = list(everything)
+        if asked["words"]:
+            found = [each.tool for each in await gate.search.find(listing, asked["words"], _SHOWN)]
         of_server = [tool for tool in found if asked["server"] in ("", tool.ref.server)]
         fitting = [tool for tool in of_server if asked["kind"] in ("", kind_of(tool))]
         place = self._console.place
