@@ -11,7 +11,7 @@ import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -35,7 +35,7 @@ from toolcrib.model.json import JsonObject, dumps, loads, storable
 from toolcrib.model.policy import Decision
 from toolcrib.model.principals import Principal
 from toolcrib.model.tools import Tool, ToolRef
-from toolcrib.store.audit import Filters, find, hashes
+from toolcrib.store.audit import Filters, calls_since, find, hashes
 from toolcrib.store.audit_runs import AuditRun, end_run, load_run, save_run
 from toolcrib.store.engine import Store
 
@@ -244,6 +244,14 @@ class Audit:
         """Return the matching records, newest first."""
         rows = await self._store.read(lambda connection: find(connection, filters))
         return [_public(*row) for row in rows]
+
+    async def calls(self, days: int, *, agent: str | None = None, principal: str | None = None) -> dict[ToolRef, int]:
+        """Return the number of calls by tool in the last days, of all callers or of one agent or principal."""
+        since = datetime.now(UTC) - timedelta(days=days)
+        rows = await self._store.read(
+            lambda connection: calls_since(connection, since, agent=agent, principal=principal)
+        )
+        return {ToolRef(str(server), str(tool)): int(number) for server, tool, number in rows if server and tool}
 
     async def get(self, number: int) -> JsonObject:
         """Return one record. Raises `NotFound` (`audit.unknown`)."""

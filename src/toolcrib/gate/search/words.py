@@ -30,7 +30,7 @@ _PIECE = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\WA-Za-z\d_]+")
 _UNSPACED = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
 _VALUE = re.compile(
     r"""(?P<url>['"]?https?://\S+)
-    | (?P<path>(?<!\w)(?:~|\.{0,2})/[\w./-]+ | \b[A-Za-z]:\\\S+)
+    | (?P<path>(?<![^\s"'(`])(?:~|\.{0,2})/[\w./-]+ | \b[A-Za-z]:\\\S+)
     | (?P<quoted>["“][^"”]{1,200}["”] | (?<!\w)'[^']{2,200}'(?!\w))
     """,
     re.VERBOSE,

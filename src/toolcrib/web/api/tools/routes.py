@@ -16,7 +16,8 @@ from toolcrib.model.tools import Tool, ToolRef
 from toolcrib.servers.server_status import ServerStatus
 from toolcrib.web.api.reading import StrictRoute, asker, cwd_of, door_of, while_connected
 from toolcrib.web.api.resource import Resource
-from toolcrib.web.api.shapes import CallAnswer, CallRequest, ProblemShape, ToolShape
+from toolcrib.web.api.shapes import CallAnswer, CallRequest, CostShape, ProblemShape, ToolShape
+from toolcrib.web.tool_costs import tool_costs
 
 ToolForm = Literal["claude", "endpoint", "bridge"]
 
@@ -49,6 +50,15 @@ def routes(crib: Crib) -> Resource:
             matches = [each for each in found if server in (None, each.tool.ref.server)][:limit]
             shapes = [_shape(crib, principal, tool, form) | {"score": round(score, 2)} for tool, score in matches]
         return Response(dumps(shapes), media_type="application/json")
+
+    @router.get("/cost", response_model=CostShape, response_model_exclude_unset=True)
+    async def list_tool_costs(principal: Annotated[Principal, who]) -> JsonObject:
+        """Return the estimated tokens of the tools that the principal sees, beside their calls in the last 30 days.
+
+        The owner sees the calls of all callers, or those of the agent that is asked for; others see their own.
+        """
+        principal = await crib.placed(principal)
+        return (await tool_costs(crib, principal)).to_json()
 
     @router.get("/problems", response_model=list[ProblemShape], response_model_exclude_unset=True)
     async def list_tool_problems(principal: Annotated[Principal, who]) -> list[JsonObject]:

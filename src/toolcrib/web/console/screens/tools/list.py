@@ -15,6 +15,7 @@ from toolcrib.model.pins import PIN_KINDS, PinKind
 from toolcrib.model.principals import Principal
 from toolcrib.model.tools import Tool, ToolRef
 from toolcrib.web.console.responses import Console, ScreenContent, back, route
+from toolcrib.web.tool_costs import tool_costs
 
 ToolKind = Literal["reads", "writes", "destroys"]
 KINDS: Final[dict[str, tuple[str, str]]] = {
@@ -82,6 +83,7 @@ class ToolsScreen:
             "changes": changes if asked["kind"] in ("", "changed") else [],
             "kinds": _kind_facets(of_server, asked, len(changes)),
             "servers": _server_facets(found, asked),
+            "cost": (await tool_costs(self._console.crib, asker)).to_json(),
             "missing": [problem.to_json() for problem in await self._console.crib.links.unknown(place)],
         }
         return await self._console.respond(
