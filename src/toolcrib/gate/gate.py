@@ -34,6 +34,8 @@ from toolcrib.gate.policy.limits import Limits
 from toolcrib.gate.policy.rules import Rules
 from toolcrib.gate.policy.zones import closed_paths
 from toolcrib.gate.principals import Door
+from toolcrib.gate.results.fitting import ResultBudget
+from toolcrib.gate.results.kept import KeptResults
 from toolcrib.gate.search.search import ToolSearch
 from toolcrib.gate.touched_paths import HomeGuard
 from toolcrib.gate.view import Listing, NoView, PrincipalView
@@ -112,6 +114,7 @@ class _Call:
     session: InSession | None = None
     handle: str | None = None
     edited: bytes | None = None
+    budget: ResultBudget | None = None
 
     @property
     def principal(self) -> Principal:
@@ -152,6 +155,7 @@ class Gate:
         self._absence = absence
         self._clocks = Deadlines()
         self.search = ToolSearch()
+        self.results = KeptResults()
         self._views: OrderedDict[Principal, PrincipalView] = OrderedDict()
         self._latest: tuple[Principal | None, PrincipalView | None] = None, None
         self._in_flight: dict[str, ToolRef] = {}
@@ -268,11 +272,12 @@ class Gate:
         client: Client | None = None,
         session: InSession | None = None,
         handle: str | None = None,
+        budget: ResultBudget | None = None,
     ) -> Called:
         """Call a tool for this principal. `client` is what the MCP client behind it can do for the server meanwhile.
 
         With `handle`, the call does not wait for an approval: `HANDLE` opens one and returns its id, and the id returns
-        its outcome.
+        its outcome. With `budget`, a larger result is kept in `results` and shortened.
 
         Tool failures and invalid arguments are returned as error results that the model can read. Raises `NotFound` for
         a tool that does not exist for the principal, `Denied` for a visible tool that may not be called now, and
@@ -292,6 +297,7 @@ class Gate:
             call_id, door, principal, ref, tool, arguments, encoded, decision, rules=view.rules_version
         )
         call = _Call(ref, door, CallContext(principal, call_id, progress, client), record, session, handle)
+        call.budget = budget
         try:
             self._refuse_if_stopped()
             try:
@@ -487,7 +493,10 @@ class Gate:
         finally:
             del self._in_flight[context.call_id]
         duration = _since(started)
-        await record.outcome(is_error=result.is_error, duration_ms=duration)
+        digest = None
+        if call.budget is not None:
+            result, digest = call.budget.fit(self.results, context.principal, tool, result)
+        await record.outcome(is_error=result.is_error, duration_ms=duration, digest=digest)
         return Called(result, audit_id, duration, call.edited)
 
     def _view(self, principal: Principal) -> PrincipalView:

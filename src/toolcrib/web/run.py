@@ -104,6 +104,8 @@ async def hold(
                 in_session=crib.session_tokens.call,
                 ended_file=crib.home.ended_sessions,
                 stopping=stopping,
+                result_tokens=settings.result_tokens,
+                whole_results=settings.whole_results,
             )
         )
         logins = Logins(address)

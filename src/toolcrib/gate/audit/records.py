@@ -347,9 +347,13 @@ class CallRecord:
             self.abandoned(0.0)
             raise
 
-    async def outcome(self, *, is_error: bool, duration_ms: float) -> int:
-        """Record how the call ended. Returns the number of the record once it is durable."""
-        entry = self._entry("outcome", {"isError": is_error, "durationMs": duration_ms})
+    async def outcome(self, *, is_error: bool, duration_ms: float, digest: str | None = None) -> int:
+        """Record how the call ended. Returns the number of the record once it is durable.
+
+        `digest` is that of the whole result, if the caller received a part of it.
+        """
+        ending: JsonObject = {"isError": is_error, "durationMs": duration_ms}
+        entry = self._entry("outcome", ending if digest is None else ending | {"resultDigest": digest})
         number = self._store.append_now(self._chain, entry)
         if number is not None:
             return number

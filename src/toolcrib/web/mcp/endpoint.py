@@ -8,7 +8,7 @@ paths end at the gate. The guard has authenticated every request.
 import importlib
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -81,6 +81,7 @@ class Visit:
     send: Send
     principal: Principal
     mcp_view: McpView
+    result_tokens: int = 0
 
     @property
     def session_id(self) -> str:
@@ -122,6 +123,8 @@ class McpEndpoint:
         in_session: InSession | None = None,
         ended_file: Path | None = None,
         stopping: Stopping | None = None,
+        result_tokens: int = 0,
+        whole_results: Sequence[str] = (),
     ) -> None:
         """Create the endpoint.
 
@@ -129,7 +132,8 @@ class McpEndpoint:
         records the MCP sessions that clients ended. Once `stopping` has begun, requests are refused. `zoo` resolves
         agents, `introduce` returns a server's introduction, `enter` loads the servers of a project, and `ready`
         connects one of them. `notices` subscribes to server notifications, `ended` is called with the id of each ended
-        session, and `in_session` makes the calls of agents' sessions.
+        session, and `in_session` makes the calls of agents' sessions. Results of more than `result_tokens` are
+        shortened, except those of tools that match `whole_results`; 0 means none are.
         """
         self._gate = gate
         self._feed = feed
@@ -139,6 +143,7 @@ class McpEndpoint:
         self._notices = notices
         self._ended = ended
         self._zoo = zoo
+        self._result_tokens = result_tokens
         self._everything = Everything(gate)
         self._searchable = Searchable(gate)
         self._as_agent = Everything(gate, self._instruct)
@@ -151,7 +156,9 @@ class McpEndpoint:
         self._opening = anyio.Lock()
         self._watched: set[str] = set()
         self._parking = ParkedCalls(seal)
-        self._methods = Methods(gate, seal, self._parking, self._subscriptions, in_session)
+        self._methods = Methods(
+            gate, seal, self._parking, self._subscriptions, in_session, self._announce, whole_results
+        )
         self._running: dict[tuple[str, RequestId], ResponseWriter] = {}
         self._lasting = Lasting()
         self._sdk: SdkEndpoint | None = None
@@ -191,7 +198,8 @@ class McpEndpoint:
             mcp_view = self._as_searching_agent if asked.search else self._as_agent
         else:
             mcp_view = await self._one_server(path, principal)
-        visit = Visit(scope, receive, send, principal, mcp_view)
+        tokens = self._result_tokens if asked.result_tokens is None else asked.result_tokens
+        visit = Visit(scope, receive, send, principal, mcp_view, 0 if mcp_view.is_one_server else tokens)
         if scope["method"] != "POST":
             await self._stream_or_end(visit)
             return
@@ -283,7 +291,8 @@ class McpEndpoint:
             page = self._pages.page(mcp_view, listed, principal, era, message.params.get("cursor"))
             await exchange.finish(b'{"jsonrpc":"2.0","id":' + dumps(message.id) + b',"result":' + page + b"}")
         else:
-            await self._work(McpRequest(principal, mcp_view, era, message, headers, exchange, session))
+            request = McpRequest(principal, mcp_view, era, message, headers, exchange, session, visit.result_tokens)
+            await self._work(request)
         return True
 
     async def _work(self, request: McpRequest) -> None:
@@ -446,7 +455,11 @@ class McpEndpoint:
 
     def _notice(self, event: Event) -> None:
         if event.kind == "catalog_changed":
-            self._changed.set()
+            self._announce()
+
+    def _announce(self) -> None:
+        """Have clients informed of lists that changed for them."""
+        self._changed.set()
 
     def _hear(self, notice: Notice) -> None:
         try:
@@ -465,9 +478,11 @@ class McpEndpoint:
 class _Asked(NamedTuple):
     cwd: str | None
     search: bool
+    result_tokens: int | None = None
 
 
 _NOTHING_ASKED = _Asked(None, search=False)
+_MOST_RESULT_TOKENS = 10_000_000
 
 
 @lru_cache(maxsize=256)
@@ -478,7 +493,16 @@ def _read_query(query: bytes) -> _Asked:
     if mode is not None and mode != ["search"]:
         raise InvalidRequest("request.malformed", "tools may be `search`, once.")
     cwd = named.get("cwd")
-    return _Asked(cwd[-1] if cwd else None, mode is not None)
+    return _Asked(cwd[-1] if cwd else None, mode is not None, _read_tokens(named.get("result_tokens")))
+
+
+def _read_tokens(values: list[str] | None) -> int | None:
+    if values is None:
+        return None
+    value = values[0] if len(values) == 1 else ""
+    if not (value.isascii() and value.isdigit() and len(value) < 9 and int(value) <= _MOST_RESULT_TOKENS):
+        raise InvalidRequest("request.malformed", f"result_tokens may be a number up to {_MOST_RESULT_TOKENS}, once.")
+    return int(value)
 
 
 def _fold(raw: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:

@@ -46,6 +46,7 @@ class McpRequest:
         "parked_as",
         "principal",
         "progress_token",
+        "result_tokens",
         "session",
         "state",
     )  # fmt: skip
@@ -59,7 +60,10 @@ class McpRequest:
         headers: Mapping[bytes, bytes],
         exchange: ResponseWriter,
         session: McpSession | None = None,
+        result_tokens: int = 0,
     ) -> None:
+        self.result_tokens = result_tokens
+        """The largest result that the client receives whole; 0 means no limit."""
         self.principal = principal
         self.mcp_view = mcp_view
         self.era: Era = era

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Literal
 
 from toolcrib.gate.gate import Gate
+from toolcrib.gate.results import reading
 from toolcrib.model.json import Json, JsonObject, dumps, is_object
 from toolcrib.model.principals import Principal
 from toolcrib.model.protocol import META
@@ -50,8 +51,15 @@ class McpView(ABC):
     is_one_server = False
     """Whether protocol errors of the server are passed on unchanged."""
 
+    how_to_read = f"Read on with `{reading.READ}`."
+    """How a client reads on in a shortened result."""
+
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
+
+    def variant(self, principal: Principal) -> str:
+        """Return what distinguishes lists of the same listing: whether there are results to read on."""
+        return ""
 
     @property
     @abstractmethod
@@ -109,6 +117,8 @@ class Everything(McpView):
             for tool in self._gate.listing(principal).tools:
                 name = self._gate.name("endpoint", tool.ref)
                 yield name, _named(name, tool)
+            if self._gate.results.has_any(principal):
+                yield reading.READ, dumps(reading.DEFINITION)
         elif kind == "prompts":
             for item in self._gate.prompts(principal):
                 name = self._gate.name("prompt", ToolRef(item.server, item.key))
@@ -121,7 +131,14 @@ class Everything(McpView):
 
     def shown(self, kind: Kind, principal: Principal) -> Sequence[object]:
         """Return the definitions themselves."""
-        return self._gate.listing(principal).tools if kind == "tools" else self._items(kind, principal)
+        if kind != "tools":
+            return self._items(kind, principal)
+        tools = self._gate.listing(principal).tools
+        return (*tools, reading.READ) if self._gate.results.has_any(principal) else tools
+
+    def variant(self, principal: Principal) -> str:
+        """Return whether `read_result` is listed, which depends on the principal's kept results."""
+        return reading.READ if self._gate.results.has_any(principal) else ""
 
     def target(self, principal: Principal, name: str, arguments: JsonObject) -> Target:
         """Resolve a unique tool name."""
@@ -165,6 +182,8 @@ class Everything(McpView):
 
 class Searchable(Everything):
     """Everything, with two tools in place of all tools: one finds, one calls."""
+
+    how_to_read = f"Read on with `{search_tools.CALL}` and the ref `{reading.READ}`."
 
     @property
     def key(self) -> str:

@@ -1,10 +1,16 @@
-"""Search and token costs over REST, with a real crib."""
+"""Search, token costs and results that fit, over REST and MCP in both eras, with a real crib."""
+
+from typing import Any
 
 import pytest
+from mcp import Client
+from mcp.types import TextContent
 
-from lab import Lab
+from lab import Lab, ModeName
 
+ERAS: list[ModeName] = ["legacy", "2026-07-28"]
 pytestmark = pytest.mark.anyio
+both_eras = pytest.mark.parametrize("era", ERAS)
 
 
 async def test_rest_search_ranks_matches_with_scores(lab: Lab) -> None:
@@ -28,3 +34,54 @@ async def test_rest_costs_show_estimated_tokens_beside_calls(lab: Lab) -> None:
     assert calls == [0, 1]
     (server,) = [each for each in after["servers"] if each["server"] == "lab"]
     assert server["used"] == 1
+
+
+def block_text(block: Any) -> str:
+    assert isinstance(block, TextContent)
+    return block.text
+
+
+async def tool_names(client: Client) -> set[str]:
+    return {tool.name for tool in (await client.list_tools()).tools}
+
+
+@both_eras
+async def test_large_result_is_shortened_and_read_on_by_its_caller(lab: Lab, era: ModeName) -> None:
+    async with lab.client("http", era, path="/mcp?result_tokens=100") as client:
+        assert "read_result" not in await tool_names(client)
+        shortened = await client.call_tool("lab_echo", {"text": "needle hay ", "times": 1_000})
+        text = block_text(shortened.content[0])
+        assert len(text) < 2_000
+        handle = text.partition("Handle: ")[2].partition(".")[0]
+        assert "read_result" in await tool_names(client)
+        read = await client.call_tool("read_result", {"handle": handle, "path": "said"})
+        assert block_text(read.content[0]) == f'"{"needle hay " * 1_000}"'
+        assert (await client.call_tool("read_result", {"handle": "res_unknown"})).is_error
+    async with lab.client("http", era, path="/mcp?tools=search") as client:
+        read = await client.call_tool("call_tool", {"ref": "read_result", "arguments": {"handle": handle, "page": 1}})
+        assert block_text(read.content[0]).startswith("[Page 1 of ")
+    async with lab.http() as http:
+        (outcome, _) = (await http.get("/api/audit", params={"server": "lab"})).json()
+    assert len(outcome["resultDigest"]) == 64
+
+
+@both_eras
+async def test_large_result_is_linked_as_a_resource(lab: Lab, era: ModeName) -> None:
+    async with lab.client("http", era, path="/mcp?result_tokens=100") as client:
+        shortened = await client.call_tool("lab_echo", {"text": "a", "times": 5_000})
+        (link,) = [each for each in shortened.content if each.type == "resource_link"]
+        (contents,) = (await client.read_resource(str(link.uri))).contents
+        assert "a" * 5_000 in str(contents)
+
+
+async def test_results_of_one_server_and_without_a_budget_are_whole(lab: Lab) -> None:
+    arguments = {"text": "a", "times": 5_000}
+    for path, name in (
+        ("/mcp?result_tokens=0", "lab_echo"),
+        ("/mcp", "lab_echo"),
+        ("/mcp/servers/lab?result_tokens=10", "echo"),
+    ):
+        async with lab.client("http", "2026-07-28", path=path) as client:
+            assert "a" * 5_000 in block_text((await client.call_tool(name, arguments)).content[0])
+    async with lab.http() as http:
+        assert (await http.post("/mcp?result_tokens=x", json={})).status_code == 400
