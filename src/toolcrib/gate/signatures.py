@@ -31,30 +31,36 @@ def signature(tool: Tool) -> str:
 
 
 def stub(name: str, tool: Tool) -> str:
-    """Return a tool as an asynchronous Python function with a docstring."""
-    parameters = list(_parameters(tool))
-    returned = "dict" if tool.output_schema is not None else "Any"
-    head = f"async def {name}({'*, ' if parameters else ''}{', '.join(parameters)}) -> {returned}:"
+    """Return a tool as an asynchronous Python function with a docstring. Types are valid Python."""
+    parameters = [each for each in _parameters(tool, is_plain=True) if not each.startswith("'")]
+    if len(parameters) < len(tool.argument_names) or tool.input_schema.get("additionalProperties"):
+        parameters.append("**others: Any")
+    star = "*, " if parameters and not parameters[0].startswith("**") else ""
+    head = f"async def {name}({star}{', '.join(parameters)}) -> Any:"
     lines = [tool.description.strip() or purpose(tool)]
     properties: Json = tool.input_schema.get("properties")
     for argument, schema in properties.items() if is_object(properties) else ():
         text: Json = schema.get("description") if is_object(schema) else None
+        typed = _type(schema, tool.input_schema, 0)
         if isinstance(text, str) and text.strip():
             lines.append(f"{argument}: {' '.join(text.split())}")
+        if "{" in typed:
+            lines.append(f"{argument} is {typed}")
     if tool.output_schema is not None:
         lines.append(f"Returns {_type(tool.output_schema, tool.output_schema, 0)}")
     body = "\n".join(lines).replace("\\", "\\\\").replace('"""', "'''").replace("\n", "\n    ")
     return f'{head}\n    """{body}"""'
 
 
-def _parameters(tool: Tool) -> Iterator[str]:
-    """Yield the arguments: required ones first, then optional ones with their default."""
+def _parameters(tool: Tool, *, is_plain: bool = False) -> Iterator[str]:
+    """Yield the arguments: required ones first, then optional ones with their default. Plain types are Python's."""
     properties: Json = tool.input_schema.get("properties")
     required: Json = tool.input_schema.get("required")
     needed: set[Json] = set(required) if is_array(required) else set()
     members = list(properties.items()) if is_object(properties) else []
     for name, schema in sorted(members, key=lambda member: member[0] not in needed):
-        typed = f"{_identifier(name)}: {_type(schema, tool.input_schema, 0)}"
+        type_ = _type(schema, tool.input_schema, 0)
+        typed = f"{_identifier(name)}: {_plain(type_) if is_plain else type_}"
         yield typed if name in needed else f"{typed} = {_default(schema)}"
 
 
@@ -106,6 +112,20 @@ def _object(schema: JsonObject, root: JsonObject, depth: int) -> str:
     if len(properties) > len(shown):
         members.append("...")
     return f"{{{', '.join(members)}}}"
+
+
+def _plain(type_: str) -> str:
+    """Return a type without the members of objects, which Python cannot write in place."""
+    plain, depth = "", 0
+    for character in type_:
+        if character == "{":
+            plain += "" if depth else "dict[str, Any]"
+            depth += 1
+        elif character == "}":
+            depth -= 1
+        elif not depth:
+            plain += character
+    return plain
 
 
 def _union(types: Iterator[str]) -> str:

@@ -46,6 +46,7 @@ _WIDENING = frozenset({("Glob", "pattern"), ("Bash", _NO_SANDBOX)})
 """Arguments of the coding agent's tools that a rule repeats, in addition to commands and paths."""
 _DECISIVE = "Edits of files that decide what runs are asked for every time: it can be answered once only."
 _ONCE = "Its arguments are too long to be repeated in a rule: it can be answered once only."
+_SET = "It is a set of calls of one program: it can be answered once only."
 _SECRET = (
     "Its arguments hold what looks like a secret, which no rule may repeat, so the answer holds for this call only."
 )
@@ -58,6 +59,8 @@ def propose(
 ) -> Remembering:
     """Return the conditions and prefixes of a remembered answer. `redact` masks secrets in arguments."""
     given: Json = loads(question.arguments)
+    if question.once:
+        return Remembering(refusal=_SET)
     if not is_object(given):
         return Remembering()
     proposals = list(_proposals(question, given, files))

@@ -214,10 +214,11 @@ class Audit:
         *,
         rules: str | None = None,
         approval: str | None = None,
+        program: str | None = None,
     ) -> "CallRecord":
         """Return the records of one call. `tool` is None if there is no tool of that name.
 
-        `rules` is the version of the rules that decided it.
+        `rules` is the version of the rules that decided it, `program` the id of the program that makes it.
         """
         form = self._form(door, principal, ref, tool, decision, rules)
         digest = sha256(canonical).hexdigest().encode()
@@ -226,6 +227,8 @@ class Audit:
         )  # fmt: skip
         if approval is not None:
             members += b"," + _encoded({"approvalId": approval})[0]
+        if program is not None:
+            members += b"," + _encoded({"programId": program})[0]
         return CallRecord(self._store, self._chain, members, form.columns)
 
     def _form(self, *of: *_Of) -> "_Form":

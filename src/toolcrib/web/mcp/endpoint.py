@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from http import HTTPStatus
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 from urllib.parse import parse_qs
 
 import anyio
@@ -26,6 +26,7 @@ from starlette.types import Receive, Scope, Send
 from toolcrib.agents.zoo.zoo import Zoo
 from toolcrib.base.feed import Feed
 from toolcrib.gate.gate import Gate
+from toolcrib.gate.programs.sandbox import Sandbox
 from toolcrib.model.errors import Denied, InvalidRequest, NotFound, Unavailable
 from toolcrib.model.events import Event
 from toolcrib.model.json import Json, JsonObject, dumps
@@ -46,7 +47,7 @@ from toolcrib.web.mcp.request import McpRequest
 from toolcrib.web.mcp.sealed_state import StateSeal
 from toolcrib.web.mcp.sessions import McpSession, McpSessions, owner_of
 from toolcrib.web.mcp.subscriptions import Subscriptions
-from toolcrib.web.mcp.views import Everything, Introduce, McpView, OneServer, Searchable
+from toolcrib.web.mcp.views import Everything, Introduce, McpView, OneServer, Programmable, Searchable
 from toolcrib.web.stopping import Stopping
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ Notices = Callable[[Callable[[Notice], None]], Callable[[], None]]
 """Subscribes a callback to every future notice. Returns a function that unsubscribes it."""
 Enter = Callable[[Principal], Awaitable[Principal]]
 """Loads the servers of a principal's project. Returns the principal with the resolved path."""
+ToolMode = Literal["all", "search", "code"]
+"""What a client lists: all tools, or those that find and call them."""
 Ready = Callable[[Principal, str], Awaitable[None]]
 """Connects a server if needed. Raises `Unavailable` on failure."""
 
@@ -144,10 +147,17 @@ class McpEndpoint:
         self._ended = ended
         self._zoo = zoo
         self._result_tokens = result_tokens
-        self._everything = Everything(gate)
-        self._searchable = Searchable(gate)
-        self._as_agent = Everything(gate, self._instruct)
-        self._as_searching_agent = Searchable(gate, self._instruct)
+        self._views: dict[ToolMode, Everything] = {
+            "all": Everything(gate),
+            "search": Searchable(gate),
+            "code": Programmable(gate),
+        }
+        self._agent_views: dict[ToolMode, Everything] = {
+            "all": Everything(gate, self._instruct),
+            "search": Searchable(gate, self._instruct),
+            "code": Programmable(gate, self._instruct),
+        }
+        self._sandbox = Sandbox()
         self._pages = Pages(gate)
         self._subscriptions = Subscriptions()
         seal = StateSeal(key or secrets.token_bytes(32))
@@ -157,7 +167,7 @@ class McpEndpoint:
         self._watched: set[str] = set()
         self._parking = ParkedCalls(seal)
         self._methods = Methods(
-            gate, seal, self._parking, self._subscriptions, in_session, self._announce, whole_results
+            gate, seal, self._parking, self._subscriptions, in_session, self._announce, whole_results, self._sandbox
         )
         self._running: dict[tuple[str, RequestId], ResponseWriter] = {}
         self._lasting = Lasting()
@@ -178,6 +188,7 @@ class McpEndpoint:
             self._stack.callback(self._notices(self._hear))
             self._tasks.start_soon(self._pass_on)
         self._stack.callback(self._parking.close)
+        self._stack.push_async_callback(self._sandbox.close)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -192,10 +203,10 @@ class McpEndpoint:
         path: str = scope["path"]
         mcp_view: McpView
         if path in _PATHS:
-            mcp_view = self._searchable if asked.search else self._everything
+            mcp_view = self._views[asked.tools]
         elif path.startswith(_AGENTS):
             principal = await self._agent(path, principal)
-            mcp_view = self._as_searching_agent if asked.search else self._as_agent
+            mcp_view = self._agent_views[asked.tools]
         else:
             mcp_view = await self._one_server(path, principal)
         tokens = self._result_tokens if asked.result_tokens is None else asked.result_tokens
@@ -477,11 +488,11 @@ class McpEndpoint:
 
 class _Asked(NamedTuple):
     cwd: str | None
-    search: bool
+    tools: ToolMode = "all"
     result_tokens: int | None = None
 
 
-_NOTHING_ASKED = _Asked(None, search=False)
+_NOTHING_ASKED = _Asked(None)
 _MOST_RESULT_TOKENS = 10_000_000
 
 
@@ -490,10 +501,11 @@ def _read_query(query: bytes) -> _Asked:
     """Parse the query options of the endpoint."""
     named = parse_qs(query.decode("latin-1"), keep_blank_values=True)
     mode = named.get("tools")
-    if mode is not None and mode != ["search"]:
-        raise InvalidRequest("request.malformed", "tools may be `search`, once.")
+    if mode is not None and mode not in (["search"], ["code"]):
+        raise InvalidRequest("request.malformed", "tools may be `search` or `code`, once.")
+    tools: ToolMode = "all" if mode is None else "code" if mode == ["code"] else "search"
     cwd = named.get("cwd")
-    return _Asked(cwd[-1] if cwd else None, mode is not None, _read_tokens(named.get("result_tokens")))
+    return _Asked(cwd[-1] if cwd else None, tools, _read_tokens(named.get("result_tokens")))
 
 
 def _read_tokens(values: list[str] | None) -> int | None:

@@ -12,6 +12,9 @@ from fnmatch import fnmatchcase
 from functools import partial
 
 from toolcrib.gate.gate import Gate
+from toolcrib.gate.programs.planned_call import PROGRAM
+from toolcrib.gate.programs.runner import ProgramRun
+from toolcrib.gate.programs.sandbox import Sandbox
 from toolcrib.gate.results.fitting import ResultBudget
 from toolcrib.gate.results.kept import URI
 from toolcrib.gate.results.reading import READ, read_kept
@@ -37,6 +40,7 @@ from toolcrib.model.sources import ContentMethod, ProtocolError, ReportProgress
 from toolcrib.model.tools import CallResult, Tool, ToolRef
 from toolcrib.web.mcp.argument_headers import RepeatedArgument, check_repeated, repeated_arguments
 from toolcrib.web.mcp.client_requests import LEVELS
+from toolcrib.web.mcp.code_tools import ProgramRequest
 from toolcrib.web.mcp.jsonrpc import RpcError
 from toolcrib.web.mcp.parked_calls import ParkedCalls, opened
 from toolcrib.web.mcp.request import McpRequest
@@ -56,6 +60,7 @@ _SAID_OF_ABSENT = frozenset({"tool.changed", "server.disabled"})
 _MODERN_ONLY = ("resultType", "ttlMs", "cacheScope")
 _ANNOTATED_KEPT = 10_000
 _READ_REF = ToolRef(READ, "")
+_PROGRAM_TOOL = Tool(PROGRAM, "", {})
 _LINKS_SINCE = b"2025-06-18"
 """The first protocol version with links to resources in results."""
 
@@ -76,10 +81,12 @@ class Methods:
         in_session: InSession | None,
         announce: Callable[[], None] = lambda: None,
         whole_results: Sequence[str] = (),
+        sandbox: Sandbox | None = None,
     ) -> None:
         """`announce` informs clients of changed lists. Results of `whole_results` (patterns) are never shortened."""
         self._gate = gate
         self._whole_results = whole_results
+        self._sandbox = sandbox or Sandbox()
         self._announce = announce
         self._in_session = in_session
         self._seal = seal
@@ -117,28 +124,25 @@ class Methods:
 
     async def _call_tool(self, request: McpRequest) -> JsonObject:
         """Call a tool. A refusal is a result that the model can read; an unknown tool is a protocol error."""
-        params = request.message.params
-        name, arguments = params.get("name"), params.get("arguments", {})
-        if not isinstance(name, str):
-            raise RpcError(INVALID_PARAMS, "params.name must be a string.")
-        if not is_object(arguments):
-            raise RpcError(INVALID_PARAMS, "params.arguments must be an object.")
+        name, arguments = _named_call(request)
         if name == READ and not request.mcp_view.is_one_server:
             return self._result(request, self._read_on(request, arguments))
         target = request.mcp_view.target(request.principal, name, arguments)
         if target is None:
             raise RpcError(INVALID_PARAMS, f"Unknown tool: {name}")
+        if isinstance(target, ProgramRequest):
+            target = partial(self._run_program, request, target)
         if callable(target):
             target = await target()
         if isinstance(target, CallResult):
             return self._result(request, target)
         ref, given = target
-        if ref == _READ_REF and given is not arguments:
-            return self._result(request, self._read_on(request, given))
-        tool, decision = self._gate.seen(request.principal, ref)
         if given is not arguments:
             name = arguments["ref"]  # called through `call_tool`, which names it
-        elif tool is not None and request.era == "modern":
+            if ref == _READ_REF:
+                return self._result(request, self._read_on(request, given))
+        tool, decision = self._gate.seen(request.principal, ref)
+        if given is arguments and tool is not None and request.era == "modern":
             self._check_headers(request, tool, arguments)
         return self._result(request, await self._through_gate(request, tool, decision, given, name))
 
@@ -170,6 +174,31 @@ class Methods:
         if request.result_tokens and self._gate.results.has_any(request.principal):
             self._announce()
         return called.result if called.edited is None else with_edited(called.result, called.edited)
+
+    async def _run_program(self, request: McpRequest, program: ProgramRequest) -> CallResult:
+        """Run a program whose calls go through the gate, and fit its output into the client's budget."""
+        if request.principal.kind == "session":
+            return CallResult.error("Programs cannot be run in sessions of the crib: their calls belong to a turn.")
+        run = ProgramRun(
+            self._gate,
+            self._sandbox,
+            request.principal,
+            program.code,
+            door="mcp",
+            client=request.client(partial(self._parking.ask, request)),
+            progress=request.progress,
+        )
+        try:
+            result = await run.run(dry_run=program.dry_run)
+        except ToolcribError as error:
+            return CallResult.error(f"{error.message} {error.hint or ''}".strip())
+        budget = self._budget(request, PROGRAM)
+        if budget is None:
+            return result
+        fitted, digest = budget.fit(self._gate.results, request.principal, _PROGRAM_TOOL, result)
+        if digest is not None:
+            self._announce()
+        return fitted
 
     def _budget(self, request: McpRequest, ref: ToolRef) -> ResultBudget | None:
         """Return what the client may receive, or None if it receives everything."""
@@ -334,6 +363,17 @@ class Methods:
 
 _OURS = frozenset({META, "inputResponses", "requestState"})
 """Params that are passed on as part of `Client`, not with the request."""
+
+
+def _named_call(request: McpRequest) -> tuple[str, JsonObject]:
+    """Return the tool's name and the arguments of a call."""
+    params = request.message.params
+    name, arguments = params.get("name"), params.get("arguments", {})
+    if not isinstance(name, str):
+        raise RpcError(INVALID_PARAMS, "params.name must be a string.")
+    if not is_object(arguments):
+        raise RpcError(INVALID_PARAMS, "params.arguments must be an object.")
+    return name, arguments
 
 
 def _text(request: McpRequest, name: str) -> str:

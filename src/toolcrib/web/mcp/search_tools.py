@@ -3,7 +3,7 @@
 Pure. Must never look at tools that were not passed in.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from toolcrib.gate.search.index import FoundTool
 from toolcrib.gate.signatures import purpose, signature
@@ -63,16 +63,22 @@ def read_query(arguments: JsonObject) -> tuple[str, int] | CallResult:
     return query, limit
 
 
-def found_result(found: Sequence[FoundTool], query: str, servers: Collection[str]) -> CallResult:
-    """Return the matches as text and as structured content. A miss names the servers and how to ask."""
-    content: JsonObject = {"tools": [_match(each) for each in found]}
+def found_result(
+    found: Sequence[FoundTool], query: str, servers: Collection[str], functions: Mapping[ToolRef, str] | None = None
+) -> CallResult:
+    """Return the matches as text and as structured content. A miss names the servers and how to ask.
+
+    `functions` are the names of tools in programs.
+    """
+    names = functions or {}
+    content: JsonObject = {"tools": [_match(each, names.get(each.tool.ref)) for each in found]}
     if not found:
         content["hint"] = _miss(query, servers)
     text: JsonObject = {"type": "text", "text": dumps(content).decode()}
     return CallResult(content=(text,), structured_content=content, has_structured=True)
 
 
-def _match(found: FoundTool) -> JsonObject:
+def _match(found: FoundTool, function: str | None) -> JsonObject:
     tool = found.tool
     match: JsonObject = {
         "ref": str(tool.ref),
@@ -80,6 +86,8 @@ def _match(found: FoundTool) -> JsonObject:
         "signature": signature(tool),
         "score": round(found.score, 2),
     }
+    if function is not None:
+        return {"function": function, **match}
     if found.score == 1.0:
         match |= {"description": tool.description, "inputSchema": tool.input_schema}
     return match
