@@ -27,6 +27,7 @@ from toolcrib.base.home import (
     write_run,
 )
 from toolcrib.base.settings import Environment, Settings
+from toolcrib.gate.costs import DAYS
 from toolcrib.host import Crib
 from toolcrib.model.errors import ConfigError, Unavailable
 from toolcrib.model.version import __version__
@@ -106,6 +107,7 @@ async def hold(
                 stopping=stopping,
                 result_tokens=settings.result_tokens,
                 whole_results=settings.whole_results,
+                recent_calls=lambda principal: crib.audit.calls(DAYS, agent=principal.agent, principal=principal.name),
             )
         )
         logins = Logins(address)

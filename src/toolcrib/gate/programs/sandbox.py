@@ -22,6 +22,8 @@ from toolcrib.model.errors import Unavailable
 
 SECONDS: Final = 10.0
 """Seconds of execution, without the time that calls take."""
+TURN_SECONDS: Final = 4.0
+"""Seconds of execution between two calls. A cancelled program ends after at most this time."""
 MEMORY: Final = 128 * 1_048_576
 RECURSION: Final = 300
 MOST_CALLS: Final = 1_000
@@ -123,6 +125,7 @@ class Sandbox:
         session = pool.checkout(
             limits={
                 "max_feed_duration_secs": SECONDS,
+                "max_turn_duration_secs": TURN_SECONDS,
                 "max_memory": MEMORY,
                 "max_recursion_depth": RECURSION,
                 "max_suspensions": MOST_CALLS,

@@ -11,11 +11,9 @@ import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from http import HTTPStatus
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
-from urllib.parse import parse_qs
+from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 import anyio.to_thread
@@ -33,9 +31,11 @@ from toolcrib.model.json import Json, JsonObject, dumps
 from toolcrib.model.principals import Principal
 from toolcrib.model.protocol import HEADER_MISMATCH, INTERNAL_ERROR, PARSE_ERROR, Era
 from toolcrib.model.sources import Notice
+from toolcrib.model.tools import ToolRef
 from toolcrib.web import problems
 from toolcrib.web.fast_response import WHOLE
 from toolcrib.web.limits import CREDENTIAL, ENDED
+from toolcrib.web.mcp.budgeted import Budgeted, RecentCalls
 from toolcrib.web.mcp.client_requests import is_wanted
 from toolcrib.web.mcp.ended_sessions import EndedSessions
 from toolcrib.web.mcp.exchange import Lasting, ResponseWriter
@@ -43,6 +43,7 @@ from toolcrib.web.mcp.jsonrpc import Message, RequestId, RpcError, check_modern,
 from toolcrib.web.mcp.methods import InSession, Methods
 from toolcrib.web.mcp.pages import LISTED, Pages
 from toolcrib.web.mcp.parked_calls import ParkedCalls
+from toolcrib.web.mcp.query_options import NOTHING_ASKED, Asked, ToolMode, read_query
 from toolcrib.web.mcp.request import McpRequest
 from toolcrib.web.mcp.sealed_state import StateSeal
 from toolcrib.web.mcp.sessions import McpSession, McpSessions, owner_of
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+BUDGETS_KEPT = 64
+"""Views with different budgets that are kept."""
 ANNOUNCE_EVERY = 0.5
 """Seconds between two announcements of a changed list, which batches bursts of changes."""
 NOTICES_WAITING = 1_000
@@ -69,8 +72,6 @@ Notices = Callable[[Callable[[Notice], None]], Callable[[], None]]
 """Subscribes a callback to every future notice. Returns a function that unsubscribes it."""
 Enter = Callable[[Principal], Awaitable[Principal]]
 """Loads the servers of a principal's project. Returns the principal with the resolved path."""
-ToolMode = Literal["all", "search", "code"]
-"""What a client lists: all tools, or those that find and call them."""
 Ready = Callable[[Principal, str], Awaitable[None]]
 """Connects a server if needed. Raises `Unavailable` on failure."""
 
@@ -128,6 +129,7 @@ class McpEndpoint:
         stopping: Stopping | None = None,
         result_tokens: int = 0,
         whole_results: Sequence[str] = (),
+        recent_calls: RecentCalls | None = None,
     ) -> None:
         """Create the endpoint.
 
@@ -136,7 +138,8 @@ class McpEndpoint:
         agents, `introduce` returns a server's introduction, `enter` loads the servers of a project, and `ready`
         connects one of them. `notices` subscribes to server notifications, `ended` is called with the id of each ended
         session, and `in_session` makes the calls of agents' sessions. Results of more than `result_tokens` are
-        shortened, except those of tools that match `whole_results`; 0 means none are.
+        shortened, except those of tools that match `whole_results`; 0 means none are. `recent_calls` returns what a
+        principal called, so that a list within a budget begins with it.
         """
         self._gate = gate
         self._feed = feed
@@ -157,6 +160,8 @@ class McpEndpoint:
             "search": Searchable(gate, self._instruct),
             "code": Programmable(gate, self._instruct),
         }
+        self._budgeted: dict[tuple[int, bool], Budgeted] = {}
+        self._recent_calls = recent_calls
         self._sandbox = Sandbox()
         self._pages = Pages(gate)
         self._subscriptions = Subscriptions()
@@ -197,16 +202,16 @@ class McpEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one HTTP request that the guard has admitted."""
         principal: Principal = scope["toolcrib.principal"]
-        asked = _read_query(scope["query_string"]) if scope["query_string"] else _NOTHING_ASKED
+        asked = read_query(scope["query_string"]) if scope["query_string"] else NOTHING_ASKED
         if asked.cwd is not None:
             principal = await self._in_directory(principal, asked.cwd)
         path: str = scope["path"]
         mcp_view: McpView
         if path in _PATHS:
-            mcp_view = self._views[asked.tools]
+            mcp_view = await self._everything(asked, principal)
         elif path.startswith(_AGENTS):
             principal = await self._agent(path, principal)
-            mcp_view = self._agent_views[asked.tools]
+            mcp_view = await self._everything(asked, principal, as_agent=True)
         else:
             mcp_view = await self._one_server(path, principal)
         tokens = self._result_tokens if asked.result_tokens is None else asked.result_tokens
@@ -240,6 +245,22 @@ class McpEndpoint:
             request_id = message.id if message else None
             logger.info("refused MCP request: %s", error.message, extra={"code": error.code})
             await ResponseWriter(receive, send, {}, self._lasting).finish(error.body(request_id), error.status(era))
+
+    async def _everything(self, asked: Asked, principal: Principal, *, as_agent: bool = False) -> McpView:
+        """Return the view of everything in the mode and within the budget that the client asked for."""
+        if asked.tool_tokens is None or asked.tools != "all":
+            return (self._agent_views if as_agent else self._views)[asked.tools]
+        mcp_view = self._budgeted.get((asked.tool_tokens, as_agent))
+        if mcp_view is None:
+            if len(self._budgeted) >= BUDGETS_KEPT:
+                self._budgeted.clear()
+            instruct = self._instruct if as_agent else None
+            recent = self._recent_calls or _no_calls
+            mcp_view = self._budgeted[asked.tool_tokens, as_agent] = Budgeted(
+                self._gate, asked.tool_tokens, recent, instruct
+            )
+        await mcp_view.prepare(principal)
+        return mcp_view
 
     async def _one_server(self, path: str, principal: Principal) -> McpView:
         """Return the view of one server. Raises `NotFound` for any other path, never falling back to a wider view."""
@@ -486,35 +507,8 @@ class McpEndpoint:
                 await self._sdk.pass_on(notice)
 
 
-class _Asked(NamedTuple):
-    cwd: str | None
-    tools: ToolMode = "all"
-    result_tokens: int | None = None
-
-
-_NOTHING_ASKED = _Asked(None)
-_MOST_RESULT_TOKENS = 10_000_000
-
-
-@lru_cache(maxsize=256)
-def _read_query(query: bytes) -> _Asked:
-    """Parse the query options of the endpoint."""
-    named = parse_qs(query.decode("latin-1"), keep_blank_values=True)
-    mode = named.get("tools")
-    if mode is not None and mode not in (["search"], ["code"]):
-        raise InvalidRequest("request.malformed", "tools may be `search` or `code`, once.")
-    tools: ToolMode = "all" if mode is None else "code" if mode == ["code"] else "search"
-    cwd = named.get("cwd")
-    return _Asked(cwd[-1] if cwd else None, tools, _read_tokens(named.get("result_tokens")))
-
-
-def _read_tokens(values: list[str] | None) -> int | None:
-    if values is None:
-        return None
-    value = values[0] if len(values) == 1 else ""
-    if not (value.isascii() and value.isdigit() and len(value) < 9 and int(value) <= _MOST_RESULT_TOKENS):
-        raise InvalidRequest("request.malformed", f"result_tokens may be a number up to {_MOST_RESULT_TOKENS}, once.")
-    return int(value)
+async def _no_calls(_: Principal) -> Mapping[ToolRef, int]:
+    return {}
 
 
 def _fold(raw: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:

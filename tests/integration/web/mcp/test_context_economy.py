@@ -85,3 +85,20 @@ async def test_results_of_one_server_and_without_a_budget_are_whole(lab: Lab) ->
             assert "a" * 5_000 in block_text((await client.call_tool(name, arguments)).content[0])
     async with lab.http() as http:
         assert (await http.post("/mcp?result_tokens=x", json={})).status_code == 400
+
+
+@both_eras
+async def test_budget_lists_used_tools_first_and_search_for_the_rest(lab: Lab, era: ModeName) -> None:
+    async with lab.client("http", era) as client:
+        everything = await tool_names(client)
+        await client.call_tool("lab_shout", {"text": "a"})
+    async with lab.client("http", era, path="/mcp?tool_tokens=800") as client:
+        listed = await tool_names(client)
+        assert {"find_tools", "call_tool", "lab_shout"} <= listed
+        assert len(listed) < len(everything)
+        unlisted = await client.call_tool("lab_echo", {"text": "still callable"})
+        assert not unlisted.is_error
+        found = await client.call_tool("find_tools", {"query": "count to a number"})
+        assert not found.is_error
+    async with lab.client("http", era, path="/mcp?tool_tokens=1000000") as client:
+        assert await tool_names(client) == everything
