@@ -41,7 +41,7 @@ tickets = [await desk_read_ticket(number=number) for number in range({TICKETS})]
 
 
 @tool(read_only=True)
-async def read_ticket(number: int) -> dict:
+async def read_ticket(number: int) -> dict[str, object]:
     """Read a ticket of the help desk: its state, its author and its whole text."""
     return {"number": number, "state": "open" if number % 3 else "closed", "author": "ann", "text": "It broke. " * 150}
 

@@ -76,6 +76,7 @@ class Settings:
     max_body_bytes: int = 4 * 1_048_576
     result_tokens: int = 25_000
     whole_results: tuple[str, ...] = ()
+    search_above: int = 10_000
     max_sessions: int = 8
     session_idle: float = 600.0
     stop_grace: float = 10.0
@@ -296,6 +297,10 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "whole_results", _tool_patterns, "a list of tools, such as github/get_*",
         "Tools whose results are never shortened, as `server/tool` with `*` as a wildcard.",
+    ),
+    Setting(
+        "search_above", _whole(0, 10_000_000), "a whole number from 0 to 10000000",
+        "Estimated tokens of tools above which `connect` uses search mode for apps that load all definitions.",
     ),
     Setting(
         "max_sessions", _whole(1, 1_000), "a whole number from 1 to 1000",

@@ -17,8 +17,6 @@ DAYS: Final = 30
 _ENVELOPE: Final = len('{"name":"",},')
 _WORTH_HIDING: Final = 500
 """Tokens of unused tools below which a suggestion is not worth a person's time."""
-SEARCH_ABOVE: Final = 10_000
-"""Tokens above which searching is suggested in place of a full list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +34,14 @@ class ToolCost:
 
 @dataclass(frozen=True, slots=True)
 class CostReport:
-    """The costs of all tools that a principal sees, and of the tools that search mode shows instead."""
+    """The costs of all tools that a principal sees, and of the tools that search mode shows instead.
+
+    Search mode is suggested above `search_above` tokens.
+    """
 
     tools: tuple[ToolCost, ...]
     search_tokens: int
+    search_above: int
 
     @property
     def tokens(self) -> int:
@@ -64,7 +66,7 @@ class CostReport:
     def suggestions(self) -> list[JsonObject]:
         """Return what would save tokens: search mode, and hiding the unused tools of a server."""
         found: list[JsonObject] = []
-        if self.tokens > SEARCH_ABOVE:
+        if self.tokens > self.search_above:
             saved = self.tokens - self.search_tokens
             message = f"Connect the client to /mcp?tools=search: it then receives {self.search_tokens:,} tokens."
             found.append({"kind": "search", "saves": saved, "message": message})
@@ -94,11 +96,15 @@ class CostReport:
 
 
 def costs(
-    tools: Iterable[Tool], name: Callable[[ToolRef], str], calls: Mapping[ToolRef, int], search_tokens: int
+    tools: Iterable[Tool],
+    name: Callable[[ToolRef], str],
+    calls: Mapping[ToolRef, int],
+    search_tokens: int,
+    search_above: int = 10_000,
 ) -> CostReport:
     """Return the costs of tools that are sorted by server. `name` returns the name that clients receive."""
     found = tuple(ToolCost(each.ref, definition_tokens(name(each.ref), each), calls.get(each.ref, 0)) for each in tools)
-    return CostReport(found, search_tokens)
+    return CostReport(found, search_tokens, search_above)
 
 
 def definition_tokens(name: str, tool: Tool) -> int:

@@ -1,5 +1,6 @@
 """Search, token costs and results that fit, over REST and MCP in both eras, with a real crib."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,6 +8,8 @@ from mcp import Client
 from mcp.types import TextContent
 
 from lab import Lab, ModeName
+from toolcrib import Crib, Settings
+from toolcrib.web.tool_costs import best_offer
 
 ERAS: list[ModeName] = ["legacy", "2026-07-28"]
 pytestmark = pytest.mark.anyio
@@ -102,3 +105,13 @@ async def test_budget_lists_used_tools_first_and_search_for_the_rest(lab: Lab, e
         assert not found.is_error
     async with lab.client("http", era, path="/mcp?tool_tokens=1000000") as client:
         assert await tool_names(client) == everything
+
+
+@pytest.mark.parametrize(
+    ("client", "limit", "offer"), [("cursor", 0, "search"), ("cursor", 1_000_000, "all"), ("claude-code", 0, "all")]
+)
+async def test_connect_offers_search_to_apps_that_would_load_too_many_definitions(
+    tmp_path: Path, client: str, limit: int, offer: str
+) -> None:
+    async with Crib(Settings(home=tmp_path, search_above=limit)) as crib:
+        assert best_offer(crib, client, None) == offer

@@ -45,6 +45,9 @@ class ConnectRequest(Shape):
     level: Level | None = Field(
         None, description="`ask`: read-only tools run, all others ask. `app`: the app decides. Unset: undecided."
     )
+    tools: Literal["all", "search", "code"] | None = Field(
+        None, description="What the app lists over HTTP. Unset: as before; a new app with many tools gets `search`."
+    )
     programs: list[str] | None = Field(
         None, description="Programs on the caller's path; unset searches the path of the crib.", max_length=200
     )
@@ -61,6 +64,7 @@ class ConnectedShape(Shape):
     type: ServerType
     agent: str | None
     level: Level | None = Field(description="How far the app may go; null over stdio, or where nobody decided.")
+    tools: Literal["all", "search", "code"] = Field(description="What the app lists.")
     reasons: list[str] = Field(description="What was wrong with the entry that stood there.")
     change: EditShape
     moved: TransferShape | None
