@@ -114,7 +114,7 @@ def main(directory: str) -> int:
     if not directory or not rows:
         print("No sets found: TOOLCRIB_DATA must name a directory laid out as docs/search.md describes.")
         return 1
-    print(f"| set | tools | queries | plain BM25 | tuning half | held out | goal | CPU per query |\n|{'---|' * 8}")
+    print(f"| set | tools | queries | plain BM25 | tuning part | held out | goal | CPU per query |\n|{'---|' * 8}")
     print("\n".join(rows))
     print(f"\n{_speed()}")
     return 0

@@ -94,12 +94,12 @@ async def test_a_tool_says_itself_that_the_crib_is_there(
     assert wanted in said, said
 
 
-SEARCH_STEPS = [
+SEARCH_STEPS: list[JsonObject] = [
     {"blocks": [{"tool": "mcp__toolcrib__find_tools", "input": {"query": "is the crib alive"}}]},
     {"blocks": [{"tool": "mcp__toolcrib__call_tool", "input": {"ref": "toolcrib/ping", "arguments": {}}}]},
     {"blocks": [{"text": "It said: {{last_tool_result}}"}]},
 ]
-CODE_STEPS = [
+CODE_STEPS: list[JsonObject] = [
     {"blocks": [{"tool": "mcp__toolcrib__find_tools", "input": {"query": "is the crib alive"}}]},
     {"blocks": [{"tool": "mcp__toolcrib__describe_tools", "input": {"tools": ["toolcrib/ping"]}}]},
     {"blocks": [{"tool": "mcp__toolcrib__run_code", "input": {"code": "(await toolcrib_ping())['status']"}}]},

@@ -35,7 +35,7 @@ page webpage web website site url
 picture image photo photograph
 email mail message
 chat message conversation
-repo repository project
+repo repository project library
 issue ticket bug
 pull pr merge
 commit revision
@@ -51,13 +51,13 @@ date day time
 now current today present
 price cost quote
 stock share ticker
-weather forecast temperature climate
+weather forecast temperature climate rain snow
 map location place geographic
 route direction navigation
 town city
 hotel accommodation stay lodging
 flight airline plane
-travel trip vacation tour
+travel trip vacation tour tourism visit attraction landmark sightseeing
 restaurant dining food meal
 recipe cooking dish
 movie film cinema
@@ -66,8 +66,8 @@ video clip youtube
 book reading novel
 article paper publication
 news headline
-research academic scholar paper
-job career employment
+research academic scholar paper scientific literature study
+job career employment hire internship
 money finance financial
 crypto cryptocurrency bitcoin
 shop buy purchase store product
@@ -89,15 +89,17 @@ timezone zone
 memory remember knowledge recall
 node entity
 whole entire full
-apartment house home property rent estate
-market finance stock invest investment
-bitcoin crypto coin finance
+apartment house home property rent rental estate villa mortgage
+market finance stock invest investment trade
+seo keyword ranking visibility
+horoscope astrology zodiac
+bitcoin crypto coin ethereum token nft blockchain finance
 company firm business corporation
 food restaurant eat hungry
 position job vacancy
 pro advantage benefit
 security vulnerability attack
-lesson course class tutorial
+lesson course class tutorial curriculum tutor skill teach
 language translate translation
 customer client
 invoice bill payment

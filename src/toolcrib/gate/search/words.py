@@ -37,13 +37,13 @@ _VALUE = re.compile(
 )
 
 _STOP_WORDS = """
-a about above after again all also am an and any are as at be because been before being below between both but by
-can could did do does doing down during each else few for from further give had has have having he help her here
-hers him his how i if in into is it its itself just let like ll lot make may me might more most must my need needs
-no nor not now of off on once one only or other our ours out over own please re s same shall she should so some
-such t tell than that the their theirs them then there these they this those through to too under until up use used
-user uses using ve very via want wants was way we were what when where whether which while who whom why will with
-would you your yours
+a about above after again all also am an and any are as assist assistance at be because been before being below
+between both but by can comprehensive could d did do does doing down during each else few for from further give had
+has have having he help her here hers him his how i if in include including interested into is it its itself just know
+let like ll look looking lot m make may me might more most must my need needs no nor not now of off on once one only
+or other our ours out over own please re s same shall she should so some specific specifically such t tell than that
+the their theirs them then there these they this those through to too under until up use used user uses using various
+ve very via want wants was way we were what when where whether which while who whom why will with would you your yours
 """
 STOP_WORDS = frozenset(_STOP_WORDS.split())
 """Words that are ignored in tools and queries."""

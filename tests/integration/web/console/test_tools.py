@@ -144,6 +144,15 @@ async def test_words_find_tools_and_an_empty_answer_says_what_was_looked_for(fur
     assert "for “xyzzy plugh”" in page.one(class_="empty").text
 
 
+async def test_tools_screen_shows_what_each_server_costs_in_tokens(furnished: Visitor) -> None:
+    value = await furnished.json("/tools")
+    (bench,) = [each for each in value["cost"]["servers"] if each["server"] == "bench"]
+    page = await furnished.page("/tools")
+    text = page.one("details", class_="cost").text
+    assert f"{value['cost']['tokens']:,} tokens" in text
+    assert f"{bench['tokens']:,}" in text
+
+
 async def test_a_form_asks_for_every_kind_of_argument_and_the_call_gets_what_was_meant(furnished: Visitor) -> None:
     page = await furnished.page("/tools/bench/plan")
     sent = fields(page)
