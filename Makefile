@@ -9,7 +9,7 @@ LOCKED := $(if $(wildcard .venv/dev.stamp),dev,base)
 COMPILE := sh scripts/uv.sh pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --custom-compile-command "make lock" $(ARGS)
 
-.PHONY: help run test check bench test-all lock docs screenshots fmt clean
+.PHONY: help run test check bench search-eval test-all lock docs screenshots fmt clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' Makefile
@@ -33,6 +33,9 @@ bench: .venv/dev.stamp ## measure beside the MCP SDK's own server and others; ta
 	@sh scripts/programs.sh peers || true # without them their rows say so
 	@$(BIN)/python -m bench $(ARGS)
 
+search-eval: .venv/dev.stamp ## measure the search on the public sets in TOOLCRIB_DATA
+	@$(BIN)/python scripts/search_eval.py "$(TOOLCRIB_DATA)"
+
 test-all: check ## all tests, also those that take long, and both commands of the README in a fresh clone
 	@TOOLCRIB_TEST_ALL=1 $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal $(ARGS)
 	@scripts/fresh_clone.sh
@@ -45,8 +48,8 @@ screenshots: .venv/dev.stamp ## take pictures of every screen of the console int
 
 lock: ## pin all dependencies anew into requirements/ (ARGS=--upgrade for newer ones)
 	@$(COMPILE) --group tools --output-file requirements/tools.txt
-	@$(COMPILE) pyproject.toml --group build --extra claude --extra acp --extra code --output-file requirements/base.txt
-	@$(COMPILE) pyproject.toml --group build --extra claude --extra acp --extra code --extra dev --extra postgres \
+	@$(COMPILE) pyproject.toml --group build --extra claude --extra acp --extra code --extra monty --output-file requirements/base.txt
+	@$(COMPILE) pyproject.toml --group build --extra claude --extra acp --extra code --extra monty --extra dev --extra postgres \
 		--extra keyring --constraints requirements/base.txt --output-file requirements/dev.txt
 	@$(COMPILE) requirements/servers.in --output-file requirements/servers.txt
 	@$(COMPILE) requirements/peers.in --output-file requirements/peers.txt

@@ -16,6 +16,7 @@ import uvloop
 from bench import report, subjects
 from bench.agents import measure_agents
 from bench.configs import FILES, discover_seconds
+from bench.context import measure_context
 from bench.crowd import measure_crowd
 from bench.faults import measure_faults
 from bench.fronts import FrontCost, front_cost
@@ -126,6 +127,7 @@ def main() -> int:
             "sessions of Claude Code": measure_agents,
             "configs": measure_configs,
             "source code": measure_symbols,
+            "searching and programs": measure_context,
         }
         for text, measure in parts.items():
             print(f"measuring {text}…", file=sys.stderr)

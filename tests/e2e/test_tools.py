@@ -84,6 +84,19 @@ def test_a_search_finds_the_fitting_tools(joined: Shell) -> None:
     assert (nothing.returncode, nothing.stdout, nothing.stderr) == (0, "", "No tools found.\n")
 
 
+def test_list_with_cost_shows_tokens_calls_and_the_sum_of_each_server(joined: Shell) -> None:
+    report = joined.json("tools", "list", "--cost")
+    tokens = {each["ref"]: each["tokens"] for each in report["tools"]}
+    assert tokens["lab/greet"] > 0
+    assert report["estimate"] is True
+    done = joined.run("tools", "list", "--cost", "--server", "lab")
+    assert done.returncode == 0
+    assert "lab/greet" in done.stdout
+    assert " of them used in 30 days" in done.stdout
+    assert "toolcrib/ping" not in done.stdout
+    assert "estimates" in done.stderr
+
+
 def test_a_call_prints_the_text_and_with_json_the_whole_answer(joined: Shell) -> None:
     done = joined.run("tools", "call", "lab/greet", '{"name": "Ada", "times": 2}')
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "Hello, Ada. Hello, Ada.", "")

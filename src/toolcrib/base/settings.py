@@ -74,6 +74,9 @@ class Settings:
     durability: Durability = "process"
     tool_timeout: float = 300.0
     max_body_bytes: int = 4 * 1_048_576
+    result_tokens: int = 25_000
+    whole_results: tuple[str, ...] = ()
+    search_above: int = 10_000
     max_sessions: int = 8
     session_idle: float = 600.0
     stop_grace: float = 10.0
@@ -211,6 +214,14 @@ def _owners(value: Json) -> tuple[str, ...]:
     return tuple(names) if all(re.fullmatch(r"[\w-]{1,100}", name) for name in names) else _refuse()
 
 
+def _tool_patterns(value: Json) -> tuple[str, ...]:
+    given = value.split(",") if isinstance(value, str) else value
+    if not is_array(given):
+        _refuse()
+    names = [each.strip() if isinstance(each, str) else "" for each in given]
+    return tuple(names) if all(re.fullmatch(r"[^/\s]{1,200}/\S{1,200}", name) for name in names) else _refuse()
+
+
 def _label(value: Json) -> str:
     return value if isinstance(value, str) and re.fullmatch(r"[^\n\r,]{0,50}", value) else _refuse()
 
@@ -278,6 +289,18 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "max_body_bytes", _whole(1024, 1_073_741_824), "a whole number from 1024 to 1073741824",
         "The maximum size of a request body, in bytes.",
+    ),
+    Setting(
+        "result_tokens", _whole(0, 10_000_000), "a whole number from 0 to 10000000",
+        "The largest result an MCP client receives whole, in estimated tokens. 0 means no limit.",
+    ),
+    Setting(
+        "whole_results", _tool_patterns, "a list of tools, such as github/get_*",
+        "Tools whose results are never shortened, as `server/tool` with `*` as a wildcard.",
+    ),
+    Setting(
+        "search_above", _whole(0, 10_000_000), "a whole number from 0 to 10000000",
+        "Estimated tokens of tools above which `connect` uses search mode for apps that load all definitions.",
     ),
     Setting(
         "max_sessions", _whole(1, 1_000), "a whole number from 1 to 1000",

@@ -25,6 +25,7 @@ _EXTRAS = {
     "claude": ("claude_agent_sdk", "agent sessions with Claude Code"),
     "acp": ("acp", "sessions with other coding agents"),
     "code": ("tree_sitter", "tools that search source code"),
+    "monty": ("pydantic_monty", "programs that call tools (code mode)"),
     "keyring": ("keyring", "sign-ins in the system's keyring"),
     "postgres": ("psycopg", "PostgreSQL as the database"),
 }

@@ -12,7 +12,7 @@ import itertools
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -24,14 +24,17 @@ from toolcrib.gate.audit.actor import acting
 from toolcrib.gate.audit.records import Audit, CallRecord
 from toolcrib.gate.catalog.catalog import Catalog
 from toolcrib.gate.catalog.naming import Form
-from toolcrib.gate.pins.lint import ABOUT_OTHERS, FINDINGS
-from toolcrib.gate.pins.pinned_source import held_back
 from toolcrib.gate.policy.decide import Grants
 from toolcrib.gate.policy.explain import Explanation, explain
 from toolcrib.gate.policy.limits import Limits
 from toolcrib.gate.policy.rules import Rules
 from toolcrib.gate.policy.zones import closed_paths
 from toolcrib.gate.principals import Door
+from toolcrib.gate.programs.planned_call import PlannedCall, ProgramCall, refuse_edit, set_of
+from toolcrib.gate.refusals import absent_error, approval_reason, error_sentence, invisible_error, refusal_error
+from toolcrib.gate.results.fitting import ResultBudget
+from toolcrib.gate.results.kept import KeptResults
+from toolcrib.gate.search.search import ToolSearch
 from toolcrib.gate.touched_paths import HomeGuard
 from toolcrib.gate.view import Listing, NoView, PrincipalView, encode_arguments, fill_defaults
 from toolcrib.model.approvals import Approval, ApprovalRequest
@@ -45,7 +48,6 @@ from toolcrib.model.sources import (
     ConditionalSource,
     ContentMethod,
     ContentSource,
-    HoldingSource,
     ReportProgress,
     RunCall,
 )
@@ -109,6 +111,8 @@ class _Call:
     session: InSession | None = None
     handle: str | None = None
     edited: bytes | None = None
+    budget: ResultBudget | None = None
+    program: ProgramCall | None = None
 
     @property
     def principal(self) -> Principal:
@@ -148,6 +152,8 @@ class Gate:
         self._home = home or HomeGuard()
         self._absence = absence
         self._deadlines = Deadlines()
+        self.search = ToolSearch()
+        self.results = KeptResults()
         self._views: OrderedDict[Principal, PrincipalView] = OrderedDict()
         self._latest_view: tuple[Principal | None, PrincipalView | None] = None, None
         self._in_flight: dict[str, ToolRef] = {}
@@ -236,7 +242,7 @@ class Gate:
         """Return a tool this principal sees. Raises `NotFound` for a hidden tool, or `Denied` for the owner."""
         tool, decision = self.find_visible(principal, ref)
         if tool is None:
-            raise _absent(self._view(principal), decision, principal)
+            raise absent_error(self._view(principal), decision, principal)
         return tool
 
     def end_calls(self, failure: Callable[[], Exception]) -> None:
@@ -264,11 +270,14 @@ class Gate:
         client: Client | None = None,
         session: InSession | None = None,
         handle: str | None = None,
+        budget: ResultBudget | None = None,
+        program: ProgramCall | None = None,
     ) -> CallOutcome:
         """Call a tool for this principal. `client` is what the MCP client behind it can do for the server meanwhile.
 
         With `handle`, the call does not wait for an approval: `HANDLE` opens one and returns its id, and the id returns
-        its outcome.
+        its outcome. With `budget`, a larger result is kept in `results` and shortened. `program` is
+        the program that makes the call, with the approval of its set of calls.
 
         Tool failures and invalid arguments are returned as error results that the model can read. Raises `NotFound` for
         a tool that does not exist for the principal, `Denied` for a visible tool that may not be called now, and
@@ -285,9 +294,11 @@ class Gate:
             arguments, encoded = fill_defaults(tool, arguments, encoded)
         call_id = next(self._call_ids)
         record = self._audit.call(
-            call_id, door, principal, ref, tool, arguments, encoded, decision, rules=view.rules_version
-        )
+            call_id, door, principal, ref, tool, arguments, encoded, decision, rules=view.rules_version,
+            program=program.id if program is not None else None,
+        )  # fmt: skip
         call = _Call(ref, door, CallContext(principal, call_id, progress, client), record, session, handle)
+        call.budget, call.program = budget, program
         try:
             self._refuse_if_stopped()
             try:
@@ -298,7 +309,7 @@ class Gate:
                 tool, run = await self._obtain_consent(call, tool, run, decision, encoded)
             self._count(call, tool)
         except InvalidRequest as error:
-            return await _answer_without_running(call.record, CallResult.error(_sentence(error)))
+            return await _answer_without_running(call.record, CallResult.error(error_sentence(error)))
         except _ApprovalPending as waits:
             return CallOutcome(waiting_result(waits.approval), await call.record.refused("approval.required"), 0.0)
         except ToolcribError as error:
@@ -312,6 +323,31 @@ class Gate:
             await call.record.refused("policy.denied")
             raise Denied("policy.denied", f"{ref} was refused: {_UNSETTLED}") from error
         return await self._run(tool, run, call)
+
+    def plan(self, principal: Principal, ref: ToolRef, arguments: JsonObject) -> PlannedCall:
+        """Return a call with its decision, without making it. Raises as `call` would for one that is not allowed."""
+        view = self._view(principal)
+        ref = view.snapshot.canonical(ref)
+        tool = view.snapshot.tools.get(ref)
+        arguments, encoded = fill_defaults(tool, arguments, encode_arguments(arguments))
+        decision = view.decision_on(ref, arguments, encoded)
+        if tool is None or not decision.visible:
+            raise absent_error(view, decision, principal)
+        if decision.verdict not in ("allow", "ask"):
+            raise refusal_error(decision)
+        view.snapshot.sources[ref.server].prepare(ref.tool, arguments, encoded)
+        reason = approval_reason(decision, tool)
+        return PlannedCall(tool, arguments, encoded, decision.verdict == "ask", reason, view.paths(ref, arguments))
+
+    async def approve_set(self, calls: Sequence[PlannedCall], code: str, context: CallContext, door: Door) -> str:
+        """Ask a person for one approval of all these calls. Return its id. Raises `Denied` if it is not granted."""
+        if self._consent is None:
+            raise Denied("approval.required", "These calls need a person's approval, and none can be asked.")
+        question = set_of(calls, code, context, door)
+        answer = await self._consent.obtain(question, context, refuse_edit)
+        if not answer.approved or answer.arguments != question.arguments:
+            raise Denied("approval.denied", answer.refusal)
+        return answer.approval
 
     async def refuse(self, principal: Principal, ref: ToolRef, arguments: JsonObject, *, door: Door) -> None:
         """Record a call that was refused elsewhere because the caller has no such tool."""
@@ -328,10 +364,20 @@ class Gate:
         self, call: "_Call", tool: Tool, run: RunCall, decision: Decision, encoded: bytes
     ) -> tuple[Tool, RunCall]:
         """Return the tool and its run after approval. Raises `Denied` if the call is not allowed."""
+        program = call.program
+        if decision.verdict == "ask" and program is not None and program.approval is not None:
+            view = self._view(call.principal)
+            arguments = loads(encoded)
+            if program.planned.is_same(tool, encoded, view.paths(call.ref, arguments)):
+                call.record = self._audit.call(
+                    call.context.call_id, call.door, call.principal, call.ref, tool, arguments, encoded, decision,
+                    rules=view.rules_version, approval=program.approval, program=program.id,
+                )  # fmt: skip
+                return tool, run
         if decision.verdict in ("ask", "allow") and self._consent is not None:
             return await self._wait_for_approval(call, tool, decision, encoded, self._consent)
         if decision.verdict != "allow":
-            raise _refusal(decision)
+            raise refusal_error(decision)
         return tool, run
 
     def _count(self, call: "_Call", tool: Tool) -> None:
@@ -346,7 +392,7 @@ class Gate:
     ) -> tuple[Tool, RunCall]:
         """Return the call as approved. The state may have changed during the wait, so everything is checked again."""
         ref, principal = call.ref, call.principal
-        reason = _approval_reason(decision, requested)
+        reason = approval_reason(decision, requested)
         session = call.session
         number = session.tool_call if session is not None else call.context.call_id
         question = ApprovalRequest(ref, requested.definition_hash, encoded, principal, call.door, reason, number)
@@ -384,7 +430,7 @@ class Gate:
             message = f"{ref} was refused: a path of the call leads elsewhere than when the approval was requested."
             raise Denied("policy.denied", message)
         if decision.verdict not in ("allow", "ask"):
-            raise _refusal(decision) if decision.visible else _invisible(decision, principal)
+            raise refusal_error(decision) if decision.visible else invisible_error(decision, principal)
         return tool, _prepare(view, call)(ref.tool, arguments, encoded)
 
     async def request(
@@ -483,7 +529,10 @@ class Gate:
         finally:
             del self._in_flight[context.call_id]
         duration = _since(started)
-        await record.outcome(is_error=result.is_error, duration_ms=duration)
+        digest = None
+        if call.budget is not None:
+            result, digest = call.budget.fit(self.results, context.principal, tool, result)
+        await record.outcome(is_error=result.is_error, duration_ms=duration, digest=digest)
         return CallOutcome(result, audit_id, duration, call.edited)
 
     def _view(self, principal: Principal) -> PrincipalView:
@@ -515,7 +564,7 @@ def _check_call(
     """Return the tool and its run, after checking visibility, the agent's budget and the arguments."""
     tool = view.snapshot.tools.get(call.ref)
     if tool is None or not decision.visible:
-        raise _absent(view, decision, call.principal)
+        raise absent_error(view, decision, call.principal)
     if call.session is not None and (refusal := call.session.beyond_budget()) is not None:
         raise Denied("limit.reached", refusal)
     return tool, _prepare(view, call)(call.ref.tool, arguments, encoded)
@@ -545,39 +594,3 @@ async def _answer_without_running(record: CallRecord, result: CallResult) -> Cal
 def _since(started: int) -> float:
     """Return elapsed milliseconds with three decimals, without `round`, which takes longer than many tools."""
     return (time.perf_counter_ns() - started) // 1_000 / 1_000
-
-
-def _sentence(error: ToolcribError) -> str:
-    return f"{error.message} {error.hint}" if error.hint else error.message
-
-
-def _absent(view: PrincipalView, decision: Decision, principal: Principal) -> ToolcribError:
-    """Return the error for a missing tool. A held-back tool is reported as such to principals that could see it."""
-    ref = decision.ref
-    source = view.snapshot.sources.get(ref.server)
-    if decision.verdict == "unknown" and isinstance(source, HoldingSource) and source.holds(ref.tool):
-        return held_back(ref) if view.would_see(ref) else _invisible(decision, principal)
-    return _invisible(decision, principal)
-
-
-def _invisible(decision: Decision, principal: Principal) -> ToolcribError:
-    if decision.verdict == "hidden" and principal.is_owner:
-        return Denied("policy.denied", f"{decision.ref} is not available here: {decision.decided_by.reason}")
-    return NotFound("tool.unknown", f"There is no tool {str(decision.ref)!r}.")
-
-
-def _approval_reason(decision: Decision, tool: Tool) -> str:
-    """Return why an approval is needed, with the findings in the tool's definition.
-
-    The text is shown with the approval. Some principals see their own approvals, so tool names they may not know are
-    omitted.
-    """
-    found = [ABOUT_OTHERS.get(each.code, each.message) for each in tool.problems if each.code in FINDINGS]
-    return " ".join([decision.decided_by.reason, *(f"Warning: {message}" for message in found)])
-
-
-def _refusal(decision: Decision) -> Denied:
-    reason = decision.decided_by.reason
-    if decision.verdict == "ask":
-        return Denied("approval.required", f"{decision.ref} needs a person's approval: {reason}")
-    return Denied("policy.denied", f"{decision.ref} was refused: {reason}")

@@ -62,7 +62,8 @@ class Remembering:
 class ApprovalRequest:
     """Request to approve one call with exactly these arguments (`arguments` is their canonical JSON).
 
-    `why` names the rule or mode that requires approval; `call` is the id the caller assigned to the call.
+    `why` names the rule or mode that requires approval; `call` is the id the caller assigned to the call. With `once`,
+    the answer cannot be remembered.
     """
 
     ref: ToolRef
@@ -72,6 +73,7 @@ class ApprovalRequest:
     door: str
     why: str
     call: str | None = None
+    once: bool = False
 
 
 @dataclass(frozen=True, slots=True)

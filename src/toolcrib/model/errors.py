@@ -327,6 +327,7 @@ CODES: dict[str, Code] = {
     "schedule.own": Code(Denied, 403, "An agent can only create and change its own schedules.", "Omit the agent, or ask the owner."),
     "code.outside": Code(Denied, 403, "The directory is outside the caller's directory and all projects.", "Omit the directory, or use one from `crib_list_projects`."),
     "code.no_directory": Code(NotFound, 404, "Directory not found.", "Use an existing directory, or omit it."),
+    "code.missing": Code(Unavailable, 503, "Code mode is not installed.", "pip install 'toolcrib[monty]'"),
     "code.failed": Code(Unavailable, 503, "The source code could not be read.", "Reinstall with `pip install 'toolcrib[code]'`, then try again."),
     "github.invalid": Code(InvalidRequest, 422, "The GitHub name is invalid.", "Write repositories as `owner/name`."),
     "github.owner": Code(Denied, 403, "Writing to this owner's repositories is not allowed.", "Continue without it, or ask the owner of the crib to add the name to `github_organisations`."),

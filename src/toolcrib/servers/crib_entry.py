@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from toolcrib.model.servers import DefinitionSource, ServerSpec
 from toolcrib.model.tokens import PREFIX
@@ -37,6 +37,11 @@ class CribEntry:
     command: str | None = None
     home: str | None = None
     token: str | None = None
+
+    @property
+    def tools(self) -> str | None:
+        """How the tools are offered, if its URL says so: `search` or `code`."""
+        return dict(parse_qsl(urlsplit(self.url or "").query)).get("tools")
 
 
 def crib_entry(spec: ServerSpec) -> CribEntry | None:

@@ -44,6 +44,15 @@ def count(connection: Connection, filters: Filters) -> int:
     return connection.execute(query).scalar_one()
 
 
+def calls_since(
+    connection: Connection, since: datetime, *, agent: str | None = None, principal: str | None = None
+) -> Sequence[tuple[Any, ...]]:
+    """Return server, tool and number of calls since a moment, of all callers or of one agent or principal."""
+    conditions = _conditions(Filters(phase="intent", agent=agent, principal=principal, since=since))
+    query = _raw("server", "tool", "count(*)").where(*conditions).group_by(audit.c.server, audit.c.tool)
+    return connection.execute(query).all()
+
+
 def _conditions(filters: Filters) -> list[ColumnElement[bool]]:
     plain = ("server", "tool", "agent", "decision", "phase", "door", "principal", "session")
     asked = [(audit.c[name], getattr(filters, name)) for name in plain]

@@ -27,6 +27,7 @@ from toolcrib.base.home import (
     write_run,
 )
 from toolcrib.base.settings import Environment, Settings
+from toolcrib.gate.costs import DAYS
 from toolcrib.host import Crib
 from toolcrib.model.errors import ConfigError, Unavailable
 from toolcrib.model.version import __version__
@@ -105,6 +106,9 @@ async def hold(
                 in_session=crib.session_tokens.call,
                 ended_file=crib.home.ended_sessions,
                 stopping=stopping,
+                result_tokens=settings.result_tokens,
+                whole_results=settings.whole_results,
+                recent_calls=lambda principal: crib.audit.calls(DAYS, agent=principal.agent, principal=principal.name),
             )
         )
         logins = Logins(address, file=crib.home.browser_sessions, key=key)

@@ -310,3 +310,19 @@ async def test_export_writes_to_the_apps_own_file_under_its_own_key(machine: Mac
         "mcpServers": {"mine": {"command": "old"}},
         "servers": {"mine": {"command": "x"}},
     }
+
+
+async def test_how_tools_are_listed_is_written_kept_and_changed(machine: Machine) -> None:
+    file = machine.install("cursor")
+    clients, tokens, _ = await machine.clients()
+    done = await clients.connect(AppConnectRequest("cursor", tools_if_new="search"))
+    assert done.tools == "search"
+    assert f"{ADDRESS}/mcp?tools=search" in file.read_text(encoding="utf-8")
+    kept = await clients.connect(AppConnectRequest("cursor"))
+    assert (kept.tools, kept.change.changed, kept.reasons) == ("search", False, ())
+    [state] = [each for each in await clients.list() if each.client.name == "cursor"]
+    assert [each.stale for each in state.connections] == [()]
+    changed = await clients.connect(AppConnectRequest("cursor", tools="all"))
+    assert (changed.tools, changed.reasons) == ("all", ("it lists all tools",))
+    assert "?tools" not in file.read_text(encoding="utf-8")
+    assert len(await tokens.list()) == 1

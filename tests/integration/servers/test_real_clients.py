@@ -14,8 +14,12 @@ from long_tests import takes_long
 from toolcrib.agents.sessions.claude.program import find_cli
 from toolcrib.base.settings import Settings
 from toolcrib.model.errors import Unavailable
-from toolcrib.servers.apps.connections import AppConnectRequest
+from toolcrib.model.json import JsonObject
+from toolcrib.servers.apps.connections import AppConnectRequest, OfferedTools
+from toolcrib.store.audit import Filters
 from toolcrib.testing.environments import bare_environment
+from toolcrib.testing.scripted_model.server import ScriptedModel
+from toolcrib.testing.scripted_model.variables import claude_variables
 from toolcrib.web.run import Holding, hold
 
 pytestmark = pytest.mark.anyio
@@ -134,3 +138,37 @@ async def test_an_app_lists_the_servers_that_were_exported_to_its_file(
         command = str(request.getfixturevalue(programs) / program)
     said = await said_by([command, *arguments], tmp_path, **quiet)
     assert "program" in said and "address" in said, said
+
+
+SEARCH_STEPS: list[JsonObject] = [
+    {"blocks": [{"tool": "mcp__toolcrib__find_tools", "input": {"query": "is the crib alive"}}]},
+    {"blocks": [{"tool": "mcp__toolcrib__call_tool", "input": {"ref": "toolcrib/ping", "arguments": {}}}]},
+    {"blocks": [{"text": "It said: {{last_tool_result}}"}]},
+]
+CODE_STEPS: list[JsonObject] = [
+    {"blocks": [{"tool": "mcp__toolcrib__find_tools", "input": {"query": "is the crib alive"}}]},
+    {"blocks": [{"tool": "mcp__toolcrib__describe_tools", "input": {"tools": ["toolcrib/ping"]}}]},
+    {"blocks": [{"tool": "mcp__toolcrib__run_code", "input": {"code": "(await toolcrib_ping())['status']"}}]},
+    {"blocks": [{"text": "It said: {{last_tool_result}}"}]},
+]
+
+
+@takes_long
+@pytest.mark.parametrize(("tools", "steps"), [("search", SEARCH_STEPS), ("code", CODE_STEPS)])
+async def test_claude_code_works_in_search_and_code_mode(
+    crib: Holding, tmp_path: Path, tools: OfferedTools, steps: list[JsonObject]
+) -> None:
+    try:
+        claude = find_cli(bare_environment(tmp_path))
+    except Unavailable as error:
+        pytest.skip(error.message)
+    await crib.crib.clients.connect(AppConnectRequest("claude-code", tools=tools), anyway=True)
+    command = [str(claude), "-p", "Is the crib alive?", "--permission-mode", "bypassPermissions"]
+    with ScriptedModel({"default": steps}) as model:
+        said = await said_by(command, tmp_path, **claude_variables(model.url))
+        offered = {tool for request in model.requests for tool in request.tools if tool.startswith("mcp__toolcrib__")}
+    assert "pong" in said, said
+    expected = {"find_tools", "call_tool"} if tools == "search" else {"find_tools", "describe_tools", "run_code"}
+    assert offered == {f"mcp__toolcrib__{name}" for name in expected}
+    (intent,) = await crib.crib.audit.find(Filters(server="toolcrib", tool="ping", phase="intent"))
+    assert ("programId" in intent) == (tools == "code")

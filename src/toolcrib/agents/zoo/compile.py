@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from toolcrib.model.agents import Agent, BrainEntry, Skill
 from toolcrib.model.json import JsonObject
+from toolcrib.model.token_estimate import estimate
 
 MEMORY_TOKENS = 4_000
 """Estimated tokens that memory and context may take up."""
 EMPTY_PROMPT = "systemPrompt is empty"
-_BYTES_PER_TOKEN = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +100,6 @@ def grants(agent: Agent) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
     """Return the agent's own permissions (None: the default set) and the tools of its enabled skills."""
     bundled = dict.fromkeys(pattern for skill in agent.enabled_skills for pattern in skill.tools)
     return agent.tool_permissions, tuple(bundled)
-
-
-def estimate(text: str) -> int:
-    """Estimate the number of tokens of a text."""
-    return -(-len(text.encode(errors="replace")) // _BYTES_PER_TOKEN)
 
 
 def _skill(skill: Skill) -> str:

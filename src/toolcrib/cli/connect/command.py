@@ -41,6 +41,14 @@ LevelOption = Annotated[
         help="ask (recommended): tools that are not read-only require approval; app: the app decides.",
     ),
 ]
+ToolsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--tools",
+        metavar="T",
+        help="What the app lists over HTTP: all, search or code. By default search if all would cost too much.",
+    ),
+]
 MoveOption = Annotated[bool, typer.Option("--move", help="Also move the app's other servers to Toolcrib.")]
 
 
@@ -53,6 +61,7 @@ class _Wish(NamedTuple):
     anyway: bool
     programs: tuple[str, ...]
     level: str | None
+    tools: str | None = None
 
     def body(self, *, move: bool, dry_run: bool) -> "JsonObject":
         return {**self._asdict(), "programs": list(self.programs), "move": move, "dryRun": dry_run}
@@ -75,6 +84,7 @@ def connect(
     all_clients: AllOption = False,
     move: MoveOption = False,
     level: LevelOption = None,
+    tools: ToolsOption = None,
     stdio: Annotated[bool, typer.Option("--stdio", help="Connect over stdio, even if the app supports HTTP.")] = False,
     anyway: Annotated[bool, typer.Option("--anyway", help="Connect even if the app was not found.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,
@@ -86,8 +96,10 @@ def connect(
         raise InvalidRequest("cli.usage", "Use either CLIENT or --all, not both.")
     if level not in (None, "ask", "app"):
         raise InvalidRequest("cli.usage", f"{level!r} is not a level.", "Choose ask or app.")
+    if tools not in (None, "all", "search", "code"):
+        raise InvalidRequest("cli.usage", f"{tools!r} is not a way to list tools.", "Choose all, search or code.")
     invocation = begin(ctx, home, as_json)
-    wish = _Wish(agent, "project" if project else "user", stdio, anyway, _programs(invocation), level)
+    wish = _Wish(agent, "project" if project else "user", stdio, anyway, _programs(invocation), level, tools)
     if client is None and not all_clients:
         _list(invocation, wish)
     elif undo:

@@ -69,6 +69,9 @@ def show_done(done: "JsonObject") -> None:
         output.line(f"Connected {title}{who} {how} ({change['file']}).")
     if done["moved"] is not None:
         show_transfer(done["moved"], "moved  ")
+    if done["tools"] != "all":
+        words = {"search": "finds tools by search (`?tools=search`)", "code": "writes programs (`?tools=code`)"}
+        output.note(f"{title} {words[done['tools']]} and does not list all of them. Change this with `--tools all`.")
     if done["level"] == "ask":
         output.note(f"Tools that are not read-only require your approval in {title}. Change this with `--level app`.")
     elif done["level"] is None:

@@ -42,6 +42,7 @@ def list_tools(
     source: Annotated[
         str | None, typer.Option("--source", metavar="S", help="Show the tools visible from this source.")
     ] = None,
+    cost: Annotated[bool, typer.Option("--cost", help="Show estimated tokens, and calls in the last 30 days.")] = False,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -52,6 +53,10 @@ def list_tools(
 
     check_source(source)
     invocation = begin(ctx, home, as_json)
+    if cost:
+        report = run(lambda: ask(invocation.settings, lambda client: client.tool_costs(agent=agent, source=source)))
+        show_costs(report, server, invocation.as_json)
+        return
 
     async def work(client: "ApiClient") -> "tuple[list[JsonObject], list[JsonObject]]":
         found = await client.tools(server=server, agent=agent, source=source)
@@ -65,17 +70,24 @@ def list_tools(
 @app.command("search")
 def search(
     ctx: typer.Context,
-    words: Annotated[list[str], typer.Argument(metavar="WORDS", help="The words to search for.", show_default=False)],
+    words: Annotated[
+        list[str], typer.Argument(metavar="WORDS", help="A sentence, words or the name of a tool.", show_default=False)
+    ],
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1_000, help="Most tools to show.")] = 10,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Search tools, best match first."""
+    """Find tools for a task, best match first."""
     from toolcrib.cli.crib import ask
     from toolcrib.cli.loop import run
 
     invocation = begin(ctx, home, as_json)
-    found = run(lambda: ask(invocation.settings, lambda client: client.tools(query=" ".join(words))))
-    show_tools(found, invocation.as_json)
+    found = run(lambda: ask(invocation.settings, lambda client: client.tools(query=" ".join(words), limit=limit)))
+    if invocation.as_json or not found:
+        show_tools(found, invocation.as_json)
+    else:
+        rows = [(tool["ref"], f"{tool['score']:.2f}", output.one_line(tool["description"])) for tool in found]
+        output.table(("tool", "score", "description"), rows)
 
 
 @app.command("show")
@@ -132,6 +144,27 @@ def show_tools(found: "Sequence[JsonObject]", as_json: bool) -> None:
         output.table(("tool", "exposed as", "marks", "description"), [_row(tool) for tool in found])
     else:
         output.note("No tools found.")
+
+
+def show_costs(report: "JsonObject", server: str | None, as_json: bool) -> None:
+    """Print the cost of each tool and server, the most expensive first, and what would save tokens."""
+    if as_json:
+        output.document(report)
+        return
+    tools = [each for each in report["tools"] if server is None or each["ref"].startswith(f"{server}/")]
+    rows = [
+        (each["ref"], f"{each['tokens']:,}", str(each["calls"])) for each in sorted(tools, key=lambda t: -t["tokens"])
+    ]
+    output.table(("tool", "tokens", f"calls in {report['days']} days"), rows)
+    for each in report["servers"]:
+        if server in (None, each["server"]):
+            output.line(
+                f"{each['server']}: {each['tools']} tools, {each['tokens']:,} tokens, {each['used']} of them used"
+                f" in {report['days']} days"
+            )
+    output.note(f"Token counts are estimates: {report['method']}. Search mode costs {report['searchTokens']:,} tokens.")
+    for each in report["suggestions"]:
+        output.note(f"Suggestion: {each['message']} Saves {each['saves']:,} tokens.")
 
 
 def _row(tool: "JsonObject") -> tuple[str, ...]:

@@ -47,6 +47,7 @@ _WIDENING = frozenset({("Glob", "pattern"), ("Bash", _NO_SANDBOX)})
 _DECISIVE = "Edits of files that decide what runs need approval every time, so this call can only be answered once."
 _ONCE = "The arguments are too long for a rule, so this call can only be answered once."
 _SECRET = "The arguments appear to contain a secret, which no rule may repeat, so the answer applies to this call only."
+_SET = "This is a set of calls of one program, so it can only be answered once."
 
 
 def propose(
@@ -56,6 +57,8 @@ def propose(
 ) -> Remembering:
     """Return the conditions and prefixes of a remembered answer. `redact` masks secrets in arguments."""
     given: Json = loads(question.arguments)
+    if question.once:
+        return Remembering(refusal=_SET)
     if not is_object(given):
         return Remembering()
     proposals = list(_proposals(question, given, files))

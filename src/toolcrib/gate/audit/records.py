@@ -11,7 +11,7 @@ import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -35,7 +35,7 @@ from toolcrib.model.json import JsonObject, dumps, loads, storable
 from toolcrib.model.policy import Decision
 from toolcrib.model.principals import Principal
 from toolcrib.model.tools import Tool, ToolRef
-from toolcrib.store.audit import AuditRun, Filters, count, end_run, find, hashes, load_run, save_run
+from toolcrib.store.audit import AuditRun, Filters, calls_since, count, end_run, find, hashes, load_run, save_run
 from toolcrib.store.engine import Store
 
 logger = logging.getLogger(__name__)
@@ -213,10 +213,11 @@ class Audit:
         *,
         rules: str | None = None,
         approval: str | None = None,
+        program: str | None = None,
     ) -> "CallRecord":
         """Return the records of one call. `tool` is None if there is no tool of that name.
 
-        `rules` is the version of the rules that decided it.
+        `rules` is the version of the rules that decided it, `program` the id of the program that makes it.
         """
         form = self._form(door, principal, ref, tool, decision, rules)
         digest = sha256(canonical).hexdigest().encode()
@@ -225,6 +226,8 @@ class Audit:
         )  # fmt: skip
         if approval is not None:
             members += b"," + _encoded({"approvalId": approval})[0]
+        if program is not None:
+            members += b"," + _encoded({"programId": program})[0]
         return CallRecord(self._store, self._chain, members, form.columns)
 
     def _form(self, *of: *_Of) -> "_Form":
@@ -247,6 +250,14 @@ class Audit:
     async def count(self, filters: Filters) -> int:
         """Return the number of matching records."""
         return await self._store.read(lambda connection: count(connection, filters))
+
+    async def calls(self, days: int, *, agent: str | None = None, principal: str | None = None) -> dict[ToolRef, int]:
+        """Return the number of calls by tool in the last days, of all callers or of one agent or principal."""
+        since = datetime.now(UTC) - timedelta(days=days)
+        rows = await self._store.read(
+            lambda connection: calls_since(connection, since, agent=agent, principal=principal)
+        )
+        return {ToolRef(str(server), str(tool)): int(number) for server, tool, number in rows if server and tool}
 
     async def get(self, number: int) -> JsonObject:
         """Return one record. Raises `NotFound` (`audit.unknown`)."""
@@ -342,9 +353,13 @@ class CallRecord:
             self.abandoned(0.0)
             raise
 
-    async def outcome(self, *, is_error: bool, duration_ms: float) -> int:
-        """Record how the call ended. Returns the number of the record once it is durable."""
-        entry = self._entry("outcome", {"isError": is_error, "durationMs": duration_ms})
+    async def outcome(self, *, is_error: bool, duration_ms: float, digest: str | None = None) -> int:
+        """Record how the call ended. Returns the number of the record once it is durable.
+
+        `digest` is that of the whole result, if the caller received a part of it.
+        """
+        ending: JsonObject = {"isError": is_error, "durationMs": duration_ms}
+        entry = self._entry("outcome", ending if digest is None else ending | {"resultDigest": digest})
         number = self._store.append_now(self._chain, entry)
         if number is not None:
             return number

@@ -37,7 +37,14 @@ from toolcrib.servers.apps.connectable import (
     programs_on,
     runs,
 )
-from toolcrib.servers.apps.connections import AppConnected, AppConnection, AppConnectRequest, AppDisconnected, AppState
+from toolcrib.servers.apps.connections import (
+    AppConnected,
+    AppConnection,
+    AppConnectRequest,
+    AppDisconnected,
+    AppState,
+    OfferedTools,
+)
 from toolcrib.servers.apps.deep_links import LINKED, DeepLink, deep_link
 from toolcrib.servers.crib_entry import NAME, http_spec, stdio_spec
 from toolcrib.servers.edit.entries import ChangeText, put_server, remove_server
@@ -149,8 +156,9 @@ class Apps:
             raise
         level = self._level(asked, context) if asked.scope == "user" else None
         return AppConnected(
-            context.row, context.installed, spec.name, spec.type, asked.agent, change, reasons, moved, level
-        )
+            context.row, context.installed, spec.name, spec.type, asked.agent, change, reasons, moved, level,
+            _offered(asked, context.there) if spec.type == "http" else "all",
+        )  # fmt: skip
 
     async def link(self, asked: AppConnectRequest, *, dry_run: bool = False) -> DeepLink:
         """Return a link that makes an app install this crib, with a token of its own, which `undo` revokes.
@@ -232,11 +240,14 @@ class Apps:
         reasons = (*self._faults(context.row, there, context.programs),) if there is not None else ()
         over: ServerType = "http" if address is not None and takes_http(context.row.name) else "stdio"
         over = "stdio" if asked.scope == "project" or asked.stdio else over
+        tools = _offered(asked, there)
+        if over == "http" and there is not None and there.says.url is not None and (there.says.tools or "all") != tools:
+            reasons = (*reasons, f"it lists {_LISTED[tools]}")
         reasons = (*reasons, *_moved_to(over, there))
 
         def spec(secret: str | None) -> ServerSpec:
             if over == "http" and address is not None and secret is not None:
-                return http_spec(name, _url(address, asked.agent), secret)
+                return http_spec(name, _url(address, asked.agent, tools), secret)
             token = _token_name(context.row, asked.agent) if asked.scope == "user" else None
             return stdio_spec(name, self._deps.command, home=self._deps.home, agent=asked.agent, token=token)
 
@@ -271,7 +282,7 @@ class Apps:
             yield "it is switched off"
         if says.url is not None:
             wanted = _url(address, says.agent) if address is not None else None
-            if wanted is not None and says.url.rstrip("/") != wanted:
+            if wanted is not None and says.url.partition("?")[0].rstrip("/") != wanted:
                 yield f"it points to {says.url}, and the crib is at {wanted}"
             if not self._is_valid(row, there):
                 yield "its token is not valid"
@@ -363,8 +374,19 @@ def _moved_to(wanted: ServerType, there: WrittenEntry | None) -> tuple[str, ...]
     return ("it reaches the crib over stdio" if wanted == "http" else "it reaches the crib over HTTP",)
 
 
-def _url(address: str, agent: str | None) -> str:
-    return f"{address}/mcp" if agent is None else f"{address}/mcp/agents/{quote(agent, safe='')}"
+_LISTED = {"all": "all tools", "search": "tools to search with", "code": "tools to write programs with"}
+
+
+def _offered(asked: AppConnectRequest, there: WrittenEntry | None) -> OfferedTools:
+    """Return how tools are listed: as asked for, else as the entry says, else as is best for a new one."""
+    if asked.tools is not None or there is None or there.says.url is None:
+        return asked.tools or asked.tools_if_new
+    return "search" if there.says.tools == "search" else "code" if there.says.tools == "code" else "all"
+
+
+def _url(address: str, agent: str | None, tools: OfferedTools = "all") -> str:
+    path = f"{address}/mcp" if agent is None else f"{address}/mcp/agents/{quote(agent, safe='')}"
+    return path if tools == "all" else f"{path}?tools={tools}"
 
 
 def _token_name(row: Connectable, agent: str | None) -> str:

@@ -21,12 +21,16 @@ ConnectScope = Literal["user", "project"]
 
 @dataclass(frozen=True, slots=True)
 class Connectable:
-    """One app: its id, the format of the user's file, its programs, and whether projects can have a file."""
+    """One app: its id, the format of the user's file, its programs, and whether projects can have a file.
+
+    `defers_tools`: it loads the definitions of tools when they are needed, so a long list costs it little.
+    """
 
     name: str
     programs: tuple[str, ...] = ()
     in_projects: bool = True
     user_format: str = ""
+    defers_tools: bool = False
 
     @property
     def title(self) -> str:
@@ -39,7 +43,7 @@ class Connectable:
 
 
 CONNECTABLE: tuple[Connectable, ...] = (
-    Connectable("claude-code", ("claude",), user_format="claude-state"),
+    Connectable("claude-code", ("claude",), user_format="claude-state", defers_tools=True),
     Connectable("claude-desktop", in_projects=False),
     Connectable("cursor", ("cursor", "cursor-agent")),
     Connectable("vscode", ("code", "code-insiders")),

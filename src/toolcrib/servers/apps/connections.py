@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from toolcrib.model.json import JsonObject
 from toolcrib.model.servers import ServerType
@@ -9,6 +10,9 @@ from toolcrib.model.tokens import Level
 from toolcrib.servers.apps.connectable import Connectable, ConnectScope
 from toolcrib.servers.edits import Edit
 from toolcrib.servers.transfer import Transfer
+
+OfferedTools = Literal["all", "search", "code"]
+"""What an app lists: all tools, or those that find and call them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,7 @@ class AppConnected:
     reasons: tuple[str, ...] = ()
     moved: Transfer | None = None
     level: Level | None = None
+    tools: OfferedTools = "all"
 
     def to_json(self) -> JsonObject:
         """Return the shape for the API and the CLI."""
@@ -85,6 +90,7 @@ class AppConnected:
             "type": self.type,
             "agent": self.agent,
             "level": self.level,
+            "tools": self.tools,
             "reasons": list(self.reasons),
             "change": self.change.to_json(),
             "moved": self.moved.to_json() if self.moved is not None else None,
@@ -118,7 +124,8 @@ class AppConnectRequest:
     """A request to connect one app: as which agent, in which file, and whether to force stdio.
 
     `programs` are those the caller found on its own path; None searches the path of this process. `level` limits the
-    app's access; None keeps the level of an existing token and leaves a new one undecided.
+    app's access; None keeps the level of an existing token and leaves a new one undecided. `tools` is how an app over
+    HTTP lists tools; None keeps what an existing entry says, and uses `tools_if_new` for a new one.
     """
 
     client: str
@@ -128,3 +135,5 @@ class AppConnectRequest:
     stdio: bool = False
     programs: frozenset[str] | None = None
     level: Level | None = None
+    tools: OfferedTools | None = None
+    tools_if_new: OfferedTools = "all"

@@ -60,6 +60,48 @@ class ToolShape(Shape):
     input_schema: JsonObject
     marks: MarksShape
     problems: list[ProblemShape]
+    score: float = Field(default=0.0, description="With `q`: 1 is an exact name, lower is less certain.")
+
+
+class ToolCostShape(Shape):
+    """The estimated tokens of one definition, and its calls."""
+
+    ref: str
+    tokens: int
+    calls: int
+
+
+class ServerCostShape(Shape):
+    """The sums of one server: `used` is the number of tools with calls."""
+
+    server: str
+    tools: int
+    tokens: int
+    used: int
+    calls: int
+
+
+class SuggestionShape(Shape):
+    """A change that saves tokens."""
+
+    kind: str = Field(description="`search`: use search mode; `hide`: hide unused tools.")
+    saves: int = Field(description="Estimated tokens.")
+    message: str
+    server: str = ""
+    tools: list[str] = []
+
+
+class CostShape(Shape):
+    """What the principal's tools cost a client that lists all of them."""
+
+    estimate: bool = Field(description="Always true: token counts are estimates.")
+    method: str
+    days: int = Field(description="The days whose calls are counted.")
+    tokens: int
+    search_tokens: int = Field(description="What search mode costs instead.")
+    servers: list[ServerCostShape]
+    tools: list[ToolCostShape]
+    suggestions: list[SuggestionShape]
 
 
 class CallRequest(Shape):

@@ -76,12 +76,16 @@ class ApiClient:
         agent: str | None = None,
         source: str | None = None,
         query: str | None = None,
+        limit: int | None = None,
         form: str | None = None,
     ) -> list[JsonObject]:
-        """Return the tools that this principal sees; with `query`, the matches, best first."""
-        return await self._ask(
-            "GET", "/api/tools", {"server": server, "agent": agent, "source": source, "q": query, "form": form}
-        )
+        """Return the tools that this principal sees; with `query`, at most `limit` matches, best first."""
+        asked = {"server": server, "agent": agent, "source": source, "q": query, "limit": limit, "form": form}
+        return await self._ask("GET", "/api/tools", asked)
+
+    async def tool_costs(self, *, agent: str | None = None, source: str | None = None) -> JsonObject:
+        """Return the estimated tokens and the calls of the tools that this principal sees."""
+        return await self._ask("GET", "/api/tools/cost", {"agent": agent, "source": source})
 
     async def tool_problems(self) -> list[JsonObject]:
         """Return problems of servers that could not offer all their tools."""

@@ -8,14 +8,12 @@ paths end at the gate. The guard has authenticated every request.
 import importlib
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from http import HTTPStatus
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
-from urllib.parse import parse_qs
+from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 import anyio.to_thread
@@ -26,24 +24,28 @@ from starlette.types import Receive, Scope, Send
 from toolcrib.agents.zoo.zoo import Zoo
 from toolcrib.base.feed import Feed
 from toolcrib.gate.gate import Gate
+from toolcrib.gate.programs.sandbox import Sandbox
 from toolcrib.model.errors import Denied, InvalidRequest, NotFound, Unavailable
 from toolcrib.model.events import Event
 from toolcrib.model.json import Json, JsonObject, dumps
 from toolcrib.model.principals import Principal
 from toolcrib.model.protocol import HEADER_MISMATCH, INTERNAL_ERROR, PARSE_ERROR, Era, reaches_level
 from toolcrib.model.sources import Notice
+from toolcrib.model.tools import ToolRef
 from toolcrib.web import problems
 from toolcrib.web.limits import CREDENTIAL, ENDED, WHOLE
+from toolcrib.web.mcp.budgeted import Budgeted, RecentCalls
 from toolcrib.web.mcp.ended_sessions import EndedSessions
 from toolcrib.web.mcp.jsonrpc import Message, RequestId, RpcError, check_modern, era_of, read_message
 from toolcrib.web.mcp.methods import InSession, Methods
 from toolcrib.web.mcp.pages import LISTED, Pages
 from toolcrib.web.mcp.parked_calls import ParkedCalls
+from toolcrib.web.mcp.query_options import NOTHING_ASKED, Asked, ToolMode, read_query
 from toolcrib.web.mcp.request import LongRequests, McpRequest, ResponseWriter
 from toolcrib.web.mcp.sealed_state import StateSeal
 from toolcrib.web.mcp.sessions import McpSession, McpSessions, owner_of
 from toolcrib.web.mcp.subscriptions import Subscriptions
-from toolcrib.web.mcp.views import Everything, Introduce, McpView, OneServer, Searchable
+from toolcrib.web.mcp.views import Everything, Introduce, McpView, OneServer, Programmable, Searchable
 from toolcrib.web.stopping import Stopping
 
 if TYPE_CHECKING:
@@ -51,6 +53,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+BUDGETS_KEPT = 64
+"""Views with different budgets that are kept."""
 ANNOUNCE_EVERY = 0.5
 """Seconds between two announcements of a changed list, which batches bursts of changes."""
 NOTICES_WAITING = 1_000
@@ -78,6 +82,7 @@ class HttpRequest:
     send: Send
     principal: Principal
     mcp_view: McpView
+    result_tokens: int = 0
 
     @property
     def session_id(self) -> str:
@@ -119,6 +124,9 @@ class McpEndpoint:
         in_session: InSession | None = None,
         ended_file: Path | None = None,
         stopping: Stopping | None = None,
+        result_tokens: int = 0,
+        whole_results: Sequence[str] = (),
+        recent_calls: RecentCalls | None = None,
     ) -> None:
         """Create the endpoint.
 
@@ -126,7 +134,9 @@ class McpEndpoint:
         records the MCP sessions that clients ended. Once `stopping` has begun, requests are refused. `zoo` resolves
         agents, `introduce` returns a server's introduction, `enter` loads the servers of a project, and `ready`
         connects one of them. `notices` subscribes to server notifications, `ended` is called with the id of each ended
-        session, and `in_session` makes the calls of agents' sessions.
+        session, and `in_session` makes the calls of agents' sessions. Results of more than `result_tokens` are
+        shortened, except those of tools that match `whole_results`; 0 means none are. `recent_calls` returns what a
+        principal called, so that a list within a budget begins with it.
         """
         self._gate = gate
         self._feed = feed
@@ -136,10 +146,20 @@ class McpEndpoint:
         self._notices = notices
         self._ended = ended
         self._zoo = zoo
-        self._everything = Everything(gate)
-        self._searchable = Searchable(gate)
-        self._as_agent = Everything(gate, self._instruct)
-        self._as_searching_agent = Searchable(gate, self._instruct)
+        self._result_tokens = result_tokens
+        self._views: dict[ToolMode, Everything] = {
+            "all": Everything(gate),
+            "search": Searchable(gate),
+            "code": Programmable(gate),
+        }
+        self._agent_views: dict[ToolMode, Everything] = {
+            "all": Everything(gate, self._instruct),
+            "search": Searchable(gate, self._instruct),
+            "code": Programmable(gate, self._instruct),
+        }
+        self._budgeted: dict[tuple[int, bool], Budgeted] = {}
+        self._recent_calls = recent_calls
+        self._sandbox = Sandbox()
         self._pages = Pages(gate)
         self._subscriptions = Subscriptions()
         seal = StateSeal(key or secrets.token_bytes(32))
@@ -148,7 +168,9 @@ class McpEndpoint:
         self._opening = anyio.Lock()
         self._watched: set[str] = set()
         self._parking = ParkedCalls(seal)
-        self._methods = Methods(gate, seal, self._parking, self._subscriptions, in_session)
+        self._methods = Methods(
+            gate, seal, self._parking, self._subscriptions, in_session, self._announce, whole_results, self._sandbox
+        )
         self._running: dict[tuple[str, RequestId], ResponseWriter] = {}
         self._long_requests = LongRequests()
         self._sdk: SdkEndpoint | None = None
@@ -168,6 +190,7 @@ class McpEndpoint:
             self._stack.callback(self._notices(self._queue_notice))
             self._tasks.start_soon(self._forward_notices)
         self._stack.callback(self._parking.close)
+        self._stack.push_async_callback(self._sandbox.close)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -176,19 +199,20 @@ class McpEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one HTTP request that the guard has admitted."""
         principal: Principal = scope["toolcrib.principal"]
-        query = _read_query(scope["query_string"]) if scope["query_string"] else _NO_QUERY
+        query = read_query(scope["query_string"]) if scope["query_string"] else NOTHING_ASKED
         if query.cwd is not None:
             principal = await self._in_directory(principal, query.cwd, by_owner="toolcrib.by_owner" in scope)
         path: str = scope["path"]
         mcp_view: McpView
         if path in _PATHS:
-            mcp_view = self._searchable if query.search else self._everything
+            mcp_view = await self._everything(query, principal)
         elif path.startswith(_AGENTS):
             principal = await self._agent(path, principal)
-            mcp_view = self._as_searching_agent if query.search else self._as_agent
+            mcp_view = await self._everything(query, principal, as_agent=True)
         else:
             mcp_view = await self._one_server(path, principal)
-        http = HttpRequest(scope, receive, send, principal, mcp_view)
+        tokens = self._result_tokens if query.result_tokens is None else query.result_tokens
+        http = HttpRequest(scope, receive, send, principal, mcp_view, 0 if mcp_view.is_one_server else tokens)
         if scope["method"] != "POST":
             await self._stream_or_end(http)
             return
@@ -220,6 +244,22 @@ class McpEndpoint:
             await ResponseWriter(receive, send, {}, self._long_requests).finish(
                 error.body(request_id), error.status(era)
             )
+
+    async def _everything(self, asked: Asked, principal: Principal, *, as_agent: bool = False) -> McpView:
+        """Return the view of everything in the mode and within the budget that the client asked for."""
+        if asked.tool_tokens is None or asked.tools != "all":
+            return (self._agent_views if as_agent else self._views)[asked.tools]
+        mcp_view = self._budgeted.get((asked.tool_tokens, as_agent))
+        if mcp_view is None:
+            if len(self._budgeted) >= BUDGETS_KEPT:
+                self._budgeted.clear()
+            instruct = self._instruct if as_agent else None
+            recent = self._recent_calls or _no_calls
+            mcp_view = self._budgeted[asked.tool_tokens, as_agent] = Budgeted(
+                self._gate, asked.tool_tokens, recent, instruct
+            )
+        await mcp_view.prepare(principal)
+        return mcp_view
 
     async def _one_server(self, path: str, principal: Principal) -> McpView:
         """Return the view of one server. Raises `NotFound` for any other path, never falling back to a wider view."""
@@ -282,7 +322,8 @@ class McpEndpoint:
             page = self._pages.page(mcp_view, listed, principal, era, message.params.get("cursor"))
             await response.finish(b'{"jsonrpc":"2.0","id":' + dumps(message.id) + b',"result":' + page + b"}")
         else:
-            await self._run(McpRequest(principal, mcp_view, era, message, headers, response, session))
+            request = McpRequest(principal, mcp_view, era, message, headers, response, session, http.result_tokens)
+            await self._run(request)
         return True
 
     async def _run(self, request: McpRequest) -> None:
@@ -443,7 +484,11 @@ class McpEndpoint:
 
     def _notice(self, event: Event) -> None:
         if event.kind == "catalog_changed":
-            self._changed.set()
+            self._announce()
+
+    def _announce(self) -> None:
+        """Have clients informed of lists that changed for them."""
+        self._changed.set()
 
     def _queue_notice(self, notice: Notice) -> None:
         try:
@@ -460,23 +505,8 @@ class McpEndpoint:
                 await self._sdk.pass_on(notice)
 
 
-class _Query(NamedTuple):
-    cwd: str | None
-    search: bool
-
-
-_NO_QUERY = _Query(None, search=False)
-
-
-@lru_cache(maxsize=256)
-def _read_query(query: bytes) -> _Query:
-    """Parse the query options of the endpoint."""
-    named = parse_qs(query.decode("latin-1"), keep_blank_values=True)
-    mode = named.get("tools")
-    if mode is not None and mode != ["search"]:
-        raise InvalidRequest("request.malformed", "tools must be `search`, given once.")
-    cwd = named.get("cwd")
-    return _Query(cwd[-1] if cwd else None, mode is not None)
+async def _no_calls(_: Principal) -> Mapping[ToolRef, int]:
+    return {}
 
 
 def _fold(raw: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:

@@ -7,10 +7,17 @@ Must never answer with more than the view shows, or bypass the gate.
 """
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from fnmatch import fnmatchcase
 from functools import partial
 
 from toolcrib.gate.gate import Gate
+from toolcrib.gate.programs.planned_call import PROGRAM
+from toolcrib.gate.programs.runner import ProgramRun
+from toolcrib.gate.programs.sandbox import Sandbox
+from toolcrib.gate.results.fitting import ResultBudget
+from toolcrib.gate.results.kept import URI
+from toolcrib.gate.results.reading import READ, read_kept
 from toolcrib.model.approvals import with_edited
 from toolcrib.model.errors import NotFound, ToolcribError
 from toolcrib.model.json import Json, JsonObject, is_object
@@ -33,6 +40,7 @@ from toolcrib.model.protocol import (
 from toolcrib.model.sources import ContentMethod, ProtocolError, ReportProgress
 from toolcrib.model.tools import CallResult, Tool, ToolRef
 from toolcrib.web.mcp.argument_headers import RepeatedArgument, check_repeated, repeated_arguments
+from toolcrib.web.mcp.code_tools import ProgramRequest
 from toolcrib.web.mcp.jsonrpc import RpcError
 from toolcrib.web.mcp.parked_calls import ParkedCalls, open_state
 from toolcrib.web.mcp.request import McpRequest
@@ -51,6 +59,10 @@ _SAID_OF_ABSENT = frozenset({"tool.changed", "server.disabled"})
 """Reasons for a missing tool that are reported to the model, so that it can inform the user."""
 _MODERN_ONLY = ("resultType", "ttlMs", "cacheScope")
 _ANNOTATED_KEPT = 10_000
+_READ_REF = ToolRef(READ, "")
+_PROGRAM_TOOL = Tool(PROGRAM, "", {})
+_LINKS_SINCE = b"2025-06-18"
+"""The first protocol version with links to resources in results."""
 
 
 InSession = Callable[[Principal, ToolRef, JsonObject, ReportProgress | None], Awaitable[CallResult]]
@@ -67,8 +79,15 @@ class Methods:
         parking: ParkedCalls,
         subscriptions: Subscriptions,
         in_session: InSession | None,
+        announce: Callable[[], None] = lambda: None,
+        whole_results: Sequence[str] = (),
+        sandbox: Sandbox | None = None,
     ) -> None:
+        """`announce` informs clients of changed lists. Results of `whole_results` (patterns) are never shortened."""
         self._gate = gate
+        self._whole_results = whole_results
+        self._sandbox = sandbox or Sandbox()
+        self._announce = announce
         self._in_session = in_session
         self._seal = seal
         self._parking = parking
@@ -105,22 +124,25 @@ class Methods:
 
     async def _call_tool(self, request: McpRequest) -> JsonObject:
         """Call a tool. A refusal is a result that the model can read; an unknown tool is a protocol error."""
-        params = request.message.params
-        name, arguments = params.get("name"), params.get("arguments", {})
-        if not isinstance(name, str):
-            raise RpcError(INVALID_PARAMS, "params.name must be a string.")
-        if not is_object(arguments):
-            raise RpcError(INVALID_PARAMS, "params.arguments must be an object.")
+        name, arguments = _named_call(request)
+        if name == READ and not request.mcp_view.is_one_server:
+            return self._result(request, self._read_on(request, arguments))
         target = request.mcp_view.target(request.principal, name, arguments)
         if target is None:
             raise RpcError(INVALID_PARAMS, f"Unknown tool: {name}")
+        if isinstance(target, ProgramRequest):
+            target = partial(self._run_program, request, target)
+        if callable(target):
+            target = await target()
         if isinstance(target, CallResult):
             return self._result(request, target)
         ref, given = target
-        tool, decision = self._gate.find_visible(request.principal, ref)
         if given is not arguments:
             name = arguments["ref"]  # called through `call_tool`, which names it
-        elif tool is not None and request.era == "modern":
+            if ref == _READ_REF:
+                return self._result(request, self._read_on(request, given))
+        tool, decision = self._gate.find_visible(request.principal, ref)
+        if given is arguments and tool is not None and request.era == "modern":
             self._check_headers(request, tool, arguments)
         return self._result(request, await self._through_gate(request, tool, decision, given, name))
 
@@ -140,15 +162,60 @@ class Methods:
             raise RpcError(INVALID_PARAMS, f"params._meta.{APPROVAL_KEY} must be a string.")
         try:
             called = await self._gate.call(
-                request.principal, ref, arguments, door="mcp", progress=request.progress, client=client, handle=handle
-            )
+                request.principal, ref, arguments, door="mcp", progress=request.progress, client=client, handle=handle,
+                budget=self._budget(request, ref),
+            )  # fmt: skip
         except ToolcribError as error:
             # A hidden tool is unknown here even to the owner, whose client would only show the name to its model.
             if isinstance(error, NotFound) or (tool is None and error.code not in _SAID_OF_ABSENT):
                 raise RpcError(INVALID_PARAMS, f"Unknown tool: {name}") from error
             logger.info("refused %s: %s", ref, error.message, extra={"code": error.code})
             return CallResult.error(f"{error.message} {error.hint or ''}".strip())
+        if request.result_tokens and self._gate.results.has_any(request.principal):
+            self._announce()
         return called.result if called.edited is None else with_edited(called.result, called.edited)
+
+    async def _run_program(self, request: McpRequest, program: ProgramRequest) -> CallResult:
+        """Run a program whose calls go through the gate, and fit its output into the client's budget."""
+        if request.principal.kind == "session":
+            return CallResult.error("Programs cannot be run in sessions of the crib: their calls belong to a turn.")
+        run = ProgramRun(
+            self._gate,
+            self._sandbox,
+            request.principal,
+            program.code,
+            door="mcp",
+            client=request.client(partial(self._parking.ask, request)),
+            progress=request.progress,
+        )
+        try:
+            result = await run.run(dry_run=program.dry_run)
+        except ToolcribError as error:
+            return CallResult.error(f"{error.message} {error.hint or ''}".strip())
+        budget = self._budget(request, PROGRAM)
+        if budget is None:
+            return result
+        fitted, digest = budget.fit(self._gate.results, request.principal, _PROGRAM_TOOL, result)
+        if digest is not None:
+            self._announce()
+        return fitted
+
+    def _budget(self, request: McpRequest, ref: ToolRef) -> ResultBudget | None:
+        """Return what the client may receive, or None if it receives everything."""
+        if not request.result_tokens or any(fnmatchcase(str(ref), pattern) for pattern in self._whole_results):
+            return None
+        takes_links = request.headers.get(b"mcp-protocol-version", b"") >= _LINKS_SINCE
+        return ResultBudget(request.result_tokens, request.mcp_view.how_to_read, takes_links)
+
+    def _read_on(self, request: McpRequest, arguments: JsonObject) -> CallResult:
+        """Return a part of a result that was shortened for this principal."""
+        handle: Json = arguments.get("handle")
+        kept = self._gate.results.get(request.principal, handle) if isinstance(handle, str) else None
+        if kept is None:
+            return CallResult.error(
+                "There is no such result: it expired or belongs to another caller. Call the tool again."
+            )
+        return read_kept(kept, arguments)
 
     def _check_headers(self, request: McpRequest, tool: Tool, arguments: JsonObject) -> None:
         """Raise unless the headers repeat the arguments that the tool's schema marks."""
@@ -170,6 +237,9 @@ class Methods:
 
     async def _read_resource(self, request: McpRequest) -> JsonObject:
         uri = _text(request, "uri")
+        if uri.startswith(URI) and (kept := self._gate.results.resource(request.principal, uri)) is not None:
+            private = {"ttlMs": 0, "cacheScope": "private"} if request.era == "modern" else {}
+            return self._on_the_wire(request, {"contents": [kept], **private})
         server = request.mcp_view.reader(request.principal, uri)
         if server is None:
             raise _no_resource(request.era, uri)
@@ -293,6 +363,17 @@ class Methods:
 
 _OURS = frozenset({META, "inputResponses", "requestState"})
 """Params that are passed on as part of `Client`, not with the request."""
+
+
+def _named_call(request: McpRequest) -> tuple[str, JsonObject]:
+    """Return the tool's name and the arguments of a call."""
+    params = request.message.params
+    name, arguments = params.get("name"), params.get("arguments", {})
+    if not isinstance(name, str):
+        raise RpcError(INVALID_PARAMS, "params.name must be a string.")
+    if not is_object(arguments):
+        raise RpcError(INVALID_PARAMS, "params.arguments must be an object.")
+    return name, arguments
 
 
 def _text(request: McpRequest, name: str) -> str:

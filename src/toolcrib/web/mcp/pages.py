@@ -60,7 +60,7 @@ class Pages:
 
     def _pages(self, mcp_view: McpView, kind: Kind, principal: Principal, era: Era) -> _Pages:
         listing = self._gate.listing(principal)  # a new object whenever the principal's listing changes
-        key = (principal, mcp_view.key, kind, era)
+        key = (principal, f"{mcp_view.key} {mcp_view.variant(principal)}", kind, era)
         cached = self._cache.get(key)
         if cached is None or cached.listing is not listing:
             cached = self._cache[key] = _build(mcp_view, kind, principal, era, listing)

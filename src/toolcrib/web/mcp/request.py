@@ -215,6 +215,7 @@ class McpRequest:
         "principal",
         "progress_token",
         "response",
+        "result_tokens",
         "session",
         "state",
     )  # fmt: skip
@@ -228,7 +229,10 @@ class McpRequest:
         headers: Mapping[bytes, bytes],
         response: ResponseWriter,
         session: McpSession | None = None,
+        result_tokens: int = 0,
     ) -> None:
+        self.result_tokens = result_tokens
+        """The largest result that the client receives whole; 0 means no limit."""
         self.principal = principal
         self.mcp_view = mcp_view
         self.era: Era = era

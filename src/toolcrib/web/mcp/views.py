@@ -2,7 +2,8 @@
 
 - `/mcp` shows everything under names that are unique in the crib.
 - `/mcp?tools=search` shows the same, with two search tools in place of all tools.
-- `/mcp/agents/{agentId}` shows either of these with the agent's prompt; the principal determines its tools.
+- `/mcp?tools=code` shows the same, with three tools in place of all tools: find, describe, and run a program.
+- `/mcp/agents/{agentId}` shows any of these with the agent's prompt; the principal determines its tools.
 - `/mcp/servers/{name}` shows one server under its own names.
 
 A view is stateless: the principal is passed to every method, and every call or read goes through the gate.
@@ -11,17 +12,21 @@ Must never show what the gate does not list.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Literal
 
 from toolcrib.gate.gate import Gate
+from toolcrib.gate.programs.functions import functions_of
+from toolcrib.gate.results import reading
 from toolcrib.model.json import Json, JsonObject, dumps, is_object
 from toolcrib.model.principals import Principal
 from toolcrib.model.protocol import META
 from toolcrib.model.sources import Introduction
 from toolcrib.model.tools import CallResult, ContentItem, Tool, ToolRef
 from toolcrib.model.version import __version__
-from toolcrib.web.mcp import search_tools, uris
+from toolcrib.web.mcp import code_tools, search_tools, uris
+from toolcrib.web.mcp.code_tools import ProgramRequest
 
 Kind = Literal["tools", "prompts", "resources", "resourceTemplates"]
 """What is listed; also the name of the list in the result."""
@@ -32,8 +37,9 @@ Introduce = Callable[[Principal, str], Introduction | None]
 Instruct = Callable[[Principal], Awaitable[str]]
 """Returns the current prompt of the principal's agent."""
 
-Target = tuple[ToolRef, JsonObject] | CallResult | None
-"""What a tool name resolves to: a tool and its arguments, an immediate result, or None if it does not exist."""
+Target = tuple[ToolRef, JsonObject] | ProgramRequest | Callable[[], Awaitable[CallResult]] | CallResult | None
+"""What a tool name resolves to, or None if it does not exist: a tool and its arguments, a program to run, or a result
+or its computation."""
 
 SERVER_INFO: JsonObject = {"name": "toolcrib", "title": "Toolcrib", "version": __version__}
 INSTRUCTIONS_KEPT = 16_384
@@ -49,8 +55,15 @@ class McpView(ABC):
     is_one_server = False
     """Whether protocol errors of the server are passed on unchanged."""
 
+    how_to_read = f"Read on with `{reading.READ}`."
+    """How a client reads on in a shortened result."""
+
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
+
+    def variant(self, principal: Principal) -> str:
+        """Return what distinguishes lists of the same listing: whether there are results to read on."""
+        return ""
 
     @property
     @abstractmethod
@@ -108,6 +121,8 @@ class Everything(McpView):
             for tool in self._gate.listing(principal).tools:
                 name = self._gate.name("endpoint", tool.ref)
                 yield name, _serialize(name, tool)
+            if self._gate.results.has_any(principal):
+                yield reading.READ, dumps(reading.DEFINITION)
         elif kind == "prompts":
             for item in self._gate.prompts(principal):
                 name = self._gate.name("prompt", ToolRef(item.server, item.key))
@@ -120,7 +135,14 @@ class Everything(McpView):
 
     def fingerprint(self, kind: Kind, principal: Principal) -> Sequence[object]:
         """Return the definitions themselves."""
-        return self._gate.listing(principal).tools if kind == "tools" else self._items(kind, principal)
+        if kind != "tools":
+            return self._items(kind, principal)
+        tools = self._gate.listing(principal).tools
+        return (*tools, reading.READ) if self._gate.results.has_any(principal) else tools
+
+    def variant(self, principal: Principal) -> str:
+        """Return whether `read_result` is listed, which depends on the principal's kept results."""
+        return reading.READ if self._gate.results.has_any(principal) else ""
 
     def target(self, principal: Principal, name: str, arguments: JsonObject) -> Target:
         """Resolve a unique tool name."""
@@ -165,6 +187,8 @@ class Everything(McpView):
 class Searchable(Everything):
     """Everything, with two tools in place of all tools: one finds, one calls."""
 
+    how_to_read = f"Read on with `{search_tools.CALL}` and the ref `{reading.READ}`."
+
     @property
     def key(self) -> str:
         """A separate key, because the tool list differs."""
@@ -184,8 +208,20 @@ class Searchable(Everything):
     def target(self, principal: Principal, name: str, arguments: JsonObject) -> Target:
         """Return the matches for `find_tools`, or the tool that `call_tool` names."""
         if name == search_tools.FIND:
-            return search_tools.find(self._gate.listing(principal).tools, arguments)
+            return partial(self._find, principal, arguments)
         return search_tools.parse_call(arguments) if name == search_tools.CALL else None
+
+    async def _find(self, principal: Principal, arguments: JsonObject) -> CallResult:
+        asked = search_tools.read_query(arguments)
+        if isinstance(asked, CallResult):
+            return asked
+        query, limit = asked
+        found = await self._gate.search.find(self._gate.listing(principal), query, limit)
+        return search_tools.found_result(found, query, self._gate.servers(principal), self._functions(principal))
+
+    def _functions(self, principal: Principal) -> Mapping[ToolRef, str] | None:
+        """Return the names of tools in programs, where programs can be run."""
+        return None
 
     async def instructions(self, principal: Principal) -> str | None:
         """Return how to find tools, after the agent's prompt if there is one."""
@@ -195,6 +231,53 @@ class Searchable(Everything):
     def capabilities(self, principal: Principal) -> JsonObject:
         """Return all capabilities, with a constant tool list."""
         return {**super().capabilities(principal), "tools": {}}
+
+
+class Programmable(Searchable):
+    """Everything, with three tools in place of all tools: find, describe, and run a program that calls them."""
+
+    @property
+    def key(self) -> str:
+        """A separate key, because the tool list differs."""
+        return f"{super().key} by code"
+
+    how_to_read = f"Read on with `{reading.READ}`, or print less."
+
+    def entries(self, kind: Kind, principal: Principal) -> Iterator[tuple[str, bytes]]:
+        """Yield the three tools, and `read_result` while there are results to read; other kinds are unchanged."""
+        if kind != "tools":
+            yield from super().entries(kind, principal)
+            return
+        yield from ((definition["name"], dumps(definition)) for definition in code_tools.DEFINITIONS)
+        if self._gate.results.has_any(principal):
+            yield reading.READ, dumps(reading.DEFINITION)
+
+    def fingerprint(self, kind: Kind, principal: Principal) -> Sequence[object]:
+        """Return what changes in the list of tools: whether there are results to read."""
+        return (self.variant(principal),) if kind == "tools" else super().fingerprint(kind, principal)
+
+    def target(self, principal: Principal, name: str, arguments: JsonObject) -> Target:
+        """Return the matches, the stubs, or the program to run."""
+        if name == code_tools.RUN:
+            return code_tools.read_program(arguments)
+        if name == code_tools.DESCRIBE:
+            return code_tools.described(arguments, self._by_function(principal))
+        return super().target(principal, name, arguments) if name == search_tools.FIND else None
+
+    async def instructions(self, principal: Principal) -> str | None:
+        """Return how to write programs, after the agent's prompt if there is one."""
+        own = await Everything.instructions(self, principal)
+        return f"{own}\n\n{code_tools.INSTRUCTIONS}" if own else code_tools.INSTRUCTIONS
+
+    def capabilities(self, principal: Principal) -> JsonObject:
+        """Return all capabilities: the list changes when there are results to read."""
+        return Everything.capabilities(self, principal)
+
+    def _by_function(self, principal: Principal) -> Mapping[str, Tool]:
+        return functions_of(self._gate.listing(principal).tools, partial(self._gate.name, "endpoint"))
+
+    def _functions(self, principal: Principal) -> Mapping[ToolRef, str]:
+        return {tool.ref: name for name, tool in self._by_function(principal).items()}
 
 
 class OneServer(McpView):

@@ -140,8 +140,17 @@ async def test_tools_are_listed_with_what_they_do_and_counted_by_kind_and_server
 
 async def test_words_find_tools_and_an_empty_answer_says_what_was_looked_for(furnished: Visitor) -> None:
     assert (await furnished.json("/tools", words="say again"))["tools"][0]["ref"] == "bench/echo"
-    page = await furnished.page("/tools", words="nothing like that")
-    assert "for “nothing like that”" in page.one(class_="empty").text
+    page = await furnished.page("/tools", words="xyzzy plugh")
+    assert "for “xyzzy plugh”" in page.one(class_="empty").text
+
+
+async def test_tools_screen_shows_what_each_server_costs_in_tokens(furnished: Visitor) -> None:
+    value = await furnished.json("/tools")
+    (bench,) = [each for each in value["cost"]["servers"] if each["server"] == "bench"]
+    page = await furnished.page("/tools")
+    text = page.one("details", class_="cost").text
+    assert f"{value['cost']['tokens']:,} tokens" in text
+    assert f"{bench['tokens']:,}" in text
 
 
 async def test_a_form_asks_for_every_kind_of_argument_and_the_call_gets_what_was_meant(furnished: Visitor) -> None:
@@ -332,8 +341,8 @@ async def test_the_palette_finds_screens_servers_and_tools(furnished: Visitor) -
     part = await furnished.part("/find", words="echo")
     assert [each.attributes["href"] for each in part.all("a")] == ["/servers/echoes/tools", "/tools/bench/echo"]
     assert {each["title"] for each in (await furnished.json("/find"))["groups"]} == {"Screens"}
-    nothing = await furnished.part("/find", words="<b>no such</b>")
-    assert "No results for “<b>no such</b>”" in nothing.text
+    nothing = await furnished.part("/find", words="<i>xyzzy</i>")
+    assert "No results for “<i>xyzzy</i>”" in nothing.text
 
 
 async def test_a_tool_that_is_not_there_is_a_page_that_says_so(furnished: Visitor) -> None:

@@ -87,7 +87,12 @@ async def test_a_tool_is_found_and_called_by_what_was_found(lab: Lab, era: ModeN
         assert isinstance(block, TextContent)
         assert json.loads(block.text) == found.structured_content
         match = found.structured_content["tools"][0]
-        assert (match["ref"], match["inputSchema"]["required"]) == ("lab/echo", ["text"])
+        assert (match["ref"], match["signature"]) == ("lab/echo", "(text: str, times: int = 1)")
+        assert match.keys() == {"ref", "purpose", "signature", "score"}
+        named = await client.call_tool("find_tools", {"query": "lab/echo", "limit": 1})
+        assert named.structured_content is not None
+        (whole,) = named.structured_content["tools"]
+        assert (whole["score"], whole["inputSchema"]["required"]) == (1.0, ["text"])
         said = await client.call_tool("call_tool", {"ref": match["ref"], "arguments": {"text": "found"}})
         assert said.structured_content == {"said": "found"}
 
@@ -103,6 +108,15 @@ async def test_hidden_and_unknown_tools_are_neither_found_nor_called_nor_told_ap
                 await client.call_tool("call_tool", {"ref": ref})
         with pytest.raises(MCPError, match=r"^Unknown tool: lab_echo$"):
             await client.call_tool("lab_echo", {"text": "a"})
+
+
+@both_eras
+async def test_search_without_a_match_names_the_servers_and_how_to_ask(lab: Lab, era: ModeName) -> None:
+    async with lab.client("http", era, path=SEARCH) as client:
+        found = await client.call_tool("find_tools", {"query": "xyzzy plugh"})
+        assert found.structured_content is not None
+        assert found.structured_content["tools"] == []
+        assert "lab" in found.structured_content["hint"].partition("Servers: ")[2]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import pytest
 
 from toolcrib.gate.catalog.catalog import NAMED_TOGETHER, Catalog, CatalogChange, SnapshotPart
 from toolcrib.gate.catalog.naming import NameRow, NameTable
-from toolcrib.gate.catalog.search import LONGEST_QUERY, MOST_WORDS, search
 from toolcrib.model.errors import Conflict
 from toolcrib.model.json import JsonObject
 from toolcrib.model.problems import Problem
@@ -172,32 +171,3 @@ def test_the_definition_hash_changes_with_anything_that_is_told_of_a_tool() -> N
     ]
     assert len({tool.definition_hash for tool in (one, *others)}) == 5
     assert one.definition_hash == a_tool("a", "one", city="string").definition_hash
-
-
-def test_search_puts_a_hit_in_the_name_before_one_in_the_description() -> None:
-    by_name = a_tool("weather", "forecast", "Says what comes.")
-    by_text = a_tool("news", "headlines", "Like a forecast, but of the past.")
-    by_argument = a_tool("mail", "send", "Sends.", forecast="string")
-    assert search([by_argument, by_text, by_name], "forecast") == [by_name, by_text, by_argument]
-
-
-def test_search_reads_no_more_than_a_few_words_of_a_query() -> None:
-    tool = a_tool("s", "a", " ".join(f"w{number}" for number in range(MOST_WORDS)))
-    words = [f"w{number}" for number in range(MOST_WORDS)]
-    assert search([tool], " ".join([*words, "ignored"])) == [tool]
-    assert search([tool], " ".join(["missing", *words])) == []
-    assert search([tool], "w1 " * LONGEST_QUERY) == [tool]
-
-
-def test_search_sees_a_tool_that_was_defined_anew() -> None:
-    before, after = a_tool("s", "a", "old words"), a_tool("s", "a", "new words")
-    assert search([before], "old") == [before]
-    assert search([after], "old") == []
-    assert search([after], "new") == [after]
-
-
-def test_search_wants_every_word_and_reads_camel_case_and_underscores() -> None:
-    tool = a_tool("github", "createPullRequest", "Opens one.")
-    assert search([tool], "create pull") == [tool]
-    assert search([tool], "create banana") == []
-    assert search([tool], "  ") == []

@@ -13,6 +13,7 @@ from toolcrib.web.api.changing import Changing, owner_changes
 from toolcrib.web.api.connect.shapes import ClientShape, ConnectedShape, ConnectRequest, DisconnectedShape
 from toolcrib.web.api.reading import StrictRoute, cwd_of, owner_only
 from toolcrib.web.api.resource import Resource
+from toolcrib.web.tool_costs import best_offer
 
 _Agent = Annotated[str | None, Query(alias="as", description="The agent of the connection.", max_length=200)]
 _Scope = Annotated[Literal["user", "project"], Query(description="Whose file.")]
@@ -41,8 +42,9 @@ def routes(crib: Crib) -> Resource:
             raise NotFound("agent.unknown", f"Agent {body.agent!r} does not exist.")
         found = frozenset(body.programs) if body.programs is not None else None
         asked = AppConnectRequest(
-            client, cwd_of(crib, change.principal), body.agent, body.scope, body.stdio, found, body.level
-        )
+            client, cwd_of(crib, change.principal), body.agent, body.scope, body.stdio, found, body.level,
+            body.tools, best_offer(crib, client, body.agent),
+        )  # fmt: skip
 
         async def work() -> JsonObject:
             done = await crib.clients.connect(asked, move=body.move, anyway=body.anyway, dry_run=body.dry_run)

@@ -48,6 +48,9 @@ class ConnectRequest(Shape):
     level: Level | None = Field(
         None, description="`ask`: read-only tools run, all others ask. `app`: the app decides. Unset: undecided."
     )
+    tools: Literal["all", "search", "code"] | None = Field(
+        None, description="What the app lists over HTTP. Unset: as before; a new app with many tools gets `search`."
+    )
     programs: list[str] | None = Field(
         None, description="Programs on the caller's path; unset searches the path of the crib.", max_length=200
     )
@@ -64,6 +67,7 @@ class ConnectedShape(Shape):
     type: ServerType
     agent: str | None
     level: Level | None = Field(description="The access level; null over stdio or if undecided.")
+    tools: Literal["all", "search", "code"] = Field(description="What the app lists.")
     reasons: list[str] = Field(description="What was wrong with the previous entry.")
     change: EditShape
     moved: TransferShape | None

@@ -5,7 +5,6 @@ from typing import Annotated, Literal
 from fastapi import Depends, Query, Request, Response
 
 from toolcrib.gate.catalog.naming import Form
-from toolcrib.gate.catalog.search import search
 from toolcrib.gate.gate import CallOutcome
 from toolcrib.gate.pins.lint import ABOUT_OTHERS
 from toolcrib.host import Crib
@@ -17,7 +16,8 @@ from toolcrib.model.tools import Tool, ToolRef
 from toolcrib.servers.server_status import ServerStatus
 from toolcrib.web.api.reading import StrictRoute, cwd_of, door_of, principal_of, while_connected
 from toolcrib.web.api.resource import Resource
-from toolcrib.web.api.shapes import CallAnswer, CallRequest, ProblemShape, ToolShape
+from toolcrib.web.api.shapes import CallAnswer, CallRequest, CostShape, ProblemShape, ToolShape
+from toolcrib.web.tool_costs import tool_costs
 
 ToolForm = Literal["claude", "endpoint", "bridge"]
 
@@ -31,7 +31,8 @@ def routes(crib: Crib) -> Resource:
     async def list_tools(
         principal: Annotated[Principal, who],
         server: Annotated[str | None, Query(description="Only tools of this server.")] = None,
-        q: Annotated[str | None, Query(description="Only tools that match all words; best match first.")] = None,
+        q: Annotated[str | None, Query(description="A sentence or words: only matches, best match first.")] = None,
+        limit: Annotated[int, Query(ge=1, le=1_000, description="The most matches for `q`.")] = 50,
         form: Annotated[ToolForm, Query(description="The target of the exposed names.")] = "endpoint",
     ) -> Response:
         """List the tools that the principal sees, sorted by ref, or best match first with `q`."""
@@ -39,11 +40,25 @@ def routes(crib: Crib) -> Resource:
         if server is not None:
             await crib.ready(principal, server)
             server = crib.gate.server(principal, server)
-        tools = [tool for tool in crib.gate.listing(principal).tools if server in (None, tool.ref.server)]
-        found = tools if q is None else search(tools, q)
+        listing = crib.gate.listing(principal)
         # Serialized directly, because validating thousands of tools takes longer than creating them.
-        shapes = [_shape(crib, principal, tool, form) for tool in found]
+        if q is None:
+            tools = [tool for tool in listing.tools if server in (None, tool.ref.server)]
+            shapes = [_shape(crib, principal, tool, form) for tool in tools]
+        else:
+            found = await crib.gate.search.find(listing, q, limit if server is None else len(listing.tools))
+            matches = [each for each in found if server in (None, each.tool.ref.server)][:limit]
+            shapes = [_shape(crib, principal, tool, form) | {"score": round(score, 2)} for tool, score in matches]
         return Response(dumps(shapes), media_type="application/json")
+
+    @router.get("/cost", response_model=CostShape, response_model_exclude_unset=True)
+    async def list_tool_costs(principal: Annotated[Principal, who]) -> JsonObject:
+        """Return the estimated tokens of the tools that the principal sees, beside their calls in the last 30 days.
+
+        The owner sees the calls of all callers, or those of the agent that is asked for; others see their own.
+        """
+        principal = await crib.placed(principal)
+        return (await tool_costs(crib, principal)).to_json()
 
     @router.get("/problems", response_model=list[ProblemShape], response_model_exclude_unset=True)
     async def list_tool_problems(principal: Annotated[Principal, who]) -> list[JsonObject]:

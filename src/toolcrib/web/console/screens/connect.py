@@ -1,6 +1,7 @@
 """Connect: every app that can use this crib. Changes are previewed first and can be undone."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 from starlette.datastructures import FormData
@@ -12,6 +13,7 @@ from toolcrib.model.json import JsonObject
 from toolcrib.servers.apps.connections import AppConnectRequest
 from toolcrib.servers.apps.deep_links import LINKED
 from toolcrib.web.console.responses import Console, ScreenContent, route
+from toolcrib.web.tool_costs import best_offer
 
 Work: TypeAlias = Callable[[], Awaitable[JsonObject]]
 STATES: Final = {
@@ -84,7 +86,9 @@ class ConnectScreen:
     def _read_request(self, request: Request, form: FormData) -> AppConnectRequest:
         agent, level = str(form.get("agent") or "") or None, form.get("level")
         cwd = self._console.crib.settings.default_cwd
-        return AppConnectRequest(request.path_params["client"], cwd, agent, level="app" if level == "app" else "ask")
+        client = request.path_params["client"]
+        asked = AppConnectRequest(client, cwd, agent, level="app" if level == "app" else "ask")
+        return replace(asked, tools_if_new=best_offer(self._console.crib, client, agent))
 
     async def _record(self, kind: str, asked: AppConnectRequest, request: Request, work: Work) -> JsonObject:
         details: JsonObject = {"client": asked.client, "agent": asked.agent}

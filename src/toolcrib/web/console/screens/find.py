@@ -8,7 +8,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from toolcrib.gate.catalog.search import search
 from toolcrib.model.json import JsonObject
 from toolcrib.store.sessions import SessionFilter
 from toolcrib.web.console.responses import FOOT, RAIL, Console, ScreenContent, route
@@ -63,7 +62,8 @@ class FindScreen:
 
     async def _tools(self, request: Request, words: str) -> list[JsonObject]:
         principal = await self._console.local_principal(request)
-        found = search(self._console.crib.gate.listing(principal).tools, words)[:_OF_EACH]
+        gate = self._console.crib.gate
+        found = [each.tool for each in await gate.search.find(gate.listing(principal), words, _OF_EACH)]
         return [_link(f"{tool.ref.server} › {tool.ref.tool}", tool_address(tool.ref), "") for tool in found]
 
     async def _agents(self, words: str) -> list[JsonObject]:

@@ -7,13 +7,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from toolcrib.agents.zoo.check import parse
-from toolcrib.agents.zoo.compile import estimate
 from toolcrib.agents.zoo.input import AgentChanges, SkillChanges, SkillInput
 from toolcrib.agents.zoo.library import CATEGORIES, LIBRARY
 from toolcrib.agents.zoo.zoo import StoredAgent
 from toolcrib.model.agents import Agent, Skill, SkillCategory
 from toolcrib.model.errors import NotFound
 from toolcrib.model.json import JsonObject
+from toolcrib.model.token_estimate import estimate
 from toolcrib.web.console.forms import FormFields, read
 from toolcrib.web.console.portraits import picture
 from toolcrib.web.console.responses import Console, ScreenContent, back, route

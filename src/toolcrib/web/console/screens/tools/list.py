@@ -9,13 +9,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from toolcrib.gate.catalog.search import search
 from toolcrib.model.errors import InvalidRequest
 from toolcrib.model.json import JsonObject
 from toolcrib.model.pins import PIN_KINDS, PinKind
 from toolcrib.model.principals import Principal
 from toolcrib.model.tools import Tool, ToolRef
 from toolcrib.web.console.responses import Console, ScreenContent, back, route
+from toolcrib.web.tool_costs import tool_costs
 
 ToolKind = Literal["reads", "writes", "destroys"]
 KINDS: Final[dict[str, tuple[str, str]]] = {
@@ -65,9 +65,13 @@ class ToolsScreen:
         """List the tools that match the query."""
         principal = await self._console.local_principal(request)
         asked = {key: request.query_params.get(key, "").strip() for key in ("words", "kind", "server")}
-        everything = self._console.crib.gate.listing(principal).tools
+        gate = self._console.crib.gate
+        listing = gate.listing(principal)
+        everything = listing.tools
         changes = pending_changes(self._console, principal)
-        found = search(everything, asked["words"]) if asked["words"] else list(everything)
+        found = list(everything)
+        if asked["words"]:
+            found = [each.tool for each in await gate.search.find(listing, asked["words"], _SHOWN)]
         of_server = [tool for tool in found if asked["server"] in ("", tool.ref.server)]
         fitting = [tool for tool in of_server if asked["kind"] in ("", kind_of(tool))]
         place = self._console.place
@@ -79,6 +83,7 @@ class ToolsScreen:
             "changes": changes if asked["kind"] in ("", "changed") else [],
             "kinds": _kind_facets(of_server, asked, len(changes)),
             "servers": _server_facets(found, asked),
+            "cost": (await tool_costs(self._console.crib, principal)).to_json(),
             "missing": [problem.to_json() for problem in await self._console.crib.links.unknown(place)],
         }
         return await self._console.respond(

@@ -1,0 +1,206 @@
+"""`make search-eval`: measures the search on public sets of tools and queries, and prints the table of docs/search.md.
+
+The sets are read from the directory in TOOLCRIB_DATA and are never part of the project. Only queries whose SHA-1 is
+even are used: half of them to tune the search, the other half (`held out`) for the number that counts. Queries with an
+odd SHA-1 are left for checks by others.
+"""
+
+import csv
+import hashlib
+import json
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from toolcrib.gate.search.index import IndexBuilder, ToolIndex
+from toolcrib.model.tools import Tool, ToolRef
+
+FOUND = 5
+MOST_QUERIES = 1_000
+"""Queries per part; larger sets are sampled evenly."""
+
+
+class Query(NamedTuple):
+    """A query, and for each tool it needs, the tools that would do."""
+
+    text: str
+    wanted: list[list[ToolRef]]
+
+
+class DataSet(NamedTuple):
+    """Tools and queries of one set."""
+
+    tools: list[Tool]
+    queries: list[Query]
+
+
+def mcpproxy(data: Path) -> DataSet:
+    """Read the golden set of smart-mcp-proxy/mcpproxy-go, specs/065-evaluation-foundation/datasets."""
+    corpus = _json(data / "mcpproxy" / "corpus_v1.tools.json")["tools"]
+    tools = [Tool(ToolRef(each["server"], each["tool"]), each["description"], {}) for each in corpus]
+    queries = [
+        Query(
+            each["query"],
+            [[ToolRef(*label["tool_id"].split(":", 1))] for label in each["labels"] if label["relevance"] >= 1],
+        )
+        for each in _json(data / "mcpproxy" / "retrieval_golden_v1.json")["queries"]
+    ]
+    return DataSet(tools, queries)
+
+
+def live_mcp_bench(data: Path) -> DataSet:
+    """Read icip-cas/LiveMCPBench: whole tasks, each with the tools that its annotator used."""
+    tools: list[Tool] = []
+    by_name: dict[str, list[ToolRef]] = {}
+    for entry in _json(data / "livemcp" / "tools.json"):
+        for server, offer in entry["tools"].items():
+            for each in offer["tools"]:
+                ref = ToolRef(server, each["name"])
+                tools.append(Tool(ref, each.get("description") or "", each.get("inputSchema") or {}))
+                by_name.setdefault(ref.tool.lower(), []).append(ref)
+    queries: list[Query] = []
+    for task in _json(data / "livemcp" / "all_annotations.json"):
+        lines = task["Annotator Metadata"]["Tools"].splitlines()
+        names = [re.sub(r"^\s*\d+[.)]\s*", "", line).strip().lower() for line in lines]
+        if wanted := [by_name[name] for name in names if name in by_name]:
+            queries.append(Query(task["Question"], wanted))
+    return DataSet(tools, queries)
+
+
+def seal_tools(data: Path) -> DataSet:
+    """Read fairyshine/Seal-Tools, Seal-Tools_Dataset: the tests in and out of domain."""
+    tools: list[Tool] = []
+    for line in (data / "seal" / "tool.jsonl").read_text().splitlines():
+        each = json.loads(line)
+        ref = ToolRef(each["field"].split("/")[0], each["api_name"])
+        tools.append(Tool(ref, each["api_description"], {"properties": each["parameters"]}))
+    by_name = {tool.ref.tool: tool.ref for tool in reversed(tools)}
+    queries: list[Query] = []
+    for part in ("in", "out"):
+        for line in (data / "seal" / f"test_{part}_domain.jsonl").read_text().splitlines():
+            each = json.loads(line)
+            if wanted := [[by_name[call["api"]]] for call in each["calling"] if call["api"] in by_name]:
+                queries.append(Query(each["query"], wanted))
+    return DataSet(tools, queries)
+
+
+def meta_tool(data: Path) -> DataSet:
+    """Read HowieHwong/MetaTool, dataset."""
+    described = _json(data / "metatool" / "plugin_des.json")
+    refs = {_letters(name): ToolRef("plugins", name) for name in described}
+    tools = [Tool(ToolRef("plugins", name), text, {}) for name, text in described.items()]
+    with (data / "metatool" / "all_clean_data.csv").open(newline="") as file:
+        rows = [(row["Query"], refs.get(_letters(row["Tool"]))) for row in csv.DictReader(file)]
+    return DataSet(tools, [Query(text, [[ref]]) for text, ref in rows if ref is not None])
+
+
+SETS: dict[str, tuple[Callable[[Path], DataSet], float, float]] = {
+    "mcpproxy-go golden v1": (mcpproxy, 0.72, 0.80),
+    "LiveMCPBench": (live_mcp_bench, 0.35, 0.45),
+    "Seal-Tools": (seal_tools, 0.85, 0.88),
+    "MetaTool": (meta_tool, 0.61, 0.70),
+}
+"""Each set with its reader, the recall of plain BM25, and the goal."""
+
+
+def main(directory: str) -> int:
+    """Print the table. Return 1 if no set was found."""
+    data = Path(directory)
+    rows = [row for name in SETS if (row := _row(name, data))]
+    if not directory or not rows:
+        print("No sets found: TOOLCRIB_DATA must name a directory laid out as docs/search.md describes.")
+        return 1
+    print(f"| set | tools | queries | plain BM25 | tuning part | held out | goal | CPU per query |\n|{'---|' * 8}")
+    print("\n".join(rows))
+    print(f"\n{_speed()}")
+    return 0
+
+
+def _row(name: str, data: Path) -> str | None:
+    read, plain, goal = SETS[name]
+    try:
+        tools, queries = read(data)
+    except FileNotFoundError as error:
+        print(f"{name}: skipped, {error.filename} is missing.", file=sys.stderr)
+        return None
+    index = build(tools)
+    tuning, held_out = ([each for each in queries if _part(each.text) == part] for part in (0, 2))
+    first, _ = _recall(index, _sampled(tuning))
+    second, cpu = _recall(index, _sampled(held_out))
+    counted = f"{len(_sampled(tuning))} + {len(_sampled(held_out))}"
+    return f"| {name} | {len(tools)} | {counted} | {plain} | {first:.2f} | {second:.2f} | {goal:.2f} | {cpu:.1f} ms |"
+
+
+def build(tools: list[Tool]) -> ToolIndex:
+    """Index tools by server."""
+
+    def servers() -> Iterator[IndexBuilder]:
+        for _, group in groupby(sorted(tools, key=lambda tool: tool.ref), key=lambda tool: tool.ref.server):
+            builder = IndexBuilder()
+            for tool in group:
+                builder.add(tool)
+            yield builder
+
+    return ToolIndex([builder.finish() for builder in servers()])
+
+
+def _recall(index: ToolIndex, queries: list[Query]) -> tuple[float, float]:
+    """Return the share of the wanted tools among the first five, averaged over queries, and CPU ms per query."""
+    total = 0.0
+    started = time.process_time()
+    for query in queries:
+        found = {each.tool.ref for each in index.search(query.text, FOUND)}
+        total += sum(not found.isdisjoint(refs) for refs in query.wanted) / len(query.wanted)
+    spent = time.process_time() - started
+    return total / len(queries), spent / len(queries) * 1_000
+
+
+def _speed() -> str:
+    """Measure an index over 10,000 made-up tools, and queries over 5,000 of them."""
+    objects = ("file", "issue", "event", "message", "page", "invoice", "user", "branch", "table", "image")
+    verbs = ("create", "list", "get", "update", "delete", "search", "export", "share", "archive", "compare")
+    schema = {"properties": {"id": {"type": "string", "description": "Identifier of the thing."}, "limit": {}}}
+    tools = [
+        Tool(
+            ToolRef(f"server{number // 50}", f"{verbs[number % 10]}_{objects[number // 10 % 10]}_{number}"),
+            f"{verbs[number % 10].title()} one {objects[number // 10 % 10]} of the workspace by its identifier.",
+            schema,
+        )
+        for number in range(10_000)
+    ]
+    started = time.process_time()
+    build(tools)
+    built = time.process_time() - started
+    index = build(tools[:5_000])
+    sentences = [f"Please {verb} the {thing} that I made yesterday for Anna" for verb in verbs for thing in objects]
+    for sentence in sentences:
+        index.search(sentence, FOUND)
+    started = time.process_time()
+    for sentence in sentences:
+        index.search(sentence, FOUND)
+    each = (time.process_time() - started) / len(sentences) * 1_000
+    return f"Index of 10,000 tools: {built:.2f} s CPU. Query over 5,000 tools: {each:.1f} ms CPU."
+
+
+def _part(text: str) -> int:
+    return int(hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest(), 16) % 4
+
+
+def _sampled(queries: list[Query]) -> list[Query]:
+    return queries[:: max(1, len(queries) // MOST_QUERIES)][:MOST_QUERIES]
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"\W", "", name.lower())
+
+
+def _json(path: Path) -> Any:
+    return json.loads(path.read_text())
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else ""))

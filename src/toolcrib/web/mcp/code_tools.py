@@ -1,0 +1,99 @@
+"""The tools of code mode: `find_tools`, `describe_tools` with Python stubs, and `run_code`.
+
+Pure. Must never look at tools that were not passed in.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from toolcrib.gate.programs.runner import LONGEST_CODE
+from toolcrib.gate.signatures import stub
+from toolcrib.model.json import Json, JsonObject, is_array
+from toolcrib.model.tools import CallResult, Tool
+from toolcrib.web.mcp.search_tools import FIND, FIND_DEFINITION
+
+DESCRIBE = "describe_tools"
+RUN = "run_code"
+MOST_DESCRIBED = 30
+INSTRUCTIONS = (
+    f"Find tools with `{FIND}`, read their Python signatures with `{DESCRIBE}`, then call them in one program with "
+    f"`{RUN}`. Prefer one program with loops and filters over many small ones: only what it prints and returns "
+    "reaches you."
+)
+
+DEFINITIONS: tuple[JsonObject, ...] = (
+    FIND_DEFINITION,
+    {
+        "name": DESCRIBE,
+        "description": "Return tools as typed asynchronous Python functions with documentation.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "tools": {
+                    "type": "array",
+                    "items": {"type": "string"},
+                    "maxItems": MOST_DESCRIBED,
+                    "description": f"The `function` or `ref` of each tool, as `{FIND}` names it.",
+                }
+            },
+            "required": ["tools"],
+            "additionalProperties": False,
+        },
+        "annotations": {"readOnlyHint": True, "openWorldHint": False},
+    },
+    {
+        "name": RUN,
+        "description": "Run a Python program in a sandbox. Every tool is an asynchronous function with keyword "
+        "arguments, such as `await github_create_issue(title='…')`; `asyncio.gather` runs calls at the same time. A "
+        "call returns structured content, parsed JSON or text; a failed call raises an exception. There are no files, "
+        "no network and no imports beyond the standard library. Print what you need, or end with an expression: both "
+        "are returned. Calls that read run at once. Calls that need approval are collected and approved as one set, "
+        "with exactly these arguments, and the program then runs again from its start.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "code": {"type": "string", "maxLength": LONGEST_CODE, "description": "The program."},
+                "dry_run": {
+                    "type": "boolean",
+                    "default": False,
+                    "description": "Only make calls that read, and return the calls that would be made.",
+                },
+            },
+            "required": ["code"],
+            "additionalProperties": False,
+        },
+    },
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramRequest:
+    """A program to run."""
+
+    code: str
+    dry_run: bool = False
+
+
+def read_program(arguments: JsonObject) -> ProgramRequest | CallResult:
+    """Return the program to run, or an error result if the arguments are invalid."""
+    code: Json = arguments.get("code")
+    dry_run: Json = arguments.get("dry_run", False)
+    if not isinstance(code, str) or not code.strip() or len(code) > LONGEST_CODE:
+        return CallResult.error(f"code: a program of at most {LONGEST_CODE:,} characters is needed.")
+    if not isinstance(dry_run, bool):
+        return CallResult.error("dry_run: true or false is needed.")
+    return ProgramRequest(code, dry_run)
+
+
+def described(arguments: JsonObject, functions: Mapping[str, Tool]) -> CallResult:
+    """Return the stubs of tools, by function name or ref. Unknown names are listed."""
+    asked: Json = arguments.get("tools")
+    if not is_array(asked) or not 1 <= len(asked) <= MOST_DESCRIBED or not all(isinstance(name, str) for name in asked):
+        return CallResult.error(f"tools: a list of 1 to {MOST_DESCRIBED} names is needed.")
+    by_ref = {str(tool.ref): name for name, tool in functions.items()}
+    names = {name: name if name in functions else by_ref.get(name) for name in asked}
+    parts = [stub(name, functions[name]) for name in names.values() if name is not None]
+    unknown = [name for name, function in names.items() if function is None]
+    if unknown:
+        parts.append(f"# Unknown: {', '.join(unknown)}. Find tools with `{FIND}`.")
+    return CallResult.text("\n\n".join(parts), is_error=len(unknown) == len(names))

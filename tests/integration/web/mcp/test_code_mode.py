@@ -1,0 +1,228 @@
+"""Code mode over MCP in both eras: programs in a sandbox, their calls through the gate, one approval for a set."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+from httpx2 import AsyncClient
+from mcp import Client
+from mcp.types import CallToolResult, TextContent
+
+from deadlines import stretched
+from lab import Lab, ModeName
+from toolcrib.gate.programs import sandbox
+from toolcrib.model.json import JsonObject
+
+pytestmark = pytest.mark.anyio
+ERAS: list[ModeName] = ["legacy", "2026-07-28"]
+both_eras = pytest.mark.parametrize("era", ERAS)
+CODE = "/mcp?tools=code"
+MODERN: ModeName = "2026-07-28"
+
+
+async def run(client: Client, code: str, **more: Any) -> CallToolResult:
+    return await client.call_tool("run_code", {"code": code, **more})
+
+
+def text_of(result: CallToolResult) -> str:
+    (block,) = result.content
+    assert isinstance(block, TextContent)
+    return block.text
+
+
+async def ask_for(http: AsyncClient, pattern: str) -> None:
+    answer = await http.post("/api/policy/rules", json={"effect": "ask", "pattern": pattern})
+    assert answer.status_code == 201
+
+
+async def pending(http: AsyncClient) -> JsonObject:
+    """Wait for the one pending approval."""
+    with anyio.fail_after(stretched(20)):
+        while True:
+            found = [each for each in (await http.get("/api/approvals")).json() if each["status"] == "pending"]
+            if found:
+                (approval,) = found
+                return approval
+            await anyio.sleep(0.05)
+
+
+async def until_withdrawn(http: AsyncClient) -> None:
+    """Wait until no approval is pending."""
+    with anyio.fail_after(stretched(20)):
+        while True:
+            if all(each["status"] != "pending" for each in (await http.get("/api/approvals")).json()):
+                return
+            await anyio.sleep(0.05)
+
+
+async def calls_of(http: AsyncClient, tool: str) -> list[JsonObject]:
+    """Return the intents of calls of a tool, oldest first."""
+    records = (await http.get("/api/audit", params={"server": "lab", "tool": tool, "phase": "intent"})).json()
+    return records[::-1]
+
+
+@asynccontextmanager
+async def running(client: Client, code: str) -> AsyncGenerator[list[CallToolResult]]:
+    """Run a program beside the block; its result is in the list afterwards."""
+    results: list[CallToolResult] = []
+
+    async def work() -> None:
+        results.append(await run(client, code))
+
+    async with anyio.create_task_group() as beside:
+        beside.start_soon(work)
+        yield results
+
+
+@both_eras
+async def test_program_finds_describes_and_calls_tools(lab: Lab, era: ModeName) -> None:
+    async with lab.client("http", era, path=CODE) as client:
+        listed = {tool.name for tool in (await client.list_tools()).tools}
+        assert listed == {"find_tools", "describe_tools", "run_code"}
+        found = await client.call_tool("find_tools", {"query": "say something again"})
+        assert found.structured_content is not None
+        assert found.structured_content["tools"][0]["function"] == "lab_echo"
+        described = await client.call_tool("describe_tools", {"tools": ["lab_echo", "lab/shout", "nothing"]})
+        assert text_of(described).startswith("async def lab_echo(*, text: str, times: int = 1) -> Any:")
+        assert "async def lab_shout(*, text: str)" in text_of(described)
+        assert "# Unknown: nothing." in text_of(described)
+        result = await run(
+            client,
+            "import asyncio\n"
+            "both = await asyncio.gather(lab_echo(text='a'), lab_echo(text='b', times=2))\n"
+            "print('done')\n"
+            "[each['said'] for each in both]",
+        )
+        assert result.structured_content is not None
+        assert result.structured_content["result"] == ["a", "bb"]
+        assert result.structured_content["output"] == "done\n"
+    async with lab.http() as http:
+        calls = await calls_of(http, "echo")
+    assert {call["programId"] for call in calls} == {result.structured_content["programId"]}
+    assert len(calls) == 2
+
+
+@both_eras
+async def test_loop_over_writes_runs_after_one_approval_of_the_full_list(lab: Lab, era: ModeName) -> None:
+    code = "for word in 'abc':\n    seen = await lab_echo(text=word)\n    print(await lab_shout(text=seen['said']))"
+    async with lab.http() as http, lab.client("http", era, path=CODE) as client:
+        await ask_for(http, "lab/shout")
+        async with running(client, code) as results:
+            approval = await pending(http)
+            assert (approval["server"], approval["tool"]) == ("toolcrib", "run_code")
+            asked = [(call["tool"], call["arguments"]) for call in approval["arguments"]["calls"]]
+            assert asked == [("lab/shout", {"text": word}) for word in "abc"]
+            assert approval["arguments"]["code"] == code
+            assert await calls_of(http, "shout") == []
+            await http.post(f"/api/approvals/{approval['id']}", json={"decision": "approve"})
+        assert text_of(results[0]) == "A\nB\nC"
+        made = await calls_of(http, "shout")
+        assert [call["arguments"]["text"] for call in made] == ["a", "b", "c"]
+        assert {call["approvalId"] for call in made} == {approval["id"]}
+        assert len(await calls_of(http, "echo")) == 5  # reads after a change are made again, the first one is not
+
+
+async def test_denied_set_changes_nothing_and_says_so(lab: Lab) -> None:
+    async with lab.http() as http, lab.client("http", MODERN, path=CODE) as client:
+        await ask_for(http, "lab/shout")
+        code = "await lab_count_to(end=1)\nawait lab_shout(text='a')"
+        async with running(client, code) as results:
+            approval = await pending(http)
+            always = {"decision": "approve", "scope": "always"}
+            scoped = await http.post(f"/api/approvals/{approval['id']}", json=always)
+            assert scoped.status_code == 422
+            await http.post(f"/api/approvals/{approval['id']}", json={"decision": "deny", "reason": "Not today."})
+        assert results[0].is_error
+        assert "Not today." in text_of(results[0])
+        assert "Nothing was changed." in text_of(results[0])
+        assert await calls_of(http, "shout") == await calls_of(http, "count_to") == []
+
+
+async def test_call_that_depends_on_a_change_gets_its_own_approval(lab: Lab) -> None:
+    code = "first = await lab_shout(text='a')\nsecond = await lab_shout(text=first + 'b')\nprint(second)"
+    async with lab.http() as http, lab.client("http", MODERN, path=CODE) as client:
+        await ask_for(http, "lab/shout")
+        async with running(client, code) as results:
+            for text in ("a", "Ab"):
+                approval = await pending(http)
+                assert approval["arguments"]["calls"][0]["arguments"] == {"text": text}
+                await http.post(f"/api/approvals/{approval['id']}", json={"decision": "approve"})
+        assert text_of(results[0]) == "AB"
+        assert [call["arguments"]["text"] for call in await calls_of(http, "shout")] == ["a", "Ab"]
+
+
+async def test_read_after_a_change_sees_the_change(lab: Lab) -> None:
+    async with lab.http() as http, lab.client("http", MODERN, path=CODE) as client:
+        result = await run(client, "await lab_shout(text='a')\n(await lab_echo(text='b'))['said']")
+        assert text_of(result) == "b"
+        order = [(record["tool"]) for record in (await http.get("/api/audit", params={"phase": "intent"})).json()]
+    assert order == ["echo", "shout", "echo"]  # planned, then changed, then read again; newest first
+
+
+async def test_dry_run_shows_the_calls_and_makes_none_that_change(lab: Lab) -> None:
+    async with lab.http() as http, lab.client("http", MODERN, path=CODE) as client:
+        await ask_for(http, "lab/shout")
+        result = await run(client, "await lab_shout(text='a')\nawait lab_count_to(end=2)", dry_run=True)
+        assert text_of(result).splitlines() == [
+            "Dry run: 2 calls would be made, 1 of them need approval.",
+            'lab/shout {"text":"a"}',
+            'lab/count_to {"end":2}',
+        ]
+        assert await calls_of(http, "shout") == []
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("await lab_echo(text=3)", "Expected `str`, found `Literal[3]`"),
+        ("await lab_nothing()", "Name `lab_nothing` used when not defined"),
+        ("await lab_secret()", "Name `lab_secret` used when not defined"),
+        ("x = 1 +", "Expected an expression"),
+        ("await lab_fail(message='broken')", "broken"),
+        ("1 / 0", "ZeroDivisionError"),
+        ("import os\nos.listdir('/')", "PermissionError"),
+        ("import socket", "socket"),
+        ("def f() -> int:\n    return f()\nf()", "RecursionError"),
+        ("x = 'a' * 10**12", "MemoryError"),
+        ("", "code: a program"),
+    ],
+)
+async def test_faulty_program_is_an_error_result_to_act_on(lab: Lab, code: str, expected: str) -> None:
+    async with lab.client("http", MODERN, path=CODE) as client:
+        result = await run(client, code)
+        assert result.is_error
+        assert expected in text_of(result)
+
+
+async def test_endless_program_ends_at_its_limit_and_the_next_one_runs(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox, "SECONDS", 0.3)
+    async with lab.client("http", MODERN, path=CODE) as client:
+        result = await run(client, "while True:\n    pass")
+        assert (result.is_error, "time limit" in text_of(result)) == (True, True)
+        assert text_of(await run(client, "1 + 1")) == "2"
+
+
+async def test_cancelled_program_ends_and_the_next_one_runs(lab: Lab) -> None:
+    async with lab.http() as http, lab.client("http", MODERN, path=CODE) as client:
+        await ask_for(http, "lab/shout")
+        async with anyio.create_task_group() as beside:
+            beside.start_soon(run, client, "await lab_shout(text='a')")
+            await pending(http)
+            beside.cancel_scope.cancel()
+        await until_withdrawn(http)
+        assert text_of(await run(client, "1 + 1")) == "2"
+        assert await calls_of(http, "shout") == []
+
+
+async def test_large_output_of_a_program_is_shortened(lab: Lab) -> None:
+    async with lab.client("http", MODERN, path=f"{CODE}&result_tokens=100") as client:
+        result = await run(client, "for number in range(5_000):\n    print('line', number)")
+        first = result.content[0]
+        assert isinstance(first, TextContent)
+        handle = first.text.partition("Handle: ")[2].partition(".")[0]
+        read = await client.call_tool("read_result", {"handle": handle, "lines": "4001"})
+        assert text_of(read) == "4001: line 4000"

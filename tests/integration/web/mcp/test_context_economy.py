@@ -1,0 +1,117 @@
+"""Search, token costs and results that fit, over REST and MCP in both eras, with a real crib."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client
+from mcp.types import TextContent
+
+from lab import Lab, ModeName
+from toolcrib import Crib, Settings
+from toolcrib.web.tool_costs import best_offer
+
+ERAS: list[ModeName] = ["legacy", "2026-07-28"]
+pytestmark = pytest.mark.anyio
+both_eras = pytest.mark.parametrize("era", ERAS)
+
+
+async def test_rest_search_ranks_matches_with_scores(lab: Lab) -> None:
+    async with lab.http() as http:
+        found = (await http.get("/api/tools", params={"q": "please say something again", "limit": 2})).json()
+        assert found[0]["ref"] == "lab/echo"
+        assert 0 < found[0]["score"] <= 1
+        assert len(found) <= 2
+        of_server = (await http.get("/api/tools", params={"q": "session", "server": "toolcrib"})).json()
+        assert {tool["server"] for tool in of_server} == {"toolcrib"}
+
+
+async def test_rest_costs_show_estimated_tokens_beside_calls(lab: Lab) -> None:
+    async with lab.http() as http:
+        before = (await http.get("/api/tools/cost")).json()
+        await http.post("/api/tools/lab/echo/call", json={"arguments": {"text": "a"}})
+        after = (await http.get("/api/tools/cost")).json()
+    assert before["estimate"] is True
+    assert before["tokens"] == sum(each["tokens"] for each in before["tools"])
+    calls = [{each["ref"]: each["calls"] for each in report["tools"]}["lab/echo"] for report in (before, after)]
+    assert calls == [0, 1]
+    (server,) = [each for each in after["servers"] if each["server"] == "lab"]
+    assert server["used"] == 1
+
+
+def block_text(block: Any) -> str:
+    assert isinstance(block, TextContent)
+    return block.text
+
+
+async def tool_names(client: Client) -> set[str]:
+    return {tool.name for tool in (await client.list_tools()).tools}
+
+
+@both_eras
+async def test_large_result_is_shortened_and_read_on_by_its_caller(lab: Lab, era: ModeName) -> None:
+    async with lab.client("http", era, path="/mcp?result_tokens=100") as client:
+        assert "read_result" not in await tool_names(client)
+        shortened = await client.call_tool("lab_echo", {"text": "needle hay ", "times": 1_000})
+        text = block_text(shortened.content[0])
+        assert len(text) < 2_000
+        handle = text.partition("Handle: ")[2].partition(".")[0]
+        assert "read_result" in await tool_names(client)
+        read = await client.call_tool("read_result", {"handle": handle, "path": "said"})
+        assert block_text(read.content[0]) == f'"{"needle hay " * 1_000}"'
+        assert (await client.call_tool("read_result", {"handle": "res_unknown"})).is_error
+    async with lab.client("http", era, path="/mcp?tools=search") as client:
+        read = await client.call_tool("call_tool", {"ref": "read_result", "arguments": {"handle": handle, "page": 1}})
+        assert block_text(read.content[0]).startswith("[Page 1 of ")
+    async with lab.http() as http:
+        (outcome, _) = (await http.get("/api/audit", params={"server": "lab"})).json()
+    assert len(outcome["resultDigest"]) == 64
+
+
+@both_eras
+async def test_large_result_is_linked_as_a_resource(lab: Lab, era: ModeName) -> None:
+    async with lab.client("http", era, path="/mcp?result_tokens=100") as client:
+        shortened = await client.call_tool("lab_echo", {"text": "a", "times": 5_000})
+        (link,) = [each for each in shortened.content if each.type == "resource_link"]
+        (contents,) = (await client.read_resource(str(link.uri))).contents
+        assert "a" * 5_000 in str(contents)
+
+
+async def test_results_of_one_server_and_without_a_budget_are_whole(lab: Lab) -> None:
+    arguments = {"text": "a", "times": 5_000}
+    for path, name in (
+        ("/mcp?result_tokens=0", "lab_echo"),
+        ("/mcp", "lab_echo"),
+        ("/mcp/servers/lab?result_tokens=10", "echo"),
+    ):
+        async with lab.client("http", "2026-07-28", path=path) as client:
+            assert "a" * 5_000 in block_text((await client.call_tool(name, arguments)).content[0])
+    async with lab.http() as http:
+        assert (await http.post("/mcp?result_tokens=x", json={})).status_code == 400
+
+
+@both_eras
+async def test_budget_lists_used_tools_first_and_search_for_the_rest(lab: Lab, era: ModeName) -> None:
+    async with lab.client("http", era) as client:
+        everything = await tool_names(client)
+        await client.call_tool("lab_shout", {"text": "a"})
+    async with lab.client("http", era, path="/mcp?tool_tokens=800") as client:
+        listed = await tool_names(client)
+        assert {"find_tools", "call_tool", "lab_shout"} <= listed
+        assert len(listed) < len(everything)
+        unlisted = await client.call_tool("lab_echo", {"text": "still callable"})
+        assert not unlisted.is_error
+        found = await client.call_tool("find_tools", {"query": "count to a number"})
+        assert not found.is_error
+    async with lab.client("http", era, path="/mcp?tool_tokens=1000000") as client:
+        assert await tool_names(client) == everything
+
+
+@pytest.mark.parametrize(
+    ("client", "limit", "offer"), [("cursor", 0, "search"), ("cursor", 1_000_000, "all"), ("claude-code", 0, "all")]
+)
+async def test_connect_offers_search_to_apps_that_would_load_too_many_definitions(
+    tmp_path: Path, client: str, limit: int, offer: str
+) -> None:
+    async with Crib(Settings(home=tmp_path, search_above=limit)) as crib:
+        assert best_offer(crib, client, None) == offer
