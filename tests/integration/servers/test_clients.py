@@ -183,7 +183,7 @@ async def test_a_project_file_never_gets_a_secret(machine: Machine) -> None:
     [state] = [each for each in await clients.list(project) if each.client.name == "cursor"]
     assert [each.file for each in state.connections] == [done.change.file]
     assert (await clients.undo(AppConnectRequest("cursor", project, scope="project"))).exact
-    with pytest.raises(InvalidRequest, match="has no file for projects"):
+    with pytest.raises(InvalidRequest, match="has no project file"):
         await clients.connect(AppConnectRequest("goose", project, scope="project"))
 
 
