@@ -241,7 +241,7 @@ async def test_a_tool_has_the_name_of_its_program_too_and_unknown_ones_are_named
     machine.install("claude-code")
     clients, _, _ = await machine.clients()
     assert (await clients.connect(AppConnectRequest("claude"), dry_run=True)).client.name == "claude-code"
-    with pytest.raises(NotFound, match="known are claude-code, claude-desktop, cursor"):
+    with pytest.raises(NotFound, match="Known apps: claude-code, claude-desktop, cursor"):
         await clients.connect(AppConnectRequest("notepad"))
 
 
