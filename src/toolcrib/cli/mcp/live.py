@@ -166,7 +166,7 @@ class _Live:
         words, work = doing[wanted]
         self._show(replace(self._view, busy=words, said=""))
         try:
-            said = _describe(await work())
+            said = _told(await work())
         except ToolcribError as error:
             said = f"{error.message} {error.hint or ''}"
         self._show(replace(self._view, busy="", said=said))
@@ -186,7 +186,7 @@ class _Live:
         output.draw(up + "\n".join(f"\x1b[K{row}" for row in rows))
 
 
-def _describe(answer: Json) -> str:
+def _told(answer: Json) -> str:
     """Return the result of an action in one sentence."""
     if is_object(answer) and is_object(change := answer.get("change")):
         return f"Changed {change['file']}." if change["changed"] else "Nothing to change."
