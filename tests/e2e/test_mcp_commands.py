@@ -304,7 +304,7 @@ def test_servers_move_between_tools_with_a_report(joined: Shell) -> None:
     joined.json("mcp", "export", "--undo")
     assert not file.exists()
     assert joined.run("mcp", "export").returncode == 2
-    assert "There is no client 'nobody'" in joined.run("mcp", "export", "--client", "nobody").stderr
+    assert "Unknown app 'nobody'" in joined.run("mcp", "export", "--client", "nobody").stderr
 
 
 def in_terminal(shell: Shell, answers: str, *arguments: str) -> tuple[int, str]:
@@ -347,7 +347,7 @@ def test_without_arguments_a_person_at_a_terminal_is_asked_for_each_part(joined:
     answers = "bad name\nstdio\nuser\nx\n\n\nmine\nstdio\n\nnpx -y 'a b'\nKEY=v\n\n\n"
     code, said = in_terminal(joined, answers, "mcp", "add")
     assert code == 0, said
-    assert "may hold letters, digits" in said
+    assert "can only contain letters, digits" in said
     own = own_servers(joined)
     assert own == {"mine": {"type": "stdio", "command": "npx", "args": ["-y", "a b"], "env": {"KEY": "v"}}}
     code, said = in_terminal(joined, "far\nsse\n\nhttps://x.example/sse\ntoken\nX-A=b\n\n", "mcp", "add")

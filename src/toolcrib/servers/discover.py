@@ -153,7 +153,7 @@ def _over(entry: ReadEntry, below: ReadEntry) -> ReadEntry:
 def _foreign(entry: ReadEntry, below: ReadEntry) -> Problem:
     message = (
         f'Invalid server config: Server "{entry.name}": it changes the entry in {below.source.file}, '
-        "which a project's file cannot do here"
+        "which a project's file must not do"
     )
     hint = "Give the project's entry its own command or URL, or remove it."
     return Problem("server.invalid", message, hint, entry.source.file, entry.source.line)
@@ -179,7 +179,7 @@ def _safe_row(
         return _row(entry, rules, overlays, environment, trusted)
     except Exception as error:  # boundary: an entry may contain something unforeseen
         logger.exception("The server %r in %s could not be judged.", entry.name, entry.source.file)
-        message = f'Invalid server config: Server "{entry.name}": it cannot be judged ({type(error).__name__})'
+        message = f'Invalid server config: Server "{entry.name}": it cannot be read ({type(error).__name__})'
         return row(entry, None, (Problem("server.invalid", message, None, entry.source.file, entry.source.line),))
 
 
@@ -194,11 +194,11 @@ def _row(
     is_crib = spec is not None and crib_entry(spec) is not None
     overlay = as_object(overlays.get(overlay_key(entry.source, entry.name))) or {}
     if spec is not None:
-        said_of_it = (rule for place, rule in rules if _speaks_for(place, spec))
-        off = [_switched_off(spec, rule) for rule in said_of_it if switches_off(rule, spec)]
+        applicable = (rule for place, rule in rules if _applies_to(place, spec))
+        off = [_switched_off(spec, rule) for rule in applicable if switches_off(rule, spec)]
         own = [_own_crib(spec)] if is_crib else []
-        said = overlay.get("enabled")
-        enabled = said if isinstance(said, bool) else spec.enabled and not off
+        switch = overlay.get("enabled")
+        enabled = switch if isinstance(switch, bool) else spec.enabled and not off
         enabled = enabled and not own
         spec = spec if enabled == spec.enabled else replace(spec, enabled=enabled)
         problems = (*problems, *off, *own, *_foreign_credential(spec), *missing(spec, environment))
@@ -208,7 +208,7 @@ def _row(
     return made
 
 
-def _speaks_for(place: ConfigFile, spec: ServerSpec) -> bool:
+def _applies_to(place: ConfigFile, spec: ServerSpec) -> bool:
     """Return whether settings in this file apply to a server: those of a project apply only to its own servers."""
     return place.project is None or str(place.project) == spec.source.project
 
@@ -218,18 +218,18 @@ def _foreign_credential(spec: ServerSpec) -> tuple[Problem, ...]:
     named = spec.auth.credential_id if spec.auth is not None else None
     if named is None or spec.source.project is None:
         return ()
-    message = f'Server "{spec.name}" names the credential "{named}", which a project\'s server never gets'
+    message = f'Server "{spec.name}" names the credential "{named}", which servers of projects cannot use'
     hint = f"Sign in for this server alone: `toolcrib mcp auth {spec.name}`." if spec.url is not None else None
     return (Problem("oauth.required", message, hint, spec.source.file, spec.source.line),)
 
 
 def _switched_off(spec: ServerSpec, rule: ClientRule) -> Problem:
-    message = f'Server "{spec.name}" is switched off by "{rule.origin}" in {rule.file}'
+    message = f'Server "{spec.name}" is disabled by "{rule.origin}" in {rule.file}'
     return Problem("server.switched_off", message, file=rule.file)
 
 
 def _own_crib(spec: ServerSpec) -> Problem:
-    message = f'Server "{spec.name}" is this crib itself, so it is not connected to'
+    message = f'Server "{spec.name}" is this crib itself and is never connected'
     return Problem("server.own_crib", message, file=spec.source.file, line=spec.source.line)
 
 

@@ -98,7 +98,7 @@ def client_named(name: str) -> Dialect:
     dialect = CLIENTS.get(name)
     if dialect is None or not dialect.writable:
         known = ", ".join(sorted(client for client, row in CLIENTS.items() if row.writable))
-        raise InvalidRequest("config.unsupported", f"There is no client {name!r} to write for; known are {known}.")
+        raise InvalidRequest("config.unsupported", f"Unknown app {name!r}. Known apps: {known}.")
     return dialect
 
 
@@ -138,10 +138,10 @@ class _Writer:
     def written(self) -> ExportedEntry:
         spec, style = self._spec, self._style
         if spec.type not in style.types:
-            self._cannot(f"{self._dialect.title} has no {spec.type} servers; left out")
+            self._cannot(f"{self._dialect.title} does not support {spec.type} servers; left out")
         elif not spec.enabled and self._dialect.switch is None:
             # Without a switch, the app would connect to the server.
-            self._cannot("it is switched off, which cannot be said there; left out")
+            self._cannot("it is disabled, which the app cannot express; left out")
         if self._problems:
             return ExportedEntry({}, tuple(self._problems))
         entry: JsonObject = {style.type_key: style.types[spec.type]} if style.types[spec.type] else {}
@@ -151,7 +151,7 @@ class _Writer:
             if self._dialect.client == "toolcrib":
                 entry["share"] = spec.share
             else:
-                self._cannot('"share" has no counterpart')
+                self._cannot('"share" is not supported')
         if self._dialect.client == "goose":
             entry = {"name": spec.name, "enabled": spec.enabled, **entry}
         return ExportedEntry(entry, tuple(self._problems))
@@ -176,7 +176,7 @@ class _Writer:
         entry |= {style.env: env} if env else {}
         if spec.cwd is not None:
             if not self._dialect.cwd:
-                self._cannot('"cwd" is ignored there')
+                self._cannot('"cwd" is ignored by the app')
             entry["cwd"] = self._text("cwd", spec.cwd)
         if spec.env_file is not None:
             entry["envFile"] = spec.env_file
@@ -212,7 +212,7 @@ class _Writer:
         if milliseconds is None:
             return {}
         if key is None:
-            self._cannot('"timeout" has no counterpart')
+            self._cannot('"timeout" is not supported')
             return {}
         seconds = milliseconds // 1000 if milliseconds % 1000 == 0 else milliseconds / 1000
         return {key: seconds if self._dialect.seconds else milliseconds}
@@ -231,7 +231,7 @@ class _Writer:
             if names is not None and key is not None:
                 entry[key] = list(names)
             elif names is not None:
-                self._cannot(f'"tools.{word}" has no counterpart')
+                self._cannot(f'"tools.{word}" is not supported')
         if self._dialect.client == "copilot-cli" and tools.allow is None:
             entry["tools"] = ["*"]
         return entry
@@ -242,7 +242,7 @@ class _Writer:
             return {}
         if self._dialect.client == "toolcrib":
             return {"auth": _own_auth(auth)}
-        self._cannot('"auth" is kept here; sign in there on your own')
+        self._cannot('"auth" is not exported; sign in with the app')
         return {}
 
     def _map(self, kind: Field, values: Mapping[str, str]) -> dict[str, str]:
@@ -251,7 +251,7 @@ class _Writer:
         for name, value in values.items():
             # A leading `!` means a command in some formats and is literal in others.
             if value.startswith("!") and own != target:
-                self._cannot(f"{kind}.{name} begins with !, which would change its meaning")
+                self._cannot(f"{kind}.{name} begins with !, which means something else there")
             else:
                 written[name] = self._text(kind, value)
         return written
@@ -266,7 +266,7 @@ class _Writer:
             self._cannot(f"{reference.shown} in {kind} cannot be written there")
         read_back = references(written, self._dialect.variables) if kind in target.fields else ()
         if len(read_back) > len(said) - len(lost):
-            self._cannot(f"a text of {kind} would be read as a variable there")
+            self._cannot(f"a text in {kind} would be read as a variable by the app")
         return written
 
     def _reference(self, kind: Field, text: str) -> str | None:

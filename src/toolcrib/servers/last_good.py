@@ -34,5 +34,5 @@ class LastGood:
 
 
 def _emptied(place: ConfigFile) -> Problem:
-    message = f"{place.file.name}: the file was emptied; what it last said still counts here"
-    return Problem("config.empty", message, "Write it anew, or remove it.", str(place.file))
+    message = f"{place.file.name}: the file was emptied; its last content is still in use"
+    return Problem("config.empty", message, "Restore its content, or delete the file.", str(place.file))

@@ -135,7 +135,7 @@ class _KeptContents:
 def _changes(before: _Contents, now: _Contents, files: Iterable[str]) -> Iterator[JsonObject]:
     for file in sorted(set(files)):
         old, new = before.get(file, {}), now.get(file, {})
-        told: JsonObject = {
+        change: JsonObject = {
             "added": {name: new[name]["definition"] for name in sorted(new.keys() - old.keys())},
             "removed": sorted(old.keys() - new.keys()),
             "changed": {
@@ -144,8 +144,8 @@ def _changes(before: _Contents, now: _Contents, files: Iterable[str]) -> Iterato
                 if old[name]["digest"] != new[name]["digest"]
             },
         }
-        if any(told.values()):
-            yield {"file": file, **{key: value for key, value in told.items() if value}}
+        if any(change.values()):
+            yield {"file": file, **{key: value for key, value in change.items() if value}}
 
 
 def _project_files(view: ProjectView) -> Mapping[str, str]:

@@ -51,7 +51,9 @@ def check_name(name: str) -> None:
     if len(name) > MAX_NAME:
         raise InvalidRequest("server.name_invalid", f"Server name is too long (max {MAX_NAME} characters)")
     if not is_safe_name(name):
-        raise InvalidRequest("server.name_invalid", f"Server name {name!r} may hold letters, digits, _, . and - only")
+        raise InvalidRequest(
+            "server.name_invalid", f"Server name {name!r} can only contain letters, digits, _, . and -"
+        )
 
 
 def check_entry(name: str, entry: JsonObject) -> ServerSpec:
@@ -87,11 +89,11 @@ def takeovers(
 def _takeover(server: ServerEntry, environment: Mapping[str, str]) -> Takeover:
     spec = server.spec
     if spec is None:
-        return Takeover(server, server.alias, None, "it cannot be used as it is", server.problems)
+        return Takeover(server, server.alias, None, "its definition is invalid", server.problems)
     if crib_entry(spec) is not None:
         return Takeover(server, server.alias, None, "it is this crib itself")
     if server.shadowed_by is not None:
-        return Takeover(server, server.alias, None, f"{server.shadowed_by} has the same name and comes first")
+        return Takeover(server, server.alias, None, f"{server.shadowed_by} has the same name and takes precedence")
     if spec.source.client == "toolcrib":
         return Takeover(server, server.alias, None, "it is in a file of Toolcrib already")
     written = entry_for(_without_credential(spec), "toolcrib")
@@ -100,7 +102,7 @@ def _takeover(server: ServerEntry, environment: Mapping[str, str]) -> Takeover:
         reason = f"the value of {literal} is the name of a variable, which would be looked up here"
         return Takeover(server, server.alias, None, reason)
     left_out = [
-        Problem("server.not_exportable", f'Server "{spec.name}": "{key}" is not taken over', None, spec.source.file)
+        Problem("server.not_exportable", f'Server "{spec.name}": "{key}" is not imported', None, spec.source.file)
         for key in spec.extra
     ]
     return Takeover(server, server.alias, written.entry, None, (*written.problems, *left_out))

@@ -106,8 +106,8 @@ class ProjectViews:
         """Raise `config.empty` for a file that was emptied, since a change would lose its last content."""
         readings = (each for view in self._kept.values() for each in view.readings if each.place.file == file)
         if any(each.broken and each.entries for each in readings) and not _has_content(file):
-            message = f"{file} was emptied; what it last said still counts here, and would be lost by a change."
-            raise ConfigError("config.empty", message, "Write it anew, or remove it.")
+            message = f"{file} was emptied. Its last content is still in use and would be lost by a change."
+            raise ConfigError("config.empty", message, "Restore its content, or delete the file.")
 
     def _around(self, cwd: Path | None) -> Machine:
         around = surroundings(self._environment, cwd or self._user_home, home=self._user_home, crib=self._home.root)

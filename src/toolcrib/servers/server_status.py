@@ -30,19 +30,19 @@ class ServerStatus:
     def sentence(self) -> str:
         """A description of the state."""
         if self.link is not None and self.entry.startable:
-            return self.link.sentence or "It was not asked yet."
+            return self.link.sentence or "Not connected yet."
         entry = self.entry
         match self.state:
             case "invalid":
-                return entry.problems[0].message if entry.problems else "Its definition cannot be used."
+                return entry.problems[0].message if entry.problems else "The definition is invalid."
             case "shadowed":
-                return f"Another definition of this name counts: {entry.shadowed_by}."
+                return f"Shadowed by {entry.shadowed_by}, which has the same name."
             case "disabled":
-                return f"{own.message}." if (own := own_crib(entry)) is not None else "It is switched off."
+                return f"{own.message}." if (own := own_crib(entry)) is not None else "Disabled."
             case "untrusted":
-                return "Nobody agreed to start it yet."
+                return "Not trusted yet."
             case _:
-                return "It was not asked yet."
+                return "Not connected yet."
 
     @property
     def action(self) -> str | None:
@@ -91,8 +91,8 @@ class ServerStatus:
     def news(self) -> JsonObject:
         """Return the data of the event `server_changed` for a change of the connection."""
         entry, tools = self.entry, self.link.tools if self.link is not None else 0
-        told: JsonObject = {"name": entry.name, "alias": entry.alias, "change": "state", "state": self.state}
-        return told | {"sentence": self.sentence, "tools": tools, "project": entry.source.project}
+        data: JsonObject = {"name": entry.name, "alias": entry.alias, "change": "state", "state": self.state}
+        return data | {"sentence": self.sentence, "tools": tools, "project": entry.source.project}
 
 
 def own_crib(entry: ServerEntry) -> Problem | None:

@@ -80,7 +80,7 @@ class Details:
 
 
 @dataclass(frozen=True, slots=True)
-class _Deps:
+class _TrustedLocation:
     """A location that can be trusted as a whole: a project's directory or a file of the user."""
 
     path: Path
@@ -92,7 +92,7 @@ class _Record(NamedTuple):
     """The kind of a change for the audit log, and its details besides file and diff."""
 
     kind: str
-    told: JsonObject
+    details: JsonObject
 
 
 class _Work(Protocol):
@@ -114,7 +114,7 @@ class Servers:
     ) -> None:
         """`changes` records every edit, including those made outside the crib."""
         self._changes = changes
-        self._by_hand = OutsideEdits(home.last_rules, home.trust_file)
+        self._outside_edits = OutsideEdits(home.last_rules, home.trust_file)
         self._home = home
         self._environment = environment
         self._writing = WriteContext(user_home, home.backups, home.root)
@@ -148,16 +148,16 @@ class Servers:
 
         Checks every directory with a cached view; before the first request, only the view without a project.
         """
-        told = set[Path | None]()
+        reported = set[Path | None]()
         while True:
             await anyio.sleep(LOOK_SECONDS)
             for cwd in self._views.kept() or (None,):
                 try:
                     await self.view(cwd)
                 except Exception:  # boundary: one unreadable directory must not end the crib
-                    if cwd not in told:
-                        logger.exception("The servers of %s cannot be looked at.", cwd or "the person")
-                    told.add(cwd)
+                    if cwd not in reported:
+                        logger.exception("The servers of %s could not be read.", cwd or "the user")
+                    reported.add(cwd)
 
     async def add(
         self,
@@ -171,8 +171,8 @@ class Servers:
         """Add a server to our file or the project's. The user's request counts as trust."""
         view = await self.view(cwd)
         place = self._own(view, scope)
-        told: JsonObject = {"name": name, "scope": scope}
-        done = await self.edit(place, add_own(place, name, entry), dry_run=dry_run, record=("servers.add", told))
+        details: JsonObject = {"name": name, "scope": scope}
+        done = await self.edit(place, add_own(place, name, entry), dry_run=dry_run, record=("servers.add", details))
         if place.project is not None and not dry_run:
             source = DefinitionSource(
                 "toolcrib", "project", str(place.file), None, str(place.project), str(place.directory)
@@ -196,7 +196,7 @@ class Servers:
         self._check_version(view, server, version)
         written = view.written(server)[0]
         if written.place.format != "toolcrib":
-            message = f'Server "{server.name}" stands in {written.place.file} of {written.place.dialect.title}.'
+            message = f'Server "{server.name}" is defined in {written.place.file} of {written.place.dialect.title}.'
             raise Conflict("server.foreign", message)
         whole = unmasked(entry, server.definition, written.raw)
         change = replace_own(written.place, server.name, whole)
@@ -255,7 +255,7 @@ class Servers:
         view = await self.view(cwd)
         server = _find(view, name)
         if server.source.client == "toolcrib" and server.source.project is None:
-            message = f'Server "{server.name}" is in Toolcrib\'s own file, where the owner put it.'
+            message = f'Server "{server.name}" is in Toolcrib\'s own file and needs no trust.'
             hint = f"Run `toolcrib mcp disable {server.alias}`, or remove it."
             raise InvalidRequest("config.unsupported", message, hint)
         specs = [entry.spec for entry in view.written(server) if entry.spec is not None]
@@ -264,17 +264,17 @@ class Servers:
 
     async def at(self, path: Path) -> tuple[Details, ...]:
         """Return the servers that a project's directory or a file of the user defines."""
-        deps = await self._deps(path)
-        servers = _defined_at(deps, self._environment)
-        return await self._in_thread(lambda: tuple(self._details(deps.view, server) for server in servers))
+        location = await self._location(path)
+        servers = _defined_at(location, self._environment)
+        return await self._in_thread(lambda: tuple(self._details(location.view, server) for server in servers))
 
     async def trust_path(self, path: Path, *, shown: Collection[str] | None = None, secrets: bool = False) -> None:
         """Trust everything a project or a file of the user defines now; later additions need new consent.
 
         `secrets` and the errors are as in `trust`.
         """
-        deps = await self._deps(path)
-        servers = _defined_at(deps, self._environment)
+        location = await self._location(path)
+        servers = _defined_at(location, self._environment)
         for server in servers:
             if shown is not None and server.digest not in shown:
                 raise _changed_since(server)
@@ -282,10 +282,10 @@ class Servers:
 
     async def untrust_path(self, path: Path) -> None:
         """Withdraw all trust in a project or a file."""
-        deps = await self._deps(path)
-        servers = _defined_at(deps, self._environment)
+        location = await self._location(path)
+        servers = _defined_at(location, self._environment)
         specs = [server.spec for server in servers if server.spec is not None]
-        place = deps.view.discovery.project if deps.is_project else str(deps.path)
+        place = location.view.discovery.project if location.is_project else str(location.path)
         await self._change_trust(lambda book: book.without_definitions(specs).without_place(place or ""))
 
     async def import_(
@@ -338,7 +338,7 @@ class Servers:
             chosen = file or last_changed(self._home.backups)
             done = edits.undo(chosen, writing, dry_run=dry_run)
             if not dry_run:
-                self._by_hand.wrote(chosen, Path(done.file))
+                self._outside_edits.wrote(chosen, Path(done.file))
             return done
 
         return await self._recorded(work, _Record("servers.undo", {}), dry_run=dry_run)
@@ -354,8 +354,8 @@ class Servers:
 
     async def view(self, cwd: Path | None) -> ProjectView:
         """Return the current view and publish what changed since the last one."""
-        before, view, by_hand = await self._in_thread(lambda: self._look(cwd))
-        for change in by_hand:
+        before, view, outside = await self._in_thread(lambda: self._look(cwd))
+        for change in outside:
             self._changes.noticed("servers.file", change)
         if before is not view:
             if before is not None:
@@ -368,12 +368,12 @@ class Servers:
     def _look(self, cwd: Path | None) -> tuple[ProjectView | None, ProjectView, Sequence[JsonObject]]:
         """Return the last view, the current one, and the outside changes in between."""
         before, view = self._views.last(cwd), self._views.of(cwd)
-        return before, view, () if before is view else self._by_hand.between(before, view)
+        return before, view, () if before is view else self._outside_edits.between(before, view)
 
-    async def _deps(self, path: Path) -> _Deps:
+    async def _location(self, path: Path) -> _TrustedLocation:
         is_project = await self._in_thread(path.is_dir)
         view = await self.view(path if is_project else None)
-        return _Deps(_normal(path), is_project, view)
+        return _TrustedLocation(_normal(path), is_project, view)
 
     async def _look_again(self) -> None:
         for cwd in self._views.kept():
@@ -404,7 +404,7 @@ class Servers:
             self._views.check_not_emptied(place.file)
             done = edits.edit(place, change, writing, dry_run=dry_run, expected=expected)
             if not dry_run:
-                self._by_hand.wrote(place.file, Path(done.file))
+                self._outside_edits.wrote(place.file, Path(done.file))
             return done
 
         return await self._recorded(work, _Record(*record), dry_run=dry_run)
@@ -422,13 +422,13 @@ class Servers:
 
         if not planned.changed:
             return await make()
-        told = {**record.told, "file": planned.file, "diff": planned.diff}
-        return await self._changes.record(record.kind, told, make)
+        details = {**record.details, "file": planned.file, "diff": planned.diff}
+        return await self._changes.record(record.kind, details, make)
 
     async def _change_trust(self, change: Callable[[TrustBook], TrustBook]) -> None:
         def work() -> None:
             change_trust(self._home.trust_file, change)
-            self._by_hand.wrote(self._home.trust_file)
+            self._outside_edits.wrote(self._home.trust_file)
 
         await self._in_thread(work)
         await self._look_again()
@@ -438,7 +438,7 @@ class Servers:
         grave = await self._in_thread(lambda: self._not_agreed(specs)) if not secrets else ()
         if grave:
             names = ", ".join(f'"{spec.name}"' for spec in grave)
-            message = f"{names}: it takes credentials or files of yours, which needs a yes of its own."
+            message = f"{names}: credentials or files of yours would be passed on, which needs separate consent."
             raise Denied("server.reveals_secrets", message)
         await self._change_trust(lambda book: book.with_definitions(specs, secrets=secrets))
 
@@ -499,7 +499,7 @@ class Servers:
         question = trust_question(spec, self._environment)
         if server.shadowed_by is None or spec.source.project is None:
             return question
-        message = f"In this project it takes the place of {server.shadowed_by}, in rules and permissions, too."
+        message = f"In this project it replaces {server.shadowed_by}, also in rules and permissions."
         return replace(question, dangers=(*question.dangers, Danger("takes_name", message, grave=True)))
 
     def _version(self, view: ProjectView, server: ServerEntry) -> str:
@@ -509,7 +509,7 @@ class Servers:
 
     def _check_version(self, view: ProjectView, server: ServerEntry, version: str | None) -> None:
         if version is not None and version != self._version(view, server):
-            raise Conflict("request.stale", f'Server "{server.name}" was changed since it was read.')
+            raise Conflict("request.stale", f'Server "{server.name}" changed after it was read.')
 
 
 def _find(view: ProjectView, name: str, *, hidden: bool = False) -> ServerEntry:
@@ -542,15 +542,15 @@ def _again(view: ProjectView, server: ServerEntry) -> ServerEntry:
     return next((each for each in same if server.name in (each.name, *each.same_as)), None) or _find(view, server.name)
 
 
-def _defined_at(deps: _Deps, environment: Mapping[str, str]) -> tuple[ServerEntry, ...]:
+def _defined_at(location: _TrustedLocation, environment: Mapping[str, str]) -> tuple[ServerEntry, ...]:
     """Return every definition in a location as written there, even if another entry of it is in force."""
-    view, path = deps.view, deps.path
-    if not deps.is_project and path not in {place.file for place in view.places.files}:
-        message = f"{path} is neither a directory nor a file in which a tool of yours keeps servers."
+    view, path = location.view, location.path
+    if not location.is_project and path not in {place.file for place in view.places.files}:
+        message = f"{path} is neither a directory nor a config file of an app."
         raise NotFound("server.unknown", message)
 
     def stands_there(source: DefinitionSource) -> bool:
-        return source.project == view.discovery.project if deps.is_project else source.file == str(path)
+        return source.project == view.discovery.project if location.is_project else source.file == str(path)
 
     usable = [server for server in view.discovery.servers if server.spec is not None]
     found = [(server, entry) for server in usable for entry in view.written(server) if stands_there(entry.source)]
@@ -579,4 +579,4 @@ def _as_written(
 
 
 def _changed_since(server: ServerEntry) -> Conflict:
-    return Conflict("config.changed", f'Server "{server.name}" was changed since it was shown.')
+    return Conflict("config.changed", f'Server "{server.name}" was redefined after you reviewed it.')

@@ -183,7 +183,7 @@ def _checked(moved: Moved) -> Moved:
     if moved.reason is not None:
         return moved
     if server.spec is None:
-        return replace(moved, reason="it cannot be used as it is", problems=server.problems)
+        return replace(moved, reason="its definition is invalid", problems=server.problems)
     if server.source.project is not None and not server.trusted:
         return replace(moved, reason=_NOT_TRUSTED.format(server.alias))
     return moved
@@ -201,7 +201,7 @@ def _for_client(server: ServerEntry, client: str) -> Moved:
     if server.spec is None:
         return Moved(server, server.name)
     written = entry_for(server.spec, client)
-    reason = None if written.entry else f"{client} cannot have it"
+    reason = None if written.entry else f"{client} does not support it"
     return Moved(server, server.name, reason, written.problems, written.entry)
 
 

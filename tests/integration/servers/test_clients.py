@@ -194,7 +194,7 @@ async def test_a_project_file_never_gets_a_secret(machine: Machine) -> None:
     [state] = [each for each in await clients.list(project) if each.client.name == "cursor"]
     assert [each.file for each in state.connections] == [done.change.file]
     assert (await clients.undo(AppConnectRequest("cursor", project, scope="project"))).exact
-    with pytest.raises(InvalidRequest, match="has no file for projects"):
+    with pytest.raises(InvalidRequest, match="has no project file"):
         await clients.connect(AppConnectRequest("goose", project, scope="project"))
 
 
@@ -252,7 +252,7 @@ async def test_a_tool_has_the_name_of_its_program_too_and_unknown_ones_are_named
     machine.install("claude-code")
     clients, _, _ = await machine.clients()
     assert (await clients.connect(AppConnectRequest("claude"), dry_run=True)).client.name == "claude-code"
-    with pytest.raises(NotFound, match="known are claude-code, claude-desktop, cursor"):
+    with pytest.raises(NotFound, match="Known apps: claude-code, claude-desktop, cursor"):
         await clients.connect(AppConnectRequest("notepad"))
 
 

@@ -1,4 +1,4 @@
-"""Claude Code itself installs, disables, updates and uninstalls plugins; Toolcrib lists the servers that it lists."""
+"""Claude Code and Gemini CLI install, disable and uninstall plugins; Toolcrib lists the servers that they load."""
 
 import json
 import re
@@ -96,3 +96,40 @@ def test_plugins_are_listed_as_claude_code_lists_them(tmp_path: Path) -> None:
     market.claude("plugin", "enable", "alpha@shop")
     market.claude("plugin", "uninstall", "beta@shop")
     market.check("plugin:alpha:one", "plugin:alpha:two")
+
+
+def test_extensions_are_listed_while_gemini_cli_loads_them(tmp_path: Path, client_programs: Path) -> None:
+    home, project, extension = tmp_path / "home", tmp_path / "home" / "project", tmp_path / "extension"
+    for directory in (home / ".gemini", project / ".git", extension):
+        directory.mkdir(parents=True)
+    (home / ".gemini" / "settings.json").write_text('{"security": {"folderTrust": {"enabled": false}}}', "utf-8")
+    manifest = {"name": "mine", "version": "1.0.0", "mcpServers": {"found": {"command": "${extensionPath}/run"}}}
+    (extension / "gemini-extension.json").write_text(json.dumps(manifest), encoding="utf-8")
+
+    def gemini(*arguments: str) -> str:
+        done = subprocess.run(
+            [str(client_programs / "gemini"), *arguments],
+            cwd=project,
+            env=dict(bare_environment(home)),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        return done.stdout + done.stderr
+
+    def listed() -> tuple[bool, bool]:
+        found = discover({}, project, home=home, crib=home / ".crib", trusted=lambda _: True, platform="linux")
+        # `gemini mcp list` also has the servers of disabled extensions, which a session does not start.
+        is_loaded = "Enabled (Workspace): true" in gemini("extensions", "list")
+        return is_loaded, [entry.name for entry in found.servers] == ["found"]
+
+    assert listed() == (False, False)
+    for change, expected in (
+        (("link", str(extension), "--consent"), True),
+        (("disable", "mine", "--scope", "user"), False),
+        (("enable", "mine", "--scope", "user"), True),
+        (("uninstall", "mine"), False),
+    ):
+        said = gemini("extensions", *change)
+        assert listed() == (expected, expected), said

@@ -124,7 +124,7 @@ async def test_an_added_server_is_ours_private_and_trusted(world: World, desk: S
     ("name", "entry", "code", "message"),
     [
         ("", {"command": "x"}, "server.name_invalid", "Server name cannot be empty"),
-        ("a b", {"command": "x"}, "server.name_invalid", "may hold letters"),
+        ("a b", {"command": "x"}, "server.name_invalid", "can only contain letters"),
         ("n" * 101, {"command": "x"}, "server.name_invalid", "Server name is too long (max 100 characters)"),
         ("x", {"command": "x", "url": "https://x"}, "server.invalid", 'Invalid server config: Server "x": both'),
         ("x", {}, "server.invalid", 'neither "command" nor "url" is set'),
@@ -318,7 +318,7 @@ async def test_import_takes_what_the_person_has_and_tells_why_it_leaves_the_rest
     taken = {moved.name for moved in done.moved if moved.reason is None}
     reasons = {moved.name: moved.reason for moved in done.moved if moved.reason is not None}
     assert taken == set(world.own()["mcpServers"]) == {"files", "github"}
-    assert reasons["bad"] == "it cannot be used as it is"
+    assert reasons["bad"] == "its definition is invalid"
     assert "not trusted" in str(reasons["build"])
     assert SECRET not in repr(done.to_json())
     assert world.own()["mcpServers"]["github"]["headers"] == {"Authorization": f"Bearer {SECRET}"}
@@ -509,9 +509,9 @@ async def test_what_a_project_takes_needs_a_yes_of_its_own(world: World, desk: S
     assert question.to_json()["resolves"] == [
         {"kind": "variable", "name": "ANTHROPIC_API_KEY", "field": "headers.X", "grave": True}
     ]
-    with pytest.raises(Denied, match="needs a yes of its own"):
+    with pytest.raises(Denied, match="needs separate consent"):
         await desk.trust("greedy", world.inside)
-    with pytest.raises(Denied, match="needs a yes of its own"):
+    with pytest.raises(Denied, match="needs separate consent"):
         await desk.trust_path(world.project)
     assert (await states(desk, world.inside))["plain"] == "untrusted"  # nothing was agreed to
     await desk.trust("plain", world.inside)

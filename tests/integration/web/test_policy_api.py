@@ -129,7 +129,7 @@ async def test_why_says_that_a_server_is_not_trusted(running: Running) -> None:
     (cursor / "mcp.json").write_text('{"mcpServers": {"far": {"command": "far-server"}}}', encoding="utf-8")
     async with running.client() as client:
         reason = (await explained(client, tool="far/away"))["decidedBy"]["reason"]
-        assert "Nobody agreed to start it yet." in reason
+        assert "Not trusted yet." in reason
         assert "toolcrib mcp trust far" in reason
 
 

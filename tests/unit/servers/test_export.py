@@ -94,7 +94,7 @@ def test_a_server_that_is_off_is_left_out_where_a_client_would_connect_to_it() -
     assert entry_for(spec, "codex").entry == {"command": "x", "enabled": False}
 
 
-@pytest.mark.parametrize(("client", "key"), [("gemini", "a text of args"), ("claude-code", "a text of args")])
+@pytest.mark.parametrize(("client", "key"), [("gemini", "a text in args"), ("claude-code", "a text in args")])
 def test_a_literal_that_a_client_would_read_as_a_variable_is_reported(client: str, key: str) -> None:
     """`$HOME` in a file without variables is four letters and a sign."""
     spec = ServerSpec(

@@ -327,18 +327,18 @@ class Apps:
         own = own_place(self._deps.crib)
         cribs = {each.read.name for each in entries_of_crib(context.view, context.place)}
         entries = [read for read in entries_at(context.view, context.place) if read.name not in cribs]
-        told: list[Moved] = []
+        all_moved: list[Moved] = []
         removals: list[ReadEntry] = []
         for read in entries:
             moved = self._taken(context.view, read, own)
             if moved is None:
                 continue
-            told.append(moved)
+            all_moved.append(moved)
             if moved.reason is None:
                 removals.append(read)
-        added = additions(own, [each for each in told if each.entry])
+        added = additions(own, [each for each in all_moved if each.entry])
         edit = await self._desk.edit(own, added, dry_run=dry_run) if added is not None else None
-        return Transfer(tuple(told), edit), tuple(removals)
+        return Transfer(tuple(all_moved), edit), tuple(removals)
 
     def _taken(self, view: ProjectView, read: ReadEntry, own: ConfigFile) -> Moved | None:
         """Return what happens to one entry; None if the user removed the server from the list."""
@@ -347,8 +347,8 @@ class Apps:
             return None
         if any(source.file == str(own.file) for source in server.sources):
             return Moved(server, server.alias)  # already in our file: only removed from the app's
-        told = imports(view, own, self._deps.environment, [server.alias])
-        moved = next(each for each in told if each.server is server)
+        imported = imports(view, own, self._deps.environment, [server.alias])
+        moved = next(each for each in imported if each.server is server)
         if moved.reason is None and moved.problems:
             return replace(moved, reason=moved.problems[0].message, entry={})
         return moved

@@ -89,7 +89,7 @@ def connectable(name: str) -> Connectable:
         if wanted == row.name or wanted in row.programs or wanted == row.title.lower():
             return row
     known = ", ".join(row.name for row in CONNECTABLE)
-    raise NotFound("client.unknown", f"There is no client {name!r} to connect; known are {known}.")
+    raise NotFound("client.unknown", f"Unknown app {name!r}. Known apps: {known}.")
 
 
 def programs_on(path: str) -> frozenset[str]:
@@ -123,7 +123,7 @@ def place_for(row: Connectable, view: ProjectView, scope: ConnectScope) -> Confi
         root = view.around.directories[-1:]
         places = [place for place in places if place.directory in root] if row.in_projects else []
     if not places:
-        message = f"{row.title} has no file for {'projects' if scope == 'project' else 'a person'} here."
+        message = f"{row.title} has no {'project' if scope == 'project' else 'user'} file here."
         raise InvalidRequest("config.unsupported", message, "Leave out `--project`, or run it inside a project.")
 
     def fit(place: ConfigFile) -> tuple[bool, bool, bool]:

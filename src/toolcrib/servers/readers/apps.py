@@ -185,7 +185,13 @@ _ROWS: tuple[Dialect, ...] = (
         "hermes", "Hermes", family="yaml", roots=(("mcp_servers",),), dedicated=False, switch="enabled", seconds=True
     ),
     _common(
-        "iflow", "iFlow CLI", rules=rules.gemini, dedicated=False, refuses=_COMMENTS_ONLY, variables="dollar-plain"
+        "iflow",
+        "iFlow CLI",
+        rules=rules.gemini,
+        dedicated=False,
+        refuses=_COMMENTS_ONLY,
+        untyped="sse",
+        variables="dollar-plain",
     ),
     _common("jan", "Jan", translate=translate.jan, switch="active"),
     _common("jetbrains-ai", "JetBrains AI Assistant", variables="braces"),

@@ -142,7 +142,7 @@ class _Entry:
         taken = [key for key in _URL_KEYS if self._left.get(key) is not None]
         url = self._text(*_URL_KEYS)
         if len(taken) > 1:
-            self.notice("server.field_ignored", f'"{taken[0]}" counts, "{taken[1]}" does not', "Keep one of them.")
+            self.notice("server.field_ignored", f'"{taken[0]}" is used, "{taken[1]}" is ignored', "Keep one of them.")
             self._left.pop(taken[1], None)
         if url is not None and not url.strip():
             return None
@@ -201,11 +201,11 @@ class _Entry:
         if self._dialect.needs_type:
             self.notice(
                 "server.type_missing",
-                f"a URL without type is refused by {self._dialect.title}; it is taken as {kind} here",
+                f"{self._dialect.title} rejects a URL without a type; it is read as {kind} here",
                 f'Add "type": "{kind}".',
             )
         elif self._dialect.client == "toolcrib":
-            self.notice("server.type_missing", "no type is given; it is taken as http", 'Add "type": "http".')
+            self.notice("server.type_missing", "no type; read as http", 'Add "type": "http".')
         return kind
 
     def _args(self) -> tuple[str, ...]:
@@ -223,14 +223,14 @@ class _Entry:
         for value in values:
             text = scalar_text(value)
             if text is None:
-                self.wrong.append(f"{what} may hold text only")
+                self.wrong.append(f"{what} can only contain text")
             else:
                 texts.append(text)
                 if not isinstance(value, str):
                     # Never include the value itself: a number can be a secret too.
                     kind = "true or false" if isinstance(value, bool) else "a number"
                     self.notice(
-                        "server.value_type", f"{what} holds {kind}, which is taken as text", "Put it in quotes."
+                        "server.value_type", f"{what} contains {kind}, which is read as text", "Put it in quotes."
                     )
         return texts
 
@@ -244,14 +244,14 @@ class _Entry:
             return {}
         unset = [name for name, value in values.items() if value is None]
         for name in unset:
-            self.notice("server.value_type", f'"{key}" has no value for {name}, so it is not set')
+            self.notice("server.value_type", f'"{key}" has no value for {name}, which is not set')
         present = {name: value for name, value in values.items() if value is not None}
         return dict(zip(present, self._scalars(f'"{key}"', present.values()), strict=False))
 
     def _cwd(self) -> str | None:
         cwd = self._text(*_CWD_KEYS)
         if cwd is not None and not self._dialect.cwd:
-            self.notice("server.field_ignored", f'{self._dialect.title} ignores "cwd"; Toolcrib follows it')
+            self.notice("server.field_ignored", f'{self._dialect.title} ignores "cwd"; Toolcrib applies it')
         return cwd
 
     def _enabled(self) -> bool:
@@ -262,7 +262,7 @@ class _Entry:
         if off and own != written:
             self.notice(
                 "server.switch_ignored",
-                f'{self._dialect.title} ignores "{written}" here; Toolcrib keeps the server off',
+                f'{self._dialect.title} ignores "{written}" here; Toolcrib keeps the server disabled',
             )
         return not off
 
@@ -285,7 +285,7 @@ class _Entry:
                 continue
             number = _number(taken[1])
             if number is None or number < 0 or not math.isfinite(number) or number * factor > 2**53:
-                self.notice("server.value_type", f'"{key}" is not a time and is ignored')
+                self.notice("server.value_type", f'"{key}" is not a duration and is ignored')
                 return None
             return int(number * factor)
         return None
@@ -298,7 +298,7 @@ class _Entry:
         given = taken[1] if taken is not None else "oauth"
         details = as_object(given)
         if details is None and given not in ("oauth", "chatgpt"):
-            self.notice("server.field_ignored", '"auth" is not understood; kept as written')
+            self.notice("server.field_ignored", '"auth" is unknown; kept as written')
             self._left["auth"] = given
             return None
         return _auth_of({**oauth, **(as_object(oauth.get("oauth")) or {}), **(details or {})})
@@ -357,7 +357,7 @@ class _Entry:
         unknown = sorted(key for key in self._left if key not in known and not key.startswith(("_", "$", "//")))
         if unknown:
             names = ", ".join(f'"{key}"' for key in unknown)
-            self.notice("server.field_unknown", f"{names} not understood; kept as written")
+            self.notice("server.field_unknown", f"unknown fields {names}; kept as written")
         return self._left
 
 

@@ -90,9 +90,7 @@ def settings_only(value: Json, dialect: Dialect, context: ReadingContext) -> Lay
 
 def script(value: Json, dialect: Dialect, context: ReadingContext) -> Layout:
     """Report a program that an app runs for its configuration; its servers are unknown without running it."""
-    return Layout(
-        oddities=((f"{dialect.title} runs this program for its configuration; it is neither run nor read", ()),)
-    )
+    return Layout(oddities=((f"{dialect.title} runs this program for its configuration; Toolcrib does not", ()),))
 
 
 def claude_state(value: Json, dialect: Dialect, context: ReadingContext) -> Layout:
@@ -152,7 +150,7 @@ def continue_(value: Json, dialect: Dialect, context: ReadingContext) -> Layout:
     )
     used = tuple(entry for entry in entries if at(entry.raw, "uses") is None)
     followed = len(items) - len(used)
-    note = f"{followed} entries use blocks from elsewhere, which are not followed"
+    note = f"{followed} entries use remote blocks, which are not read"
     return Layout(used, ((note, ("mcpServers",)),) if followed else ())
 
 

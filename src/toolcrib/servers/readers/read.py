@@ -128,7 +128,7 @@ def read_content(place: ConfigFile, content: FileText, context: ReadingContext) 
         found = _file_problem(place, "config.syntax", message, problem.line)
     except Exception as error:  # boundary: one unforeseen file must not prevent reading the others
         logger.exception("%s could not be read.", place.file)
-        found = _file_problem(place, "config.unreadable", f"it cannot be read ({type(error).__name__})", None)
+        found = _file_problem(place, "config.unreadable", f"cannot be read ({type(error).__name__})", None)
     return FileReading(place, problems=(found,), broken=True, digest=content.digest)
 
 
@@ -170,7 +170,9 @@ def _read_entry(place: ConfigFile, found: FoundEntry, line: int | None) -> ReadE
     is_same = scope == place.scope and directory == place.directory
     placed = place if is_same else replace(place, scope=scope, directory=directory)
     if not _is_plain_json(found.raw):
-        reason = f'Invalid server config: Server "{name}": it holds text, a number or nesting that JSON cannot carry'
+        reason = (
+            f'Invalid server config: Server "{name}": it contains text, a number or nesting that JSON cannot represent'
+        )
         problem = Problem("server.invalid", reason, file=source.file, line=line)
         return ReadEntry(name, source, {}, None, (problem,), placed, found.path)
     judged = judge(name, found.raw, place.dialect, source)
@@ -198,15 +200,13 @@ def _dialect_problems(place: ConfigFile, document: Document, content: FileText) 
     """Return problems with syntax the app itself refuses, and with duplicate keys."""
     dialect = place.dialect
     problems = [
-        _file_problem(
-            place, "config.duplicate_key", f'"{double.key}" is written twice; the later one counts', double.line
-        )
+        _file_problem(place, "config.duplicate_key", f'"{double.key}" appears twice; the last one is used', double.line)
         for double in document.duplicates
     ]
     problems += [_file_problem(place, "config.note", note, None) for note in document.notes]
     relaxed = {*document.relaxed, *(("byte order mark",) if content.bom else ())}
     for feature in sorted(relaxed & dialect.refuses):
-        message = f"{dialect.title} itself cannot read this file: it has {feature}"
+        message = f"{dialect.title} itself rejects this file because of {feature}"
         problems.append(_file_problem(place, "config.dialect", message, None))
     return problems
 

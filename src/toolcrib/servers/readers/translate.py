@@ -20,7 +20,7 @@ def codex(raw: JsonObject) -> Translated:
     left = dict(raw)
     # Codex decides by the endpoint alone and has no such switch.
     ignored = {key: left.pop(key) for key in ("type", "disabled") if key in left}
-    notes = ('Codex reads "http_headers" and ignores "headers"; both count here',) if "headers" in left else ()
+    notes = ('Codex reads "http_headers" and ignores "headers"; both are used here',) if "headers" in left else ()
     _merge(left, "http_headers", "headers")
     header_env = {
         str(header): f"${{{variable}}}"
@@ -32,7 +32,7 @@ def codex(raw: JsonObject) -> Translated:
     seconds = left.pop("tool_timeout_sec", None)
     if isinstance(seconds, int | float):
         left["timeout"] = seconds
-    wrong = ('Codex refuses a literal "bearer_token"; name a variable',) if "bearer_token" in left else ()
+    wrong = ('Codex rejects a literal "bearer_token"; name a variable instead',) if "bearer_token" in left else ()
     env_pass = tuple(name for item in as_list(left.pop("env_vars", None)) or () if (name := _variable_name(item)))
     kept = {key: left.pop(key) for key in _CODEX_KEPT if key in left}
     return Translated(left, env_pass, header_env, wrong, notes, {**ignored, **kept})
@@ -58,12 +58,12 @@ def opencode(raw: JsonObject) -> Translated:
     parts = as_list(left.get("command"))
     if parts is not None:
         if "args" in left:
-            notes.append('opencode drops "args" beside a list; they count here')
+            notes.append('opencode drops "args" next to a list; they are used here')
         left |= {"command": parts[0] if parts else "", "args": [*parts[1:], *(as_list(left.get("args")) or ())]}
     elif isinstance(left.get("command"), str):
-        notes.append('opencode refuses a file whose "command" is not a list; it is taken as written here')
+        notes.append('opencode rejects a file whose "command" is not a list; it is used as written here')
     if "env" in left:
-        notes.append('opencode reads "environment" and drops "env"; both count here')
+        notes.append('opencode reads "environment" and drops "env"; both are used here')
     _merge(left, "environment", "env")
     times = as_object(left.get("timeout"))
     if times is not None:

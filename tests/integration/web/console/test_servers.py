@@ -116,7 +116,7 @@ async def test_what_a_project_takes_is_listed_and_needs_a_tick_of_its_own(tmp_pa
 
 async def test_trust_in_another_definition_than_the_one_shown_is_refused_on_a_page(furnished: Visitor) -> None:
     page = await furnished.send("/servers/crafts/trust", {"digest": "0" * 64}, status=409)
-    assert "changed since it was shown" in page.one(role="alert").text
+    assert "redefined after you reviewed it" in page.one(role="alert").text
     assert (await furnished.json("/servers/crafts"))["state"] == "untrusted"
 
 
@@ -176,7 +176,7 @@ async def test_an_edit_is_shown_as_a_difference_first_and_keeps_what_is_masked(
     assert saved.one(class_="head").one(class_="chip").text == "Connected"
     assert json.loads(file.read_text(encoding="utf-8"))["mcpServers"]["mine"] == definition | {"timeout": 4000}
     stale = await visitor.send("/servers/mine/edit", fields | {"do": "save"})
-    assert "was changed since it was read" in stale.one(role="alert").text
+    assert "changed after it was read" in stale.one(role="alert").text
     await visitor.send("/servers/-/undo")
     assert json.loads(file.read_text(encoding="utf-8"))["mcpServers"]["mine"] == definition
 
