@@ -9,7 +9,7 @@ LOCKED := $(if $(wildcard .venv/dev.stamp),dev,base)
 COMPILE := sh scripts/uv.sh pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --custom-compile-command "make lock" $(ARGS)
 
-.PHONY: help run test check bench search-eval test-all lock docs screenshots fmt clean
+.PHONY: help run test check bench search-eval lint-eval test-all lock docs screenshots fmt clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' Makefile
@@ -35,6 +35,9 @@ bench: .venv/dev.stamp ## measure beside the MCP SDK's own server and others; ta
 
 search-eval: .venv/dev.stamp ## measure the search on the public sets in TOOLCRIB_DATA
 	@$(BIN)/python scripts/search_eval.py "$(TOOLCRIB_DATA)"
+
+lint-eval: .venv/dev.stamp ## measure the lint of tool definitions on public sets in TOOLCRIB_DATA (docs/lint.md)
+	@$(BIN)/python scripts/lint_eval.py $(ARGS) "$${TOOLCRIB_DATA:?is not set. Clone the sets of docs/lint.md into a directory first.}"
 
 test-all: check ## all tests, also those that take long, and both commands of the README in a fresh clone
 	@TOOLCRIB_TEST_ALL=1 $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal $(ARGS)

@@ -197,6 +197,8 @@ CODES: dict[str, Code] = {
     "tool.not_plain": Code(ConfigError, 422, "The text of a new argument is more than a plain description.", "Review the change with `toolcrib tools changes`."),
     "tool.names_other_tool": Code(ConfigError, 422, "The tool's definition mentions a tool of another server.", "Review the definition before you allow the tool."),
     "tool.names_credentials": Code(ConfigError, 422, "The tool's definition mentions secrets or files that contain them.", "Review the definition before you allow the tool."),
+    "tool.describes_attack": Code(ConfigError, 422, "The tool's definition describes an attack.", "Review the definition before you allow the tool."),
+    "tool.promotes_itself": Code(ConfigError, 422, "The tool's definition asks the model to prefer the tool over others.", "Review the definition before you allow the tool."),
     "rule.invalid": Code(InvalidRequest, 422, "The rule is invalid.", "Fix what the message names."),
     "rule.look_alike": Code(ConfigError, 422, "The rule contains a name that looks like another name.", "Compare the names letter by letter."),
     "rule.too_wide": Code(Conflict, 409, "A remembered answer is wider than the call that was approved.", "Run `toolcrib rules check`, then `toolcrib rules narrow ID`."),

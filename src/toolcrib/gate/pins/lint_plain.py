@@ -72,9 +72,14 @@ def departure(text: str, *, is_name: bool) -> str | None:
         return "is in a script that cannot be checked"
     if _ADDRESS.search(text):
         return "contains an address, a path or a variable"
-    if _ADDRESSES_READER.search(text) or _CAPITALS.search(text):
+    if speaks_to_reader(text):
         return "addresses the reader"
     return "is in a language that cannot be checked" if _is_foreign(text) else None
+
+
+def speaks_to_reader(text: str) -> bool:
+    """Return whether a text addresses its reader, or shouts."""
+    return _ADDRESSES_READER.search(text) is not None or _CAPITALS.search(text) is not None
 
 
 def _is_foreign(text: str) -> bool:

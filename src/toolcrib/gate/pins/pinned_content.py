@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from toolcrib.gate.pins.definition_changes import DefinitionChange
-from toolcrib.gate.pins.lint import lint_text
+from toolcrib.gate.pins.lint import holding, lint_text
 from toolcrib.gate.pins.pins import Pins, Sighting
 from toolcrib.model.json import Json, JsonObject, is_object
 from toolcrib.model.pins import PinKind
@@ -102,7 +102,7 @@ def _text_of(resource: ContentItem) -> ContentItem:
 
 
 def _review(item: ContentItem, _: DefinitionChange) -> tuple[Problem, ...]:
-    return lint_text(item.definition)
+    return holding(lint_text(item.definition))
 
 
 def _note(kind: PinKind, seen: Sighting[ContentItem]) -> Problem:

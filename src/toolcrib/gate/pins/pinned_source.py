@@ -8,7 +8,17 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from toolcrib.gate.pins.definition_changes import DefinitionChange
-from toolcrib.gate.pins.lint import NO_LOOKS, Looks, clashes, lint, lint_addition, lint_alone, lint_beside, mentions
+from toolcrib.gate.pins.lint import (
+    NO_LOOKS,
+    Looks,
+    clashes,
+    holding,
+    lint,
+    lint_addition,
+    lint_alone,
+    lint_beside,
+    mentions,
+)
 from toolcrib.gate.pins.pinned_content import PinnedContent
 from toolcrib.gate.pins.pins import Review, Sighting
 from toolcrib.model.errors import Denied, NotFound
@@ -165,7 +175,7 @@ def reviewing(tools: Iterable[Tool], others: Mapping[str, frozenset[str]], looks
     def review(tool: Tool, change: DefinitionChange) -> tuple[Problem, ...]:
         if change.kind == "widening":
             return lint_addition(tool.ref, change.added(), others)
-        return lint(tool, others, alike)
+        return holding(lint(tool, others, alike))
 
     return review
 

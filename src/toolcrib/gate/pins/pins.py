@@ -21,7 +21,7 @@ import anyio
 
 from toolcrib.base.cooperative import Pacer
 from toolcrib.gate.pins.definition_changes import DefinitionChange, compare
-from toolcrib.gate.pins.lint import lint, lint_addition
+from toolcrib.gate.pins.lint import holding, lint, lint_addition
 from toolcrib.model.errors import Conflict, Denied, NotFound, Unavailable
 from toolcrib.model.json import JsonObject, digest
 from toolcrib.model.pins import PIN_KINDS, HeldDefinition, Pin, PinKind, kind_of_place, pin_place
@@ -45,7 +45,7 @@ _SAME = DefinitionChange("same")
 
 def review_tool(tool: Tool, change: DefinitionChange) -> tuple[Problem, ...]:
     """Review a tool on its own, without regard to others."""
-    return lint_addition(tool.ref, change.added()) if change.kind == "widening" else lint(tool)
+    return lint_addition(tool.ref, change.added()) if change.kind == "widening" else holding(lint(tool))
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,10 @@ class ProblemShape(Shape):
     hint: str = ""
     file: str = ""
     line: int = 0
+    place: str = Field(default="", description="The path of the text in a definition; only in findings of the lint.")
+    start: int = Field(default=0, description="The first character of the finding in that text.")
+    end: int = Field(default=0, description="The end of the finding in that text.")
+    severity: Literal["hold", "warn"] = Field(default="hold", description="`hold` keeps new text back.")
 
 
 class MarksShape(Shape):

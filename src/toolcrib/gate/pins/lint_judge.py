@@ -1,0 +1,133 @@
+"""Judges the texts of a definition by their signs, as they are written, in plain form, and decoded.
+
+Pure. Must never take longer than the length of the text warrants: every search is bounded.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from toolcrib.gate.pins.lint_attacks import ATTACKS
+from toolcrib.gate.pins.lint_context import is_chosen, is_defensive, is_described, is_inspected, is_quoted
+from toolcrib.gate.pins.lint_encoded import Decoded, decoded_texts, may_hide_message, words_of_prose
+from toolcrib.gate.pins.lint_findings import LintFinding, finding
+from toolcrib.gate.pins.lint_languages import may_order, orders
+from toolcrib.gate.pins.lint_orders import ORDERS
+from toolcrib.gate.pins.lint_plain import speaks_to_reader
+from toolcrib.gate.pins.lint_private import PRIVATE
+from toolcrib.gate.pins.lint_signs import Context, Severity, Sign, SignIndex, beginnings
+from toolcrib.gate.pins.lint_texts import Text, forms, plain_form
+
+SIGNS: Final = (*ORDERS, *PRIVATE, *ATTACKS)
+_INDEX = SignIndex(SIGNS)
+_CONTEXTS: Final[Mapping[Context, Callable[[str, int, int], bool]]] = MappingProxyType(
+    {
+        "described": is_described,
+        "quoted": is_quoted,
+        "defensive": is_defensive,
+        "inspected": is_inspected,
+        "chosen": is_chosen,
+    }
+)
+_MOST_MATCHES = 20
+_MOST_DECODED = 100
+_SENTENCE = 6
+_MESSAGE = 8
+"""An encoded text of this many words is a message; one that speaks to its reader needs fewer."""
+
+
+class _Match(NamedTuple):
+    """A sign in a text. The span is that in the form that was searched."""
+
+    code: str
+    reason: str
+    severity: Severity
+    start: int
+    end: int
+
+
+def judge(texts: Sequence[Text]) -> Iterator[LintFinding]:
+    """Yield the findings in texts. Those of one code may be many."""
+    joined = "\n\n".join([forms(each) for each in texts])
+    folded = joined.casefold()
+    words = beginnings(folded)
+    signs = _INDEX.in_text(folded, words)
+    foreign = may_order(folded, words)
+    if signs or foreign:
+        for each in texts:
+            yield from _in_text(each, signs, foreign=foreign)
+    if may_hide_message(joined):
+        for each in texts:
+            if not each.is_joined:
+                yield from _encoded(each)
+
+
+def _in_text(each: Text, signs: Iterable[Sign], *, foreign: bool) -> Iterator[LintFinding]:
+    written = list(_matches(each.text, signs, foreign=foreign))
+    for match in written:
+        span = (match.start, match.end)
+        yield finding(match.code, each.place, match.reason, each.text[match.start : match.end], span, match.severity)
+    plain = plain_form(each)
+    if plain != each.text:
+        for match in _matches(plain, signs, foreign=foreign):
+            shown = plain[match.start : match.end]
+            yield finding(match.code, each.place, match.reason, shown, _span_in(each.text, shown), match.severity)
+
+
+def _matches(text: str, signs: Iterable[Sign], *, foreign: bool) -> Iterator[_Match]:
+    for each in signs:
+        for match in islice(each.pattern.finditer(text), _MOST_MATCHES):
+            if not _is_discounted(each, text, match):
+                yield _Match(each.code, each.reason, each.severity, *match.span())
+                break
+    for order, start, end in orders(text) if foreign else ():
+        yield _Match(order.code, order.reason, "hold", start, end)
+
+
+def _is_discounted(each: Sign, text: str, match: re.Match[str]) -> bool:
+    return each.unless is not None and _CONTEXTS[each.unless](text, *match.span())
+
+
+def _span_in(text: str, shown: str) -> tuple[int, int]:
+    """Return the span in a text of something found in its plain form, or that of the whole text."""
+    words = [re.escape(word) for word in shown.split()[:100]]
+    found = re.search(r"\s{1,100}".join(words), text, re.IGNORECASE) if words else None
+    return found.span() if found is not None else (0, len(text))
+
+
+def _encoded(each: Text) -> Iterator[LintFinding]:
+    known: set[str] | None = None
+    for decoded in islice(decoded_texts(each.text), _MOST_DECODED):
+        if known is None:
+            known = {match.reason for match in _matches(each.text, _signs_in(each.text), foreign=True)}
+        match = _in_decoded(decoded, known)
+        if match is not None:
+            reason = f"hides text in {decoded.form} that {match.reason}"
+            shown, span = decoded.text[match.start : match.end], (decoded.start, decoded.end)
+            yield finding("tool.encoded_text", each.place, reason, shown, span, match.severity)
+            if match.severity == "hold":
+                return
+
+
+def _in_decoded(decoded: Decoded, known: set[str]) -> _Match | None:
+    """Return what is wrong with a decoded text, apart from the `known` reasons of the text around it."""
+    signs = _signs_in(decoded.text)
+    foreign = not decoded.text.isascii() or bool(signs)
+    found = [match for match in _matches(decoded.text, signs, foreign=foreign) if match.severity == "hold"]
+    if found:
+        new = [match for match in found if match.reason not in known]
+        return new[0] if new else None
+    if len(decoded.text) > decoded.end - decoded.start:  # the text around it, not a part of it
+        return None
+    words = words_of_prose(decoded.text)
+    speaks = words >= _SENTENCE and speaks_to_reader(decoded.text)
+    if not speaks and words < _MESSAGE:
+        return None
+    return _Match("", "is a message", "hold" if speaks else "warn", 0, len(decoded.text))
+
+
+def _signs_in(text: str) -> list[Sign]:
+    folded = text.casefold()
+    return _INDEX.in_text(folded, beginnings(folded))
