@@ -8,7 +8,7 @@ paths end at the gate. The guard has authenticated every request.
 import importlib
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -31,11 +31,10 @@ from toolcrib.model.json import Json, JsonObject, dumps
 from toolcrib.model.principals import Principal
 from toolcrib.model.protocol import HEADER_MISMATCH, INTERNAL_ERROR, PARSE_ERROR, Era
 from toolcrib.model.sources import Notice
-from toolcrib.model.tools import ToolRef
 from toolcrib.web import problems
 from toolcrib.web.fast_response import WHOLE
 from toolcrib.web.limits import CREDENTIAL, ENDED
-from toolcrib.web.mcp.budgeted import Budgeted, RecentCalls
+from toolcrib.web.mcp.budgeted import Budgeted, Budgets
 from toolcrib.web.mcp.client_requests import is_wanted
 from toolcrib.web.mcp.ended_sessions import EndedSessions
 from toolcrib.web.mcp.exchange import Lasting, ResponseWriter
@@ -127,9 +126,7 @@ class McpEndpoint:
         in_session: InSession | None = None,
         ended_file: Path | None = None,
         stopping: Stopping | None = None,
-        result_tokens: int = 0,
-        whole_results: Sequence[str] = (),
-        recent_calls: RecentCalls | None = None,
+        budgets: Budgets = Budgets(),  # noqa: B008 immutable
     ) -> None:
         """Create the endpoint.
 
@@ -137,9 +134,7 @@ class McpEndpoint:
         records the MCP sessions that clients ended. Once `stopping` has begun, requests are refused. `zoo` resolves
         agents, `introduce` returns a server's introduction, `enter` loads the servers of a project, and `ready`
         connects one of them. `notices` subscribes to server notifications, `ended` is called with the id of each ended
-        session, and `in_session` makes the calls of agents' sessions. Results of more than `result_tokens` are
-        shortened, except those of tools that match `whole_results`; 0 means none are. `recent_calls` returns what a
-        principal called, so that a list within a budget begins with it.
+        session, and `in_session` makes the calls of agents' sessions. `budgets` limit what clients receive.
         """
         self._gate = gate
         self._feed = feed
@@ -149,7 +144,7 @@ class McpEndpoint:
         self._notices = notices
         self._ended = ended
         self._zoo = zoo
-        self._result_tokens = result_tokens
+        self._budgets = budgets
         self._views: dict[ToolMode, Everything] = {
             "all": Everything(gate),
             "search": Searchable(gate),
@@ -161,7 +156,6 @@ class McpEndpoint:
             "code": Programmable(gate, self._instruct),
         }
         self._budgeted: dict[tuple[int, bool], Budgeted] = {}
-        self._recent_calls = recent_calls
         self._sandbox = Sandbox()
         self._pages = Pages(gate)
         self._subscriptions = Subscriptions()
@@ -172,7 +166,14 @@ class McpEndpoint:
         self._watched: set[str] = set()
         self._parking = ParkedCalls(seal)
         self._methods = Methods(
-            gate, seal, self._parking, self._subscriptions, in_session, self._announce, whole_results, self._sandbox
+            gate,
+            seal,
+            self._parking,
+            self._subscriptions,
+            in_session,
+            self._announce,
+            budgets.whole_results,
+            self._sandbox,
         )
         self._running: dict[tuple[str, RequestId], ResponseWriter] = {}
         self._lasting = Lasting()
@@ -214,7 +215,7 @@ class McpEndpoint:
             mcp_view = await self._everything(asked, principal, as_agent=True)
         else:
             mcp_view = await self._one_server(path, principal)
-        tokens = self._result_tokens if asked.result_tokens is None else asked.result_tokens
+        tokens = self._budgets.result_tokens if asked.result_tokens is None else asked.result_tokens
         visit = Visit(scope, receive, send, principal, mcp_view, 0 if mcp_view.is_one_server else tokens)
         if scope["method"] != "POST":
             await self._stream_or_end(visit)
@@ -255,9 +256,8 @@ class McpEndpoint:
             if len(self._budgeted) >= BUDGETS_KEPT:
                 self._budgeted.clear()
             instruct = self._instruct if as_agent else None
-            recent = self._recent_calls or _no_calls
             mcp_view = self._budgeted[asked.tool_tokens, as_agent] = Budgeted(
-                self._gate, asked.tool_tokens, recent, instruct
+                self._gate, asked.tool_tokens, self._budgets.recent_calls, instruct
             )
         await mcp_view.prepare(principal)
         return mcp_view
@@ -505,10 +505,6 @@ class McpEndpoint:
                 continue
             if notice.kind != "message" or is_wanted(notice.params, self._sessions.get(notice.session).log_level):
                 await self._sdk.pass_on(notice)
-
-
-async def _no_calls(_: Principal) -> Mapping[ToolRef, int]:
-    return {}
 
 
 def _fold(raw: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
