@@ -47,7 +47,7 @@ from toolcrib.web.mcp.request import McpRequest
 from toolcrib.web.mcp.sealed_state import StateSeal
 from toolcrib.web.mcp.sessions import McpSession, McpSessions, owner_of
 from toolcrib.web.mcp.subscriptions import Subscriptions
-from toolcrib.web.mcp.views import Everything, Introduce, McpView, OneServer, Programmable, Searchable
+from toolcrib.web.mcp.views import Everything, Instruct, Introduce, McpView, OneServer, Programmable, Searchable
 from toolcrib.web.stopping import Stopping
 
 if TYPE_CHECKING:
@@ -145,16 +145,8 @@ class McpEndpoint:
         self._ended = ended
         self._zoo = zoo
         self._budgets = budgets
-        self._views: dict[ToolMode, Everything] = {
-            "all": Everything(gate),
-            "search": Searchable(gate),
-            "code": Programmable(gate),
-        }
-        self._agent_views: dict[ToolMode, Everything] = {
-            "all": Everything(gate, self._instruct),
-            "search": Searchable(gate, self._instruct),
-            "code": Programmable(gate, self._instruct),
-        }
+        self._views = _views(gate, None)
+        self._agent_views = _views(gate, self._instruct)
         self._budgeted: dict[tuple[int, bool], Budgeted] = {}
         self._sandbox = Sandbox()
         self._pages = Pages(gate)
@@ -165,15 +157,9 @@ class McpEndpoint:
         self._opening = anyio.Lock()
         self._watched: set[str] = set()
         self._parking = ParkedCalls(seal)
+        whole, sandbox = budgets.whole_results, self._sandbox
         self._methods = Methods(
-            gate,
-            seal,
-            self._parking,
-            self._subscriptions,
-            in_session,
-            self._announce,
-            budgets.whole_results,
-            self._sandbox,
+            gate, seal, self._parking, self._subscriptions, in_session, self._announce, whole, sandbox
         )
         self._running: dict[tuple[str, RequestId], ResponseWriter] = {}
         self._lasting = Lasting()
@@ -505,6 +491,15 @@ class McpEndpoint:
                 continue
             if notice.kind != "message" or is_wanted(notice.params, self._sessions.get(notice.session).log_level):
                 await self._sdk.pass_on(notice)
+
+
+def _views(gate: Gate, instruct: Instruct | None) -> Mapping[ToolMode, Everything]:
+    """Return the views of everything, by what clients list."""
+    return {
+        "all": Everything(gate, instruct),
+        "search": Searchable(gate, instruct),
+        "code": Programmable(gate, instruct),
+    }
 
 
 def _fold(raw: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
