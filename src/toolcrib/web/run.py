@@ -37,7 +37,7 @@ from toolcrib.web.app import create_app
 from toolcrib.web.limits import WireLimits
 from toolcrib.web.listen import GRACE, address_of, bind, check_loopback, serving
 from toolcrib.web.login import Logins
-from toolcrib.web.mcp.budgeted import Budgets
+from toolcrib.web.mcp.budgeted import ContextBudgets
 from toolcrib.web.mcp.endpoint import McpEndpoint
 from toolcrib.web.stopping import Stopping
 
@@ -127,13 +127,13 @@ async def hold(
         yield Holding(info, crib, logins.link(), f"{info.url}/mcp", stopping)
 
 
-def _budgets(crib: Crib) -> Budgets:
+def _budgets(crib: Crib) -> ContextBudgets:
     """Return what MCP clients receive by default."""
 
     async def recent_calls(principal: Principal) -> Mapping[ToolRef, int]:
         return await crib.audit.calls(DAYS, agent=principal.agent, principal=principal.name)
 
-    return Budgets(crib.settings.result_tokens, crib.settings.whole_results, recent_calls)
+    return ContextBudgets(crib.settings.result_tokens, crib.settings.whole_results, recent_calls)
 
 
 async def _keep_token(home: Home) -> None:

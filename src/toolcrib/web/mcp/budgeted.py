@@ -29,7 +29,7 @@ async def no_calls(_: Principal) -> Mapping[ToolRef, int]:
     return {}
 
 
-class Budgets(NamedTuple):
+class ContextBudgets(NamedTuple):
     """What clients receive unless they ask otherwise.
 
     Results of more than `result_tokens` are shortened, except those of tools that match `whole_results`; 0 means none

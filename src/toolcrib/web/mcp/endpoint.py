@@ -34,7 +34,7 @@ from toolcrib.model.sources import Notice
 from toolcrib.web import problems
 from toolcrib.web.fast_response import WHOLE
 from toolcrib.web.limits import CREDENTIAL, ENDED
-from toolcrib.web.mcp.budgeted import Budgeted, Budgets
+from toolcrib.web.mcp.budgeted import Budgeted, ContextBudgets
 from toolcrib.web.mcp.client_requests import is_wanted
 from toolcrib.web.mcp.ended_sessions import EndedSessions
 from toolcrib.web.mcp.exchange import Lasting, ResponseWriter
@@ -126,7 +126,7 @@ class McpEndpoint:
         in_session: InSession | None = None,
         ended_file: Path | None = None,
         stopping: Stopping | None = None,
-        budgets: Budgets = Budgets(),  # noqa: B008 immutable
+        budgets: ContextBudgets = ContextBudgets(),  # noqa: B008 immutable
     ) -> None:
         """Create the endpoint.
 
