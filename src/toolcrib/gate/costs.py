@@ -68,7 +68,10 @@ class CostReport:
         found: list[JsonObject] = []
         if self.tokens > self.search_above:
             saved = self.tokens - self.search_tokens
-            message = f"Connect the client to /mcp?tools=search: it then receives {self.search_tokens:,} tokens."
+            message = (
+                f"Use search mode (`toolcrib connect CLIENT --tools search`): a client then receives "
+                f"{self.search_tokens:,} tokens."
+            )
             found.append({"kind": "search", "saves": saved, "message": message})
         for server in self.servers():
             unused = [each for each in self.tools if each.ref.server == server["server"] and not each.calls]

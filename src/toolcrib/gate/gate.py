@@ -276,8 +276,7 @@ class Gate:
         """Call a tool for this principal. `client` is what the MCP client behind it can do for the server meanwhile.
 
         With `handle`, the call does not wait for an approval: `HANDLE` opens one and returns its id, and the id returns
-        its outcome. With `budget`, a larger result is kept in `results` and shortened. `program` is
-        the program that makes the call, with the approval of its set of calls.
+        its outcome. `budget` shortens a larger result, `program` makes the call and has the approval of its set.
 
         Tool failures and invalid arguments are returned as error results that the model can read. Raises `NotFound` for
         a tool that does not exist for the principal, `Denied` for a visible tool that may not be called now, and
@@ -285,18 +284,15 @@ class Gate:
         """
         if self._is_stopping:
             raise Unavailable("crib.stopping", "The crib is stopping and accepts no new calls.")
-        encoded = encode_arguments(arguments)
-        view = self._view(principal)
+        encoded, view = encode_arguments(arguments), self._view(principal)
         ref = view.snapshot.canonical(ref)
         decision = view.decision_on(ref, arguments, encoded)
         tool = view.snapshot.tools.get(ref)
         if tool is not None and (decision.needs_arguments or decision.verdict == "ask" or handle is not None):
             arguments, encoded = fill_defaults(tool, arguments, encoded)
         call_id = next(self._call_ids)
-        record = self._audit.call(
-            call_id, door, principal, ref, tool, arguments, encoded, decision, rules=view.rules_version,
-            program=program.id if program is not None else None,
-        )  # fmt: skip
+        made = (call_id, door, principal, ref, tool, arguments, encoded, decision)
+        record = self._audit.call(*made, rules=view.rules_version, program=program and program.id)
         call = _Call(ref, door, CallContext(principal, call_id, progress, client), record, session, handle)
         call.budget, call.program = budget, program
         try:

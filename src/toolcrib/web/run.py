@@ -12,7 +12,7 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
@@ -30,11 +30,14 @@ from toolcrib.base.settings import Environment, Settings
 from toolcrib.gate.costs import DAYS
 from toolcrib.host import Crib
 from toolcrib.model.errors import ConfigError, Unavailable
+from toolcrib.model.principals import Principal
+from toolcrib.model.tools import ToolRef
 from toolcrib.model.version import __version__
 from toolcrib.web.app import create_app
 from toolcrib.web.limits import WireLimits
 from toolcrib.web.listen import GRACE, address_of, bind, check_loopback, serving
 from toolcrib.web.login import Logins
+from toolcrib.web.mcp.budgeted import ContextBudgets
 from toolcrib.web.mcp.endpoint import McpEndpoint
 from toolcrib.web.stopping import Stopping
 
@@ -106,9 +109,7 @@ async def hold(
                 in_session=crib.session_tokens.call,
                 ended_file=crib.home.ended_sessions,
                 stopping=stopping,
-                result_tokens=settings.result_tokens,
-                whole_results=settings.whole_results,
-                recent_calls=lambda principal: crib.audit.calls(DAYS, agent=principal.agent, principal=principal.name),
+                budgets=_budgets(crib),
             )
         )
         logins = Logins(address, file=crib.home.browser_sessions, key=key)
@@ -125,6 +126,15 @@ async def hold(
         if stays:
             stack.push_async_callback(stopping.drain, settings.stop_grace)
         yield Holding(info, crib, logins.link(), f"{info.url}/mcp", stopping)
+
+
+def _budgets(crib: Crib) -> ContextBudgets:
+    """Return what MCP clients receive by default."""
+
+    async def recent_calls(principal: Principal) -> Mapping[ToolRef, int]:
+        return await crib.audit.calls(DAYS, agent=principal.agent, principal=principal.name)
+
+    return ContextBudgets(crib.settings.result_tokens, crib.settings.whole_results, recent_calls)
 
 
 async def _keep_token(home: Home) -> None:

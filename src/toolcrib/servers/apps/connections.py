@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from toolcrib.model.json import JsonObject
 from toolcrib.model.servers import ServerType
@@ -13,6 +13,7 @@ from toolcrib.servers.transfer import Transfer
 
 OfferedTools = Literal["all", "search", "code"]
 """What an app lists: all tools, or those that find and call them."""
+OFFERS: tuple[OfferedTools, ...] = get_args(OfferedTools)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,23 @@ SEARCH_TOKENS = sum(estimate_bytes(len(dumps(each))) for each in search_tools.DE
 _KEPT = 256
 
 
+async def no_calls(_: Principal) -> Mapping[ToolRef, int]:
+    """Return that nothing was called."""
+    return {}
+
+
+class ContextBudgets(NamedTuple):
+    """What clients receive unless they ask otherwise.
+
+    Results of more than `result_tokens` are shortened, except those of tools that match `whole_results`; 0 means none
+    are. `recent_calls` decides which tools a list within a budget begins with.
+    """
+
+    result_tokens: int = 0
+    whole_results: Sequence[str] = ()
+    recent_calls: RecentCalls = no_calls
+
+
 class _Picked(NamedTuple):
     """The tools that are listed for one principal, and the calls they were picked by."""
 

@@ -8,7 +8,7 @@ paths end at the gate. The guard has authenticated every request.
 import importlib
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -31,10 +31,9 @@ from toolcrib.model.json import Json, JsonObject, dumps
 from toolcrib.model.principals import Principal
 from toolcrib.model.protocol import HEADER_MISMATCH, INTERNAL_ERROR, PARSE_ERROR, Era, reaches_level
 from toolcrib.model.sources import Notice
-from toolcrib.model.tools import ToolRef
 from toolcrib.web import problems
 from toolcrib.web.limits import CREDENTIAL, ENDED, WHOLE
-from toolcrib.web.mcp.budgeted import Budgeted, RecentCalls
+from toolcrib.web.mcp.budgeted import Budgeted, ContextBudgets
 from toolcrib.web.mcp.ended_sessions import EndedSessions
 from toolcrib.web.mcp.jsonrpc import Message, RequestId, RpcError, check_modern, era_of, read_message
 from toolcrib.web.mcp.methods import InSession, Methods
@@ -45,7 +44,7 @@ from toolcrib.web.mcp.request import LongRequests, McpRequest, ResponseWriter
 from toolcrib.web.mcp.sealed_state import StateSeal
 from toolcrib.web.mcp.sessions import McpSession, McpSessions, owner_of
 from toolcrib.web.mcp.subscriptions import Subscriptions
-from toolcrib.web.mcp.views import Everything, Introduce, McpView, OneServer, Programmable, Searchable
+from toolcrib.web.mcp.views import Everything, Instruct, Introduce, McpView, OneServer, Programmable, Searchable
 from toolcrib.web.stopping import Stopping
 
 if TYPE_CHECKING:
@@ -124,9 +123,7 @@ class McpEndpoint:
         in_session: InSession | None = None,
         ended_file: Path | None = None,
         stopping: Stopping | None = None,
-        result_tokens: int = 0,
-        whole_results: Sequence[str] = (),
-        recent_calls: RecentCalls | None = None,
+        budgets: ContextBudgets = ContextBudgets(),  # noqa: B008 immutable
     ) -> None:
         """Create the endpoint.
 
@@ -134,9 +131,7 @@ class McpEndpoint:
         records the MCP sessions that clients ended. Once `stopping` has begun, requests are refused. `zoo` resolves
         agents, `introduce` returns a server's introduction, `enter` loads the servers of a project, and `ready`
         connects one of them. `notices` subscribes to server notifications, `ended` is called with the id of each ended
-        session, and `in_session` makes the calls of agents' sessions. Results of more than `result_tokens` are
-        shortened, except those of tools that match `whole_results`; 0 means none are. `recent_calls` returns what a
-        principal called, so that a list within a budget begins with it.
+        session, and `in_session` makes the calls of agents' sessions. `budgets` limit what clients receive.
         """
         self._gate = gate
         self._feed = feed
@@ -146,19 +141,10 @@ class McpEndpoint:
         self._notices = notices
         self._ended = ended
         self._zoo = zoo
-        self._result_tokens = result_tokens
-        self._views: dict[ToolMode, Everything] = {
-            "all": Everything(gate),
-            "search": Searchable(gate),
-            "code": Programmable(gate),
-        }
-        self._agent_views: dict[ToolMode, Everything] = {
-            "all": Everything(gate, self._instruct),
-            "search": Searchable(gate, self._instruct),
-            "code": Programmable(gate, self._instruct),
-        }
+        self._budgets = budgets
+        self._views = _views(gate, None)
+        self._agent_views = _views(gate, self._instruct)
         self._budgeted: dict[tuple[int, bool], Budgeted] = {}
-        self._recent_calls = recent_calls
         self._sandbox = Sandbox()
         self._pages = Pages(gate)
         self._subscriptions = Subscriptions()
@@ -168,8 +154,9 @@ class McpEndpoint:
         self._opening = anyio.Lock()
         self._watched: set[str] = set()
         self._parking = ParkedCalls(seal)
+        whole, sandbox = budgets.whole_results, self._sandbox
         self._methods = Methods(
-            gate, seal, self._parking, self._subscriptions, in_session, self._announce, whole_results, self._sandbox
+            gate, seal, self._parking, self._subscriptions, in_session, self._announce, whole, sandbox
         )
         self._running: dict[tuple[str, RequestId], ResponseWriter] = {}
         self._long_requests = LongRequests()
@@ -211,7 +198,7 @@ class McpEndpoint:
             mcp_view = await self._everything(query, principal, as_agent=True)
         else:
             mcp_view = await self._one_server(path, principal)
-        tokens = self._result_tokens if query.result_tokens is None else query.result_tokens
+        tokens = self._budgets.result_tokens if query.result_tokens is None else query.result_tokens
         http = HttpRequest(scope, receive, send, principal, mcp_view, 0 if mcp_view.is_one_server else tokens)
         if scope["method"] != "POST":
             await self._stream_or_end(http)
@@ -254,9 +241,8 @@ class McpEndpoint:
             if len(self._budgeted) >= BUDGETS_KEPT:
                 self._budgeted.clear()
             instruct = self._instruct if as_agent else None
-            recent = self._recent_calls or _no_calls
             mcp_view = self._budgeted[asked.tool_tokens, as_agent] = Budgeted(
-                self._gate, asked.tool_tokens, recent, instruct
+                self._gate, asked.tool_tokens, self._budgets.recent_calls, instruct
             )
         await mcp_view.prepare(principal)
         return mcp_view
@@ -505,8 +491,13 @@ class McpEndpoint:
                 await self._sdk.pass_on(notice)
 
 
-async def _no_calls(_: Principal) -> Mapping[ToolRef, int]:
-    return {}
+def _views(gate: Gate, instruct: Instruct | None) -> Mapping[ToolMode, Everything]:
+    """Return the views of everything, by what clients list."""
+    return {
+        "all": Everything(gate, instruct),
+        "search": Searchable(gate, instruct),
+        "code": Programmable(gate, instruct),
+    }
 
 
 def _fold(raw: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:

@@ -3,10 +3,12 @@
 import json
 from pathlib import Path
 
+import anyio
 import pytest
 
 from integration.web.console.visitor import Visitor, visiting
 from toolcrib.model.json import Json, JsonObject
+from toolcrib.servers.apps.connections import AppConnectRequest
 from toolcrib.store.audit import Filters
 
 pytestmark = pytest.mark.anyio
@@ -81,3 +83,18 @@ async def greeted(visitor: Visitor, headers: JsonObject) -> int:
 def of_cursor(value: JsonObject) -> JsonObject:
     clients: list[Json] = value["clients"]
     return next(each for each in clients if each["client"] == "cursor")
+
+
+async def test_connected_app_is_switched_to_search_and_keeps_its_level(tmp_path: Path) -> None:
+    async with visiting(tmp_path / "crib") as visitor:
+        await visitor.crib.clients.connect(AppConnectRequest("cursor", level="app"), anyway=True)
+        asked = {"tools": "search", "level": "keep"}
+        looked = await visitor.send_json("/connect/cursor", asked)
+        assert (looked["done"]["tools"], looked["done"]["reasons"]) == ("search", ["it lists tools to search with"])
+        done = await visitor.send_json("/connect/cursor", asked | {"do": "save"})
+        assert done["done"]["change"]["changed"]
+        text = await anyio.Path(done["done"]["change"]["file"]).read_text()
+        assert "/mcp?tools=search" in text
+        token = visitor.crib.tokens.named("connect-cursor")
+        assert token is not None
+        assert token.level == "app"

@@ -51,15 +51,6 @@ def routes(crib: Crib) -> Resource:
             shapes = [_shape(crib, principal, tool, form) | {"score": round(score, 2)} for tool, score in matches]
         return Response(dumps(shapes), media_type="application/json")
 
-    @router.get("/cost", response_model=CostShape, response_model_exclude_unset=True)
-    async def list_tool_costs(principal: Annotated[Principal, who]) -> JsonObject:
-        """Return the estimated tokens of the tools that the principal sees, beside their calls in the last 30 days.
-
-        The owner sees the calls of all callers, or those of the agent that is asked for; others see their own.
-        """
-        principal = await crib.placed(principal)
-        return (await tool_costs(crib, principal)).to_json()
-
     @router.get("/problems", response_model=list[ProblemShape], response_model_exclude_unset=True)
     async def list_tool_problems(principal: Annotated[Principal, who]) -> list[JsonObject]:
         """List problems of whole servers, and of tools that could not be offered.
@@ -85,8 +76,22 @@ def routes(crib: Crib) -> Resource:
         except NotFound as error:
             raise await crib.gate.why_absent(principal, ref, error) from None
 
+    _add_cost(router, crib)
     _add_call(router, crib)
     return router
+
+
+def _add_cost(router: Resource, crib: Crib) -> None:
+    who = Depends(asker(crib.principals))
+
+    @router.get("/cost", response_model=CostShape, response_model_exclude_unset=True)
+    async def list_tool_costs(principal: Annotated[Principal, who]) -> JsonObject:
+        """Return the estimated tokens of the tools that the principal sees, beside their calls in the last 30 days.
+
+        The owner sees the calls of all callers, or those of the agent that is asked for; others see their own.
+        """
+        principal = await crib.placed(principal)
+        return (await tool_costs(crib, principal)).to_json()
 
 
 def _add_call(router: Resource, crib: Crib) -> None:

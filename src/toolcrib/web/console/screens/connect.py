@@ -1,7 +1,6 @@
 """Connect: every app that can use this crib. Changes are previewed first and can be undone."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Final, TypeAlias
 
 from starlette.datastructures import FormData
@@ -10,7 +9,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from toolcrib.model.json import JsonObject
-from toolcrib.servers.apps.connections import AppConnectRequest
+from toolcrib.model.tokens import Level
+from toolcrib.servers.apps.connections import OFFERS, AppConnectRequest, OfferedTools
 from toolcrib.servers.apps.deep_links import LINKED
 from toolcrib.web.console.responses import Console, ScreenContent, route
 from toolcrib.web.tool_costs import best_offer
@@ -58,7 +58,7 @@ class ConnectScreen:
             return (await self._clients.connect(asked, move=move, dry_run=not is_sure)).to_json()
 
         done = await self._record("clients.connect", asked, request, work) if is_sure else await work()
-        return await self._console.respond(request, await self._content(done, move=move, level=asked.level))
+        return await self._console.respond(request, await self._content(done, move=move, asked=asked))
 
     async def link(self, request: Request) -> Response:
         """Preview what an install link would add, or create the link."""
@@ -70,7 +70,7 @@ class ConnectScreen:
             return (await self._clients.link(asked, dry_run=not is_sure)).to_json()
 
         made = await self._record("clients.link", asked, request, work) if is_sure else await work()
-        return await self._console.respond(request, await self._content(linked=made, level=asked.level))
+        return await self._console.respond(request, await self._content(linked=made, asked=asked))
 
     async def undo(self, request: Request) -> Response:
         """Restore the app's file and revoke its token."""
@@ -84,11 +84,13 @@ class ConnectScreen:
         return await self._console.respond(request, await self._content(done | {"undone": True}))
 
     def _read_request(self, request: Request, form: FormData) -> AppConnectRequest:
-        agent, level = str(form.get("agent") or "") or None, form.get("level")
+        agent, chosen, listed = str(form.get("agent") or "") or None, form.get("level"), form.get("tools")
+        level: Level | None = "app" if chosen == "app" else None if chosen == "keep" else "ask"
+        tools: OfferedTools | None = next((each for each in OFFERS if each == listed), None)
         cwd = self._console.crib.settings.default_cwd
         client = request.path_params["client"]
-        asked = AppConnectRequest(client, cwd, agent, level="app" if level == "app" else "ask")
-        return replace(asked, tools_if_new=best_offer(self._console.crib, client, agent))
+        best = best_offer(self._console.crib, client, agent)
+        return AppConnectRequest(client, cwd, agent, level=level, tools=tools, tools_if_new=best)
 
     async def _record(self, kind: str, asked: AppConnectRequest, request: Request, work: Work) -> JsonObject:
         details: JsonObject = {"client": asked.client, "agent": asked.agent}
@@ -101,7 +103,7 @@ class ConnectScreen:
         *,
         move: bool = False,
         linked: JsonObject | None = None,
-        level: str | None = None,
+        asked: AppConnectRequest | None = None,
     ) -> ScreenContent:
         crib = self._console.crib
         states = [state.to_json() for state in await self._clients.list(crib.settings.default_cwd)]
@@ -110,7 +112,8 @@ class ConnectScreen:
             "clients": sorted(rows, key=lambda row: _ORDER.index(row["state"])),
             "done": {"undone": False, "reasons": [], "moved": None, **done} if done is not None else None,
             "move": move,
-            "level": level,
+            "level": asked.level if asked is not None else None,
+            "tools": asked.tools if asked is not None else None,
             "linked": linked,
             "agents": [{"id": agent.id, "name": agent.name} for agent in await crib.zoo.list()],
             "address": f"http://{self._console.address}/mcp",
