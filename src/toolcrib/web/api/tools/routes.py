@@ -82,7 +82,7 @@ def routes(crib: Crib) -> Resource:
 
 
 def _add_cost(router: Resource, crib: Crib) -> None:
-    who = Depends(asker(crib.principals))
+    who = Depends(principal_of(crib.principals))
 
     @router.get("/cost", response_model=CostShape, response_model_exclude_unset=True)
     async def list_tool_costs(principal: Annotated[Principal, who]) -> JsonObject:
