@@ -85,7 +85,7 @@ def test_agents_are_taken_from_files_and_folders_and_written_back(shell: Shell) 
     assert "would import helper (helper)" in said(shell, "import", str(folder), "--dry-run")
     done = shell.run("agents", "import", str(folder))
     assert done.stdout == "took helper (helper)\n"
-    assert "broken.md: It is neither JSON nor Markdown" in done.stderr
+    assert "broken.md: The file is neither JSON nor Markdown" in done.stderr
     assert "tools: Read\n---\n\nHelp.\n" in said(shell, "export", "helper", "--format", "claude")
     out = shell.folder / "out"
     assert said(shell, "export", "helper", "--format", "claude", "--output", str(out)) == (

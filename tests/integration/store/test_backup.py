@@ -137,7 +137,7 @@ def test_a_backup_cannot_write_out_of_its_folder(tmp_path: Path, name: str) -> N
         packed.writestr("manifest.json", orjson.dumps(manifest))
         packed.writestr(name, b"evil")
     (tmp_path / "folder").mkdir()
-    with pytest.raises(InvalidRequest, match="leads out"):
+    with pytest.raises(InvalidRequest, match="outside of it"):
         unpack_backup(file, tmp_path / "folder")
 
 

@@ -238,7 +238,7 @@ async def test_a_stop_that_is_not_recorded_in_time_is_logged_and_recorded_at_the
             patched.setattr(kill_switch, "_ENDING", 0.1)
             patched.setattr(running.holding.crib.audit, "record", never_recorded)
             assert (await stop(client))["state"] == "stopped"
-    assert "The stop is not on record yet: the audit did not accept the record in time." in caplog.messages
+    assert "The stop is not recorded yet: the audit did not accept the record in time." in caplog.messages
     async with running_crib(tmp_path / "home") as running:
         with anyio.fail_after(BOUND):
             while len(await changes(running)) < 2:

@@ -30,6 +30,8 @@ DECISIVE_DIRECTORIES: Final = frozenset({
     ".qwen", ".opencode", ".kilo", ".kilocode", ".roo", ".cline", ".continue", ".junie", ".amp", ".kiro", ".warp",
     ".agents", ".agent", ".crush", ".omp", ".factory", ".trae", ".amazonq", ".augment", ".windsurf", ".codeium",
     ".lmstudio", ".copilot", ".goose", ".aider", ".circleci", ".buildkite", ".woodpecker", ".ssh", ".gnupg", ".direnv",
+    ".codex-plugin", ".cursor-plugin", ".fast-agent", ".grok", ".iflow", ".mcp-agent", ".mcphub", ".openclaw",
+    ".qoder", ".tabnine", ".vibe", ".hermes", ".pi", ".kimi", ".codebuddy", ".openhands", ".rovodev", ".air", ".idx",
     ".emacs.d", ".vim", "launchagents", "launchdaemons", "cron.d",
 })  # fmt: skip
 """Directories in which every file is decisive, wherever they are."""
@@ -46,7 +48,8 @@ DECISIVE_TREES: Final = (
 DECISIVE_FILES: Final = frozenset({
     ".mcp.json", "mcp.json", "mcp_config.json", "mcp-config.json", "mcp_settings.json", "cline_mcp_settings.json",
     ".claude.json", "fastmcp.json", "opencode.json", "opencode.jsonc", "kilo.json", "kilo.jsonc", "crush.json",
-    ".crush.json", "crushrc", ".crushrc", ".devcontainer.json",
+    ".crush.json", "crushrc", ".crushrc", ".devcontainer.json", "fast-agent.yaml", "fastagent.config.yaml",
+    "librechat.yaml", "mcp_agent.config.yaml", ".mcphost.json", ".mcphost.yml",
     ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".zshrc", ".zshenv",
     ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".mkshrc", ".cshrc", ".tcshrc", ".login", ".logout", ".xinitrc",
     ".xprofile", ".xsession", ".xsessionrc", ".pam_environment", ".inputrc", ".screenrc", ".tmux.conf",

@@ -141,7 +141,7 @@ async def test_a_later_token_of_the_same_name_inherits_nothing(crib: Crib) -> No
     again, _ = await crib.tokens.create("laptop")
     assert again.id != token.id
     assert await verdict(crib, session) == "hidden"
-    assert (await crib.schedules.readiness(schedule)).revoked == 'The token "laptop", which started it, was revoked.'
+    assert (await crib.schedules.readiness(schedule)).revoked == 'The token "laptop" that started it was revoked.'
     with pytest.raises(Denied):
         await child(crib, token.principal)
 

@@ -305,7 +305,7 @@ async def test_a_schedule_that_is_not_ready_fails_before_anything_is_spent(crib:
     readiness = await crib.schedules.readiness(schedule)
 
     assert [problem.code for problem in readiness.problems] == ["schedule.tool", "schedule.tool"]
-    assert "nobody" in readiness.problems[0].message.lower() or "ask" in readiness.problems[0].message.lower()
+    assert "has no person who could approve" in readiness.problems[0].message
     await crib.schedules.run_now(schedule.id)
     (run,) = await ended(crib, schedule.id, 1)
     assert run.state == "failed"

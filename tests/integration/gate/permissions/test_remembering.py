@@ -17,6 +17,12 @@ pytestmark = pytest.mark.anyio
 TEA: JsonObject = {"what": "tea"}
 
 
+async def token_id(desk: Desk, name: str) -> str:
+    """The id of a token, which a later token of its name does not have."""
+    (found,) = [each["id"] for each in await desk.owner.permissions.tokens() if each["name"] == name]
+    return str(found)
+
+
 async def test_always_holds_for_the_token_that_asked_and_no_other(desk: Desk) -> None:
     robot_secret, other_secret = await desk.token("robot", source="api"), await desk.token("other", source="api")
     async with desk.rest(robot_secret) as robot, desk.rest(other_secret) as other:
@@ -26,7 +32,8 @@ async def test_always_holds_for_the_token_that_asked_and_no_other(desk: Desk) ->
             assert "the token robot" in proposed["sentence"]
             answered = await desk.answer(question["id"], "approve", scope="always")
             assert answered["rule"] == answered["rule"] | proposed["rule"]
-        assert answered["rule"]["principal"] == {"kind": "token", "name": "robot", "source": "api"}
+        bound = {"kind": "token", "name": "robot", "source": "api", "tokenId": await token_id(desk, "robot")}
+        assert answered["rule"]["principal"] == bound
         assert not (await robot.call(SELL, {"what": "milk"}))["isError"]
         async with calling(lambda: other.call(SELL, TEA)) as waits:
             await desk.answer((await desk.question())["id"], "deny")
@@ -87,7 +94,8 @@ async def test_remembered_rules_of_earlier_versions_are_reported_with_a_narrower
         assert not (await robot.call(SELL, TEA))["isError"]
     wide, bash = await desk.owner.permissions.check()
     assert (wide["rule"], wide["code"], bash["rule"]) == (kept.id, "rule.too_wide", "answer-0")
-    assert wide["proposal"]["principal"] == {"kind": "token", "name": "robot", "source": "api"}
+    bound = {"kind": "token", "name": "robot", "source": "api", "tokenId": await token_id(desk, "robot")}
+    assert wide["proposal"]["principal"] == bound
     assert "every agent, app, source and mode" in bash["message"]
     assert "every command" in bash["message"]
     members = {key: wide["proposal"].get(key) for key in ("conditions", "where", "principal")}
