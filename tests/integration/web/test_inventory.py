@@ -89,6 +89,7 @@ INVENTORY = {
     ("GET", "/api/policy/check"),
     ("GET", "/api/policy/explain"),
     ("GET", "/api/policy/problems"),
+    ("GET", "/api/policy/reach"),
     ("GET", "/api/policy/rules"),
     ("GET", "/api/policy/rules/{rule_id}"),
     ("GET", "/api/projects"),
