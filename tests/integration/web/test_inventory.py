@@ -157,6 +157,7 @@ CONSOLE = {
     ("GET", "/access/projects"),
     ("POST", "/access/projects"),
     ("POST", "/access/projects/remove"),
+    ("GET", "/access/reach"),
     ("GET", "/access/rules"),
     ("POST", "/access/rules"),
     ("POST", "/access/rules/{id}/remove"),
