@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolcrib.cli import output, rules_reach
+from toolcrib.cli import output, rules_reach, rules_suggest
 from toolcrib.cli.mcp.change import ask_crib
 from toolcrib.cli.options import HomeOption, JsonOption, begin, common
 from toolcrib.model.errors import InvalidRequest
@@ -259,6 +259,9 @@ def simulate(
         output.document(found)
     else:
         _show_simulation(found)
+
+
+app.command("suggest")(rules_suggest.suggest)
 
 
 def parse_condition(text: str) -> "JsonObject":

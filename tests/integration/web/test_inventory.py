@@ -92,6 +92,7 @@ INVENTORY = {
     ("GET", "/api/policy/reach"),
     ("GET", "/api/policy/rules"),
     ("GET", "/api/policy/rules/{rule_id}"),
+    ("GET", "/api/policy/suggestions"),
     ("GET", "/api/projects"),
     ("GET", "/api/projects/{path:path}"),
     ("GET", "/api/tokens"),

@@ -14,6 +14,7 @@ from toolcrib.model.json import JsonObject
 
 pytestmark = pytest.mark.anyio
 
+ANY = [{"pointer": "/x", "test": "present", "value": False}]
 DENY: JsonObject = {"effect": "deny", "pattern": "bench/broken", "reason": "It breaks."}
 
 
@@ -100,6 +101,24 @@ async def test_reach_lists_who_can_call_a_tool_without_being_asked_and_why(runni
         assert found["owner (ide)"]["counts"] == {"allow": 1, "may": 0, "ask": 0, "deny": 0, "hidden": 0}
         wrong = await client.get("/api/policy/reach", params={"pattern": "bench"})
         assert (wrong.status_code, wrong.json()["code"]) == (422, "request.invalid")
+
+
+async def test_suggested_permissions_cover_exactly_the_calls_that_ran(running: Running) -> None:
+    async with running.client() as client:
+        await client.post("/api/policy/rules", json={"effect": "deny", "pattern": "bench/broken", "conditions": ANY})
+        for tool, arguments in (("echo", {"text": "x"}), ("echo", {"text": "y"}), ("broken", {})):
+            asked = {"agent": "reviewer", "mode": "acceptEdits"}
+            await client.post(f"/api/tools/bench/{tool}/call", params=asked, json={"arguments": arguments})
+        (found,) = (await client.get("/api/policy/suggestions", params={"days": 7})).json()
+        assert (found["agent"], found["toolPermissions"]) == ("reviewer", ["bench/echo"])
+        assert found["used"] == [{"tool": "bench/echo", "calls": 2}]
+        assert "bench/broken" in found["lost"]
+        refused = found["simulation"]["differences"]
+        assert [(each["ref"], each["before"], each["after"]) for each in refused] == [
+            ("bench/broken", "deny", "hidden")
+        ]
+        unknown = await client.get("/api/policy/suggestions", params={"agent": "nobody"})
+        assert (unknown.status_code, unknown.json()["code"]) == (404, "agent.unknown")
 
 
 async def explained(client: httpx2.AsyncClient, **asked: Any) -> JsonObject:

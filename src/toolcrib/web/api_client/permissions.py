@@ -34,6 +34,10 @@ class PermissionsClient:
         asked: dict[str, Param] = {"pattern": pattern, "sessionSource": source, "sessionMode": mode}
         return await self._ask("GET", "/api/policy/reach", asked, patient=True)
 
+    async def suggestions(self, agent: str | None, days: int) -> list[JsonObject]:
+        """Return the smallest tool permissions that cover what agents used. Waits without a timeout."""
+        return await self._ask("GET", "/api/policy/suggestions", {"agent": agent, "days": days}, patient=True)
+
     async def change_rule(self, id: str, body: JsonObject) -> JsonObject:
         """Change the given fields of a rule."""
         return await self._ask("PATCH", path_to(_RULES, id), body=body)

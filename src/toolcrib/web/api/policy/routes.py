@@ -14,6 +14,7 @@ from toolcrib.host import Crib
 from toolcrib.host.reach import find_reach
 from toolcrib.host.replay import replay
 from toolcrib.host.rule_check import find_rule_findings, unmatched_rule
+from toolcrib.host.suggest import DAYS, suggest
 from toolcrib.model.errors import InvalidRequest, NotFound
 from toolcrib.model.json import JsonObject, MalformedJson, is_object, parse_strict
 from toolcrib.model.principals import Mode, Principal, Source
@@ -30,6 +31,7 @@ from toolcrib.web.api.policy.shapes import (
     SimulateRequest,
     SimulationShape,
     SubjectReachShape,
+    SuggestionShape,
 )
 from toolcrib.web.api.reading import owner_only
 from toolcrib.web.api.resource import Resource
@@ -130,6 +132,17 @@ def _add_reasons(router: APIRouter, crib: Crib) -> None:
         """
         found = await find_reach(crib, pattern, source=session_source, mode=session_mode)
         return [each.to_json() for each in found]
+
+    @router.get("/suggestions", response_model=list[SuggestionShape], response_model_exclude_unset=True)
+    async def suggest_permissions(
+        principal: Annotated[Principal, owner],
+        days: Annotated[int, Query(description="Days of the record to examine.", ge=1, le=3650)] = DAYS,
+    ) -> list[JsonObject]:
+        """Suggest the smallest tool permissions that cover the recorded calls of agents, with a simulation of them.
+
+        Without `agent`, every agent with recorded calls has a suggestion.
+        """
+        return [each.to_json() for each in await suggest(crib, principal.agent, days)]
 
     @router.post("/simulate", response_model=SimulationShape, response_model_exclude_unset=True)
     async def simulate_rules(principal: Annotated[Principal, owner], body: SimulateRequest) -> JsonObject:

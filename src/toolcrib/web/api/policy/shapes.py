@@ -235,6 +235,26 @@ class SimulationShape(Shape):
     differences: list[SimulatedShape]
 
 
+class UsedToolShape(Shape):
+    """A tool, and the number of its recorded calls."""
+
+    tool: str
+    calls: int
+
+
+class SuggestionShape(Shape):
+    """The smallest tool permissions that cover what an agent used."""
+
+    agent: str
+    version: int = Field(description="The version of the agent that `current` belongs to.")
+    tool_permissions: list[str]
+    current: list[str] | None = Field(description="The permissions now; `null` is the default set.")
+    used: list[UsedToolShape]
+    lost: list[str] = Field(description="The first of the tools that the agent would no longer see.")
+    lost_count: int
+    simulation: SimulationShape
+
+
 class RemarkShape(Shape):
     """A remark on a value that a reviewer should know."""
 
