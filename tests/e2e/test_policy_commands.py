@@ -7,6 +7,7 @@ import time
 from collections.abc import Generator
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from deadlines import stretched
@@ -68,6 +69,33 @@ def test_rule_that_compares_a_path_as_text_is_warned_of_found_and_narrowed(shell
     assert code(shell, "tools", "call", "lab/hold", '{"started": "/tmp/../etc/x", "until": "/"}') == 4
     assert code(shell, "rules", "narrow", rule) == 2
     said(shell, "rules", "remove", rule)
+
+
+def test_reach_names_who_can_call_a_tool_and_a_misspelt_rule_is_warned_of(shell: Shell) -> None:
+    done = shell.run("rules", "ask", "lba/*", "--json")
+    rule = json.loads(done.stdout)["id"]
+    assert "matches no tool that is known now" in done.stderr
+    assert "matches no tool that is known now" in shell.run("rules", "list").stderr
+    assert "rule.matches_nothing" in shell.run("rules", "check").stdout
+    table = said(shell, "rules", "check", "--reach", "lab/*")
+    assert re.search(r"owner \(ide\) +runs +lab/", table)
+    said(shell, "rules", "remove", rule)
+
+
+def test_suggested_permissions_are_applied_and_undone(shell: Shell) -> None:
+    run = json.loads((shell.home / "run.json").read_text(encoding="utf-8"))
+    secret = (shell.home / "token").read_text(encoding="ascii").strip()
+    call = f"{run['url']}/api/tools/lab/greet/call?agent=reviewer&mode=acceptEdits"
+    body = {"arguments": {"name": "Ada"}}
+    answer = httpx2.post(call, json=body, headers={"authorization": f"Bearer {secret}"}, timeout=LIMIT)
+    assert answer.json()["isError"] is False, answer.text
+    applied = said(shell, "rules", "suggest", "--agent", "reviewer", "--apply")
+    assert shell.json("agents", "show", "reviewer")["toolPermissions"] == ["lab/greet"]
+    undo = re.search(r"run `toolcrib (agents restore reviewer \d+)`", applied)
+    assert undo, applied
+    said(shell, *undo[1].split())
+    assert shell.json("agents", "show", "reviewer")["toolPermissions"] != ["lab/greet"]
+    assert code(shell, "rules", "suggest", "--apply") == 2
 
 
 def test_why_of_what_does_not_exist_names_what_is_near_and_ends_with_three(shell: Shell) -> None:

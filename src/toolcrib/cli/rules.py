@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolcrib.cli import output
+from toolcrib.cli import output, rules_reach, rules_suggest
 from toolcrib.cli.mcp.change import ask_crib
 from toolcrib.cli.options import HomeOption, JsonOption, begin, common
 from toolcrib.model.errors import InvalidRequest
@@ -34,6 +34,7 @@ _EFFECTS = {
     "ask": "Require approval before matching tools run.",
     "deny": "Deny matching tools. Without --if, they are also hidden. Overrides all other rules.",
 }
+_UNMATCHED = "rule.matches_nothing"
 _TESTS = ("equals", "glob", "regex", "range", "path", "command", "present")
 
 
@@ -49,7 +50,11 @@ def list_rules(ctx: typer.Context, home: HomeOption = None, as_json: JsonOption 
     invocation = begin(ctx, home, as_json)
 
     async def work(client: "ApiClient") -> "tuple[list[JsonObject], list[JsonObject]]":
-        return await client.permissions.rules(), await client.permissions.problems()
+        found = await client.permissions.rules()
+        checked = await client.permissions.check() if found else []
+        unmatched = [each for each in checked if each["code"] == _UNMATCHED and each["severity"] == "warning"]
+        problems = [{**each, "hint": each["fix"]} for each in unmatched]
+        return found, [*await client.permissions.problems(), *problems]
 
     found, problems = ask_crib(invocation, work)
     if invocation.as_json:
@@ -131,7 +136,7 @@ def _add(invocation: "Invocation", given: "JsonObject") -> None:
     async def work(client: "ApiClient") -> "tuple[JsonObject, list[JsonObject]]":
         added = await client.permissions.add_rule(given)
         found = await client.permissions.check() if "conditions" in given else []
-        return added, [each for each in found if each["rule"] == added["id"]]
+        return added, [each for each in found if each["rule"] == added["id"] and each["code"] != _UNMATCHED]
 
     rule, findings = ask_crib(invocation, work)
     if invocation.as_json:
@@ -158,24 +163,45 @@ def remove(ctx: typer.Context, id: IdArgument, home: HomeOption = None, as_json:
 
 
 @app.command("check")
-def check(ctx: typer.Context, home: HomeOption = None, as_json: JsonOption = False) -> None:
-    """Find rules that are too broad; exit with 1 if there are any."""
+def check(
+    ctx: typer.Context,
+    pattern: Annotated[
+        str | None,
+        typer.Option("--reach", metavar="PATTERN", help="Show who can call these tools without being asked instead."),
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option("--source", metavar="S", help="With --reach: the source of agents' sessions.")
+    ] = None,
+    mode: Annotated[
+        str | None, typer.Option("--mode", metavar="M", help="With --reach: the mode of agents' sessions.")
+    ] = None,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Find rules that are too broad, never decide or conflict; exit with 1 if there are warnings."""
     invocation = begin(ctx, home, as_json)
+    if pattern is not None:
+        rules_reach.show(invocation, pattern, source, mode)
+        return
+    if source is not None or mode is not None:
+        raise InvalidRequest("cli.usage", "--source and --mode belong to --reach.", "Add --reach PATTERN.")
 
     async def work(client: "ApiClient") -> "tuple[list[JsonObject], list[JsonObject]]":
         return await client.permissions.check(), await client.permissions.problems()
 
     findings, problems = ask_crib(invocation, work)
+    warnings = [each for each in findings if each["severity"] == "warning"]
     if invocation.as_json:
-        output.document([*findings, *({"rule": "", "fix": each.get("hint", ""), **each} for each in problems)])
+        shapes = ({"rule": "", "severity": "warning", "fix": each.get("hint", ""), **each} for each in problems)
+        output.document([*findings, *shapes])
     for each in () if invocation.as_json else findings:
         output.line(f"{each['code']}: {output.one_line(each['message'], 2000)}")
         output.line(f"  fix: {output.one_line(each['fix'], 4000)}")
     output.warn_all(problems)
-    if findings or problems:
+    if warnings or problems:
         raise typer.Exit(1)
     if not invocation.as_json:
-        output.note("No rule is too broad.")
+        output.note("No rule is too broad, and every rule can apply.")
 
 
 @app.command("narrow")
@@ -184,7 +210,8 @@ def narrow(ctx: typer.Context, id: IdArgument, home: HomeOption = None, as_json:
     invocation = begin(ctx, home, as_json)
 
     async def work(client: "ApiClient") -> "JsonObject":
-        found = next((each for each in await client.permissions.check() if each["rule"] == id), None)
+        about = [each for each in await client.permissions.check() if each["rule"] == id]
+        found = next((each for each in about if "proposal" in each), about[0] if about else None)
         if found is None or "proposal" not in found:
             hint = "Run `toolcrib rules check`." if found is None else found["fix"]
             raise InvalidRequest("cli.usage", f"No narrower rule is proposed for {id!r}.", hint)
@@ -232,6 +259,9 @@ def simulate(
         output.document(found)
     else:
         _show_simulation(found)
+
+
+app.command("suggest")(rules_suggest.suggest)
 
 
 def parse_condition(text: str) -> "JsonObject":

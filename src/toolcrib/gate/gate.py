@@ -391,7 +391,9 @@ class Gate:
         reason = approval_reason(decision, requested)
         session = call.session
         number = session.tool_call if session is not None else call.context.call_id
-        question = ApprovalRequest(ref, requested.definition_hash, encoded, principal, call.door, reason, number)
+        question = ApprovalRequest(
+            ref, requested.definition_hash, encoded, principal, call.door, reason, number, requested.argument_names
+        )
 
         def check(arguments: JsonObject, encoded: bytes) -> None:
             _prepare(self._view(principal), call)(ref.tool, arguments, encoded)

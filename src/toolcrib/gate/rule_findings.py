@@ -1,11 +1,13 @@
-"""Findings about rules that are wider than a person would expect, each with a narrower proposal.
+"""Findings about rules: too wide, never applied, shadowed or in conflict, with a better rule where there is one.
 
 Earlier versions remembered an answer as a rule for the whole tool and every principal. Such rules stay in force and are
-reported here, as are conditions that compare a path as text, since the same file has many spellings. Pure.
+reported here, as are conditions that compare a path as text, since the same file has many spellings.
+`policy.rule_proofs` finds rules that never decide. Pure.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
 
 from toolcrib.gate.approvals.remembering import propose
 from toolcrib.gate.approvals.requests import ApprovalReply, rule_of_answer
@@ -13,12 +15,16 @@ from toolcrib.gate.policy import coding_tools
 from toolcrib.gate.policy.paths import is_path_name, looks_like_path
 from toolcrib.gate.policy.patterns import names
 from toolcrib.gate.policy.regular import NotRegular, regular
+from toolcrib.gate.policy.rule_proofs import ProofKind, RuleProof
+from toolcrib.gate.policy.rules import rank
 from toolcrib.gate.policy.wording import describe
 from toolcrib.model.approvals import Approval, ApprovalRequest
 from toolcrib.model.json import JsonObject
 from toolcrib.model.policy import Binding, Condition, Rule
 from toolcrib.model.tools import ToolRef
 
+FindingSeverity: TypeAlias = Literal["warning", "note"]
+"""`note`: the rule works as written, but may not mean what it says."""
 REMEMBERED_ID = "answer-"
 """The prefix of the id of a remembered answer. The id of the approval follows."""
 _AS_TEXT = frozenset({"glob", "regex", "equals"})
@@ -36,16 +42,57 @@ class RuleFinding:
     message: str
     fix: str
     proposal: Rule | None = None
+    severity: FindingSeverity = "warning"
 
     def to_json(self) -> JsonObject:
         """Return the public JSON, without an absent proposal."""
-        shape: JsonObject = {"rule": self.rule.id, "code": self.code, "message": self.message, "fix": self.fix}
+        shape: JsonObject = {"rule": self.rule.id, "code": self.code, "severity": self.severity}
+        shape |= {"message": self.message, "fix": self.fix}
         return shape if self.proposal is None else {**shape, "proposal": self.proposal.to_json()}
 
 
 def check_rules(rules: Iterable[Rule], approvals: Mapping[str, Approval]) -> list[RuleFinding]:
     """Return the findings about these rules. `approvals` maps ids to the approvals that remembered rules came from."""
     return [finding for rule in rules for finding in _of_rule(rule, approvals)]
+
+
+def proof_finding(proof: RuleProof) -> RuleFinding:
+    """Return what was proven about a rule as a finding."""
+    rule, about = proof.rule, f"Rule {proof.rule.id} ({_short(proof.rule)})"
+    code, message = _PROOFS[proof.kind]
+    tool = proof.tool if proof.tool is not None else ""
+    others = " and ".join(f"{other.id} ({_short(other)})" for other in proof.others)
+    decides = min((rule, *proof.others), key=rank)
+    text = message.format(about=about, reason=proof.reason, others=others, tool=tool, decides=decides.id)
+    is_note = proof.kind == "conflict" or (proof.kind == "unmatched" and rule.origin.kind == "managed")
+    return RuleFinding(rule, code, text, _proof_fix(proof), severity="note" if is_note else "warning")
+
+
+_PROOFS: dict[ProofKind, tuple[str, str]] = {
+    "unmatched": ("rule.matches_nothing", "{about} matches no tool that is known now."),
+    "unmet": ("rule.never_applies", "{about} never applies. {reason}"),
+    "shadowed": ("rule.shadowed", "{about} never decides, for example on {tool}: {others} always decides first."),
+    "conflict": (
+        "rule.conflict",
+        "{about} overlaps with {others}, for example on {tool}. Rule {decides} decides there.",
+    ),
+}
+
+
+def _proof_fix(proof: RuleProof) -> str:
+    origin = proof.rule.origin
+    if proof.kind == "conflict":
+        return "Limit one of the rules if this is not what you want."
+    if proof.kind == "unmatched":
+        return "Compare the pattern with `toolcrib tools list`."
+    if origin.file is not None:
+        return f"Remove it from {_place(proof.rule)}, or change it there."
+    return f"Change it, or run `toolcrib rules remove {proof.rule.id}`."
+
+
+def _place(rule: Rule) -> str:
+    origin = rule.origin
+    return f"{origin.file}:{origin.line}" if origin.line else str(origin.file)
 
 
 def _of_rule(rule: Rule, approvals: Mapping[str, Approval]) -> Iterator[RuleFinding]:
@@ -132,9 +179,8 @@ def _short(rule: Rule) -> str:
 def _change(rule: Rule, proposal: Rule | None, better: str = "the test `path`") -> str:
     """Return the fix for a rule. Without a proposal, it suggests writing a rule with `better`."""
     if rule.origin.file is not None:
-        place = f"{rule.origin.file}:{rule.origin.line}" if rule.origin.line else rule.origin.file
         instead = f" Use the test `path` there: {describe(proposal)}" if proposal is not None else f" Use {better}."
-        return f"Change it in {place}.{instead}"
+        return f"Change it in {_place(rule)}.{instead}"
     if proposal is None and rule.origin.kind in ("remembered", "session"):
         return f"Run `toolcrib rules remove {rule.id}`; the next call asks again and proposes a narrower rule."
     if proposal is None:

@@ -4,14 +4,15 @@ Must never call a tool or record anything.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache, partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import anyio.to_thread
 
+from toolcrib.gate.policy.decide import Grants
 from toolcrib.gate.policy.fields import FaultyRequest
 from toolcrib.gate.policy.rule_parser import read_line
 from toolcrib.gate.policy.rules import Rules
@@ -24,13 +25,16 @@ from toolcrib.model.tools import Tool, ToolRef
 from toolcrib.store.audit import Filters
 
 _PAGE = 1000
+RecordsByProject: TypeAlias = Mapping[str | None, Sequence[JsonObject]]
+"""Audit records by the directory of the call."""
+Regrant: TypeAlias = Callable[[Grants], Grants]
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
     """Rule changes to try: rules to add, rules to remove, and a replacement for `toolcrib.toml`.
 
-    `limit` records are examined, newest first.
+    `limit` records are examined, newest first, only those of `agent` if it is set.
     """
 
     add: Sequence[str | JsonObject] = ()
@@ -39,16 +43,21 @@ class Trial:
     since: datetime | None = None
     until: datetime | None = None
     limit: int = 10_000
+    agent: str | None = None
 
 
 async def replay(crib: Crib, trial: Trial) -> Simulation:
     """Decide recorded calls again under the changed rules. Raises `rule.invalid` and `rule.unknown`."""
     before = crib.permissions.rules().without(())
     after = await _changed_rules(crib, trial, before)
-    parts = [
-        await _replay_at(crib, project, records, before, after)
-        for project, records in (await _records(crib, trial)).items()
-    ]
+    return await replay_records(crib, await find_records(crib, trial), before, after)
+
+
+async def replay_records(
+    crib: Crib, records: RecordsByProject, before: Rules, after: Rules, regrant: Regrant | None = None
+) -> Simulation:
+    """Decide the calls of these records again. `regrant` returns the grants of a caller after the change."""
+    parts = [await _replay_at(crib, project, some, before, after, regrant) for project, some in records.items()]
     found = sorted((each for part in parts for each in part.differences), key=lambda each: -each.record)
     return Simulation(sum(part.compared for part in parts), sum(part.skipped for part in parts), tuple(found))
 
@@ -70,12 +79,12 @@ async def _changed_rules(crib: Crib, trial: Trial, before: Rules) -> Rules:
     return before.without(gone).with_rules(*more)
 
 
-async def _records(crib: Crib, trial: Trial) -> dict[str | None, list[JsonObject]]:
+async def find_records(crib: Crib, trial: Trial) -> RecordsByProject:
     """Return the newest records, by the directory of the call, in which its tools are looked up."""
     found: defaultdict[str | None, list[JsonObject]] = defaultdict(list)
     after, left = None, trial.limit
     while left > 0:
-        filters = Filters(since=trial.since, until=trial.until, after=after, limit=min(left, _PAGE))
+        filters = Filters(agent=trial.agent, since=trial.since, until=trial.until, after=after, limit=min(left, _PAGE))
         records = await crib.audit.find(filters)
         for record in records:
             found[_project(record.get("principal"))].append(record)
@@ -91,7 +100,12 @@ def _project(principal: Json) -> str | None:
 
 
 async def _replay_at(
-    crib: Crib, project: str | None, records: list[JsonObject], before: Rules, after: Rules
+    crib: Crib,
+    project: str | None,
+    records: Sequence[JsonObject],
+    before: Rules,
+    after: Rules,
+    regrant: Regrant | None,
 ) -> Simulation:
     snapshot = crib.catalog.at(project)
 
@@ -102,5 +116,17 @@ async def _replay_at(
     def grants_of(agent: str | None) -> Any:
         return crib.permissions.grants(Principal("owner", "owner", "api", agent=agent, cwd=project))
 
-    work = partial(simulate, records, before, after, tool=find, grants=lambda principal: grants_of(principal.agent))
+    @cache
+    def grants_after(agent: str | None) -> Any:
+        return grants_of(agent) if regrant is None else regrant(grants_of(agent))
+
+    work = partial(
+        simulate,
+        records,
+        before,
+        after,
+        tool=find,
+        grants=lambda principal: grants_of(principal.agent),
+        grants_after=lambda principal: grants_after(principal.agent),
+    )
     return await anyio.to_thread.run_sync(work)

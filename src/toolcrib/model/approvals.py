@@ -4,7 +4,7 @@ The gate sends an `ApprovalRequest`, an `Approval` is stored and displayed, and 
 """
 
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal
 
 from toolcrib.model.json import Json, JsonObject, loads
@@ -17,18 +17,32 @@ ApprovalStatus = Literal["pending", "approved", "denied", "expired", "withdrawn"
 Decided = Literal["approved", "denied", "expired", "withdrawn"]
 Verb = Literal["approve", "deny"]
 Scope = Literal["once", "session", "always"]
+SIMILAR_FOR = timedelta(days=7)
+"""How long a rule for repeatedly approved calls applies."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """A wider condition that can replace the exact one in a remembered answer, and the text that selects it."""
+    """A wider condition that can replace the exact one in a remembered answer, and the text that selects it.
+
+    `conditions`, if set, replace all conditions of the rule, which then ends after `SIMILAR_FOR`. They describe calls
+    that were approved repeatedly.
+    """
 
     text: str
     condition: Condition
+    conditions: tuple[Condition, ...] = ()
 
     def to_json(self) -> JsonObject:
         """Return the public shape."""
-        return {"prefix": self.text, "condition": self.condition.to_json()}
+        shape: JsonObject = {"prefix": self.text, "condition": self.condition.to_json()}
+        return shape | ({"conditions": [each.to_json() for each in self.conditions]} if self.conditions else {})
+
+    @classmethod
+    def of_json(cls, shape: JsonObject) -> "Prefix":
+        """Return the value for a shape made by `to_json`."""
+        conditions = tuple(Condition(**each) for each in shape.get("conditions", ()))
+        return cls(shape["prefix"], Condition(**shape["condition"]), conditions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +68,7 @@ class Remembering:
     @classmethod
     def of_json(cls, shape: JsonObject) -> "Remembering":
         """Return the value for a shape made by `to_json`."""
-        prefixes = tuple(Prefix(each["prefix"], Condition(**each["condition"])) for each in shape["prefixes"])
+        prefixes = tuple(map(Prefix.of_json, shape["prefixes"]))
         return cls(tuple(Condition(**each) for each in shape["conditions"]), prefixes, shape["refusal"])
 
 
@@ -63,7 +77,7 @@ class ApprovalRequest:
     """Request to approve one call with exactly these arguments (`arguments` is their canonical JSON).
 
     `why` names the rule or mode that requires approval; `call` is the id the caller assigned to the call. With `once`,
-    the answer cannot be remembered.
+    the answer cannot be remembered. `argument_names` are those that the tool declares.
     """
 
     ref: ToolRef
@@ -74,6 +88,7 @@ class ApprovalRequest:
     why: str
     call: str | None = None
     once: bool = False
+    argument_names: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,6 +136,16 @@ async def load_approvals(
     return [_approval(row) for row in rows]
 
 
+async def load_answered(store: Store, ref: ToolRef, definition_hash: str, limit: int) -> list[Approval]:
+    """Return the newest approvals of one definition of a tool that a person approved or denied."""
+    answered = approvals.c.status.in_(("approved", "denied"))
+    same = (approvals.c.server == ref.server, approvals.c.tool == ref.tool)
+    query = select(approvals).where(answered, *same, approvals.c.definition_hash == definition_hash)
+    newest = query.order_by(approvals.c.created_at.desc(), approvals.c.id).limit(limit)
+    rows: Sequence[Row[*tuple[Any, ...]]] = await store.read(lambda connection: connection.execute(newest).all())
+    return [_approval(row) for row in rows]
+
+
 async def load_decided(store: Store, ids: Collection[str]) -> list[Approval]:
     """Return those of these approvals that are no longer pending."""
     query = select(approvals).where(approvals.c.id.in_(ids), approvals.c.status != _OPEN)

@@ -55,7 +55,7 @@ def test_a_token_is_shown_once_and_taken_back(page: Page, axe: Axe, picture: Pic
     picture(page, "access-tokens")
     page.get_by_role("button", name="Revoke cursor").click()
     expect(page.locator("li", has_text="cursor")).to_contain_text("revoked")
-    for path in ("bundles", "projects"):
+    for path in ("reach", "bundles", "projects"):
         page.goto(f"/access/{path}")
         assert axe(page) == []
         picture(page, f"access-{path}")

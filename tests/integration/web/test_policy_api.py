@@ -14,6 +14,7 @@ from toolcrib.model.json import JsonObject
 
 pytestmark = pytest.mark.anyio
 
+ANY = [{"pointer": "/x", "test": "present", "value": False}]
 DENY: JsonObject = {"effect": "deny", "pattern": "bench/broken", "reason": "It breaks."}
 
 
@@ -73,6 +74,51 @@ async def test_a_rule_of_the_settings_file_is_listed_with_its_line_and_not_remov
         assert f"{file}, line 1" in refused.json()["hint"]
         (problem,) = (await client.get("/api/policy/problems")).json()
         assert (problem["code"], problem["line"]) == ("rule.invalid", 5)
+
+
+async def test_rule_that_matches_nothing_is_added_with_a_problem_and_found_by_check(running: Running) -> None:
+    async with running.client() as client:
+        misspelt = (await client.post("/api/policy/rules", json={"effect": "deny", "pattern": "bnech/*"})).json()
+        assert [each["code"] for each in misspelt["problems"]] == ["rule.matches_nothing"]
+        await client.post("/api/policy/rules", json=DENY)
+        narrow = (await client.post("/api/policy/rules", json={"effect": "allow", "pattern": "bench/broken"})).json()
+        found = {each["rule"]: each["code"] for each in (await client.get("/api/policy/check")).json()}
+        assert found == {misspelt["id"]: "rule.matches_nothing", narrow["id"]: "rule.shadowed"}
+
+
+async def test_reach_lists_who_can_call_a_tool_without_being_asked_and_why(running: Running) -> None:
+    condition = {"pointer": "/times", "test": "range", "value": {"max": 3}}
+    async with running.client() as client:
+        token = (await client.post("/api/tokens", json={"name": "laptop", "mode": "default"})).json()
+        assert token["name"] == "laptop"
+        body = {"effect": "allow", "pattern": "bench/echo", "conditions": [condition], "reason": "Cheap."}
+        rule = (await client.post("/api/policy/rules", json=body)).json()
+        answer = await client.get("/api/policy/reach", params={"pattern": "bench/ech*"})
+        found = {each["who"]: each for each in answer.json()}
+        (group,) = found["token laptop"]["groups"]
+        assert (group["access"], group["verdicts"], group["tools"]) == ("may", ["allow", "ask"], ["bench/echo"])
+        assert (group["rule"], group["reason"]) == (rule["id"], "Cheap.")
+        assert found["owner (ide)"]["counts"] == {"allow": 1, "may": 0, "ask": 0, "deny": 0, "hidden": 0}
+        wrong = await client.get("/api/policy/reach", params={"pattern": "bench"})
+        assert (wrong.status_code, wrong.json()["code"]) == (422, "request.invalid")
+
+
+async def test_suggested_permissions_cover_exactly_the_calls_that_ran(running: Running) -> None:
+    async with running.client() as client:
+        await client.post("/api/policy/rules", json={"effect": "deny", "pattern": "bench/broken", "conditions": ANY})
+        for tool, arguments in (("echo", {"text": "x"}), ("echo", {"text": "y"}), ("broken", {})):
+            asked = {"agent": "reviewer", "mode": "acceptEdits"}
+            await client.post(f"/api/tools/bench/{tool}/call", params=asked, json={"arguments": arguments})
+        (found,) = (await client.get("/api/policy/suggestions", params={"days": 7})).json()
+        assert (found["agent"], found["toolPermissions"]) == ("reviewer", ["bench/echo"])
+        assert found["used"] == [{"tool": "bench/echo", "calls": 2}]
+        assert "bench/broken" in found["lost"]
+        refused = found["simulation"]["differences"]
+        assert [(each["ref"], each["before"], each["after"]) for each in refused] == [
+            ("bench/broken", "deny", "hidden")
+        ]
+        unknown = await client.get("/api/policy/suggestions", params={"agent": "nobody"})
+        assert (unknown.status_code, unknown.json()["code"]) == (404, "agent.unknown")
 
 
 async def explained(client: httpx2.AsyncClient, **asked: Any) -> JsonObject:

@@ -40,16 +40,18 @@ from toolcrib.gate.approvals.requests import (
     rule_of_answer,
     stored_answer,
 )
+from toolcrib.gate.approvals.similar import NEEDED, propose_similar
 from toolcrib.gate.policy.paths import REAL
 from toolcrib.model.approvals import Approval, ApprovalAnswer, ApprovalRequest, ApprovalStatus, Decided, Scope, Verb
 from toolcrib.model.errors import Conflict, Denied, InvalidRequest, NotFound, Unavailable
 from toolcrib.model.json import Json, JsonObject, canonical, is_object, loads
-from toolcrib.model.policy import Rule
+from toolcrib.model.policy import Binding, Rule
 from toolcrib.model.principals import Principal
 from toolcrib.store.approvals import (
     Closing,
     close_approval,
     close_approvals,
+    load_answered,
     load_approval,
     load_approvals,
     load_decided,
@@ -77,6 +79,8 @@ _LAST_WORDS = 5.0
 _LOOK_EVERY = 1.0
 """Seconds between two polls for answers that another crib on the same database received."""
 _LOOK_AT_ONCE = 500
+_MOST_ANSWERED = 50
+"""Maximum answered approvals of a tool that are read to find those of one principal."""
 CLOCK_SECONDS = 2.0
 """Seconds between two checks of the wall clock."""
 _OVERDUE = timedelta(minutes=1)
@@ -211,6 +215,7 @@ class Approvals:
         """
         pending = self._admit(question, seconds, check)
         try:
+            await self._offer_similar(pending, question)
             await save_approval(self._store, pending.approval, self._crib, pending.binding)
             if pending.answer is None:
                 pending.announced = True
@@ -243,6 +248,19 @@ class Approvals:
         self._open_by_scope[scope] += 1
         self._bytes[scope] += size
         return pending
+
+    async def _offer_similar(self, pending: PendingApproval, question: ApprovalRequest) -> None:
+        """Add the proposal for calls like those that were approved repeatedly, if there is one."""
+        bound = Binding.of(question.principal)
+        answered = await load_answered(self._store, question.ref, question.definition_hash, _MOST_ANSWERED)
+        own = (each for each in answered if Binding.of(each.principal) == bound)
+        approved = itertools.takewhile(lambda each: each.status == "approved" and each.edited is None, own)
+        earlier = [each.given for each in itertools.islice(approved, NEEDED)]
+        offered = pending.approval.remembering
+        similar = propose_similar(question, offered, earlier, self._redact, REAL)
+        if similar is not None:
+            offered = replace(offered, prefixes=(*offered.prefixes, similar))
+            pending.approval = replace(pending.approval, remembering=offered)
 
     def _release(self, pending: PendingApproval) -> None:
         scope = pending.approval.principal.scope

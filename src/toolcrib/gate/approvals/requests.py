@@ -13,7 +13,17 @@ from toolcrib.gate.policy import coding_tools
 from toolcrib.gate.policy.patterns import literal_pattern
 from toolcrib.gate.policy.wording import describe
 from toolcrib.gate.policy.zones import is_inside
-from toolcrib.model.approvals import Approval, ApprovalAnswer, ApprovalRequest, Decided, Remembering, Scope, Verb
+from toolcrib.model.approvals import (
+    SIMILAR_FOR,
+    Approval,
+    ApprovalAnswer,
+    ApprovalRequest,
+    Decided,
+    Prefix,
+    Remembering,
+    Scope,
+    Verb,
+)
 from toolcrib.model.errors import Conflict, InvalidRequest
 from toolcrib.model.json import JsonObject
 from toolcrib.model.policy import Binding, Condition, Rule, RuleEffect, RuleOrigin, Where
@@ -98,12 +108,13 @@ def rule_of_answer(approval: Approval, reply: ApprovalReply, now: datetime) -> R
     offered = approval.remembering
     if offered.refusal is not None:
         raise InvalidRequest("approval.scope", offered.refusal, "Answer `once`.")
-    if reply.edited is not None and offered.conditions:
+    if reply.edited is not None and (offered.conditions or reply.prefix is not None):
         message = (
             "An answer with edited arguments cannot be remembered, since the rule was proposed for the original ones."
         )
         raise InvalidRequest("approval.scope", message, "Answer `once`.")
     effect: RuleEffect = "allow" if reply.verb == "approve" else "deny"
+    chosen = _chosen(offered, reply.prefix) if effect == "allow" and reply.prefix is not None else None
     return Rule(
         id=f"answer-{approval.id}",
         effect=effect,
@@ -112,7 +123,8 @@ def rule_of_answer(approval: Approval, reply: ApprovalReply, now: datetime) -> R
         reason=reply.reason,
         created_by=reply.by,
         created_at=now,
-        conditions=_conditions(offered, reply.prefix if effect == "allow" else None),
+        expires_at=approval.created_at + SIMILAR_FOR if chosen is not None and chosen.conditions else None,
+        conditions=_conditions(offered, chosen),
         where=_where(approval) if effect == "allow" else Where(),
         definition_hash=approval.definition_hash,
         session=principal.session if for_session else None,
@@ -120,16 +132,23 @@ def rule_of_answer(approval: Approval, reply: ApprovalReply, now: datetime) -> R
     )
 
 
-def _conditions(offered: Remembering, prefix: str | None) -> tuple[Condition, ...]:
-    if prefix is None:
-        return offered.conditions
-    chosen = next((each.condition for each in offered.prefixes if each.text == prefix), None)
+def _chosen(offered: Remembering, prefix: str) -> Prefix:
+    chosen = next((each for each in offered.prefixes if each.text == prefix), None)
     if chosen is None:
         choices = ", ".join(repr(each.text) for each in offered.prefixes) or "none"
         raise InvalidRequest(
             "approval.prefix", f"The prefix {prefix!r} was not proposed.", f"Proposed prefixes: {choices}."
         )
-    return tuple(chosen if each.pointer == chosen.pointer else each for each in offered.conditions)
+    return chosen
+
+
+def _conditions(offered: Remembering, chosen: Prefix | None) -> tuple[Condition, ...]:
+    if chosen is None:
+        return offered.conditions
+    if chosen.conditions:
+        return chosen.conditions
+    wider = chosen.condition
+    return tuple(wider if each.pointer == wider.pointer else each for each in offered.conditions)
 
 
 def _where(approval: Approval) -> Where:

@@ -202,6 +202,11 @@ class Catalog:
         """The snapshot for callers without a directory."""
         return self._snapshots[None]
 
+    @property
+    def snapshots(self) -> tuple[Snapshot, ...]:
+        """The snapshots of all directories in use, the one without a directory first."""
+        return tuple(self._snapshots.values())
+
     def at(self, place: Place) -> Snapshot:
         """Return the snapshot for callers in this directory, or the one without a directory if it is unknown."""
         return self._snapshots.get(place) or self._snapshots[None]

@@ -9,7 +9,7 @@ Reasons that do not depend on the tool are constants, since a listing decides on
 call if this raises. Must never read a clock, a file or any other input that is not passed in.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from toolcrib.gate.policy.patterns import PatternIndex
 from toolcrib.gate.policy.rules import Ranked, Rules, unmet
 from toolcrib.gate.policy.zones import Closed, TouchedPath, closed_paths, touches_decisive, zone_of
 from toolcrib.model.json import JsonObject
-from toolcrib.model.policy import Decision, DecisionStep, Effect, Verdict
+from toolcrib.model.policy import Decision, DecisionStep, Effect, Rule, Verdict
 from toolcrib.model.principals import Mode, Principal
 from toolcrib.model.tools import Tool, ToolRef
 
@@ -133,19 +133,22 @@ def decide(
     arguments: JsonObject | None = None,
     paths: Sequence[TouchedPath] | None = None,
     files: Files = LEXICAL,
+    assume: Callable[[Rule], bool] | None = None,
 ) -> Decision:
     """Decide whether this principal sees the tool and, if so, what a call of it does.
 
     Without `arguments`, as in a listing, rules with conditions on arguments are skipped, and `needs_arguments` is set
     if one of them could matter. `paths` are the paths the call touches (see `zones`); unknown ones count as outside the
-    project. `files` resolves the paths that conditions test.
+    project. `files` resolves the paths that conditions test. `assume` replaces the test of a rule's conditions, so that
+    proofs can try every outcome of them.
     """
-    own = _decide(ref, tool, principal, grants, rules, arguments, paths, files)
+    own = _decide(ref, tool, principal, grants, rules, arguments, paths, files, assume)
     if grants.creator is None or tool is None:
         return own
     if grants.creator.is_revoked:
         return Decision("hidden", ref, (*own.steps, _CREATOR_REVOKED))
-    above = decide(ref, tool, grants.creator.principal, grants.creator.grants, rules, arguments, paths, files)
+    creator = grants.creator
+    above = decide(ref, tool, creator.principal, creator.grants, rules, arguments, paths, files, assume)
     return _stricter(own, above, principal)
 
 
@@ -168,6 +171,7 @@ def _decide(
     arguments: JsonObject | None,
     paths: Sequence[TouchedPath] | None,
     files: Files,
+    assume: Callable[[Rule], bool] | None,
 ) -> Decision:
     if tool is None:
         return Decision("unknown", ref, (_UNREGISTERED,))
@@ -177,9 +181,9 @@ def _decide(
     applicable = rules.applicable_to(principal).on(tool)
     if is_decisive_edit(tool, paths):
         applicable = [ranked for ranked in applicable if ranked.step.step != "remembered"]
-    ruling = (
-        _deciding_rule(applicable, arguments, ConditionContext.of(tool, principal, files)) if applicable else _NO_RULING
-    )
+    ruling = _NO_RULING
+    if applicable:
+        ruling = _deciding_rule(applicable, arguments, ConditionContext.of(tool, principal, files), assume)
     by_paths = ref.server == coding_tools.SERVER and coding_tools.depends_on_paths(ref.tool)
     ruling = _Ruling(ruling.rule, ruling.needs_arguments or by_paths)
     closed = () if principal.by_hand else closed_paths(paths, principal.projects)
@@ -231,7 +235,12 @@ def _permitted(tool: Tool, grants: Grants) -> DecisionStep:
     return _GRANTED if grants.permit(tool) else _NOT_GRANTED
 
 
-def _deciding_rule(applicable: Sequence[Ranked], arguments: JsonObject | None, context: ConditionContext) -> _Ruling:
+def _deciding_rule(
+    applicable: Sequence[Ranked],
+    arguments: JsonObject | None,
+    context: ConditionContext,
+    assume: Callable[[Rule], bool] | None,
+) -> _Ruling:
     """Return the first rule that holds. Without arguments, as in a listing, rules with conditions are skipped."""
     needs_arguments = False
     for ranked in applicable:
@@ -240,7 +249,11 @@ def _deciding_rule(applicable: Sequence[Ranked], arguments: JsonObject | None, c
             if not needs_arguments and arguments is not None and context.tool is not None:
                 arguments = context.tool.filled(arguments)
             needs_arguments = True
-            if arguments is None or unmet(rule, arguments, context) is not None:
+            if assume is not None:
+                applies = assume(rule)
+            else:
+                applies = arguments is not None and unmet(rule, arguments, context) is None
+            if not applies:
                 continue
         return _Ruling(ranked, needs_arguments)
     return _Ruling(None, needs_arguments)

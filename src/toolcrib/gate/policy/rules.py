@@ -67,7 +67,7 @@ class ApplicableRules:
         cached = self._by_tool.get(tool.ref)
         if cached is None or cached[0] is not tool:
             named = _matching(self._rank_rule, self._index, tool.ref, tool.names)
-            found = tuple([each for each in named if not each.of_some or _wrong_tool(each.rule, tool) is None])
+            found = tuple([each for each in named if not each.of_some or tool_obstacle(each.rule, tool) is None])
             if len(self._by_tool) >= _MOST_TOOLS:
                 self._by_tool.clear()
             cached = self._by_tool[tool.ref] = (tool, found)
@@ -76,7 +76,7 @@ class ApplicableRules:
     def hides(self, tool: Tool) -> bool:
         """Return whether the first rule on a tool that holds without arguments removes it from listings."""
         for each in _matching(self._rank_rule, self._index, tool.ref, tool.names):
-            if not each.rule.conditions and (not each.of_some or _wrong_tool(each.rule, tool) is None):
+            if not each.rule.conditions and (not each.of_some or tool_obstacle(each.rule, tool) is None):
                 return each.hides
         return False
 
@@ -154,7 +154,7 @@ class Rules:
             count = {
                 number
                 for number, each in enumerate(ranked)
-                if not each.for_some or _wrong_principal(each.rule, principal) is None
+                if not each.for_some or principal_obstacle(each.rule, principal) is None
             }
             if len(self._applicable) >= _MOST_PRINCIPALS:
                 self._applicable.clear()
@@ -205,19 +205,25 @@ def _rank_rule(rule: Rule) -> Ranked:
         reason = f"{reason} It was remembered for {rule.principal.describe()}."
     step = DecisionStep(_STEPS[at], True, rule.effect, reason, rule.id, rule.origin)
     where = rule.where
-    for_some = rule.session is not None or rule.principal is not None or rule.origin.kind == "session"
-    for_some = for_some or bool(where.sources or where.agents or where.modes or where.projects)
     marks = (where.read_only, where.destructive, where.open_world)
     of_some = rule.definition_hash is not None or marks != _ANY_MARKS
-    return Ranked(at, rule, for_some, of_some, at == 0, step)
+    return Ranked(at, rule, is_for_some(rule), of_some, at == 0, step)
+
+
+def is_for_some(rule: Rule) -> bool:
+    """Return whether a rule does not apply to every principal."""
+    where = rule.where
+    bound = rule.session is not None or rule.principal is not None or rule.origin.kind == "session"
+    return bound or bool(where.sources or where.agents or where.modes or where.projects)
 
 
 def obstacle(rule: Rule, tool: Tool, principal: Principal) -> str | None:
     """Return why a rule does not apply to this tool and principal, regardless of arguments, or None."""
-    return _wrong_tool(rule, tool) or _wrong_principal(rule, principal)
+    return tool_obstacle(rule, tool) or principal_obstacle(rule, principal)
 
 
-def _wrong_tool(rule: Rule, tool: Tool) -> str | None:
+def tool_obstacle(rule: Rule, tool: Tool) -> str | None:
+    """Return why a rule does not apply to this tool, although its pattern may match, or None."""
     if rule.definition_hash is not None and rule.definition_hash != tool.definition_hash:
         return "It was made for another definition of the tool."
     where = rule.where
@@ -232,7 +238,8 @@ def _wrong_tool(rule: Rule, tool: Tool) -> str | None:
     return None
 
 
-def _wrong_principal(rule: Rule, principal: Principal) -> str | None:
+def principal_obstacle(rule: Rule, principal: Principal) -> str | None:
+    """Return why a rule does not apply to this principal, or None."""
     if (rule.session is not None or rule.origin.kind == "session") and rule.session != (principal.session or ""):
         return "It belongs to another session."
     if rule.principal is not None and not rule.principal.includes(principal):

@@ -9,6 +9,7 @@ Must never call or record anything.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from toolcrib.gate.policy.decide import Grants, decide
 from toolcrib.gate.policy.rules import Rules
@@ -20,6 +21,7 @@ from toolcrib.model.tools import Tool, ToolRef
 
 FindTool = Callable[[ToolRef], Tool | None]
 FindGrants = Callable[[Principal], Grants]
+_Side: TypeAlias = tuple[Rules, Grants]
 FindPaths = Callable[[Principal, ToolRef, JsonObject], tuple[TouchedPath, ...] | None]
 
 
@@ -98,10 +100,12 @@ def simulate(
     tool: FindTool,
     grants: FindGrants,
     paths: FindPaths | None = None,
+    grants_after: FindGrants | None = None,
 ) -> Simulation:
     """Decide the calls of these audit records (as returned by `/api/audit`) again, before and after a change of rules.
 
-    `paths` returns the paths that a call touches, see `zones`.
+    `paths` returns the paths that a call touches, see `zones`. `grants_after` returns the grants after the change, if
+    they differ.
     """
     compared = skipped = 0
     differences: list[SimulatedDifference] = []
@@ -111,18 +115,21 @@ def simulate(
             skipped += 1
             continue
         compared += 1
-        difference = _compare(call, found, before, after, grants(call.principal), paths)
+        own = grants(call.principal)
+        sides = (before, own), (after, own if grants_after is None else grants_after(call.principal))
+        difference = _compare(call, found, *sides, paths)
         if difference is not None:
             differences.append(difference)
     return Simulation(compared, skipped, tuple(differences))
 
 
 def _compare(
-    call: RecordedCall, tool: Tool, before: Rules, after: Rules, grants: Grants, paths: FindPaths | None
+    call: RecordedCall, tool: Tool, before: _Side, after: _Side, paths: FindPaths | None
 ) -> SimulatedDifference | None:
     real = paths(call.principal, call.ref, call.arguments) if paths is not None else None
 
-    def decide_with(principal: Principal, rules: Rules) -> Decision:
+    def decide_with(principal: Principal, side: _Side) -> Decision:
+        rules, grants = side
         return decide(call.ref, tool, principal, grants, rules, call.arguments, real)
 
     principal = call.caller(decide_with(call.principal, before).verdict)

@@ -1,6 +1,7 @@
 """Describes rules in sentences that a person reads before accepting one. Pure."""
 
 import json
+from datetime import UTC
 
 from toolcrib.model.policy import Condition, Rule
 
@@ -32,7 +33,12 @@ def describe(rule: Rule) -> str:
         parts.append(f"in mode {' or '.join(rule.where.modes)}")
     if rule.definition_hash is not None:
         parts.append("for the current definition of the tool")
-    parts.append("in this session only" if rule.session is not None else "until the rule is removed")
+    if rule.session is not None:
+        parts.append("in this session only")
+    if rule.expires_at is not None:
+        parts.append(f"until {rule.expires_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC")
+    elif rule.session is None:
+        parts.append("until the rule is removed")
     return ", ".join(parts) + "."
 
 

@@ -26,8 +26,17 @@ class PermissionsClient:
         return await self._ask("GET", "/api/policy/problems")
 
     async def check(self) -> list[JsonObject]:
-        """Return rules that are too broad."""
-        return await self._ask("GET", "/api/policy/check")
+        """Return rules that are too broad, never decide or conflict."""
+        return await self._ask("GET", "/api/policy/check", patient=True)
+
+    async def reach(self, pattern: str, source: str | None = None, mode: str | None = None) -> list[JsonObject]:
+        """Return what every principal can do with the tools that match a pattern."""
+        asked: dict[str, Param] = {"pattern": pattern, "sessionSource": source, "sessionMode": mode}
+        return await self._ask("GET", "/api/policy/reach", asked, patient=True)
+
+    async def suggestions(self, agent: str | None, days: int) -> list[JsonObject]:
+        """Return the smallest tool permissions that cover what agents used. Waits without a timeout."""
+        return await self._ask("GET", "/api/policy/suggestions", {"agent": agent, "days": days}, patient=True)
 
     async def change_rule(self, id: str, body: JsonObject) -> JsonObject:
         """Change the given fields of a rule."""

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -565,3 +566,48 @@ async def test_clock_that_goes_back_keeps_no_question_open(store: Store) -> None
         clock.now -= timedelta(days=1)
         with anyio.fail_after(10):
             assert (await at.approvals.ask(question(), seconds=0.02)).decision == "expired"
+
+
+async def approve_each(at: Desk, *texts: str, principal: Principal = SESSION, verb: Verb = "approve") -> None:
+    """Answer one call after the other, each for this call only."""
+    for text in texts:
+        async with anyio.create_task_group() as tasks:
+            waiting = await put(tasks, at, commenting(text, principal))
+            await at.approvals.answer(at.open_id, verb, by=OWNER)
+            await waiting.end()
+
+
+def commenting(text: str, principal: Principal = SESSION) -> ApprovalRequest:
+    return replace(question({"text": text}, principal=principal), argument_names=frozenset({"text"}))
+
+
+async def offers(at: Desk, tasks: TaskGroup, asked: ApprovalRequest) -> list[str]:
+    await put(tasks, at, asked)
+    (shown,) = await at.approvals.find(status="pending")
+    return [each.text for each in shown.remembering.prefixes]
+
+
+async def test_three_approvals_in_a_row_offer_a_rule_for_calls_like_them(store: Store) -> None:
+    async with desk(store) as at, anyio.create_task_group() as tasks:
+        await approve_each(at, "Fixed 1", "Fixed 2", "Fixed 3")
+        (text,) = await offers(at, tasks, commenting("Fixed 4"))
+        await at.approvals.answer(at.open_id, "approve", by=OWNER, scope="always", prefix=text)
+        (rule,) = at.rules
+        assert [each.to_json() for each in rule.conditions] == [
+            {"pointer": "/text", "test": "glob", "value": "Fixed *"}
+        ]
+        assert rule.principal == Binding.of(SESSION)
+        assert rule.expires_at is not None
+
+
+async def test_denial_and_approvals_of_another_principal_do_not_count(store: Store) -> None:
+    other = replace(SESSION, agent="writer")
+    async with desk(store) as at, anyio.create_task_group() as tasks:
+        await approve_each(at, "Fixed 1", "Fixed 2", "Fixed 3", principal=other)
+        await approve_each(at, "Fixed 4", "Fixed 5")
+        await approve_each(at, "Fixed 6", verb="deny")
+        await approve_each(at, "Fixed 7", "Fixed 8")
+        assert await offers(at, tasks, commenting("Fixed 9")) == []
+        await at.approvals.answer(at.open_id, "approve", by=OWNER)
+        assert await offers(at, tasks, commenting("Fixed 10")) == ["like the last 3 approvals"]
+        await at.approvals.answer(at.open_id, "deny", by=OWNER)

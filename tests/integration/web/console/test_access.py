@@ -30,6 +30,18 @@ async def test_the_answer_comes_first_then_the_chain_then_the_smallest_change(vi
     assert after.one("tr", class_="decides").one("a").text == rule.id
 
 
+async def test_table_shows_who_can_use_what_with_the_reason_of_each_cell(visitor: Visitor) -> None:
+    await visitor.send("/access/rules", {"effect": "ask", "pattern": "toolcrib/ping", "reason": "Look first."})
+    page = await visitor.page("/access/reach", pattern="toolcrib/pin*")
+    assert [each.text for each in page.one("thead").all("th")] == ["Who", "toolcrib/ping"]
+    rows = {row.all("th")[0].text: row for row in page.one("tbody").all("tr")}
+    assert "asks" in rows["agent reviewer"].one("button").text
+    assert "Look first." in rows["agent reviewer"].one("span", class_="reasons").text
+    assert "The owner makes this call by hand" in rows["owner (cli)"].one("span", class_="reasons").text
+    assert "No tool matches" in (await visitor.page("/access/reach", pattern="nothing/*")).text
+    assert "is not a pattern" in (await visitor.page("/access/reach", 422, pattern="nothing")).text
+
+
 async def test_a_name_that_is_not_there_is_answered_with_the_nearest(visitor: Visitor) -> None:
     page = await visitor.page("/access", tool="toolcrib/pong")
     assert "Unknown tool" in page.one("h2", id="verdict").text

@@ -18,7 +18,7 @@ STRINGS = strings()
 BOUND = 30.0
 SCREENS = (
     "/", "/servers/new", "/tools", "/agents", "/agents/stranger", "/agents/stranger/history", "/agents/stranger/tools",
-    "/sessions", "/waiting", "/access", "/access/rules", "/access/simulate", "/activity", "/schedules",
+    "/sessions", "/waiting", "/access", "/access/reach", "/access/rules", "/access/simulate", "/activity", "/schedules",
     "/connect", "/settings", "/find?words=x", "/schedules/-/new",
 )  # fmt: skip
 

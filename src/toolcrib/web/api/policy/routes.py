@@ -11,11 +11,14 @@ from fastapi import APIRouter, Depends, Query
 from toolcrib.gate.policy.rule_look_alikes import look_alikes
 from toolcrib.gate.policy.simulate import recorded_call
 from toolcrib.host import Crib
+from toolcrib.host.reach import find_reach
 from toolcrib.host.replay import replay
-from toolcrib.host.rule_check import find_rule_findings
+from toolcrib.host.rule_check import find_rule_findings, unmatched_rule
+from toolcrib.host.suggest import DAYS, suggest
 from toolcrib.model.errors import InvalidRequest, NotFound
 from toolcrib.model.json import JsonObject, MalformedJson, is_object, parse_strict
-from toolcrib.model.principals import Principal
+from toolcrib.model.principals import Mode, Principal, Source
+from toolcrib.model.problems import Problem
 from toolcrib.model.tools import ToolRef
 from toolcrib.web.api.changing import Changing, owner_changes
 from toolcrib.web.api.policy.asking import FaultsRoute, server_note
@@ -27,12 +30,17 @@ from toolcrib.web.api.policy.shapes import (
     RuleShape,
     SimulateRequest,
     SimulationShape,
+    SubjectReachShape,
+    SuggestionShape,
 )
 from toolcrib.web.api.reading import owner_only
 from toolcrib.web.api.resource import Resource
 from toolcrib.web.api.shapes import ProblemShape
 
 _Tool = Annotated[str | None, Query(description="`server/tool`, or the name of a known tool.", max_length=600)]
+_Pattern = Annotated[str, Query(description="`server/tool` with `*` for any, or a known name.", max_length=600)]
+_SessionSource = Annotated[Source, Query(alias="sessionSource", description="The source of the sessions of agents.")]
+_SessionMode = Annotated[Mode, Query(alias="sessionMode", description="The mode of the sessions of agents.")]
 _Args = Annotated[str | None, Query(description="The arguments of the call, as JSON.", max_length=60_000)]
 _Record = Annotated[int | None, Query(description="Explain the call of this audit record instead.", ge=1, le=2**62)]
 
@@ -63,7 +71,7 @@ def _add_rules(router: APIRouter, crib: Crib) -> None:
 
     @router.get("/check", response_model=list[RuleFindingShape], response_model_exclude_unset=True)
     async def check_rules(principal: Annotated[Principal, owner]) -> list[JsonObject]:
-        """List rules that are too broad, each with a narrower proposal."""
+        """List rules that are too broad, never decide or conflict, with a better rule where there is one."""
         return [finding.to_json() for finding in await find_rule_findings(crib)]
 
     @router.post("/rules", response_model=RuleShape, response_model_exclude_unset=True, status_code=201)
@@ -71,8 +79,10 @@ def _add_rules(router: APIRouter, crib: Crib) -> None:
         """Add a rule. It applies from the next call on."""
         rule = await crib.permissions.draft(body.sent_fields(), by=change.principal.name)
         await change.make("rules.add", rule.to_json(), lambda: crib.permissions.remember(rule))
-        twins = look_alikes([rule], crib.catalog.at(change.principal.cwd).tools)
-        return rule.to_json() | ({"problems": [each.to_json() for each in twins]} if twins else {})
+        problems = [*look_alikes([rule], crib.catalog.at(change.principal.cwd).tools)]
+        if (found := await unmatched_rule(crib, rule)) is not None:
+            problems.append(Problem(found.code, found.message, found.fix))
+        return rule.to_json() | ({"problems": [each.to_json() for each in problems]} if problems else {})
 
     @router.get("/rules/{rule_id}", response_model=RuleShape, response_model_exclude_unset=True)
     async def show_rule(principal: Annotated[Principal, owner], rule_id: str) -> JsonObject:
@@ -108,6 +118,31 @@ def _add_reasons(router: APIRouter, crib: Crib) -> None:
         if principal.agent is not None and not crib.permissions.has_agent(principal.agent):
             raise NotFound("agent.unknown", f"Agent {principal.agent!r} does not exist.")
         return await _explain(crib, principal, _ref(crib, tool), _arguments(args))
+
+    @router.get("/reach", response_model=list[SubjectReachShape], response_model_exclude_unset=True)
+    async def show_reach(
+        principal: Annotated[Principal, owner],
+        pattern: _Pattern = "*",
+        session_source: _SessionSource = "cli",
+        session_mode: _SessionMode = "default",
+    ) -> list[JsonObject]:
+        """List what every principal can do with the tools that match a pattern, with the reasons.
+
+        The principals are the owner's sources, all tokens, all agents and all schedules.
+        """
+        found = await find_reach(crib, pattern, source=session_source, mode=session_mode)
+        return [each.to_json() for each in found]
+
+    @router.get("/suggestions", response_model=list[SuggestionShape], response_model_exclude_unset=True)
+    async def suggest_permissions(
+        principal: Annotated[Principal, owner],
+        days: Annotated[int, Query(description="Days of the record to examine.", ge=1, le=3650)] = DAYS,
+    ) -> list[JsonObject]:
+        """Suggest the smallest tool permissions that cover the recorded calls of agents, with a simulation of them.
+
+        Without `agent`, every agent with recorded calls has a suggestion.
+        """
+        return [each.to_json() for each in await suggest(crib, principal.agent, days)]
 
     @router.post("/simulate", response_model=SimulationShape, response_model_exclude_unset=True)
     async def simulate_rules(principal: Annotated[Principal, owner], body: SimulateRequest) -> JsonObject:

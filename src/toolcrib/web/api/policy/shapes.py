@@ -8,6 +8,8 @@ from pydantic import Field
 
 from toolcrib.gate.pins.definition_changes import ChangeKind, DifferenceKind
 from toolcrib.gate.policy.explain import ChangeKind as RepairKind
+from toolcrib.gate.policy.reach import Access
+from toolcrib.gate.rule_findings import FindingSeverity
 from toolcrib.host.replay import Trial
 from toolcrib.model.approvals import ApprovalStatus, Scope, Verb
 from toolcrib.model.json import JsonObject
@@ -112,9 +114,33 @@ class RuleFindingShape(Shape):
 
     rule: str
     code: str
+    severity: FindingSeverity = Field(description="`note`: the rule works as written, but may not mean what it says.")
     message: str
     fix: str
     proposal: RuleShape | None = None
+
+
+class ReachGroupShape(Shape):
+    """Tools with the same access. `tools` has the first names, `count` the number of all."""
+
+    access: Access = Field(description="`may`: some calls run without approval, depending on their arguments.")
+    verdicts: list[Verdict]
+    reason: str
+    rule: str = ""
+    count: int
+    tools: list[str]
+
+
+class SubjectReachShape(Shape):
+    """What one principal can do with the tools that match a pattern."""
+
+    who: str
+    kind: PrincipalKind
+    source: Source
+    mode: Mode
+    agent: str = ""
+    counts: dict[Access, int] = Field(description="The number of tools by access.")
+    groups: list[ReachGroupShape]
 
 
 class StepShape(Shape):
@@ -207,6 +233,26 @@ class SimulationShape(Shape):
     compared: int
     skipped: int
     differences: list[SimulatedShape]
+
+
+class UsedToolShape(Shape):
+    """A tool, and the number of its recorded calls."""
+
+    tool: str
+    calls: int
+
+
+class SuggestionShape(Shape):
+    """The smallest tool permissions that cover what an agent used."""
+
+    agent: str
+    version: int = Field(description="The version of the agent that `current` belongs to.")
+    tool_permissions: list[str]
+    current: list[str] | None = Field(description="The permissions now; `null` is the default set.")
+    used: list[UsedToolShape]
+    lost: list[str] = Field(description="The first of the tools that the agent would no longer see.")
+    lost_count: int
+    simulation: SimulationShape
 
 
 class RemarkShape(Shape):

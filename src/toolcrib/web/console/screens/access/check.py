@@ -18,6 +18,9 @@ from toolcrib.web.console.screens.access import (
     grants as access_grants,
 )
 from toolcrib.web.console.screens.access import (
+    reach as access_reach,
+)
+from toolcrib.web.console.screens.access import (
     rules as access_rules,
 )
 from toolcrib.web.console.screens.access import (
@@ -41,7 +44,7 @@ _MOST_NAMES: Final = 2_000
 def routes(console: Console) -> list[Route]:
     """Return the routes of all access screens."""
     screen = AccessScreen(console)
-    parts = (access_rules, access_grants, access_tokens)
+    parts = (access_reach, access_rules, access_grants, access_tokens)
     return [route("/access", screen.show), *(each for part in parts for each in part.routes(console))]
 
 

@@ -1,0 +1,98 @@
+"""Who can reach which tools of a crib without being asked: the owner's sources, tokens, agents and schedules."""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+
+import anyio.to_thread
+
+from toolcrib.agents.schedules.readiness import as_run
+from toolcrib.gate.policy.patterns import Parts, glob, literal_pattern, parts
+from toolcrib.gate.policy.reach import ACCESS, ReachGroup, Subject, ToolClasses, reach
+from toolcrib.gate.policy.rules import Rules
+from toolcrib.host.crib import Crib
+from toolcrib.model.errors import InvalidRequest
+from toolcrib.model.json import JsonObject
+from toolcrib.model.principals import Mode, Principal, Source
+from toolcrib.model.tools import Tool
+
+MOST_NAMES = 100
+"""Maximum number of tools that are named in one group."""
+_SOURCES: tuple[Source, ...] = ("web", "cli", "api", "ide")
+_SOME_PROJECT = "/any project"
+"""Stands for the project of an agent's session, which is not known before it starts."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectReach:
+    """What one principal can do with the tools that match a pattern."""
+
+    subject: Subject
+    groups: tuple[ReachGroup, ...]
+
+    def to_json(self) -> JsonObject:
+        """Return the public JSON."""
+        principal = self.subject.principal
+        counts: Counter[str] = Counter()
+        for group in self.groups:
+            counts[group.outcome.access] += len(group.tools)
+        shape: JsonObject = {
+            "who": self.subject.who,
+            "kind": principal.kind,
+            "source": principal.source,
+            "mode": principal.mode,
+            "counts": {access: counts[access] for access in ACCESS},
+            "groups": [group.to_json(MOST_NAMES) for group in self.groups],
+        }
+        return shape if principal.agent is None else {**shape, "agent": principal.agent}
+
+
+async def find_reach(crib: Crib, pattern: str, *, source: Source = "cli", mode: Mode = "default") -> list[SubjectReach]:
+    """Return what every principal can do with the tools that match a pattern.
+
+    `source` and `mode` are those of the sessions of agents. Raises `InvalidRequest` (`request.invalid`) for a pattern
+    that is not valid.
+    """
+    named = crib.permissions.named(pattern)
+    globs = parts(pattern if named is None else literal_pattern(named))
+    if globs is None:
+        raise InvalidRequest("request.invalid", f"{pattern!r} is not a pattern.", "Write `server/tool` or `server/*`.")
+    rules = crib.permissions.rules().without(())  # its caches belong to the thread
+    classes: dict[tuple[str | None, bool], ToolClasses] = {}
+    found: list[SubjectReach] = []
+    async for subject in _subjects(crib, source, mode):
+        principal = subject.principal
+        key = (principal.cwd, principal.kind == "session")
+        if key not in classes:
+            tools = crib.catalog.at(principal.cwd).tools.values()
+            classes[key] = await anyio.to_thread.run_sync(_classes, tools, globs, rules, principal.kind == "session")
+        groups = await anyio.to_thread.run_sync(reach, subject, classes[key])
+        found.append(SubjectReach(subject, tuple(groups)))
+    return found
+
+
+def _classes(tools: Iterable[Tool], globs: Parts, rules: Rules, in_session: bool) -> ToolClasses:
+    """Return the matching tools. Tools that a runtime runs itself exist in sessions only."""
+    server, tool = glob(globs.server), glob(globs.tool)
+
+    def is_wanted(each: Tool) -> bool:
+        servers = (each.ref.server, *(other.name for other in each.names.trusted))
+        shown = in_session or each.kind != "runtime"
+        return shown and bool(tool(each.ref.tool)) and any(server(name) for name in servers)
+
+    return ToolClasses(filter(is_wanted, tools), rules)
+
+
+async def _subjects(crib: Crib, source: Source, mode: Mode) -> AsyncIterator[Subject]:
+    grants = crib.permissions.grants
+    for each in _SOURCES:
+        owner = crib.owner(each)
+        yield Subject(f"owner ({each})", owner, grants(owner))
+    for token in crib.tokens.live:
+        yield Subject(f"token {token.name}", token.principal, grants(token.principal))
+    for agent in await crib.zoo.list():
+        session = Principal("session", agent.id, source, mode, agent.id, worktree=_SOME_PROJECT)
+        yield Subject(f"agent {agent.id}", session, grants(session))
+    for schedule in await crib.schedules.list():
+        run = await crib.placed(as_run(schedule))
+        yield Subject(f"schedule {schedule.name}", run, grants(run))
