@@ -37,6 +37,7 @@ from toolcrib.gate.view import Listing, NoView, PrincipalView, encode_arguments,
 from toolcrib.model.approvals import Approval, ApprovalRequest
 from toolcrib.model.errors import Denied, InvalidRequest, NotFound, ToolcribError, Unavailable
 from toolcrib.model.json import JsonObject, canonical, loads
+from toolcrib.model.observing import Trace
 from toolcrib.model.policy import Decision
 from toolcrib.model.principals import Principal
 from toolcrib.model.sources import (
@@ -140,6 +141,7 @@ class Gate:
         self._stop_switch = stop_switch
         self._catalog = catalog
         self._audit = audit
+        self._observer = audit.observer
         self._default_timeout = default_timeout
         self._rules = rules
         self._grants = grants
@@ -264,15 +266,15 @@ class Gate:
         client: Client | None = None,
         session: InSession | None = None,
         handle: str | None = None,
+        trace: Trace | None = None,
     ) -> CallOutcome:
         """Call a tool for this principal. `client` is what the MCP client behind it can do for the server meanwhile.
 
         With `handle`, the call does not wait for an approval: `HANDLE` opens one and returns its id, and the id returns
-        its outcome.
-
-        Tool failures and invalid arguments are returned as error results that the model can read. Raises `NotFound` for
-        a tool that does not exist for the principal, `Denied` for a visible tool that may not be called now, and
-        `Unavailable` (`audit.unavailable`) if the call could not be recorded.
+        its outcome. `trace` is the caller's trace context. Tool failures and invalid arguments are returned as error
+        results that the model can read. Raises `NotFound` for a tool that does not exist for the principal, `Denied`
+        for a visible tool that may not be called now, and `Unavailable` (`audit.unavailable`) if the call could not be
+        recorded.
         """
         if self._is_stopping:
             raise Unavailable("crib.stopping", "The crib is stopping and accepts no new calls.")
@@ -287,7 +289,8 @@ class Gate:
         record = self._audit.call(
             call_id, door, principal, ref, tool, arguments, encoded, decision, rules=view.rules_version
         )
-        call = _Call(ref, door, CallContext(principal, call_id, progress, client), record, session, handle)
+        trace = self._start(call_id, trace, tool)
+        call = _Call(ref, door, CallContext(principal, call_id, progress, client, trace), record, session, handle)
         try:
             self._refuse_if_stopped()
             try:
@@ -298,7 +301,7 @@ class Gate:
                 tool, run = await self._obtain_consent(call, tool, run, decision, encoded)
             self._count(call, tool)
         except InvalidRequest as error:
-            return await _answer_without_running(call.record, CallResult.error(_sentence(error)))
+            return await _answer_without_running(call.record, error)
         except _ApprovalPending as waits:
             return CallOutcome(waiting_result(waits.approval), await call.record.refused("approval.required"), 0.0)
         except ToolcribError as error:
@@ -397,6 +400,7 @@ class Gate:
         door: Door,
         progress: ReportProgress | None = None,
         client: Client | None = None,
+        trace: Trace | None = None,
     ) -> JsonObject:
         """Send a content request to a server, using the server's own names, and return its full answer.
 
@@ -426,10 +430,10 @@ class Gate:
         except Denied as error:
             await record.refused(error.code)
             raise
-        context = CallContext(principal, call_id, progress, client)
         ask = partial(source.request, method, params)
         if method not in _READS:
-            return await self._with_deadline(ref, ask, context)
+            return await self._with_deadline(ref, ask, CallContext(principal, call_id, progress, client, trace))
+        context = CallContext(principal, call_id, progress, client, self._start(call_id, trace, source))
         await record.intent()
         started = time.perf_counter_ns()
         try:
@@ -441,8 +445,14 @@ class Gate:
         except BaseException:  # boundary: a refused or failed read records its outcome first
             await record.outcome(is_error=True, duration_ms=_since(started))
             raise
-        await record.outcome(is_error=False, duration_ms=_since(started))
+        await record.outcome(is_error=False, duration_ms=_since(started), result=result)
         return result
+
+    def _start(self, call_id: str, trace: Trace | None, target: Tool | ContentSource | None) -> Trace | None:
+        """Notify the observer of a call to this tool or source. Returns the trace to send to the server."""
+        if self._observer is None:
+            return trace
+        return self._observer.started(call_id, trace, to_upstream=target is not None and target.kind == "upstream")
 
     def _touches_home(self, ref: ToolRef, params: JsonObject, principal: Principal) -> bool:
         if principal.by_hand or not self._home.may_be_named(canonical(params)):
@@ -483,7 +493,7 @@ class Gate:
         finally:
             del self._in_flight[context.call_id]
         duration = _since(started)
-        await record.outcome(is_error=result.is_error, duration_ms=duration)
+        await record.outcome(is_error=result.is_error, duration_ms=duration, result=result)
         return CallOutcome(result, audit_id, duration, call.edited)
 
     def _view(self, principal: Principal) -> PrincipalView:
@@ -535,11 +545,11 @@ def _prepare(view: PrincipalView, call: _Call) -> Callable[[str, JsonObject, byt
     return view.snapshot.sources[call.ref.server].prepare
 
 
-async def _answer_without_running(record: CallRecord, result: CallResult) -> CallOutcome:
-    """Return a result without running anything. Both records are still written."""
+async def _answer_without_running(record: CallRecord, error: InvalidRequest) -> CallOutcome:
+    """Return an error result without running anything. Both records are still written."""
     audit_id = await record.intent()
-    await record.outcome(is_error=True, duration_ms=0.0)
-    return CallOutcome(result, audit_id, 0.0)
+    await record.outcome(is_error=True, duration_ms=0.0, refused=error.code)
+    return CallOutcome(CallResult.error(_sentence(error)), audit_id, 0.0)
 
 
 def _since(started: int) -> float:
