@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Hashable
 from itertools import accumulate
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 
 from toolcrib.model.observing import CallEnd, CallEnding, Trace
 from toolcrib.model.tools import ToolRef
@@ -20,6 +20,7 @@ UNNAMED: Final = ToolRef("", "")
 """The reference under which unknown tools are counted: their names are unbounded."""
 
 Key = TypeVar("Key", bound=Hashable)
+CallKey: TypeAlias = tuple[ToolRef, CallEnding]
 
 
 class Series:
@@ -65,13 +66,6 @@ class SeriesTable(dict[Key, Series], Generic[Key]):
         return self.setdefault(key, Series())
 
 
-class CallKey(NamedTuple):
-    """What calls are counted by."""
-
-    ref: ToolRef
-    ending: CallEnding
-
-
 def counted_ref(call: CallEnd) -> ToolRef:
     """Return the reference to count a call under. A refused call may name tools and servers that do not exist."""
     return call.ref if call.tool is not None or call.ending != "refused" else UNNAMED
@@ -81,7 +75,7 @@ class CallCounters:
     """Observer that counts calls."""
 
     def __init__(self) -> None:
-        self.calls = SeriesTable(CallKey(UNNAMED, "ok"))
+        self.calls = SeriesTable[CallKey]((UNNAMED, "ok"))
         self.refused = Counter[str]()
         """Number of refused calls by error code."""
 
@@ -93,4 +87,4 @@ class CallCounters:
         """Count a call."""
         if call.ending == "refused" and call.code is not None:
             self.refused[call.code] += 1
-        self.calls[CallKey(counted_ref(call), call.ending)].add(call.duration_ms / 1000)
+        self.calls[counted_ref(call), call.ending].add(call.duration_ms / 1000)

@@ -21,8 +21,9 @@ from toolcrib.telemetry.counters import CallCounters
 from toolcrib.telemetry.otlp.logs import LOGGER, LogRequests
 from toolcrib.telemetry.otlp.messages import resource_of
 from toolcrib.telemetry.otlp.metrics import MetricRequests
-from toolcrib.telemetry.otlp.spans import CallSpans, Redact, trace_request
+from toolcrib.telemetry.otlp.spans import CallSpans, Redact
 from toolcrib.telemetry.otlp.variables import Endpoint, Signal, read_variables
+from toolcrib.telemetry.otlp.wire import trace_request
 
 _PAUSES: Final = (1.0, 2.0, 4.0)
 """Seconds before each repetition of a failed export."""
@@ -98,7 +99,7 @@ class Otlp:
         if self.observer.dropped:
             logger.warning("Dropped %d spans: the collector is slower than the calls.", self.observer.dropped)
             self.observer.dropped = 0
-        return None if spans is None else trace_request(spans, self._resource)
+        return trace_request(spans, self._resource) if spans else None
 
     async def _export(
         self, client: httpx2.AsyncClient, signal: Signal, endpoint: Endpoint, pauses: tuple[float, ...]
