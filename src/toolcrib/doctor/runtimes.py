@@ -26,6 +26,7 @@ _EXTRAS = {
     "acp": ("acp", "sessions with other coding agents"),
     "code": ("tree_sitter", "tools that search source code"),
     "keyring": ("keyring", "sign-ins in the system's keyring"),
+    "otel": ("opentelemetry.proto", "traces, metrics and logs by OTLP"),
     "postgres": ("psycopg", "PostgreSQL as the database"),
 }
 

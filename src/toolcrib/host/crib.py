@@ -42,7 +42,7 @@ from toolcrib.host.builtin import available_services, builtin_servers
 from toolcrib.host.context import CribAddress, CribContext, own_secrets
 from toolcrib.host.gate import GateParts
 from toolcrib.host.kill_switch import KillSwitch
-from toolcrib.host.telemetry import Telemetry
+from toolcrib.host.telemetry.telemetry import Telemetry
 from toolcrib.host.upstreams import Upstreams
 from toolcrib.model.errors import InvalidRequest, Unavailable
 from toolcrib.model.events import Event

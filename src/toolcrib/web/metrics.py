@@ -4,7 +4,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from toolcrib.host import Crib
-from toolcrib.telemetry.prometheus import CribState, count, render
+from toolcrib.host.telemetry.prometheus import CribState, count, render
 
 
 class MetricsPage:

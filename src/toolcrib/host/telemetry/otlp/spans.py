@@ -13,14 +13,14 @@ from typing import Final, NamedTuple, TypeAlias
 
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
+from toolcrib.host.telemetry.counters import UNNAMED, CallCounters, SeriesTable, counted_ref
+from toolcrib.host.telemetry.otlp.messages import attributes
+from toolcrib.host.telemetry.otlp.variables import Sampler
+from toolcrib.host.telemetry.otlp.wire import audit_attribute, fields, span_bytes
 from toolcrib.model.json import Json, canonical, is_object, loads, storable
 from toolcrib.model.observing import CallEnd, Trace
 from toolcrib.model.principals import Principal
 from toolcrib.model.tools import CallResult, ToolRef
-from toolcrib.telemetry.counters import UNNAMED, CallCounters, SeriesTable, counted_ref
-from toolcrib.telemetry.otlp.messages import attributes
-from toolcrib.telemetry.otlp.variables import Sampler
-from toolcrib.telemetry.otlp.wire import audit_attribute, fields, span_bytes
 
 Redact = Callable[[Json, bytes], bytes]
 """Returns JSON with its secrets masked, from a value and its canonical JSON."""

@@ -19,9 +19,9 @@ from prometheus_client.core import (
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from toolcrib.host.telemetry.counters import BOUNDS, CallCounters, Series
 from toolcrib.model.tools import ToolRef
 from toolcrib.model.version import __version__
-from toolcrib.telemetry.counters import BOUNDS, CallCounters, Series
 
 _TOOL: Final = ("server", "tool")
 

@@ -13,7 +13,7 @@ from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span
 
-from toolcrib.telemetry.otlp.messages import SCOPE
+from toolcrib.host.telemetry.otlp.messages import SCOPE
 
 _IDS: Final = Struct("<2s16s2s8scQcQ")
 """Fields 1 (trace_id), 2 (span_id), 7 and 8 (start and end time) of a span, each after its tag."""

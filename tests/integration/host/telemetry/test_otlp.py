@@ -14,7 +14,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from http_clients import PLAIN
-from integration.telemetry.receiver import Receiver, receiver
+from integration.host.telemetry.receiver import Receiver, receiver
 from integration.upstream.http.harness import DISCOVERED, Request, raw_server, result
 from lab import eventually
 from toolcrib.base.home import owner_token, prepare_home
@@ -25,7 +25,7 @@ from toolcrib.web.run import Holding, hold
 
 pytestmark = pytest.mark.anyio
 
-TESTS = Path(__file__).parents[2]
+TESTS = Path(__file__).parents[3]
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 CALLER = {"traceparent": f"00-{TRACE}-{PARENT}-01"}
 STDIO: JsonObject = {

@@ -12,12 +12,12 @@ from toolcrib.base.masking.logs import MaskingFilter
 from toolcrib.base.network.web import Web
 from toolcrib.base.settings import Environment, Settings
 from toolcrib.gate.audit.redact import Redactor
+from toolcrib.host.telemetry.counters import CallCounters
 from toolcrib.model.errors import ConfigError
 from toolcrib.model.observing import CallObserver
-from toolcrib.telemetry.counters import CallCounters
 
 if TYPE_CHECKING:
-    from toolcrib.telemetry.otlp.exporter import Otlp
+    from toolcrib.host.telemetry.otlp.exporter import Otlp
 
 
 class Telemetry:
@@ -41,10 +41,10 @@ class Telemetry:
 def _otlp(
     settings: Settings, environment: Environment, counters: CallCounters, redactor: Redactor, secrets: KnownSecrets
 ) -> "Otlp":
-    if importlib.util.find_spec("google") is None or importlib.util.find_spec("opentelemetry.proto") is None:
+    if importlib.util.find_spec("opentelemetry.proto") is None:
         message = "The setting `otel` is on, but the extra `otel` is not installed."
         raise ConfigError("settings.invalid", message, "Run `pip install 'toolcrib[otel]'`, or set `otel` to false.")
-    otlp: Otlp = importlib.import_module("toolcrib.telemetry.otlp.exporter").Otlp(
+    otlp: Otlp = importlib.import_module("toolcrib.host.telemetry.otlp.exporter").Otlp(
         environment,
         counters,
         redact=redactor.shown if settings.otel_content else None,

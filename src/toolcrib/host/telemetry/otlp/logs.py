@@ -13,13 +13,13 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeLogs, SeverityNumber
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
-from toolcrib.telemetry.otlp.messages import SCOPE, attributes
+from toolcrib.host.telemetry.otlp.messages import SCOPE, attributes
 
 LOGGER: Final = "toolcrib"
 """The logger whose records are exported, with all below it."""
 MOST_RECORDS: Final = 2_048
 """Records that wait for an export. Older ones are dropped."""
-_OWN: Final = "toolcrib.telemetry"
+_OWN: Final = "toolcrib.host.telemetry"
 _SEVERITIES: Final = (
     (logging.CRITICAL, SeverityNumber.SEVERITY_NUMBER_FATAL),
     (logging.ERROR, SeverityNumber.SEVERITY_NUMBER_ERROR),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolcrib.telemetry.otlp.variables import Sampler, read_variables
+from toolcrib.host.telemetry.otlp.variables import Sampler, read_variables
 
 NEW, LOW = bytes(16), bytes(8) + bytes([255] * 8)
 

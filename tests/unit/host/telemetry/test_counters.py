@@ -2,10 +2,10 @@
 
 import pytest
 
+from toolcrib.host.telemetry import counters as module
+from toolcrib.host.telemetry.counters import UNNAMED, CallCounters
 from toolcrib.model.tools import ToolRef
-from toolcrib.telemetry import counters as module
-from toolcrib.telemetry.counters import UNNAMED, CallCounters
-from unit.telemetry.calls import SEARCH, ended
+from unit.host.telemetry.calls import SEARCH, ended
 
 
 def test_call_is_counted_by_tool_and_ending_in_its_bucket() -> None:

@@ -4,15 +4,15 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
+from toolcrib.host.telemetry.counters import CallCounters
+from toolcrib.host.telemetry.otlp.messages import resource_of
+from toolcrib.host.telemetry.otlp.spans import CallSpans
+from toolcrib.host.telemetry.otlp.variables import Sampler
+from toolcrib.host.telemetry.otlp.wire import trace_request
 from toolcrib.model.observing import CallEnd
 from toolcrib.model.principals import Principal
 from toolcrib.model.tools import CallResult, ToolRef
-from toolcrib.telemetry.counters import CallCounters
-from toolcrib.telemetry.otlp.messages import resource_of
-from toolcrib.telemetry.otlp.spans import CallSpans
-from toolcrib.telemetry.otlp.variables import Sampler
-from toolcrib.telemetry.otlp.wire import trace_request
-from unit.telemetry.calls import ended
+from unit.host.telemetry.calls import ended
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 CALLER = {"traceparent": f"00-{TRACE}-{PARENT}-01", "tracestate": "rojo=1"}

@@ -16,14 +16,14 @@ from anyio.abc import TaskGroup
 
 from toolcrib.base.network.web import Web
 from toolcrib.base.settings import Environment
+from toolcrib.host.telemetry.counters import CallCounters
+from toolcrib.host.telemetry.otlp.logs import LOGGER, LogRequests
+from toolcrib.host.telemetry.otlp.messages import resource_of
+from toolcrib.host.telemetry.otlp.metrics import MetricRequests
+from toolcrib.host.telemetry.otlp.spans import CallSpans, Redact
+from toolcrib.host.telemetry.otlp.variables import Endpoint, Signal, read_variables
+from toolcrib.host.telemetry.otlp.wire import trace_request
 from toolcrib.model.errors import ToolcribError
-from toolcrib.telemetry.counters import CallCounters
-from toolcrib.telemetry.otlp.logs import LOGGER, LogRequests
-from toolcrib.telemetry.otlp.messages import resource_of
-from toolcrib.telemetry.otlp.metrics import MetricRequests
-from toolcrib.telemetry.otlp.spans import CallSpans, Redact
-from toolcrib.telemetry.otlp.variables import Endpoint, Signal, read_variables
-from toolcrib.telemetry.otlp.wire import trace_request
 
 _PAUSES: Final = (1.0, 2.0, 4.0)
 """Seconds before each repetition of a failed export."""
