@@ -51,9 +51,11 @@ screenshots: .venv/dev.stamp ## take pictures of every screen of the console int
 
 lock: ## pin all dependencies anew into requirements/ (ARGS=--upgrade for newer ones)
 	@$(COMPILE) --group tools --output-file requirements/tools.txt
-	@$(COMPILE) pyproject.toml --group build --extra claude --extra acp --extra code --extra monty --output-file requirements/base.txt
-	@$(COMPILE) pyproject.toml --group build --extra claude --extra acp --extra code --extra monty --extra dev --extra postgres \
-		--extra keyring --constraints requirements/base.txt --output-file requirements/dev.txt
+	@$(COMPILE) pyproject.toml --group build --extra claude --extra acp --extra code --extra monty --extra otel \
+		--output-file requirements/base.txt
+	@$(COMPILE) pyproject.toml --group build --extra claude --extra acp --extra code --extra monty --extra otel \
+		--extra dev --extra postgres --extra keyring --constraints requirements/base.txt \
+		--output-file requirements/dev.txt
 	@$(COMPILE) requirements/servers.in --output-file requirements/servers.txt
 	@$(COMPILE) requirements/peers.in --output-file requirements/peers.txt
 	@$(COMPILE) pyproject.toml requirements/frameworks.in --constraints requirements/base.txt \

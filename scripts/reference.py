@@ -227,6 +227,7 @@ def routes() -> str:
                     "MCP over Streamable HTTP, versions 2025-11-25 and 2026-07-28; also `GET` and `DELETE` (2025).",
                 ],
                 ["`GET /healthz`", "Health check."],
+                ["`GET /metrics`", "[Metrics](../telemetry.md) for Prometheus, for the owner."],
                 ["`GET /`", "The console."],
                 ["`GET /login?code=…`", "Sign in a browser, once."],
             ],

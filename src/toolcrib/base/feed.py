@@ -46,6 +46,11 @@ class Feed:
         """Number of the newest event. To follow a snapshot taken now, use `after=last`."""
         return self._last
 
+    @property
+    def published(self) -> int:
+        """Number of events published so far."""
+        return self._last - self._start
+
     def publish(self, kind: str, data: JsonObject) -> Event:
         """Append an event, wake the followers, and call the listeners."""
         if self._mask is not None:

@@ -88,6 +88,8 @@ class Settings:
     github_organisations: tuple[str, ...] | None = None
     github_label: str = "toolcrib"
     client_metadata_url: str | None = None
+    otel: bool = False
+    otel_content: bool = False
     origins: Mapping[str, str] = field(default_factory=dict[str, str], compare=False, repr=False)
 
     @property
@@ -173,6 +175,12 @@ def _one_of(*choices: str) -> Callable[[Json], str]:
         return value.lower() if isinstance(value, str) and value.lower() in choices else _refuse()
 
     return parse
+
+
+def _switch(value: Json) -> bool:
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        value = value.lower() == "true"
+    return value if isinstance(value, bool) else _refuse()
 
 
 def _token(value: Json) -> str:
@@ -347,6 +355,15 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "client_metadata_url", _document_url, "an https:// URL with a path",
         "The URL of the OAuth client metadata document, for authorization servers that support it.", by_tool=False,
+    ),
+    Setting(
+        "otel", _switch, "true or false",
+        "Whether traces, metrics and logs are sent by OTLP, as the `OTEL_*` variables say. Needs `toolcrib[otel]`.",
+        by_tool=False,
+    ),
+    Setting(
+        "otel_content", _switch, "true or false",
+        "Whether traces contain the arguments and results of calls, with detected secrets masked.", by_tool=False,
     ),
 )  # fmt: skip
 _BY_NAME = {setting.name: setting for setting in SETTINGS}

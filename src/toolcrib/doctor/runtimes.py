@@ -27,6 +27,7 @@ _EXTRAS = {
     "code": ("tree_sitter", "tools that search source code"),
     "monty": ("pydantic_monty", "programs that call tools (code mode)"),
     "keyring": ("keyring", "sign-ins in the system's keyring"),
+    "otel": ("opentelemetry.proto", "traces, metrics and logs by OTLP"),
     "postgres": ("psycopg", "PostgreSQL as the database"),
 }
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from toolcrib.base.deadlines import Deadlines, pause_while_asking
 from toolcrib.base.stop_switch import StopSwitch
 from toolcrib.gate.approvals.consent import HANDLE, Consent, waiting_result
-from toolcrib.gate.audit.actor import acting
+from toolcrib.gate.audit.actor import run_as_actor
 from toolcrib.gate.audit.records import Audit, CallRecord
 from toolcrib.gate.catalog.catalog import Catalog
 from toolcrib.gate.catalog.naming import Form
@@ -40,6 +40,7 @@ from toolcrib.gate.view import Listing, NoView, PrincipalView, encode_arguments,
 from toolcrib.model.approvals import Approval, ApprovalRequest
 from toolcrib.model.errors import Denied, InvalidRequest, NotFound, ToolcribError, Unavailable
 from toolcrib.model.json import JsonObject, canonical, loads
+from toolcrib.model.observing import Trace
 from toolcrib.model.policy import Decision
 from toolcrib.model.principals import Principal
 from toolcrib.model.sources import (
@@ -144,6 +145,7 @@ class Gate:
         self._stop_switch = stop_switch
         self._catalog = catalog
         self._audit = audit
+        self._observer = audit.observer
         self._default_timeout = default_timeout
         self._rules = rules
         self._grants = grants
@@ -272,11 +274,13 @@ class Gate:
         handle: str | None = None,
         budget: ResultBudget | None = None,
         program: ProgramCall | None = None,
+        trace: Trace | None = None,
     ) -> CallOutcome:
         """Call a tool for this principal. `client` is what the MCP client behind it can do for the server meanwhile.
 
         With `handle`, the call does not wait for an approval: `HANDLE` opens one and returns its id, and the id returns
-        its outcome. `budget` shortens a larger result, `program` makes the call and has the approval of its set.
+        its outcome. `budget` shortens a larger result, `program` makes the call and has the approval of its set, and
+        `trace` is the caller's trace context.
 
         Tool failures and invalid arguments are returned as error results that the model can read. Raises `NotFound` for
         a tool that does not exist for the principal, `Denied` for a visible tool that may not be called now, and
@@ -293,19 +297,13 @@ class Gate:
         call_id = next(self._call_ids)
         made = (call_id, door, principal, ref, tool, arguments, encoded, decision)
         record = self._audit.call(*made, rules=view.rules_version, program=program and program.id)
-        call = _Call(ref, door, CallContext(principal, call_id, progress, client), record, session, handle)
+        trace = self._start(call_id, trace, tool)
+        call = _Call(ref, door, CallContext(principal, call_id, progress, client, trace), record, session, handle)
         call.budget, call.program = budget, program
         try:
-            self._refuse_if_stopped()
-            try:
-                tool, run = _check_call(call, view, decision, arguments, encoded)
-            except NotFound as error:
-                raise await self.why_absent(principal, ref, error) from None
-            if decision.verdict != "allow" or call.handle not in (None, HANDLE):  # the id may belong to another call
-                tool, run = await self._obtain_consent(call, tool, run, decision, encoded)
-            self._count(call, tool)
+            tool, run = await self._admit(call, view, decision, arguments, encoded)
         except InvalidRequest as error:
-            return await _answer_without_running(call.record, CallResult.error(error_sentence(error)))
+            return await _answer_without_running(call.record, error)
         except _ApprovalPending as waits:
             return CallOutcome(waiting_result(waits.approval), await call.record.refused("approval.required"), 0.0)
         except ToolcribError as error:
@@ -319,6 +317,20 @@ class Gate:
             await call.record.refused("policy.denied")
             raise Denied("policy.denied", f"{ref} was refused: {_UNSETTLED}") from error
         return await self._run(tool, run, call)
+
+    async def _admit(
+        self, call: "_Call", view: PrincipalView, decision: Decision, arguments: JsonObject, encoded: bytes
+    ) -> tuple[Tool, RunCall]:
+        """Return the tool and its run, after all checks and the approval. Raises if the call is not allowed."""
+        self._refuse_if_stopped()
+        try:
+            tool, run = _check_call(call, view, decision, arguments, encoded)
+        except NotFound as error:
+            raise await self.why_absent(call.principal, call.ref, error) from None
+        if decision.verdict != "allow" or call.handle not in (None, HANDLE):  # the id may belong to another call
+            tool, run = await self._obtain_consent(call, tool, run, decision, encoded)
+        self._count(call, tool)
+        return tool, run
 
     def plan(self, principal: Principal, ref: ToolRef, arguments: JsonObject) -> PlannedCall:
         """Return a call with its decision, without making it. Raises as `call` would for one that is not allowed."""
@@ -392,8 +404,9 @@ class Gate:
         session = call.session
         number = session.tool_call if session is not None else call.context.call_id
         question = ApprovalRequest(
-            ref, requested.definition_hash, encoded, principal, call.door, reason, number, requested.argument_names
-        )
+            ref, requested.definition_hash, encoded, principal, call.door, reason, number,
+            argument_names=requested.argument_names,
+        )  # fmt: skip
 
         def check(arguments: JsonObject, encoded: bytes) -> None:
             _prepare(self._view(principal), call)(ref.tool, arguments, encoded)
@@ -441,6 +454,7 @@ class Gate:
         door: Door,
         progress: ReportProgress | None = None,
         client: Client | None = None,
+        trace: Trace | None = None,
     ) -> JsonObject:
         """Send a content request to a server, using the server's own names, and return its full answer.
 
@@ -470,10 +484,10 @@ class Gate:
         except Denied as error:
             await record.refused(error.code)
             raise
-        context = CallContext(principal, call_id, progress, client)
         ask = partial(source.request, method, params)
         if method not in _READS:
-            return await self._with_deadline(ref, ask, context)
+            return await self._with_deadline(ref, ask, CallContext(principal, call_id, progress, client, trace))
+        context = CallContext(principal, call_id, progress, client, self._start(call_id, trace, source))
         await record.intent()
         started = time.perf_counter_ns()
         try:
@@ -485,8 +499,14 @@ class Gate:
         except BaseException:  # boundary: a refused or failed read records its outcome first
             await record.outcome(is_error=True, duration_ms=_since(started))
             raise
-        await record.outcome(is_error=False, duration_ms=_since(started))
+        await record.outcome(is_error=False, duration_ms=_since(started), result=result)
         return result
+
+    def _start(self, call_id: str, trace: Trace | None, target: Tool | ContentSource | None) -> Trace | None:
+        """Notify the observer of a call to this tool or source. Returns the trace to send to the server."""
+        if self._observer is None:
+            return trace
+        return self._observer.started(call_id, trace, to_upstream=target is not None and target.kind == "upstream")
 
     def _touches_home(self, ref: ToolRef, params: JsonObject, principal: Principal) -> bool:
         if principal.by_hand or not self._home.may_be_named(canonical(params)):
@@ -509,7 +529,7 @@ class Gate:
     async def _run(self, tool: Tool, run: RunCall, call: "_Call") -> CallOutcome:
         record, context = call.record, call.context
         if tool.kind == "builtin":  # these change the crib itself; the changes are recorded under their caller
-            run = _as_actor(run, call)
+            run = run_as_actor(run, call.principal, call.door)
         audit_id = await record.intent()
         started = time.perf_counter_ns()
         timeout = tool.timeout or self._default_timeout
@@ -530,7 +550,7 @@ class Gate:
         digest = None
         if call.budget is not None:
             result, digest = call.budget.fit(self.results, context.principal, tool, result)
-        await record.outcome(is_error=result.is_error, duration_ms=duration, digest=digest)
+        await record.outcome(is_error=result.is_error, duration_ms=duration, digest=digest, result=result)
         return CallOutcome(result, audit_id, duration, call.edited)
 
     def _view(self, principal: Principal) -> PrincipalView:
@@ -568,25 +588,17 @@ def _check_call(
     return tool, _prepare(view, call)(call.ref.tool, arguments, encoded)
 
 
-def _as_actor(run: RunCall, call: _Call) -> RunCall:
-    async def run_as(context: CallContext) -> CallResult:
-        with acting(call.principal, call.door):
-            return await run(context)
-
-    return run_as
-
-
 def _prepare(view: PrincipalView, call: _Call) -> Callable[[str, JsonObject, bytes], RunCall]:
     if call.session is not None and call.session.prepare is not None:
         return call.session.prepare
     return view.snapshot.sources[call.ref.server].prepare
 
 
-async def _answer_without_running(record: CallRecord, result: CallResult) -> CallOutcome:
-    """Return a result without running anything. Both records are still written."""
+async def _answer_without_running(record: CallRecord, error: InvalidRequest) -> CallOutcome:
+    """Return an error result without running anything. Both records are still written."""
     audit_id = await record.intent()
-    await record.outcome(is_error=True, duration_ms=0.0)
-    return CallOutcome(result, audit_id, 0.0)
+    await record.outcome(is_error=True, duration_ms=0.0, refused=error.code)
+    return CallOutcome(CallResult.error(error_sentence(error)), audit_id, 0.0)
 
 
 def _since(started: int) -> float:

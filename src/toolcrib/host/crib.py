@@ -42,6 +42,7 @@ from toolcrib.host.builtin import available_services, builtin_servers
 from toolcrib.host.context import CribAddress, CribContext, own_secrets
 from toolcrib.host.gate import GateParts
 from toolcrib.host.kill_switch import KillSwitch
+from toolcrib.host.telemetry.telemetry import Telemetry
 from toolcrib.host.upstreams import Upstreams
 from toolcrib.model.errors import InvalidRequest, Unavailable
 from toolcrib.model.events import Event
@@ -126,6 +127,7 @@ class Crib:
         upstreams = await self._build_upstreams(context, gate)
         agents = self._build_agents(context, gate, upstreams)
 
+        await self._telemetry.open(stack, context.tasks, upstreams.web)
         await gate.open(stack)
         self._sources = await stack.enter_async_context(AsyncExitStack())
         self._add_source(self._zoo_source)
@@ -163,8 +165,11 @@ class Crib:
     async def _open_context(self, stack: AsyncExitStack) -> CribContext:
         """Open the audit and start the group of background tasks."""
         id = f"{socket.gethostname()} {self.home.marker}"
+        redactor = Redactor(self.secrets)
+        self._telemetry = Telemetry(self.settings, self._environment, redactor, self.secrets)
+        self.counters = self._telemetry.counters
         self.audit = await stack.enter_async_context(
-            Audit(self.store, self.home.audit_head, Redactor(self.secrets), crib=id)
+            Audit(self.store, self.home.audit_head, redactor, crib=id, observer=self._telemetry.observer)
         )
         tasks = await stack.enter_async_context(anyio.create_task_group())
         stack.callback(tasks.cancel_scope.cancel)

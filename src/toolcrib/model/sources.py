@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from toolcrib.model.json import Json, JsonObject, no_members
+from toolcrib.model.observing import Trace
 from toolcrib.model.principals import Principal
 from toolcrib.model.problems import Problem
 from toolcrib.model.server_names import ServerNames
@@ -61,12 +62,13 @@ class Client(NamedTuple):
 
 
 class CallContext(NamedTuple):
-    """Context of a running call. `client` is None for calls that no MCP client made."""
+    """Context of a running call. `client` is None for calls that no MCP client made. `trace` is sent to the server."""
 
     principal: Principal
     call_id: str
     report_progress: ReportProgress | None = None
     client: Client | None = None
+    trace: Trace | None = None
 
 
 RunCall = Callable[[CallContext], Awaitable[CallResult]]

@@ -24,6 +24,7 @@ from toolcrib.base.cooperative import Pacer
 from toolcrib.base.deadlines import Deadline, Deadlines
 from toolcrib.model.errors import ToolcribError, Unavailable
 from toolcrib.model.json import Json, JsonObject, is_object
+from toolcrib.model.observing import Trace
 from toolcrib.model.principals import Principal
 from toolcrib.model.protocol import (
     CAPABILITIES_KEY,
@@ -273,6 +274,8 @@ class UpstreamRequests:
         When awaited, raises `ProtocolError`, `ServerFailed` or `Unavailable` (`server.timeout`).
         """
         client = context.client
+        if context.trace is not None:
+            headers = {**(headers or {}), **context.trace}
         if self._is_modern and client is not None:
             return self._send_with_input(method, params, context, client, headers)
         return self._send_once(method, params, context, headers)
@@ -280,10 +283,11 @@ class UpstreamRequests:
     async def _send_once(self, method: str, params: JsonObject, context: CallContext, headers: Headers) -> JsonObject:
         """Send a request to a legacy server, or to a modern one without a client."""
         client = context.client
+        trace = context.trace
         if self._is_modern:
-            params = {**params, META: self._envelope}
-        elif client is not None and client.meta:
-            params = {**params, META: _forwarded_meta(client)}
+            params = {**params, META: self._envelope if trace is None else {**self._envelope, **trace}}
+        elif trace is not None or (client is not None and client.meta):
+            params = {**params, META: {**(_forwarded_meta(client) if client is not None else {}), **(trace or {})}}
         pending_call, began = self._pending_calls.add(context), time()
         try:
             if context.report_progress is None and (client is None or client.log_level is None):
@@ -311,7 +315,7 @@ class UpstreamRequests:
         self, method: str, params: JsonObject, context: CallContext, client: Client, headers: Headers
     ) -> JsonObject:
         """Send a client's request to a modern server, and retry it with answers while the server requires input."""
-        request = {**params, META: self._meta(client)}
+        request = {**params, META: self._meta(client, context.trace)}
         if client.responses is not None:
             request["inputResponses"] = client.responses
         if client.state is not None:
@@ -352,8 +356,10 @@ class UpstreamRequests:
         again = {key: value for key, value in request.items() if key != "requestState"} | {"inputResponses": answers}
         return again if state is None else {**again, "requestState": state}
 
-    def _meta(self, client: Client) -> JsonObject:
+    def _meta(self, client: Client, trace: Trace | None) -> JsonObject:
         meta = {**_forwarded_meta(client), **self._envelope, CAPABILITIES_KEY: client.capabilities}
+        if trace is not None:
+            meta |= trace
         if client.info is not None:
             meta[CLIENT_INFO_KEY] = client.info
         if client.log_level is not None:

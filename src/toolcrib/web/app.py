@@ -4,7 +4,7 @@ Must never return an application that is not behind the guard.
 """
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from urllib.parse import parse_qs
 
@@ -95,11 +95,16 @@ def create_routes(crib: Crib, logins: Logins, throttle: Throttle, *, address: st
     return Doors(
         {
             "/healthz": lambda: _plain(Route("/healthz", _health)),
+            "/metrics": lambda: _plain(Route("/metrics", _metrics(crib))),
             "/login": lambda: _plain(Route("/login", login.show, methods=["GET", "HEAD", "POST"])),
             "/api": lambda: importlib.import_module("toolcrib.web.api.routes").create_api(crib, logins),
             "/": lambda: _plain(*importlib.import_module("toolcrib.web.console.app").console_routes(crib, address)),
         }
     )
+
+
+def _metrics(crib: Crib) -> Callable[[Request], Awaitable[Response]]:
+    return importlib.import_module("toolcrib.web.metrics").MetricsPage(crib).show
 
 
 def _plain(*routes: Route) -> Starlette:

@@ -13,7 +13,7 @@ _FORMATTER = logging.Formatter()
 @contextmanager
 def mask_logs(known: KnownSecrets) -> Generator[None]:
     """Mask known and probable secrets in everything that this process logs, for the duration of the block."""
-    masking = _Masking(known)
+    masking = MaskingFilter(known)
     handlers = tuple(logging.getLogger().handlers)
     for handler in handlers:
         handler.addFilter(masking)
@@ -24,7 +24,7 @@ def mask_logs(known: KnownSecrets) -> Generator[None]:
             handler.removeFilter(masking)
 
 
-class _Masking(logging.Filter):
+class MaskingFilter(logging.Filter):
     """Masks the message and the traceback of a record."""
 
     def __init__(self, known: KnownSecrets) -> None:

@@ -150,6 +150,11 @@ class Approvals:
         self._closed = False
         self._tasks: TaskGroup
 
+    @property
+    def pending(self) -> int:
+        """Number of pending approvals of this crib."""
+        return len(self._open)
+
     def listen(self, listener: Publish) -> None:
         """Call `listener` with the kind and data of every event that is published."""
         self._listeners.append(listener)

@@ -10,6 +10,8 @@ from contextvars import ContextVar
 from typing import NamedTuple
 
 from toolcrib.model.principals import Principal
+from toolcrib.model.sources import CallContext, RunCall
+from toolcrib.model.tools import CallResult
 
 
 class Actor(NamedTuple):
@@ -35,3 +37,13 @@ def acting(principal: Principal, door: str) -> Generator[None]:
         yield
     finally:
         _actor.reset(token)
+
+
+def run_as_actor(run: RunCall, principal: Principal, door: str) -> RunCall:
+    """Return a run whose changes are attributed to the given principal."""
+
+    async def run_as(context: CallContext) -> CallResult:
+        with acting(principal, door):
+            return await run(context)
+
+    return run_as

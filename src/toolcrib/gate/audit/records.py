@@ -32,9 +32,10 @@ from toolcrib.gate.audit.unfinished import unfinished
 from toolcrib.gate.audit.verify import ChainFinding, Verification, Witness, verify
 from toolcrib.model.errors import Conflict, NotFound, Unavailable
 from toolcrib.model.json import JsonObject, dumps, loads, storable
+from toolcrib.model.observing import CallEnd, CallEnding, CallObserver
 from toolcrib.model.policy import Decision
 from toolcrib.model.principals import Principal
-from toolcrib.model.tools import Tool, ToolRef
+from toolcrib.model.tools import CallResult, Tool, ToolRef
 from toolcrib.store.audit import AuditRun, Filters, calls_since, count, end_run, find, hashes, load_run, save_run
 from toolcrib.store.engine import Store
 
@@ -82,12 +83,21 @@ class _Form(NamedTuple):
 class Audit:
     """One chain of records: `async with Audit(store, head_file) as audit`."""
 
-    def __init__(self, store: Store, head_file: Path, redactor: Redactor | None = None, *, crib: str = "") -> None:
+    def __init__(
+        self,
+        store: Store,
+        head_file: Path,
+        redactor: Redactor | None = None,
+        *,
+        crib: str = "",
+        observer: CallObserver | None = None,
+    ) -> None:
         """Sealed segments are in the folder `audit` beside the head file. `redactor` masks secrets in arguments.
 
-        `crib` distinguishes cribs on one database.
+        `crib` distinguishes cribs on one database. `observer` is notified of the end of every call.
         """
         self.redactor = redactor or Redactor()
+        self.observer = observer
         self.run = secrets.token_hex(6)
         """The prefix of the call ids of this run."""
         self._crib = crib
@@ -192,6 +202,11 @@ class Audit:
             await self._end_run()
         self._file.close()
 
+    @property
+    def records(self) -> int:
+        """Number of records in the chain."""
+        return self._chain.head.number
+
     def record(self, body: JsonObject) -> "asyncio.Future[int]":
         """Record any JSON with at least `phase`. The future resolves to its number once it is durable."""
         return self._append(self._chain, body)
@@ -221,14 +236,15 @@ class Audit:
         """
         form = self._form(door, principal, ref, tool, decision, rules)
         digest = sha256(canonical).hexdigest().encode()
+        shown = self.redactor.shown(arguments, canonical)
         members = b'"call":%b,%b,"argumentsDigest":"%b","arguments":%b,%b' % (
-            dumps(call), form.before, digest, self.redactor.shown(arguments, canonical), form.after,
+            dumps(call), form.before, digest, shown, form.after,
         )  # fmt: skip
         if approval is not None:
             members += b"," + _encoded({"approvalId": approval})[0]
         if program is not None:
             members += b"," + _encoded({"programId": program})[0]
-        return CallRecord(self._store, self._chain, members, form.columns)
+        return CallRecord(self._store, self._chain, members, form, call, shown, self.observer)
 
     def _form(self, *of: *_Of) -> "_Form":
         """Return the shared members of such calls, cached while the same decision object is passed."""
@@ -326,15 +342,28 @@ class Audit:
 
 
 class CallRecord:
-    """The records of one call."""
+    """The records of one call. The observer is notified once they are complete, or could not be completed."""
 
-    __slots__ = ("_chain", "_columns", "_members", "_store")
+    __slots__ = ("_arguments", "_call", "_chain", "_form", "_members", "_number", "_observer", "_store")
 
-    def __init__(self, store: Store, chain: Chain, members: bytes, columns: tuple[str | None, ...]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        chain: Chain,
+        members: bytes,
+        form: _Form,
+        call: str,
+        arguments: bytes,
+        observer: CallObserver | None,
+    ) -> None:
         self._store = store
         self._chain = chain
         self._members = members
-        self._columns = columns
+        self._form = form
+        self._call = call
+        self._arguments = arguments
+        self._observer = observer
+        self._number: int | None = None
 
     async def intent(self) -> int:
         """Record that the call is about to be made. Returns the number of the record once it is durable.
@@ -343,51 +372,88 @@ class CallRecord:
         """
         entry = self._entry("intent")
         number = self._store.append_now(self._chain, entry)
-        if number is not None:
-            return number
         try:
-            return await self._store.append(self._chain, entry)
+            self._number = number if number is not None else await self._store.append(self._chain, entry)
         except Unavailable as error:
+            self._report("refused", code="audit.unavailable")
             raise Unavailable("audit.unavailable", f"The call was not made. {error.message}") from error
         except asyncio.CancelledError:
             self.abandoned(0.0)
             raise
+        return self._number
 
-    async def outcome(self, *, is_error: bool, duration_ms: float, digest: str | None = None) -> int:
+    async def outcome(
+        self,
+        *,
+        is_error: bool,
+        duration_ms: float,
+        digest: str | None = None,
+        result: CallResult | JsonObject | None = None,
+        refused: str | None = None,
+    ) -> int:
         """Record how the call ended. Returns the number of the record once it is durable.
 
-        `digest` is that of the whole result, if the caller received a part of it.
+        `digest` is that of the whole result, if the caller received a part of it. Only the observer gets `result`, and
+        the error code `refused` of a call that did not run.
         """
-        ending: JsonObject = {"isError": is_error, "durationMs": duration_ms}
-        entry = self._entry("outcome", ending if digest is None else ending | {"resultDigest": digest})
+        outcome: JsonObject = {"isError": is_error, "durationMs": duration_ms}
+        entry = self._entry("outcome", outcome if digest is None else outcome | {"resultDigest": digest})
         number = self._store.append_now(self._chain, entry)
-        if number is not None:
-            return number
         try:
-            return await self._store.append(self._chain, entry)
+            if number is None:
+                number = await self._store.append(self._chain, entry)
         except Unavailable as error:
+            self._report("error", duration_ms, code="audit.unavailable")
             message = f"The call was made, but its outcome could not be recorded. {error.message}"
             raise Unavailable("audit.unavailable", message) from error
+        except asyncio.CancelledError:
+            self._report("abandoned", duration_ms)
+            raise
+        ending: CallEnding = "refused" if refused is not None else "error" if is_error else "ok"
+        self._report(ending, duration_ms, code=refused, result=result)
+        return number
 
     async def refused(self, code: str) -> int:
         """Record that the call was not made, with the error code, since not every refusal comes from a rule."""
         entry = self._entry("outcome", {"isError": True, "refused": code, "durationMs": 0.0})
         try:
-            return await self._store.append(self._chain, entry)
+            self._number = await self._store.append(self._chain, entry)
         except Unavailable as error:
             raise Unavailable("audit.unavailable", f"The call was not made. {error.message}") from error
+        finally:
+            self._report("refused", code=code)
+        return self._number
 
     def abandoned(self, duration_ms: float) -> None:
         """Record a cancelled or failed call without waiting, since there may be no time left."""
         entry = self._entry("outcome", {"isError": True, "abandoned": True, "durationMs": duration_ms})
         self._store.append(self._chain, entry).add_done_callback(_log_failure)
+        self._report("abandoned", duration_ms)
+
+    def _report(
+        self,
+        ending: CallEnding,
+        duration_ms: float = 0.0,
+        *,
+        code: str | None = None,
+        result: CallResult | JsonObject | None = None,
+    ) -> None:
+        if self._observer is not None:
+            door, principal, ref, tool, decision, _ = self._form.of
+            verdict, number = decision.verdict, self._number
+            self._observer.ended(
+                CallEnd(
+                    self._call, door, principal, ref, tool, verdict, ending, code, number, duration_ms,
+                    self._arguments, result,
+                )
+            )  # fmt: skip
 
     def _entry(self, phase: Phase, ending: JsonObject | None = None) -> Entry:
         at = _now()
         members = b'"at":"%b","phase":"%b",%b' % (at.encode(), phase.encode(), self._members)
         if ending is not None:
             members += b"," + dumps(ending)[1:-1]
-        return members, (at, phase, *self._columns)
+        return members, (at, phase, *self._form.columns)
 
 
 def _witness(anchor: Anchor) -> Witness:

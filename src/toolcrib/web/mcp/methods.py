@@ -46,6 +46,7 @@ from toolcrib.web.mcp.parked_calls import ParkedCalls, open_state
 from toolcrib.web.mcp.request import McpRequest
 from toolcrib.web.mcp.sealed_state import StateSeal, TooMuchState
 from toolcrib.web.mcp.subscriptions import WATCHED_BY_ONE, Holder, Subscriptions
+from toolcrib.web.trace_context import trace_of
 
 logger = logging.getLogger(__name__)
 
@@ -162,9 +163,16 @@ class Methods:
             raise RpcError(INVALID_PARAMS, f"params._meta.{APPROVAL_KEY} must be a string.")
         try:
             called = await self._gate.call(
-                request.principal, ref, arguments, door="mcp", progress=request.progress, client=client, handle=handle,
+                request.principal,
+                ref,
+                arguments,
+                door="mcp",
+                progress=request.progress,
+                client=client,
+                handle=handle,
                 budget=self._budget(request, ref),
-            )  # fmt: skip
+                trace=trace_of(request.headers, request.message.meta),
+            )
         except ToolcribError as error:
             # A hidden tool is unknown here even to the owner, whose client would only show the name to its model.
             if isinstance(error, NotFound) or (tool is None and error.code not in _SAID_OF_ABSENT):
@@ -326,6 +334,7 @@ class Methods:
                     door="mcp",
                     client=request.client(partial(self._parking.ask, request)),
                     progress=request.progress,
+                    trace=trace_of(request.headers, request.message.meta),
                 )
             )
         except ProtocolError as error:

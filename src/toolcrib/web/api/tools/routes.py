@@ -18,6 +18,7 @@ from toolcrib.web.api.reading import StrictRoute, cwd_of, door_of, principal_of,
 from toolcrib.web.api.resource import Resource
 from toolcrib.web.api.shapes import CallAnswer, CallRequest, CostShape, ProblemShape, ToolShape
 from toolcrib.web.tool_costs import tool_costs
+from toolcrib.web.trace_context import trace_of
 
 ToolForm = Literal["claude", "endpoint", "bridge"]
 
@@ -106,7 +107,9 @@ def _add_call(router: Resource, crib: Crib) -> None:
         async def call() -> CallOutcome:
             asking = await crib.placed(principal)
             await crib.ready(asking, server, tool)
-            return await crib.gate.call(asking, ToolRef(server, tool), body.arguments, door=door_of(request, asking))
+            trace = trace_of(dict(request.headers.raw))
+            door = door_of(request, asking)
+            return await crib.gate.call(asking, ToolRef(server, tool), body.arguments, door=door, trace=trace)
 
         called = await while_connected(request.receive, call)
         answer = called.result.to_json()
