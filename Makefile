@@ -45,9 +45,10 @@ screenshots: .venv/dev.stamp ## take pictures of every screen of the console int
 
 lock: ## pin all dependencies anew into requirements/ (ARGS=--upgrade for newer ones)
 	@$(COMPILE) --group tools --output-file requirements/tools.txt
-	@$(COMPILE) pyproject.toml --group build --extra claude --extra acp --extra code --output-file requirements/base.txt
-	@$(COMPILE) pyproject.toml --group build --extra claude --extra acp --extra code --extra dev --extra postgres \
-		--extra keyring --constraints requirements/base.txt --output-file requirements/dev.txt
+	@$(COMPILE) pyproject.toml --group build --extra claude --extra acp --extra code --extra sandbox \
+		--output-file requirements/base.txt
+	@$(COMPILE) pyproject.toml --group build --extra claude --extra acp --extra code --extra sandbox --extra dev \
+		--extra postgres --extra keyring --constraints requirements/base.txt --output-file requirements/dev.txt
 	@$(COMPILE) requirements/servers.in --output-file requirements/servers.txt
 	@$(COMPILE) requirements/peers.in --output-file requirements/peers.txt
 	@$(COMPILE) pyproject.toml requirements/frameworks.in --constraints requirements/base.txt \

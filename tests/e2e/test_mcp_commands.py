@@ -171,6 +171,20 @@ def test_servers_are_added_by_flags(joined: Shell) -> None:
     assert 'Invalid server config: Server "x": "url" must begin with http:// or https://' in refused.stderr
 
 
+def test_the_sandbox_of_a_server_is_shown_and_changed(joined: Shell) -> None:
+    joined.run("mcp", "add", "mine", "--disabled", "--", "x")
+    shown = joined.run("mcp", "sandbox", "mine")
+    assert "profile:     off (default): no sandbox\n" in shown.stdout
+    changed = joined.json("mcp", "sandbox", "mine", "--profile", "strict", "--read", str(user(joined)), "--network")
+    read = [str(user(joined))]
+    assert changed["sandbox"] == {"profile": "strict", "chosen": True, "read": read, "write": [], "network": True}
+    assert "strict (set by you)" in joined.run("mcp", "sandbox", "mine").stdout
+    assert joined.run("mcp", "sandbox", "mine", "--profile", "tight").returncode == 2
+    learn = joined.run("mcp", "sandbox", "mine", "--learn")
+    assert learn.returncode == 2
+    assert "not available yet" in learn.stderr
+
+
 def test_a_project_server_is_written_into_the_project_and_trusted(joined: Shell) -> None:
     assert joined.run("mcp", "add", "site", "--scope", "project", "--", "node", "site.js").returncode == 0
     assert (user(joined) / "project" / ".toolcrib" / "mcp.json").exists()

@@ -27,6 +27,7 @@ _EXTRAS = {
     "code": ("tree_sitter", "tools that search source code"),
     "keyring": ("keyring", "sign-ins in the system's keyring"),
     "postgres": ("psycopg", "PostgreSQL as the database"),
+    "sandbox": ("nono_py", "sandboxes for stdio servers"),
 }
 
 
