@@ -106,14 +106,14 @@ def test_the_list_shows_every_server_once_from_any_directory_of_a_project(shell:
     done = shell.run("mcp", "list")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert lines[0].split() == ["NAME", "TYPE", "STATE", "TOOLS", "MS", "CLIENT", "DEFINED", "IN"]
+    assert lines[0].split() == ["NAME", "TYPE", "STATE", "SANDBOX", "TOOLS", "MS", "CLIENT", "DEFINED", "IN"]
     project = user(shell) / "project" / ".mcp.json"
     rows = [re.split(r" {2,}", line) for line in lines[1:5]]
     assert rows == [
-        ["broken", "-", "invalid", "claude-code", "~/project/.mcp.json:4"],
-        ["build", "stdio", "not trusted", "claude-code", "~/project/.mcp.json:3"],
-        ["files", "stdio", "not trusted", "cursor", "~/.cursor/mcp.json:8"],
-        ["github", "http", "not trusted", "cursor", "~/.cursor/mcp.json:4"],
+        ["broken", "-", "invalid", "-", "claude-code", "~/project/.mcp.json:4"],
+        ["build", "stdio", "not trusted", "project", "claude-code", "~/project/.mcp.json:3"],
+        ["files", "stdio", "not trusted", "off", "cursor", "~/.cursor/mcp.json:8"],
+        ["github", "http", "not trusted", "-", "cursor", "~/.cursor/mcp.json:4"],
     ]
     assert f'{project}:4: Invalid server config: Server "broken": both "command" and "url" are set' in done.stdout
     assert "the variable NOT_SET_ANYWHERE is not set" in done.stdout
