@@ -130,10 +130,10 @@ class _Granting:
 
     def _installation(self, directory: Path) -> Iterator[str]:
         """Yield the directory that a program and its libraries are in, and the base of a virtual environment."""
-        root = directory.parent if directory.name in _PROGRAM_DIRECTORIES else directory
-        if self._is_shared(root):
-            yield str(directory)
-            yield str(root / "lib")
+        root = directory.parent
+        if directory.name not in _PROGRAM_DIRECTORIES or self._is_shared(root) or not _is_installation(root):
+            if not self._is_shared(directory):
+                yield str(directory)
             return
         yield str(root)
         base = _base_of(root)
@@ -191,6 +191,11 @@ class _Granting:
         home, crib = Path(os.path.realpath(self._home)), self._crib
         above = (home, home / ".local", home / ".config", home / ".local" / "share")
         return real in above or home.is_relative_to(real) or crib.is_relative_to(real) or real.is_relative_to(crib)
+
+
+def _is_installation(root: Path) -> bool:
+    """Return whether programs in a directory below need the whole of it: other directories may have private files."""
+    return any((root / each).exists() for each in ("lib", "libexec", "pyvenv.cfg", "shims"))
 
 
 def _base_of(root: Path) -> Path | None:

@@ -27,9 +27,7 @@ def sandbox(
     profile: Annotated[
         str | None, typer.Option("--profile", metavar="P", help="off, project or strict.", show_default=False)
     ] = None,
-    learn: Annotated[
-        bool, typer.Option("--learn", help="Not available yet.")
-    ] = False,
+    learn: Annotated[bool, typer.Option("--learn", help="Not available yet.")] = False,
     read: Annotated[
         list[str] | None, typer.Option("--read", metavar="PATH", help="Also allow reading this path.")
     ] = None,
