@@ -8,6 +8,7 @@ WORKERS ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
 LOCKED := $(if $(wildcard .venv/dev.stamp),dev,base)
 COMPILE := sh scripts/uv.sh pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --custom-compile-command "make lock" $(ARGS)
+EXTRAS := --extra claude --extra acp --extra code --extra monty --extra otel --extra sandbox
 
 .PHONY: help run test check bench search-eval lint-eval test-all lock docs screenshots fmt clean
 
@@ -51,11 +52,9 @@ screenshots: .venv/dev.stamp ## take pictures of every screen of the console int
 
 lock: ## pin all dependencies anew into requirements/ (ARGS=--upgrade for newer ones)
 	@$(COMPILE) --group tools --output-file requirements/tools.txt
-	@$(COMPILE) pyproject.toml --group build --extra claude --extra acp --extra code --extra monty --extra otel \
-		--output-file requirements/base.txt
-	@$(COMPILE) pyproject.toml --group build --extra claude --extra acp --extra code --extra monty --extra otel \
-		--extra dev --extra postgres --extra keyring --constraints requirements/base.txt \
-		--output-file requirements/dev.txt
+	@$(COMPILE) pyproject.toml --group build $(EXTRAS) --output-file requirements/base.txt
+	@$(COMPILE) pyproject.toml --group build $(EXTRAS) --extra dev --extra postgres --extra keyring \
+		--constraints requirements/base.txt --output-file requirements/dev.txt
 	@$(COMPILE) requirements/servers.in --output-file requirements/servers.txt
 	@$(COMPILE) requirements/peers.in --output-file requirements/peers.txt
 	@$(COMPILE) pyproject.toml requirements/frameworks.in --constraints requirements/base.txt \

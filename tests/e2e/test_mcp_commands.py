@@ -106,14 +106,14 @@ def test_the_list_shows_every_server_once_from_any_directory_of_a_project(shell:
     done = shell.run("mcp", "list")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert lines[0].split() == ["NAME", "TYPE", "STATE", "TOOLS", "MS", "CLIENT", "DEFINED", "IN"]
+    assert lines[0].split() == ["NAME", "TYPE", "STATE", "SANDBOX", "TOOLS", "MS", "CLIENT", "DEFINED", "IN"]
     project = user(shell) / "project" / ".mcp.json"
     rows = [re.split(r" {2,}", line) for line in lines[1:5]]
     assert rows == [
-        ["broken", "-", "invalid", "claude-code", "~/project/.mcp.json:4"],
-        ["build", "stdio", "not trusted", "claude-code", "~/project/.mcp.json:3"],
-        ["files", "stdio", "not trusted", "cursor", "~/.cursor/mcp.json:8"],
-        ["github", "http", "not trusted", "cursor", "~/.cursor/mcp.json:4"],
+        ["broken", "-", "invalid", "-", "claude-code", "~/project/.mcp.json:4"],
+        ["build", "stdio", "not trusted", "project", "claude-code", "~/project/.mcp.json:3"],
+        ["files", "stdio", "not trusted", "off", "cursor", "~/.cursor/mcp.json:8"],
+        ["github", "http", "not trusted", "-", "cursor", "~/.cursor/mcp.json:4"],
     ]
     assert f'{project}:4: Invalid server config: Server "broken": both "command" and "url" are set' in done.stdout
     assert "the variable NOT_SET_ANYWHERE is not set" in done.stdout
@@ -169,6 +169,20 @@ def test_servers_are_added_by_flags(joined: Shell) -> None:
     refused = joined.run("mcp", "add", "x", "--url", "ftp://x")
     assert refused.returncode == 2
     assert 'Invalid server config: Server "x": "url" must begin with http:// or https://' in refused.stderr
+
+
+def test_the_sandbox_of_a_server_is_shown_and_changed(joined: Shell) -> None:
+    joined.run("mcp", "add", "mine", "--disabled", "--", "x")
+    shown = joined.run("mcp", "sandbox", "mine")
+    assert "profile:     off (default): no sandbox\n" in shown.stdout
+    changed = joined.json("mcp", "sandbox", "mine", "--profile", "strict", "--read", str(user(joined)), "--network")
+    read = [str(user(joined))]
+    assert changed["sandbox"] == {"profile": "strict", "chosen": True, "read": read, "write": [], "network": True}
+    assert "strict (set by you)" in joined.run("mcp", "sandbox", "mine").stdout
+    assert joined.run("mcp", "sandbox", "mine", "--profile", "tight").returncode == 2
+    learn = joined.run("mcp", "sandbox", "mine", "--learn")
+    assert learn.returncode == 2
+    assert "not available yet" in learn.stderr
 
 
 def test_a_project_server_is_written_into_the_project_and_trusted(joined: Shell) -> None:

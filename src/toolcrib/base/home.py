@@ -114,6 +114,11 @@ class Home:
         return self.root / "work"
 
     @property
+    def sandboxes(self) -> Path:
+        """Temporary directories of sandboxed servers, one for each."""
+        return self.root / "sandboxes"
+
+    @property
     def audit_head(self) -> Path:
         """The head of the audit chain, kept outside the database."""
         return self.root / "audit.head"

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from toolcrib.base.processes.sandbox import sandbox_support
 from toolcrib.doctor.finding import Finding, Severity, counted, of_problem
 from toolcrib.doctor.surroundings import Surroundings
 from toolcrib.model.errors import ConfigError
@@ -72,6 +73,7 @@ def _server(server: ServerEntry, surroundings: Surroundings) -> Iterator[Finding
             "server.secret_missing",
             "server.invalid",
             "server.misplaced",
+            "sandbox.unsupported",
         )
         severity: Severity = "warning" if grave and server.shadowed_by is None else "note"
         yield of_problem("definitions", severity, problem)
@@ -83,6 +85,16 @@ def _server(server: ServerEntry, surroundings: Surroundings) -> Iterator[Finding
     message = f'Server "{server.name}" starts {spec.command}, which is not on the PATH.'
     where = f"{server.source.file}:{server.source.line}" if server.source.line else server.source.file
     yield Finding("definitions", "warning", message, where, _INSTALL.get(spec.command, f"Install {spec.command}."))
+
+
+def check_sandbox(surroundings: Surroundings) -> Iterator[Finding]:
+    """Check that servers can be confined on this system."""
+    support = sandbox_support()
+    if support.is_supported:
+        yield Finding("sandbox", "ok", "Stdio servers can run in a sandbox.", support.details)
+    else:
+        message = "Stdio servers cannot run in a sandbox: a project's servers start without one."
+        yield Finding("sandbox", "note", message, support.details, support.fix)
 
 
 def _runs(command: str, cwd: str | None, path: str) -> bool:

@@ -25,6 +25,7 @@ CHECKS: Mapping[str, Check] = {
     "clock": machine.check_clock,
     "database": database.check_database,
     "definitions": definitions.check_definitions,
+    "sandbox": definitions.check_sandbox,
     "claude": runtimes.check_claude,
     "agents": runtimes.check_agents,
     "extras": runtimes.check_extras,

@@ -29,6 +29,7 @@ _EXTRAS = {
     "keyring": ("keyring", "sign-ins in the system's keyring"),
     "otel": ("opentelemetry.proto", "traces, metrics and logs by OTLP"),
     "postgres": ("psycopg", "PostgreSQL as the database"),
+    "sandbox": ("nono_py", "sandboxes for stdio servers"),
 }
 
 

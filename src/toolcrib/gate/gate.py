@@ -28,7 +28,6 @@ from toolcrib.gate.policy.decide import Grants
 from toolcrib.gate.policy.explain import Explanation, explain
 from toolcrib.gate.policy.limits import Limits
 from toolcrib.gate.policy.rules import Rules
-from toolcrib.gate.policy.zones import closed_paths
 from toolcrib.gate.principals import Door
 from toolcrib.gate.programs.planned_call import PlannedCall, ProgramCall, refuse_edit, set_of
 from toolcrib.gate.refusals import absent_error, approval_reason, error_sentence, invisible_error, refusal_error
@@ -473,7 +472,7 @@ class Gate:
         if not isinstance(source, ContentSource) or server not in view.servers:
             await record.refused("server.unknown")
             raise NotFound("server.unknown", f'Server "{server}" not found.')
-        if self._touches_home(ref, params, principal):
+        if self._home.is_named(ref, params, principal):
             await record.refused("policy.denied")
             raise Denied(
                 "policy.denied",
@@ -507,11 +506,6 @@ class Gate:
         if self._observer is None:
             return trace
         return self._observer.started(call_id, trace, to_upstream=target is not None and target.kind == "upstream")
-
-    def _touches_home(self, ref: ToolRef, params: JsonObject, principal: Principal) -> bool:
-        if principal.by_hand or not self._home.may_be_named(canonical(params)):
-            return False
-        return bool(closed_paths(self._home.touched(ref, params, principal.cwd), principal.projects))
 
     async def _with_deadline(
         self, ref: ToolRef, ask: Callable[[CallContext], Awaitable[JsonObject]], context: CallContext

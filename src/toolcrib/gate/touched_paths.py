@@ -21,7 +21,7 @@ import orjson
 
 from toolcrib.gate.policy import coding_tools
 from toolcrib.gate.policy.zones import NamedPath, TouchedPath, closed_paths, is_inside
-from toolcrib.model.json import Json, JsonObject, is_array, is_object
+from toolcrib.model.json import Json, JsonObject, canonical, is_array, is_object
 from toolcrib.model.principals import Principal
 from toolcrib.model.tools import ToolRef
 
@@ -86,6 +86,12 @@ class HomeGuard:
         if principal.by_hand:
             return False
         return bool(closed_paths((self.look(NamedPath(path, is_tree)),), principal.projects))
+
+    def is_named(self, ref: ToolRef, params: JsonObject, principal: Principal) -> bool:
+        """Return whether a request names the home and may not. Requests of the owner by hand are never restricted."""
+        if principal.by_hand or not self.may_be_named(canonical(params)):
+            return False
+        return bool(closed_paths(self.touched(ref, params, principal.cwd), principal.projects))
 
     def may_be_named(self, encoded: bytes) -> bool:
         """Return whether the arguments could name the home. A cheap test that spares ordinary calls the file system."""

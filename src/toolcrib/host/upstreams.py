@@ -64,6 +64,7 @@ class Upstreams:
             client_document=context.settings.client_metadata_url,
             may_open=context.stop_switch.check,
             secrets=context.secrets,
+            sandboxes=home.sandboxes,
         )
         self.pool = Pool(
             opener_deps,

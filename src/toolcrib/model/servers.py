@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from toolcrib.model.json import JsonObject
 from toolcrib.model.problems import Problem
+from toolcrib.model.sandbox import OFF, Sandbox, SandboxGrants
 from toolcrib.model.server_names import NO_NAMES, OtherName, ServerNames
 
 ServerType = Literal["stdio", "http", "sse"]
@@ -108,6 +109,7 @@ class ServerSpec:
     share: Share = "shared"
     variables: str = "toolcrib"
     may_reveal: bool = False
+    sandbox: Sandbox = OFF
     extra: Mapping[str, Any] = field(default_factory=_no_values, repr=False)
 
 
@@ -149,6 +151,11 @@ class ServerEntry:
         """Whether this server may be connected: valid, not shadowed, enabled and trusted."""
         return self.state == "not_checked"
 
+    @property
+    def sandbox(self) -> Sandbox:
+        """The sandbox that the server starts in."""
+        return self.spec.sandbox if self.spec is not None else OFF
+
     def to_json(self) -> JsonObject:
         """Return the public shape of a server without a connection."""
         shape: JsonObject = {
@@ -164,6 +171,8 @@ class ServerEntry:
             "tools": 0,
             "definition": self.definition,
         }
+        if self.spec is not None and self.spec.type == "stdio":
+            shape["sandbox"] = self.sandbox.to_json()
         if self.shadowed_by is not None:
             shape["shadowedBy"] = self.shadowed_by
         return shape
@@ -201,7 +210,7 @@ class Discovery:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedServer:
-    """What to start or call. `problems` names every key that could not be resolved."""
+    """What to start or call. `problems` names every key that could not be resolved. `sandbox` None is no sandbox."""
 
     command: str | None = None
     args: tuple[str, ...] = field(default=(), repr=False)
@@ -210,3 +219,4 @@ class ResolvedServer:
     url: str | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     problems: tuple[Problem, ...] = ()
+    sandbox: SandboxGrants | None = None

@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from toolcrib.model.problems import Problem
 from toolcrib.model.protocol import Era
+from toolcrib.model.sandbox import RefusedAccess
 
 UpstreamState = Literal["not_checked", "connecting", "connected", "needs_auth", "failed"]
 
@@ -14,7 +16,7 @@ class UpstreamStatus:
 
     `is_known`: the server's tools have been listed, possibly in an earlier run; `tools` is their number. `latency_ms`
     is the duration of the last ping or list. `last_error` is kept after recovery. `retry_at` is the time of the next
-    attempt (Unix seconds), if one is planned.
+    attempt (Unix seconds), if one is planned. `refused` is what its sandbox refused, `problems` the same for people.
     """
 
     state: UpstreamState = "not_checked"
@@ -31,3 +33,5 @@ class UpstreamStatus:
     server_title: str | None = None
     pid: int | None = None
     retry_at: float | None = None
+    refused: tuple[RefusedAccess, ...] = ()
+    problems: tuple[Problem, ...] = ()

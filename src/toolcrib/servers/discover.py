@@ -25,6 +25,7 @@ from toolcrib.servers.readers.fields import judge
 from toolcrib.servers.readers.read import ConfigFile, FileReading, ReadEntry, read_place
 from toolcrib.servers.readers.rules import switches_off
 from toolcrib.servers.resolve import missing
+from toolcrib.servers.sandbox import sandbox_of, sandbox_problems
 from toolcrib.servers.trust import definition_digest
 
 logger = logging.getLogger(__name__)
@@ -200,8 +201,9 @@ def _row(
         switch = overlay.get("enabled")
         enabled = switch if isinstance(switch, bool) else spec.enabled and not off
         enabled = enabled and not own
-        spec = spec if enabled == spec.enabled else replace(spec, enabled=enabled)
-        problems = (*problems, *off, *own, *_foreign_credential(spec), *missing(spec, environment))
+        spec = replace(spec, enabled=enabled, sandbox=sandbox_of(spec, overlay))
+        refused = (*_foreign_credential(spec), *missing(spec, environment), *sandbox_problems(spec))
+        problems = (*problems, *off, *own, *refused)
     made = row(entry, spec, problems, trusted=spec is not None and trusted(spec))
     made.definition = mask_definition(entry.raw)
     made.hidden, made.is_crib = overlay.get("hidden") is True, is_crib

@@ -67,7 +67,14 @@ class ServerStatus:
             shape["problems"] = [*shape["problems"], alike.to_json()]
         if self.action is not None:
             shape["action"] = self.action
-        return shape if self.link is None else shape | _live(self.link)
+        if self.link is None:
+            return shape
+        if self.link.problems:
+            shape["problems"] = [*shape["problems"], *(problem.to_json() for problem in self.link.problems)]
+        if self.link.refused:
+            refused: JsonObject = {"refused": [each.to_json() for each in self.link.refused]}
+            shape |= {"sandbox": {**self.entry.sandbox.to_json(), **refused}}
+        return shape | _live(self.link)
 
     def look_alike(self) -> Problem | None:
         """Return a problem if the name can be mistaken for another server's."""

@@ -26,7 +26,7 @@ from toolcrib.model.json import JsonObject, digest
 from toolcrib.model.problems import Problem
 from toolcrib.model.servers import DefinitionSource, Discovery, ServerEntry, ServerSpec
 from toolcrib.servers import edits, transfer
-from toolcrib.servers.actions import REMOVAL, Action, switching
+from toolcrib.servers.actions import REMOVAL, Action, sandboxing, switching
 from toolcrib.servers.change_events import Publish, tell
 from toolcrib.servers.dangers import Danger
 from toolcrib.servers.edit.entries import ChangeText
@@ -38,6 +38,7 @@ from toolcrib.servers.own_file import add_own, check_entry, own_place, own_proje
 from toolcrib.servers.project_view import ProjectView, ProjectViews
 from toolcrib.servers.readers.read import ConfigFile, ReadEntry
 from toolcrib.servers.resolve import ValueOrigin, origins
+from toolcrib.servers.sandbox import SandboxChoice, changed_sandbox
 from toolcrib.servers.trust import (
     TrustBook,
     TrustQuestion,
@@ -233,6 +234,18 @@ class Servers:
         record = _Record("servers.enable" if enabled else "servers.disable", {"name": server.name})
         action = switching(enabled)
         return await self._change_server(view, server, action, record, in_client=in_client, dry_run=dry_run)
+
+    async def sandbox(
+        self, name: str, choice: SandboxChoice, cwd: Path | None = None, *, dry_run: bool = False
+    ) -> Edit:
+        """Choose the sandbox of a server, as an overlay in our own file. Raises `sandbox.invalid`."""
+        view = await self.view(cwd)
+        server = _find(view, name)
+        if server.spec is None:
+            raise InvalidRequest("server.invalid", server.problems[0].message)
+        sandbox = changed_sandbox(server.spec, choice)
+        record = _Record("servers.sandbox", {"name": server.name, "sandbox": sandbox.to_json()})
+        return await self._change_server(view, server, sandboxing(sandbox), record, in_client=False, dry_run=dry_run)
 
     async def trust(
         self, name: str, cwd: Path | None = None, *, shown: str | None = None, secrets: bool = False
@@ -464,10 +477,12 @@ class Servers:
         if in_client and not first.place.dialect.writable:
             message = f"{first.place.file} is not a file that Toolcrib can edit."
             raise InvalidRequest("config.unsupported", message)
-        if in_client or (first.place.format == "toolcrib" and first.place.file != own.file):
-            return await self.edit(first.place, action.direct(first), dry_run=dry_run, record=record)
+        direct = action.direct
+        if direct and (in_client or (first.place.format == "toolcrib" and first.place.file != own.file)):
+            return await self.edit(first.place, direct(first), dry_run=dry_run, record=record)
         changes = (
-            action.direct(entry) if entry.place.file == own.file else action.overlay(own, entry) for entry in written
+            direct(entry) if direct and entry.place.file == own.file else action.overlay(own, entry)
+            for entry in written
         )
         return await self.edit(own, together(changes), dry_run=dry_run, record=record)
 

@@ -10,17 +10,22 @@ from pathlib import Path
 from time import time
 from typing import Final
 
+import anyio.to_thread
+
 from toolcrib.base.masking.known import KnownSecrets
 from toolcrib.base.masking.text import mask_text
 from toolcrib.base.network.urls import CheckedUrl, check_url, is_loopback
 from toolcrib.base.network.web import Web
 from toolcrib.base.processes.process import Processes, ServerFailed
+from toolcrib.base.processes.sandbox import sandbox_support
 from toolcrib.base.processes.stderr import Mask
 from toolcrib.model.errors import ConfigError, ToolcribError
 from toolcrib.model.protocol import Era
+from toolcrib.model.sandbox import SandboxGrants
 from toolcrib.model.servers import ResolvedServer, ServerSpec
 from toolcrib.servers.masking import hidden_values, secret_values
 from toolcrib.servers.resolve import resolve
+from toolcrib.servers.sandbox import unsupported
 from toolcrib.servers.secret_commands import SecretCommands
 from toolcrib.upstream.connection import Connection
 from toolcrib.upstream.credentials import CredentialStore, credential_name, former_name
@@ -30,6 +35,7 @@ from toolcrib.upstream.oauth.discovery import NO_DEMAND, Demand
 from toolcrib.upstream.oauth.token_refresh import Bearer
 from toolcrib.upstream.protocol_log import OK, ProtocolLog, ending
 from toolcrib.upstream.retries import Timing
+from toolcrib.upstream.sandbox_grants import SandboxDeps, grant
 
 TOKEN_VARIABLE = "OAUTH_ACCESS_TOKEN"
 HANDSHAKE_METHODS: Final[Mapping[Era, str]] = {"modern": "server/discover", "legacy": "initialize"}
@@ -50,6 +56,8 @@ class OpenerDeps:
     commands: SecretCommands
     hello: ClientIntroduction
     workspace: Path | None = None
+    sandboxes: Path | None = None
+    """The parent of the private directories of sandboxed servers."""
     client_document: str | None = None
     secrets: KnownSecrets = field(default_factory=KnownSecrets, repr=False)
     timing: Timing = field(default_factory=Timing)
@@ -82,6 +90,8 @@ class Opener:
         self._hello = hello or deps.hello
         self._bearer: Bearer | None = None
         self._mask: Mask = str
+        self.grants: SandboxGrants | None = None
+        """What the sandbox of the last start allows; None without a sandbox."""
 
     @property
     def hello(self) -> ClientIntroduction:
@@ -152,7 +162,20 @@ class Opener:
             if token is not None:
                 resolved = replace(resolved, env={**resolved.env, TOKEN_VARIABLE: token})
                 self._mask = masking(resolved, deps.secrets)
-        return resolved
+        return await self._confine(resolved) if spec.sandbox.is_confined else resolved
+
+    async def _confine(self, resolved: ResolvedServer) -> ResolvedServer:
+        """Return what to start in the server's sandbox. Raises `sandbox.unsupported` if the owner chose one in vain."""
+        deps, spec = self._deps, self._spec
+        support = await anyio.to_thread.run_sync(sandbox_support)
+        if not support.is_supported or deps.sandboxes is None:
+            if not spec.sandbox.chosen:
+                return resolved  # the list reports it
+            problem = unsupported(spec)
+            raise ConfigError(problem.code, problem.message, problem.hint)
+        confined = await anyio.to_thread.run_sync(grant, spec, resolved, SandboxDeps(deps.sandboxes, deps.environment))
+        self.grants = confined.sandbox
+        return confined
 
     def _open_transport(
         self, resolved: ResolvedServer, era: Era | None, wait: float

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from toolcrib.model.errors import Conflict, Denied, InvalidRequest, ToolcribError
+from toolcrib.model.sandbox import OFF, Sandbox
 from toolcrib.model.servers import Auth, ServerEntry, ServerSpec, Share
 
 Place = Path | None
@@ -28,6 +29,7 @@ class UpstreamKey(NamedTuple):
     share: Share
     auth: Auth | None
     reveals: bool = False
+    sandbox: Sandbox = OFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,9 @@ class Plan:
 def key_of(entry: ServerEntry) -> UpstreamKey:
     """Return the key of a usable server's upstream."""
     spec = spec_of(entry)
-    return UpstreamKey(entry.source.file, entry.name, entry.digest, spec.share, spec.auth, spec.may_reveal)
+    return UpstreamKey(
+        entry.source.file, entry.name, entry.digest, spec.share, spec.auth, spec.may_reveal, spec.sandbox
+    )
 
 
 def spec_of(entry: ServerEntry) -> ServerSpec:

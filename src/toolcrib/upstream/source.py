@@ -135,7 +135,10 @@ class UpstreamSource:
             return CallResult.error(f"MCP error: {error.message}")
         except ToolcribError as error:
             return CallResult.error(f"MCP error: {error.message} {error.hint or ''}".rstrip())
-        return CallResult.of_wire(wire)
+        result = CallResult.of_wire(wire)
+        if result.is_error:
+            self.upstream.returned_error(result)
+        return result
 
     async def _subscribe(self, upstream: Upstream, method: str, params: JsonObject, context: CallContext) -> JsonObject:
         """Subscribe or unsubscribe. Only the first and the last subscriber of a resource reach the server."""

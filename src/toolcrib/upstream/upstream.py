@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import anyio
@@ -23,6 +23,7 @@ from toolcrib.model.json import JsonObject
 from toolcrib.model.protocol import Era
 from toolcrib.model.servers import ServerSpec
 from toolcrib.model.sources import CallContext, ProtocolError
+from toolcrib.model.tools import CallResult
 from toolcrib.model.upstreams import UpstreamStatus
 from toolcrib.upstream.background import BackgroundTasks
 from toolcrib.upstream.exchange import UpstreamRequests
@@ -32,6 +33,7 @@ from toolcrib.upstream.oauth.discovery import Demand
 from toolcrib.upstream.offer import Offer
 from toolcrib.upstream.opener import OpenConnection, Opener, OpenerDeps, copy_failure
 from toolcrib.upstream.protocol_log import ProtocolLog
+from toolcrib.upstream.refusals import Refusals, refusal_problem
 from toolcrib.upstream.retries import Retries
 from toolcrib.upstream.start_limit import StartLimit
 from toolcrib.upstream.status import Report
@@ -97,6 +99,7 @@ class Upstream:
         self._session = session
         self._retries = Retries(deps.timing)
         self._report = Report()
+        self._refusals = Refusals()
         self._scope = anyio.CancelScope()
         self._wake = anyio.Event()
         self._is_urgent = False
@@ -112,12 +115,22 @@ class Upstream:
     @property
     def status(self) -> UpstreamStatus:
         """The current status."""
-        return self._report.status(self.spec, self.offer)
+        status, refused = self._report.status(self.spec, self.offer), self._refusals.all()
+        if not refused:
+            return status
+        problems = tuple(refusal_problem(self.spec, access) for access in refused)
+        return replace(status, refused=refused, problems=problems)
 
     @property
     def is_used(self) -> bool:
         """Whether a call is in flight."""
         return self._exchange is not None and self._exchange.is_used
+
+    def returned_error(self, result: CallResult) -> None:
+        """Look for refusals of the sandbox in the error result of a call."""
+        texts = [str(block.get("text", "")) for block in result.content]
+        if self._opener.grants is not None and self._refusals.read(texts, self._opener.grants):
+            self._hooks.status()
 
     def start(self) -> None:
         """Connect in the background."""
@@ -271,6 +284,8 @@ class Upstream:
             logger.exception("The upstream of server %s failed.", self.spec.name)
             failure = Unavailable("internal", f'The connection to "{self.spec.name}" failed: {type(error).__name__}.')
         self._is_urgent, self._ended = False, None
+        if isinstance(failure, ServerFailed):
+            self._refusals.read(failure.stderr, self._opener.grants)
         if failure is None:
             self._report.closed()
             self._hooks.status()

@@ -39,7 +39,7 @@ async def test_servers_are_listed_with_exactly_the_agreed_fields(world: World) -
     assert all(fits(ServerShape, server) for server in listed)
     assert set(listed[0]) == {
         "name", "alias", "type", "state", "enabled", "trusted", "sources", "sameAs", "problems", "tools", "definition",
-        "sentence", "action",
+        "sentence", "action", "sandbox",
     }  # fmt: skip
     assert listed[0]["sources"] == [
         {"client": "claude-code", "scope": "project", "file": str(world.project / ".mcp.json"), "line": 3}
@@ -146,6 +146,22 @@ async def test_a_server_is_switched_trusted_and_brought_back(world: World) -> No
     assert world.cursor.read_text(encoding="utf-8") == CURSOR
 
 
+async def test_the_sandbox_of_a_server_is_changed_and_shown(world: World) -> None:
+    async with world.serving() as crib:
+        before = (await crib.ask("GET", "/build")).json()["sandbox"]
+        strict = (await crib.ask("POST", "/build/sandbox", body={"profile": "strict", "read": ["/srv"]})).json()
+        listed = (await crib.ask("GET", "")).json()
+        learn = await crib.ask("POST", "/build/sandbox", body={"profile": "learn"})
+        relative = await crib.ask("POST", "/build/sandbox", body={"read": ["srv"]})
+    assert before == {"profile": "project", "chosen": False, "read": [], "write": [], "network": True}
+    assert fits(ChangedServer, strict)
+    chosen = {"profile": "strict", "chosen": True, "read": ["/srv"], "write": [], "network": False}
+    assert strict["sandbox"] == chosen
+    assert {server["name"]: server.get("sandbox") for server in listed}["build"] == chosen
+    for refused in (learn, relative):
+        assert (refused.status_code, refused.json()["code"]) == (422, "sandbox.invalid")
+
+
 async def test_a_project_is_looked_at_then_trusted_as_it_was_shown(world: World) -> None:
     path = {"path": str(world.project)}
     async with world.serving() as crib:
@@ -216,6 +232,7 @@ async def test_every_route_in_the_description_works(world: World) -> None:
         ("post", "/api/servers/trust"): {"path": str(world.project)},
         ("post", "/api/servers/untrust"): {"path": str(world.project)},
         ("put", "/api/servers/{name}"): {"command": "y"},
+        ("post", "/api/servers/{name}/sandbox"): {"profile": "off"},
     }
     async with world.serving() as crib:
         described = (await crib.client.get("/api/openapi.json")).json()["paths"]

@@ -10,6 +10,7 @@ import pytest
 
 from integration.servers.world import CURSOR, PROJECT, SECRET, World
 from lab import eventually
+from toolcrib.base.processes.sandbox import SandboxSupport
 from toolcrib.model.errors import (
     ConfigError,
     Conflict,
@@ -18,8 +19,10 @@ from toolcrib.model.errors import (
     NotFound,
     ToolcribError,
 )
+from toolcrib.servers import sandbox as servers_sandbox
 from toolcrib.servers.extensions import config_files
 from toolcrib.servers.places import ConfigFiles, Machine
+from toolcrib.servers.sandbox import SandboxChoice
 from toolcrib.servers.servers import Servers
 from toolcrib.upstream.credentials import credential_name
 
@@ -202,6 +205,43 @@ async def test_switching_off_and_removing_leave_the_other_tools_file_alone(world
     await desk.switch("files", True, world.inside)
     assert (await states(desk, world.inside))["files"] == "untrusted"
     assert world.cursor.read_text(encoding="utf-8") == CURSOR
+
+
+async def test_a_sandbox_is_an_overlay_that_survives_switching(world: World, desk: Servers) -> None:
+    await desk.sandbox("files", SandboxChoice("strict", write=("/srv",)), world.inside)
+    await desk.switch("files", False, world.inside)
+    await desk.remove("files", world.inside)
+    await desk.switch("files", True, world.inside)
+    chosen = (await desk.find("files", world.inside)).sandbox
+    assert (chosen.profile, chosen.chosen, chosen.write, chosen.has_network) == ("strict", True, ("/srv",), False)
+    assert world.cursor.read_text(encoding="utf-8") == CURSOR
+
+
+async def test_own_servers_have_no_sandbox_until_one_is_chosen(world: World, desk: Servers) -> None:
+    await desk.add("mine", {"type": "stdio", "command": "a"})
+    assert (await desk.find("mine")).sandbox.profile == "off"
+    await desk.sandbox("mine", SandboxChoice("project"))
+    assert (await desk.find("mine")).sandbox.profile == "project"
+    await desk.undo()
+    assert (await desk.find("mine")).sandbox.profile == "off"
+
+
+async def test_a_loosened_sandbox_is_bound_to_the_definition_that_was_seen(world: World, desk: Servers) -> None:
+    assert (await desk.find("build", world.inside)).sandbox.profile == "project"
+    await desk.sandbox("build", SandboxChoice("off"), world.inside)
+    assert (await desk.find("build", world.inside)).sandbox.profile == "off"
+    world.write(world.project / ".mcp.json", PROJECT.replace("serve", "evil"))
+    assert (await desk.find("build", world.inside)).sandbox.profile == "project"
+
+
+async def test_a_sandbox_that_cannot_be_enforced_is_a_problem(
+    world: World, desk: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing = SandboxSupport(False, "This kernel has no Landlock.")
+    monkeypatch.setattr(servers_sandbox, "sandbox_support", lambda: nothing)
+    problems = (await desk.find("build", world.inside)).problems
+    (problem,) = [each for each in problems if each.code == "sandbox.unsupported"]
+    assert "runs without a sandbox. This kernel has no Landlock." in problem.message
 
 
 async def test_one_server_in_several_tools_is_switched_off_in_all(world: World, desk: Servers) -> None:

@@ -131,7 +131,7 @@ class Processes:
         mark = new_mark() if ends_descendants else None
         environment = child_environment(self._environment, resolved.env, self._marker)
         words = (resolved.command, *resolved.args)
-        process, started = await self._start(name, words, environment, resolved.cwd, umask, mark)
+        process, started = await self._start(name, words, environment, resolved, umask, mark)
         descendants = self._descendants.of(mark) if mark is not None else None
         child = Child(name, process, mask, self._waits, descendants, self._forget)
         self._children.add(child)
@@ -149,12 +149,12 @@ class Processes:
         name: str,
         words: Sequence[str],
         environment: Mapping[str, str],
-        cwd: str | None,
+        resolved: ResolvedServer,
         umask: int,
         mark: str | None,
     ) -> tuple[subprocess.Popen[bytes], int | None]:
         def begin() -> tuple[subprocess.Popen[bytes], int | None]:
-            process = start_server(name, words, environment, cwd, umask, mark)
+            process = start_server(name, words, environment, resolved.cwd, umask, mark, resolved.sandbox)
             return process, start_time(process.pid)
 
         try:

@@ -16,7 +16,9 @@ from pathlib import Path
 
 from toolcrib.base.home import MARKER
 from toolcrib.base.processes.descendants import start_marked
+from toolcrib.base.processes.sandbox import sandbox_support, sandboxed_command
 from toolcrib.model.errors import ConfigError, ToolcribError, Unavailable
+from toolcrib.model.sandbox import SandboxGrants
 
 BASE_NAMES = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
 PRIVATE = 0o077
@@ -84,16 +86,29 @@ def start_server(
     cwd: str | None,
     umask: int = PRIVATE,
     mark: str | None = None,
+    sandbox: SandboxGrants | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start a server's command. Raises `ConfigError` or `Unavailable` with the reason and the next step."""
     if cwd is not None and not Path(cwd).is_dir():
         raise _bad_cwd(name, cwd)
     try:
-        return start(words, environment, cwd, umask=umask, mark=mark)
+        if sandbox is None:
+            return start(words, environment, cwd, umask=umask, mark=mark)
+        _check_program(words[0], environment, cwd)
+        launched, passed = sandboxed_command(words, environment, sandbox, sandbox_support())
+        return start(launched, passed, cwd, umask=umask, mark=mark)
     except OSError as error:
         raise _start_error(name, words[0], environment, cwd, error) from None
     except ValueError as error:  # a NUL in a word, a variable or the directory
         raise ConfigError("server.command_unusable", f'Server "{name}" did not start: {error}.') from None
+
+
+def _check_program(command: str, environment: Mapping[str, str], cwd: str | None) -> None:
+    """Raise what the system would raise for a missing program; in a sandbox, the launcher is always found."""
+    path = str(Path(cwd or ".") / command) if os.sep in command else command
+    if shutil.which(path, path=environment.get("PATH", os.defpath)) is None:
+        number = errno.EACCES if os.sep in command and Path(path).exists() else errno.ENOENT
+        raise OSError(number, os.strerror(number), command)
 
 
 def _bad_cwd(name: str, cwd: str) -> ToolcribError:

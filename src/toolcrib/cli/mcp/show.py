@@ -21,7 +21,7 @@ def show_servers(servers: "Sequence[JsonObject]", problems: "Sequence[JsonObject
     """Print the list, one row per location, then all problems with hints."""
     if servers:
         rows = [row for server in servers for row in _rows(server)]
-        output.table(("name", "type", "state", "tools", "ms", "client", "defined in"), rows)
+        output.table(("name", "type", "state", "sandbox", "tools", "ms", "client", "defined in"), rows)
     else:
         output.note("No servers found.")
     for server in servers:
@@ -74,6 +74,7 @@ def show_server(server: "JsonObject") -> None:
     """Print one server in full."""
     facts = [("server", server["name"]), ("alias", server["alias"] if server["alias"] != server["name"] else None)]
     facts += [("type", server["type"]), ("state", describe_state(server))]
+    facts += [("sandbox", server["sandbox"]["profile"] if "sandbox" in server else None)]
     facts += [("defined in", _source(source)) for source in server["sources"]]
     _facts(facts)
     output.line()
@@ -165,9 +166,10 @@ def _rows(server: "JsonObject") -> "list[tuple[str, ...]]":
     name = server["name"] if server["name"] == server["alias"] else f"{server['name']} ({server['alias']})"
     latency = f"{server['latencyMs']:.0f}" if "latencyMs" in server else ""
     state = describe_state({**server, "sameAs": []})
-    head = (name, server["type"] or "-", state, str(server["tools"] or ""), latency)
+    sandbox = server["sandbox"]["profile"] if "sandbox" in server else "-"
+    head = (name, server["type"] or "-", state, sandbox, str(server["tools"] or ""), latency)
     places = [(source["client"], _short(_place(source))) for source in server["sources"]]
-    return [(*head, *places[0]), *(("", "", "", "", "", *place) for place in places[1:])]
+    return [(*head, *places[0]), *(("", "", "", "", "", "", *place) for place in places[1:])]
 
 
 def _source(source: "JsonObject") -> str:

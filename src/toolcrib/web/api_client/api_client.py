@@ -126,6 +126,10 @@ class ApiClient:
         path = f"{_server_path(name)}/{'enable' if enabled else 'disable'}"
         return await self._ask("POST", path, {"inClient": in_client, "dryRun": dry_run})
 
+    async def sandbox_server(self, name: str, choice: JsonObject, *, dry_run: bool = False) -> JsonObject:
+        """Change the sandbox of a server."""
+        return await self._ask("POST", f"{_server_path(name)}/sandbox", {"dryRun": dry_run}, body=choice)
+
     async def test_server(self, name: str) -> JsonObject:
         """Connect a server. Waits without a timeout, because the server has its own."""
         return await self._ask("POST", f"{_server_path(name)}/test", patient=True)

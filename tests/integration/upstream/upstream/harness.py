@@ -143,6 +143,7 @@ async def open_yard(
     eager: bool = True,
     environment: Mapping[str, str] | None = None,
     own_url: str | None = None,
+    sandboxes: Path | None = None,
 ) -> AsyncGenerator[Yard]:
     """A pool on these processes."""
     variables = environment or {}
@@ -154,6 +155,7 @@ async def open_yard(
         SecretCommands(variables),
         HELLO,
         timing=timing,
+        sandboxes=sandboxes,
     )
     yard = Yard(memory or Memory())
 

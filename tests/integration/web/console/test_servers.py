@@ -11,6 +11,7 @@ import pytest
 from integration.faults.guarded import Guarded
 from integration.upstream.oauth.authority import authority, visit
 from integration.web.console.visitor import Element, Visitor, visiting
+from toolcrib.base.processes.sandbox import sandbox_support
 
 pytestmark = pytest.mark.anyio
 
@@ -96,6 +97,28 @@ async def test_trust_shows_the_exact_command_and_is_on_record(furnished: Visitor
     assert "echo" in [each.one("a").text.split()[-1] for each in after.one("ul", class_="tools").all("li")]
     records = (await furnished.client.get("/api/audit")).json()
     assert [each["phase"] for each in records if each["tool"] == "servers.trust"] == ["outcome", "intent"]
+
+
+@pytest.mark.skipif(not sandbox_support().is_supported, reason="This system has no sandbox.")
+async def test_what_a_sandbox_refused_is_allowed_with_one_button(tmp_path: Path) -> None:
+    project, private = tmp_path / "project", tmp_path / "private"
+    (project / ".git").mkdir(parents=True)
+    private.write_text("secret", encoding="utf-8")
+    touches = {"command": sys.executable, "args": ["-S", "-m", "upstreams.touches"], "env": {"PYTHONPATH": str(TESTS)}}
+    (project / ".mcp.json").write_text(json.dumps({"mcpServers": {"touches": touches}}), encoding="utf-8")
+    read = {"arguments": {"target": str(private)}}
+    async with visiting(tmp_path / "home", default_cwd=project) as visitor:
+        question = (await visitor.page("/servers/touches/setup")).one("section", aria_labelledby="trust")
+        digest = question.one("input", name="digest").attributes["value"]
+        await visitor.send("/servers/touches/trust", {"digest": digest})
+        address = f"/api/tools/touches/read/call?cwd={project}"
+        refused = (await visitor.client.post(address, json=read)).json()
+        page = await visitor.page("/servers/touches/setup")
+        assert page.one("select", name="profile").one("option", selected="").attributes["value"] == "project"
+        target = page.one("input", name="target").attributes["value"]
+        await visitor.send("/servers/touches/sandbox", {"kind": "read", "target": target})
+        allowed = (await visitor.client.post(address, json=read)).json()
+    assert (refused["isError"], target, allowed["content"][0]["text"]) == (True, str(private), "secret")
 
 
 async def test_what_a_project_takes_is_listed_and_needs_a_tick_of_its_own(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from toolcrib.host import Crib
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Principal
 from toolcrib.servers.edits import Edit
+from toolcrib.servers.sandbox import SandboxChoice
 from toolcrib.servers.servers import Details
 from toolcrib.web.api.changing import Changing, owner_changes
 from toolcrib.web.api.reading import StrictRoute, check_owner, cwd_of, json_list, owner_only, path_of, principal_of
@@ -29,6 +30,7 @@ from toolcrib.web.api.servers.shapes import (
     PathRequest,
     RecognisedShape,
     RemovedServer,
+    SandboxRequest,
     ServerDetails,
     ServerShape,
     TextRequest,
@@ -53,6 +55,7 @@ def routes(crib: Crib) -> Resource:
     _add_moving(router, crib)
     _add_trusting(router, crib)
     _add_changing(router, crib)
+    _add_sandboxing(router, crib)
     return router
 
 
@@ -218,6 +221,21 @@ def _add_changing(router: APIRouter, crib: Crib) -> None:
     ) -> JsonObject:
         """Disable a server."""
         return await _switch(crib, principal, name, False, in_client, dry_run)
+
+
+def _add_sandboxing(router: APIRouter, crib: Crib) -> None:
+    owner = Depends(owner_only(crib))
+
+    @router.post("/{name:path}/sandbox", response_model=ChangedServer, response_model_exclude_unset=True)
+    async def sandbox_server(
+        principal: Annotated[Principal, owner], name: str, body: SandboxRequest, dry_run: _DryRun = False
+    ) -> JsonObject:
+        """Change the sandbox of a stdio server. It restarts if it runs."""
+        cwd = cwd_of(crib, principal)
+        choice = SandboxChoice(body.profile, tuple(body.read), tuple(body.write), body.network)
+        done = await crib.servers.sandbox(name, choice, cwd, dry_run=dry_run)
+        found = await crib.servers.find(name, cwd)
+        return crib.links.status(found).to_json() | {"change": done.to_json()}
 
 
 async def _switch(

@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from toolcrib.model.json import JsonObject
+from toolcrib.model.sandbox import SandboxProfile
 from toolcrib.model.servers import Scope, ServerState, ServerType, Share
 from toolcrib.web.api.shapes import ProblemShape, Shape
 
@@ -19,6 +20,24 @@ class SourceShape(Shape):
     scope: Scope
     file: str
     line: int | None = None
+
+
+class RefusedShape(Shape):
+    """Something that the sandbox refused."""
+
+    kind: Literal["read", "write", "network"]
+    target: str = Field(description="The path or the host; empty if it is not known.")
+
+
+class SandboxShape(Shape):
+    """What a stdio server may touch."""
+
+    profile: SandboxProfile
+    chosen: bool = Field(description="Whether the owner set it; otherwise it is the default.")
+    read: list[str] = Field(description="Paths that the owner also allows to read.")
+    write: list[str] = Field(description="Paths that the owner also allows to write.")
+    network: bool
+    refused: list[RefusedShape] = Field([], description="What it refused since the server was last changed.")
 
 
 class ServerShape(Shape):
@@ -46,6 +65,7 @@ class ServerShape(Shape):
     pid: int = 0
     retry_at: float = Field(0.0, description="The time of the next attempt, as a Unix timestamp.")
     definition: JsonObject
+    sandbox: SandboxShape | None = Field(None, description="Absent for a remote or invalid server.")
 
 
 class SignInError(Shape):
@@ -194,6 +214,15 @@ class AddRequest(DefinitionShape):
 
     name: str = Field(max_length=NAME_LIMIT)
     scope: Literal["user", "project"] = "user"
+
+
+class SandboxRequest(Shape):
+    """A change of a server's sandbox; what is absent stays."""
+
+    profile: SandboxProfile | None = None
+    read: list[str] = Field([], description="Absolute paths to allow reading, besides those allowed already.")
+    write: list[str] = Field([], description="Absolute paths to allow writing, besides those allowed already.")
+    network: bool | None = None
 
 
 class ImportRequest(Shape):

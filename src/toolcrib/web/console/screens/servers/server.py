@@ -19,6 +19,7 @@ from toolcrib.model.errors import InvalidRequest, NotFound, ToolcribError
 from toolcrib.model.json import Json, JsonObject, is_object
 from toolcrib.model.version import __version__
 from toolcrib.servers.edits import Edit
+from toolcrib.servers.sandbox import SandboxChoice
 from toolcrib.servers.server_status import own_crib
 from toolcrib.servers.servers import Details
 from toolcrib.store.audit import Filters
@@ -29,8 +30,14 @@ from toolcrib.web.console.screens.tools.list import pending_changes, tool_row
 TABS: Final = (("tools", "Tools"), ("setup", "Setup"), ("log", "Log"), ("uses", "Usage"))
 _OPTIONAL: Final = (
     "lastError", "exitCode", "latencyMs", "protocolVersion", "serverTitle", "pid", "retryAt", "shadowedBy", "action",
+    "sandbox",
 )  # fmt: skip
 """Members that a server only sometimes has."""
+PROFILE_LABELS: Final = (
+    ("off", "Off: no sandbox"),
+    ("project", "Project: project, caches and network"),
+    ("strict", "Strict: read the project only, no network"),
+)
 _CALLS: Final = 200
 """Calls searched for the callers of a server."""
 
@@ -57,6 +64,7 @@ class ServerScreen:
             "test": self._test, "reload": self._reload, "enable": self._enable, "disable": self._disable,
             "remove": self._remove, "trust": self._trust, "untrust": self._untrust, "auth": self._sign_in,
             "answer": self._answer, "unauth": self._sign_out, "edit": self._edit, "take": self._take,
+            "sandbox": self._sandbox,
         }  # fmt: skip
 
     async def show(self, request: Request) -> Response:
@@ -117,7 +125,8 @@ class ServerScreen:
         return {"listed": [tool_row(tool) for tool in listed], "changes": changes}
 
     async def _setup(self, request: Request, details: Details) -> JsonObject:
-        return {"written": orjson.dumps(details.server.definition, option=orjson.OPT_INDENT_2).decode()}
+        written = orjson.dumps(details.server.definition, option=orjson.OPT_INDENT_2).decode()
+        return {"written": written, "profiles": PROFILE_LABELS}
 
     async def _log(self, request: Request, details: Details) -> JsonObject:
         protocol_log = [each.to_json() for each in self._links.protocol_log(details.server)]
@@ -203,6 +212,19 @@ class ServerScreen:
         if saves:
             return await self.page(request, alias, "setup", change=await self._test_change(alias, done))
         return await self.page(request, alias, "setup", change=done.to_json(), edited={"text": text, "failure": None})
+
+    async def _sandbox(self, request: Request, alias: str) -> Response:
+        """Change the profile, or allow what the sandbox refused."""
+        form = await request.form()
+        kind, target = str(form.get("kind", "")), str(form.get("target", ""))
+        choice = SandboxChoice(
+            str(form["profile"]) if "profile" in form else None,
+            (target,) if kind == "read" else (),
+            (target,) if kind == "write" else (),
+            True if kind == "network" else None,
+        )
+        done = await self._servers.sandbox(alias, choice, self._console.place)
+        return await self.page(request, alias, "setup", change=done.to_json())
 
     async def _take(self, request: Request, alias: str) -> Response:
         """Import the server of another app into Toolcrib's own file, where it can be edited."""

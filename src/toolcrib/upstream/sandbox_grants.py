@@ -1,0 +1,213 @@
+"""Turns the sandbox profile of a server into paths: what one start of it may read and write.
+
+`project`: programs and system files can be read; the project, the working directory, the directories that the
+definition names, the caches of its package runner and a temporary directory of its own can be written; the network is
+on. `strict`: only the temporary directory can be written, and there is no network. Everything else of the user's home
+is out of reach in both, other processes included.
+
+Must never grant the user's home, a directory above it, or the crib's home, unless the owner listed it.
+"""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from toolcrib.model.sandbox import SandboxGrants
+from toolcrib.model.servers import ResolvedServer, ServerSpec
+
+_SYSTEM_LINUX: Final = (
+    "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/usr", "/etc", "/opt", "/nix", "/snap",
+    "/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager",
+    "/sys/devices/system", "/sys/fs/cgroup", "/dev/fd", "/dev/pts",
+    "/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/loadavg", "/proc/uptime", "/proc/version",
+    "/proc/filesystems", "/proc/sys", "/proc/net",
+)  # fmt: skip
+_SYSTEM_MACOS: Final = (
+    "/bin", "/sbin", "/usr", "/etc", "/private/etc", "/System", "/Library", "/Applications", "/opt", "/nix",
+    "/private/var/db", "/private/var/select", "/dev",
+)  # fmt: skip
+_DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx")
+_PROGRAM_DIRECTORIES: Final = frozenset({"bin", "sbin", "Scripts", "shims", "scripts"})
+
+
+_CODE: Final = frozenset({".py", ".js", ".mjs", ".cjs", ".ts", ".mts", ".sh", ".rb", ".php", ".jar"})
+"""Programs, whose directory is granted for reading only."""
+_CODE_VARIABLES: Final = ("PYTHONPATH", "NODE_PATH")
+_DATABASES: Final = frozenset({".db", ".sqlite", ".sqlite3", ".duckdb"})
+"""Databases, which create files beside their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Runner:
+    """A package runner: the caches it creates, others it uses if they exist, and what it reads, all in the home."""
+
+    creates: tuple[str, ...] = ()
+    uses: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+
+
+_NODE: Final = _Runner(
+    (".npm",),
+    (".cache/node", ".cache/pnpm", ".local/share/pnpm", ".cache/yarn", ".yarn", ".bun", "Library/Caches/pnpm",
+     "Library/pnpm", "Library/Caches/Yarn", ".cache/ms-playwright", "Library/Caches/ms-playwright"),
+    (".npmrc", ".config/npm", ".yarnrc", ".yarnrc.yml", ".config/pnpm", ".bunfig.toml"),
+)  # fmt: skip
+_PYTHON: Final = _Runner(
+    (".cache/uv", ".local/share/uv"),
+    (".cache/pip", ".cache/pipx", ".local/pipx", ".local/share/pipx", "Library/Caches/pip", "Library/Caches/uv",
+     ".cache/ms-playwright", "Library/Caches/ms-playwright"),
+    (".config/uv", ".config/pip", ".pip", ".pypirc"),
+)  # fmt: skip
+_DENO: Final = _Runner((".cache/deno",), (".deno", "Library/Caches/deno"))
+_DOCKER: Final = _Runner((), (), (".docker", ".config/containers"))
+_RUNNERS: Final[Mapping[str, _Runner]] = {
+    **dict.fromkeys(("npx", "npm", "pnpm", "pnpx", "yarn", "bun", "bunx", "node"), _NODE),
+    **dict.fromkeys(("uvx", "uv", "pipx"), _PYTHON),
+    "deno": _DENO,
+    **dict.fromkeys(("docker", "podman"), _DOCKER),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxDeps:
+    """Where private directories of servers are (`root`, in the crib's home), and the crib's environment."""
+
+    root: Path
+    environment: Mapping[str, str]
+
+
+def grant(
+    spec: ServerSpec, resolved: ResolvedServer, deps: SandboxDeps, platform: str = sys.platform
+) -> ResolvedServer:
+    """Return what to start with the grants of the server's sandbox. Reads the file system."""
+    return _Granting(spec, resolved, deps, platform).result()
+
+
+class _Granting:
+    """Collects the grants of one start."""
+
+    def __init__(self, spec: ServerSpec, resolved: ResolvedServer, deps: SandboxDeps, platform: str) -> None:
+        self._spec = spec
+        self._resolved = resolved
+        self._platform = platform
+        self._home = Path(resolved.env.get("HOME") or deps.environment.get("HOME") or "/nonexistent")
+        self._crib = deps.root.parent
+        self._path = resolved.env.get("PATH") or deps.environment.get("PATH") or ""
+        self._temporary = deps.root / sha256(f"{spec.source.file}#{spec.name}".encode()).hexdigest()[:16]
+        runner = Path(resolved.command or "").name
+        self._runner = _RUNNERS.get(runner.removesuffix(".cmd").removesuffix(".exe"), _Runner())
+
+    def result(self) -> ResolvedServer:
+        sandbox, env = self._spec.sandbox, self._resolved.env
+        is_strict = sandbox.profile == "strict"
+        system = _SYSTEM_MACOS if self._platform == "darwin" else _SYSTEM_LINUX
+        programs = [*self._programs(), *self._code(), *(str(self._home / each) for each in self._runner.reads)]
+        work = [*self._places(), *self._caches()]
+        temporary = str(self._temporary)
+        variables = {name: temporary for name in ("TMPDIR", "TMP", "TEMP") if name not in env}
+        granted = SandboxGrants(
+            read=_resolved(*system, *programs, *(work if is_strict else ()), *sandbox.read),
+            write=_resolved(*_DEVICES, temporary, *(() if is_strict else work), *sandbox.write),
+            network=sandbox.has_network,
+            create=(temporary, *(() if is_strict else (str(self._home / each) for each in self._runner.creates))),
+        )
+        return replace(self._resolved, env={**env, **variables}, sandbox=granted)
+
+    def _programs(self) -> Iterator[str]:
+        """Yield the installations of the command and of everything on the PATH."""
+        directories = [Path(each) for each in self._path.split(os.pathsep) if each.startswith("/")]
+        command = self._resolved.command or ""
+        found = shutil.which(command, path=self._path) if os.sep not in command else self._absolute(command)
+        if found is not None:
+            directories += [Path(found).parent, Path(os.path.realpath(found)).parent]
+        for directory in dict.fromkeys(directories):
+            yield from self._installation(directory)
+
+    def _installation(self, directory: Path) -> Iterator[str]:
+        """Yield the directory that a program and its libraries are in, and the base of a virtual environment."""
+        root = directory.parent
+        if directory.name not in _PROGRAM_DIRECTORIES or self._is_shared(root) or not _is_installation(root):
+            if not self._is_shared(directory):
+                yield str(directory)
+            return
+        yield str(root)
+        base = _base_of(root)
+        if base is not None and not self._is_shared(base.parent):
+            yield str(base.parent)
+
+    def _places(self) -> Iterator[str]:
+        """Yield the project, the working directory, and the other files that the definition names."""
+        project = self._spec.source.project
+        for place in (project, self._resolved.cwd):
+            if place is not None and not self._is_shared(Path(place)):
+                yield place
+        for path in self._named():
+            if path.suffix.lower() not in _CODE:
+                yield from self._unless_shared(path.parent if path.suffix.lower() in _DATABASES else path)
+
+    def _code(self) -> Iterator[str]:
+        """Yield the directories of the programs that the definition names, and of the app's plugin."""
+        for path in self._named():
+            if path.suffix.lower() in _CODE:
+                yield from self._unless_shared(path.parent)
+        for name in _CODE_VARIABLES:
+            for value in self._resolved.env.get(name, "").split(os.pathsep):
+                if value.startswith("/"):
+                    yield from self._unless_shared(Path(value))
+        if self._spec.source.root is not None:
+            yield from self._unless_shared(Path(self._spec.source.root))
+
+    def _named(self) -> Iterator[Path]:
+        """Yield the existing paths in the arguments and variables of the definition."""
+        values = [value for name, value in self._resolved.env.items() if name not in _CODE_VARIABLES]
+        for word in (*self._resolved.args, *(value for value in values if value.startswith("/"))):
+            if (path := self._absolute(word)) is not None:
+                yield Path(path)
+
+    def _unless_shared(self, path: Path) -> Iterator[str]:
+        if not self._is_shared(path):
+            yield str(path)
+
+    def _caches(self) -> Iterator[str]:
+        for each in (*self._runner.creates, *self._runner.uses):
+            yield str(self._home / each)
+
+    def _absolute(self, word: str) -> str | None:
+        """Return the existing path that a word names, also as the value of an option."""
+        value = word.rpartition("=")[2] if word.startswith("-") else word
+        if not value or "\0" in value or len(value) > 4096:
+            return None
+        path = Path(self._resolved.cwd or "/") / value
+        return str(path) if os.sep in value and os.path.exists(path) else None  # noqa: PTH110 of every argument
+
+    def _is_shared(self, path: Path) -> bool:
+        """Return whether a directory has more than one program's or project's files: never granted as a whole."""
+        real = Path(os.path.realpath(path))
+        home, crib = Path(os.path.realpath(self._home)), self._crib
+        above = (home, home / ".local", home / ".config", home / ".local" / "share")
+        return real in above or home.is_relative_to(real) or crib.is_relative_to(real) or real.is_relative_to(crib)
+
+
+def _is_installation(root: Path) -> bool:
+    """Return whether programs in a directory below need the whole of it: other directories may have private files."""
+    return any((root / each).exists() for each in ("lib", "libexec", "pyvenv.cfg", "shims"))
+
+
+def _base_of(root: Path) -> Path | None:
+    """Return the directory of the Python that a virtual environment was created with."""
+    try:
+        lines = (root / "pyvenv.cfg").read_text().splitlines()
+    except (OSError, ValueError):
+        return None
+    homes = (line.partition("=")[2].strip() for line in lines if line.partition("=")[0].strip() == "home")
+    return next((Path(os.path.realpath(each)) for each in homes if each), None)
+
+
+def _resolved(*paths: str) -> tuple[str, ...]:
+    """Return each path once, without links, except in /proc, where they depend on the process."""
+    return tuple(dict.fromkeys(path if path.startswith("/proc/") else os.path.realpath(path) for path in paths))

@@ -1,0 +1,141 @@
+"""What a profile grants: the project and what a server needs, never the user's home or the crib's."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from toolcrib.model.sandbox import Sandbox, SandboxGrants
+from toolcrib.model.servers import DefinitionSource, ResolvedServer, ServerSpec
+from toolcrib.upstream.refusals import refused_accesses
+from toolcrib.upstream.sandbox_grants import SandboxDeps, grant
+
+
+class Machine:
+    """A user's home with a project, a crib and some programs."""
+
+    def __init__(self, root: Path) -> None:
+        self.home = root / "home"
+        self.project = self.home / "project"
+        self.crib = self.home / ".local" / "share" / "toolcrib"
+        for directory in (self.project, self.crib, self.home / ".ssh", self.home / "docs", self.home / "node" / "lib"):
+            directory.mkdir(parents=True)
+        self.program("node/bin/npx")
+        self.program(".cargo/bin/tool")
+        self.path = f"{self.home}/node/bin:{self.home}/.cargo/bin"
+
+    def program(self, name: str) -> Path:
+        """An executable file."""
+        file = self.home / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("#!/bin/sh\n")
+        file.chmod(0o755)
+        return file
+
+    def granted(
+        self, command: str, *args: str, sandbox: Sandbox | None = None, project: Path | None = None
+    ) -> "Grants":
+        """What a server of the project gets."""
+        place = str(project or self.project)
+        source = DefinitionSource("claude-code", "project", "mcp.json", project=place, directory=place)
+        spec = ServerSpec("x", "stdio", source, sandbox=sandbox or Sandbox("project"))
+        resolved = ResolvedServer(command, args, {}, place)
+        environment = {"HOME": str(self.home), "PATH": self.path}
+        made = grant(spec, resolved, SandboxDeps(self.crib / "sandboxes", environment), "linux")
+        assert made.sandbox is not None
+        return Grants(self.home, made.sandbox)
+
+
+class Grants:
+    """Grants, asked by paths in the home."""
+
+    def __init__(self, home: Path, granted: SandboxGrants) -> None:
+        self.granted = granted
+        self._home = home
+
+    def reads(self, path: str) -> bool:
+        """Whether a path in the home can be read."""
+        return self.granted.allows(str(self._home / path))
+
+    def writes(self, path: str) -> bool:
+        """Whether a path in the home can be written."""
+        return self.granted.allows(str(self._home / path), write=True)
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    """A machine of its own."""
+    return Machine(tmp_path.resolve())
+
+
+def test_a_package_runner_gets_its_caches_and_installation(machine: Machine) -> None:
+    npx = machine.granted("npx", "-y", "server")
+    assert npx.writes("project/file")
+    assert npx.writes(".npm/_npx")
+    assert npx.reads("node/lib/module.js")
+    assert not npx.writes("node/lib/module.js")
+    assert str(machine.home / ".npm") in npx.granted.create
+    assert not npx.reads(".cache/uv/x")
+
+
+def test_private_files_beside_programs_are_not_granted(machine: Machine) -> None:
+    tool = machine.granted("tool")
+    assert tool.reads(".cargo/bin/tool")
+    assert not tool.reads(".cargo/credentials.toml")
+    assert not tool.reads(".ssh/id_ed25519")
+    assert not tool.reads(".local/share/toolcrib/token")
+
+
+def test_what_the_definition_names_is_granted_and_code_is_not_writable(machine: Machine) -> None:
+    script = machine.home / "servers" / "server.py"
+    script.parent.mkdir()
+    script.touch()
+    server = machine.granted("python3", str(script), f"--root={machine.home / 'docs'}")
+    assert server.writes("docs/new")
+    assert server.reads("servers/helper.py")
+    assert not server.writes("servers/helper.py")
+
+
+@pytest.mark.parametrize("named", ["home", ".", "home/.local/share/toolcrib", "home/.local/share"])
+def test_homes_are_never_granted_unless_the_owner_lists_them(machine: Machine, named: str) -> None:
+    path = machine.home.parent / named
+    server = machine.granted("tool", str(path), project=machine.home)
+    assert not server.reads(".ssh/id_ed25519")
+    assert not server.reads(".local/share/toolcrib/token")
+    listed = machine.granted("tool", sandbox=Sandbox("project", chosen=True, read=(str(machine.home),)))
+    assert listed.reads(".ssh/id_ed25519")
+    assert not listed.writes(".ssh/id_ed25519")
+
+
+def test_strict_grants_no_writing_but_temporary_files(machine: Machine) -> None:
+    server = machine.granted("npx", str(machine.home / "docs"), sandbox=Sandbox("strict"))
+    assert server.reads("project/file")
+    assert server.reads("docs/file")
+    assert not any(server.writes(path) for path in ("project/file", "docs/file", ".npm/_npx"))
+    assert not server.granted.network
+    (temporary,) = server.granted.create
+    assert server.granted.allows(f"{temporary}/x", write=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "target"),
+    [
+        ("[Errno 13] Permission denied: '/srv/a b'", "/srv/a b"),
+        ("Error: EACCES: permission denied, open '/srv/x'", "/srv/x"),
+        ("open /srv/x: permission denied", "/srv/x"),
+        ("cat: /srv/x: Permission denied", "/srv/x"),
+        ("[Errno 1] Operation not permitted: '/srv/x'", "/srv/x"),
+    ],
+)
+def test_refused_paths_are_found_in_what_servers_write(text: str, target: str) -> None:
+    grants = SandboxGrants(read=("/usr",), write=("/tmp",))
+    assert [(each.kind, each.target) for each in refused_accesses(text, grants)] == [("read", target)]
+
+
+def test_only_what_the_sandbox_does_not_allow_counts_as_refused() -> None:
+    grants = SandboxGrants(read=("/usr",), write=("/var/empty",))
+    text = "Permission denied: '/var/empty/x'\nPermission denied: '/usr/x'\ngetaddrinfo EAI_AGAIN example.com"
+    assert [(each.kind, each.target) for each in refused_accesses(text, grants)] == [("write", "/usr/x")]
+    offline = replace(grants, network=False)
+    assert [each.target for each in refused_accesses(text, offline)] == ["/usr/x", "example.com"]
+    assert [each.kind for each in refused_accesses("Temporary failure in name resolution", offline)] == ["network"]

@@ -1,0 +1,57 @@
+"""Touches what its tools are told to, and reports how the system answers, as servers do.
+
+Its tools: `read` and `write` a path, `connect` to a port of this machine, `send` a datagram to one, `spawn` a child
+that reads a path, `temporary` makes a temporary file and gives its path.
+"""
+
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from upstreams.protocol import INITIALIZED, Message, arguments, refuse, reply, requests, text_reply
+
+NAMES = ("read", "write", "connect", "send", "spawn", "temporary")
+
+
+def touch(tool: str, target: str) -> str:
+    """Do what the tool is for."""
+    match tool:
+        case "read":
+            return Path(target).read_text()
+        case "write":
+            Path(target).write_text("written")
+            return "written"
+        case "connect":
+            socket.create_connection(("127.0.0.1", int(target)), 5).close()
+            return "connected"
+        case "send":
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+                sender.sendto(b"x", ("127.0.0.1", int(target)))
+            return "sent"
+        case "spawn":
+            command = [sys.executable, "-c", f"print(open({target!r}).read())"]
+            return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        case _:
+            with tempfile.NamedTemporaryFile(delete=False) as made:
+                return made.name
+
+
+for request in requests():
+    match request["method"]:
+        case "initialize":
+            reply(request, INITIALIZED)
+        case "tools/list":
+            schema = {"type": "object", "properties": {"target": {"type": "string"}}}
+            reply(request, {"tools": [{"name": name, "inputSchema": schema} for name in NAMES]})
+        case "tools/call":
+            try:
+                text_reply(request, touch(request["params"]["name"], arguments(request).get("target", "")))
+            except (OSError, subprocess.CalledProcessError) as error:
+                told: Message = {"content": [{"type": "text", "text": f"failed: {error}"}], "isError": True}
+                reply(request, told)
+        case "ping":
+            reply(request, {})
+        case _:
+            refuse(request)
