@@ -131,6 +131,7 @@ INVENTORY = {
     ("GET", "/api/tools/{server}/{tool:path}"),
     ("GET", "/healthz"),
     ("GET", "/login"),
+    ("GET", "/metrics"),
     ("POST", "/api/login"),
     ("POST", "/api/servers"),
     ("POST", "/api/servers/export"),
