@@ -13,7 +13,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from prometheus_client.parser import text_string_to_metric_families
 
 from docs.pages import PAGES, commands, follow, page, reader
-from toolcrib.host.telemetry.counters import MOST_SERIES, CallCounters
+from toolcrib.gate.counters import MOST_SERIES, CallCounters
 from toolcrib.host.telemetry.otlp.spans import MOST_SPANS
 from toolcrib.host.telemetry.otlp.variables import read_variables
 from toolcrib.host.telemetry.prometheus import CribState, render

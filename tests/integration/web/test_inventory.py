@@ -135,6 +135,7 @@ INVENTORY = {
     ("GET", "/healthz"),
     ("GET", "/login"),
     ("POST", "/login"),
+    ("GET", "/metrics"),
     ("POST", "/api/login"),
     ("POST", "/api/servers"),
     ("POST", "/api/servers/export"),

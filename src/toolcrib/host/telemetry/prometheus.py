@@ -19,7 +19,7 @@ from prometheus_client.core import (
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from toolcrib.host.telemetry.counters import BOUNDS, CallCounters, Series
+from toolcrib.gate.counters import BOUNDS, CallCounters, Series
 from toolcrib.model.tools import ToolRef
 from toolcrib.model.version import __version__
 

@@ -12,7 +12,7 @@ from toolcrib.base.masking.logs import MaskingFilter
 from toolcrib.base.network.web import Web
 from toolcrib.base.settings import Environment, Settings
 from toolcrib.gate.audit.redact import Redactor
-from toolcrib.host.telemetry.counters import CallCounters
+from toolcrib.gate.counters import CallCounters
 from toolcrib.model.errors import ConfigError
 from toolcrib.model.observing import CallObserver
 

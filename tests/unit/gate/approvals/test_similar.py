@@ -28,7 +28,7 @@ def asked(calls: list[JsonObject], tool: Tool = TOOL) -> Approval | None:
     """Return the approval of the last call after the others were approved, None if it offers no similar rule."""
     *earlier, now = calls
     question = ApprovalRequest(
-        tool.ref, tool.definition_hash, canonical(now), TOKEN, "mcp", "why", None, tool.argument_names
+        tool.ref, tool.definition_hash, canonical(now), TOKEN, "mcp", "why", argument_names=tool.argument_names
     )
     offered = propose(question, shown)
     similar = propose_similar(question, offered, list[Json](earlier), shown)

@@ -4,7 +4,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-from toolcrib.host.telemetry.counters import CallCounters
+from toolcrib.gate.counters import CallCounters
 from toolcrib.host.telemetry.otlp.messages import resource_of
 from toolcrib.host.telemetry.otlp.spans import CallSpans
 from toolcrib.host.telemetry.otlp.variables import Sampler

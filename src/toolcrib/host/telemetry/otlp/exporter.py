@@ -16,7 +16,7 @@ from anyio.abc import TaskGroup
 
 from toolcrib.base.network.web import Web
 from toolcrib.base.settings import Environment
-from toolcrib.host.telemetry.counters import CallCounters
+from toolcrib.gate.counters import CallCounters
 from toolcrib.host.telemetry.otlp.logs import LOGGER, LogRequests
 from toolcrib.host.telemetry.otlp.messages import resource_of
 from toolcrib.host.telemetry.otlp.metrics import MetricRequests

@@ -14,7 +14,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
 )
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
-from toolcrib.host.telemetry.counters import BOUNDS, Series
+from toolcrib.gate.counters import BOUNDS, Series
 from toolcrib.host.telemetry.otlp.messages import SCOPE, attributes
 from toolcrib.host.telemetry.otlp.spans import CallSpans, OperationKey, operation_attributes
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-from toolcrib.host.telemetry.counters import UNNAMED, CallCounters, SeriesTable, counted_ref
+from toolcrib.gate.counters import UNNAMED, CallCounters, SeriesTable, counted_ref
 from toolcrib.host.telemetry.otlp.messages import attributes
 from toolcrib.host.telemetry.otlp.variables import Sampler
 from toolcrib.host.telemetry.otlp.wire import audit_attribute, fields, span_bytes

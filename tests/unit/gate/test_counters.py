@@ -2,8 +2,8 @@
 
 import pytest
 
-from toolcrib.host.telemetry import counters as module
-from toolcrib.host.telemetry.counters import UNNAMED, CallCounters
+from toolcrib.gate import counters as module
+from toolcrib.gate.counters import UNNAMED, CallCounters
 from toolcrib.model.tools import ToolRef
 from unit.host.telemetry.calls import SEARCH, ended
 
