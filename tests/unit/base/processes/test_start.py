@@ -4,7 +4,9 @@ import ast
 from pathlib import Path
 
 import toolcrib
+from toolcrib.base.processes.sandbox import SandboxSupport, sandboxed_command
 from toolcrib.base.processes.start import MARKER, child_environment
+from toolcrib.model.sandbox import SandboxGrants
 
 
 def test_a_server_gets_the_base_names_what_is_declared_and_the_marker() -> None:
@@ -39,3 +41,11 @@ def test_one_function_starts_processes() -> None:
                 case _:
                     pass
     assert found == ["start.py: subprocess.Popen"]
+
+
+def test_a_servers_variables_have_no_effect_before_its_sandbox_is_in_force() -> None:
+    support = SandboxSupport(True, "", module="/nono.so")
+    environment = {"LD_PRELOAD": "/evil.so", "PYTHONPATH": "/evil", MARKER: "m"}
+    words, passed = sandboxed_command(["server", "--flag"], environment, SandboxGrants(), support)
+    assert words[-2:] == ["server", "--flag"]
+    assert set(passed) == {"SANDBOXED_LD_PRELOAD", "SANDBOXED_PYTHONPATH", f"SANDBOXED_{MARKER}", MARKER}

@@ -37,7 +37,7 @@ def test_a_server_has_a_row_for_each_of_its_places(capsys: Capture) -> None:
     more = {"client": "zed", "scope": "user", "file": "/z", "line": None}
     show_servers([SERVER | {"alias": "a_1", "sources": [*SERVER["sources"], more]}], [])
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert rows[1:] == [["a", "(a_1)", "stdio", "not", "checked", "cursor", "/f:3"], ["zed", "/z"]]
+    assert rows[1:] == [["a", "(a_1)", "stdio", "not", "checked", "-", "cursor", "/f:3"], ["zed", "/z"]]
 
 
 def test_no_servers_is_said_and_a_problem_still_shown(capsys: Capture) -> None:
