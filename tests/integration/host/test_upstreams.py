@@ -99,7 +99,7 @@ async def test_a_server_in_a_file_is_tools_in_every_list_and_a_call_leaves_its_r
         assert "10 tools" in found["sentence"]
         await client.test_server("crafts")  # returns after the catalog has its tools
         assert "crafts_echo" in {tool["exposedName"] for tool in await client.tools()}
-        assert [tool["ref"] for tool in await client.tools(query="crafts echo")] == ["crafts/echo"]
+        assert (await client.tools(query="crafts echo"))[0]["ref"] == "crafts/echo"
         answer = await client.call(ToolRef("crafts", "echo"), {"text": "hello"})
         assert answer["structuredContent"] == {"text": "hello"}
         records = await client.audit(tool="echo")

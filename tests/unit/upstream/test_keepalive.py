@@ -42,7 +42,7 @@ class LateServer:
     def __init__(self) -> None:
         capabilities: JsonObject = {"tools": {}}
         self.introduction = ServerIntroduction("legacy", "2025-11-25", capabilities, {"name": "late"}, None, {})
-        self.conversation = self
+        self.connection = self
         self.name = "late"
         self.asked = 0
         self.may_answer = anyio.Event()

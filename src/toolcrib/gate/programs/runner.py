@@ -22,7 +22,7 @@ from toolcrib.gate.gate import Gate
 from toolcrib.gate.principals import Door
 from toolcrib.gate.programs.functions import functions_of, stubs_for
 from toolcrib.gate.programs.planned_call import CallKey, PlannedCall, ProgramCall
-from toolcrib.gate.programs.sandbox import ProgramError, RunningProgram, Sandbox, WantedCall
+from toolcrib.gate.programs.sandbox import ProgramError, ProgramSandbox, RunningProgram, WantedCall
 from toolcrib.gate.refusals import error_sentence
 from toolcrib.model.errors import Denied, InvalidRequest, ToolcribError
 from toolcrib.model.json import Json, JsonObject, is_array, is_object, loads
@@ -62,7 +62,7 @@ class ProgramRun:
     def __init__(
         self,
         gate: Gate,
-        sandbox: Sandbox,
+        sandbox: ProgramSandbox,
         principal: Principal,
         code: str,
         *,

@@ -103,7 +103,7 @@ class RunningProgram:
         return []
 
 
-class Sandbox:
+class ProgramSandbox:
     """The pool of workers. `async with` owns them."""
 
     def __init__(self) -> None:

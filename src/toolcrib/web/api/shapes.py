@@ -85,7 +85,7 @@ class ServerCostShape(Shape):
     calls: int
 
 
-class SuggestionShape(Shape):
+class CostSuggestionShape(Shape):
     """A change that saves tokens."""
 
     kind: str = Field(description="`search`: use search mode; `hide`: hide unused tools.")
@@ -105,7 +105,7 @@ class CostShape(Shape):
     search_tokens: int = Field(description="What search mode costs instead.")
     servers: list[ServerCostShape]
     tools: list[ToolCostShape]
-    suggestions: list[SuggestionShape]
+    suggestions: list[CostSuggestionShape]
 
 
 class CallRequest(Shape):

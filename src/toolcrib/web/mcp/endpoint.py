@@ -24,7 +24,7 @@ from starlette.types import Receive, Scope, Send
 from toolcrib.agents.zoo.zoo import Zoo
 from toolcrib.base.feed import Feed
 from toolcrib.gate.gate import Gate
-from toolcrib.gate.programs.sandbox import Sandbox
+from toolcrib.gate.programs.sandbox import ProgramSandbox
 from toolcrib.model.errors import Denied, InvalidRequest, NotFound, Unavailable
 from toolcrib.model.events import Event
 from toolcrib.model.json import Json, JsonObject, dumps
@@ -145,7 +145,7 @@ class McpEndpoint:
         self._views = _views(gate, None)
         self._agent_views = _views(gate, self._instruct)
         self._budgeted: dict[tuple[int, bool], Budgeted] = {}
-        self._sandbox = Sandbox()
+        self._sandbox = ProgramSandbox()
         self._pages = Pages(gate)
         self._subscriptions = Subscriptions()
         seal = StateSeal(key or secrets.token_bytes(32))

@@ -14,7 +14,7 @@ from functools import partial
 from toolcrib.gate.gate import Gate
 from toolcrib.gate.programs.planned_call import PROGRAM
 from toolcrib.gate.programs.runner import ProgramRun
-from toolcrib.gate.programs.sandbox import Sandbox
+from toolcrib.gate.programs.sandbox import ProgramSandbox
 from toolcrib.gate.results.fitting import ResultBudget
 from toolcrib.gate.results.kept import URI
 from toolcrib.gate.results.reading import READ, read_kept
@@ -82,12 +82,12 @@ class Methods:
         in_session: InSession | None,
         announce: Callable[[], None] = lambda: None,
         whole_results: Sequence[str] = (),
-        sandbox: Sandbox | None = None,
+        sandbox: ProgramSandbox | None = None,
     ) -> None:
         """`announce` informs clients of changed lists. Results of `whole_results` (patterns) are never shortened."""
         self._gate = gate
         self._whole_results = whole_results
-        self._sandbox = sandbox or Sandbox()
+        self._sandbox = sandbox or ProgramSandbox()
         self._announce = announce
         self._in_session = in_session
         self._seal = seal

@@ -168,7 +168,7 @@ async def test_a_webhook_that_fails_is_told_and_the_notice_is_shown_all_the_same
         ({"action": "set"}, "needs a channel"),
         ({"action": "set", "channel": "webhook"}, "takes a URL"),
         ({"action": "set", "channel": "webhook", "config": {"url": "ftp://x"}}, "only https"),
-        ({"action": "set", "channel": "webhook", "config": {"url": "http://169.254.169.254/"}}, "not used"),
+        ({"action": "set", "channel": "webhook", "config": {"url": "http://169.254.169.254/"}}, "was refused"),
         ({"action": "set", "channel": "webhook", "config": {"url": "https://u:p@example.com/"}}, "user name"),
         ({"action": "set", "channel": "desktop"}, "No program for desktop"),
         ({"action": "remove", "channel": "webhook"}, "No webhook is set"),
@@ -193,7 +193,7 @@ async def test_an_agent_proposes_a_channel_and_a_person_decides(crew: Crew, hook
     agreed, _ = await answered(crew, "Yes", crew.ok(configure, cook, **arguments))
     assert agreed["channels"][0]["setBy"] == "cook"
     local = {**arguments, "config": {"url": hook.url}}
-    assert "not used" in await crew.wrong("crib_configure_notifications", cook, **local)
+    assert "was refused" in await crew.wrong("crib_configure_notifications", cook, **local)
     scheduled = replace(cook, source="scheduler")
     assert "cannot ask a person" in await crew.wrong("crib_configure_notifications", scheduled, **arguments)
 

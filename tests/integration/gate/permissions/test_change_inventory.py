@@ -39,6 +39,7 @@ UNRECORDED = {
     ("POST", "/api/audit/verify"): LOOK,
     ("POST", "/api/backups"): "Copies the database; permits nothing.",
     ("POST", "/api/login"): LOGIN,
+    ("POST", "/login"): LOGIN,
     ("POST", "/api/policy/simulate"): LOOK,
     ("POST", "/api/servers/recognise"): LOOK,
     ("POST", "/api/servers/reload"): LINK,

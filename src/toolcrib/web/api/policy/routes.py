@@ -24,6 +24,7 @@ from toolcrib.web.api.changing import Changing, owner_changes
 from toolcrib.web.api.policy.asking import FaultsRoute, server_note
 from toolcrib.web.api.policy.shapes import (
     ExplanationShape,
+    PermissionSuggestionShape,
     RuleChanges,
     RuleFindingShape,
     RuleRequest,
@@ -31,7 +32,6 @@ from toolcrib.web.api.policy.shapes import (
     SimulateRequest,
     SimulationShape,
     SubjectReachShape,
-    SuggestionShape,
 )
 from toolcrib.web.api.reading import owner_only
 from toolcrib.web.api.resource import Resource
@@ -133,7 +133,7 @@ def _add_reasons(router: APIRouter, crib: Crib) -> None:
         found = await find_reach(crib, pattern, source=session_source, mode=session_mode)
         return [each.to_json() for each in found]
 
-    @router.get("/suggestions", response_model=list[SuggestionShape], response_model_exclude_unset=True)
+    @router.get("/suggestions", response_model=list[PermissionSuggestionShape], response_model_exclude_unset=True)
     async def suggest_permissions(
         principal: Annotated[Principal, owner],
         days: Annotated[int, Query(description="Days of the record to examine.", ge=1, le=3650)] = DAYS,

@@ -242,7 +242,7 @@ class UsedToolShape(Shape):
     calls: int
 
 
-class SuggestionShape(Shape):
+class PermissionSuggestionShape(Shape):
     """The smallest tool permissions that cover what an agent used."""
 
     agent: str
