@@ -146,6 +146,7 @@ INVENTORY = {
     ("POST", "/api/servers/untrust"),
     ("POST", "/api/servers/{name:path}/disable"),
     ("POST", "/api/servers/{name:path}/enable"),
+    ("POST", "/api/servers/{name:path}/sandbox"),
     ("POST", "/api/servers/{name:path}/trust"),
     ("POST", "/api/servers/{name:path}/untrust"),
     ("POST", "/api/tools/{server}/{tool:path}/call"),
