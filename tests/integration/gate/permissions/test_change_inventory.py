@@ -99,7 +99,7 @@ STEPS: list[tuple[str, str, str, Any, str]] = [
     ("PUT", "/api/servers/{name:path}", "extra", {"url": "http://127.0.0.1:10/mcp"}, "servers.change"),
     ("POST", "/api/servers/{name:path}/disable", "extra", None, "servers.disable"),
     ("POST", "/api/servers/{name:path}/enable", "extra", None, "servers.enable"),
-    ("POST", "/api/servers/{name:path}/sandbox", "extra", {"profile": "project"}, "servers.sandbox"),
+    ("POST", "/api/servers/{name:path}/sandbox", "shifts", {"profile": "off"}, "servers.sandbox"),
     ("POST", "/api/servers/{name:path}/trust", "found", None, "servers.trust"),
     ("POST", "/api/servers/{name:path}/untrust", "found", None, "servers.untrust"),
     ("DELETE", "/api/servers/{name:path}", "extra", None, "servers.remove"),
