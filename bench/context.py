@@ -19,7 +19,7 @@ from toolcrib import Crib, Settings, ToolServer, tool
 from toolcrib.gate.costs import definition_tokens
 from toolcrib.gate.programs.functions import functions_of
 from toolcrib.gate.programs.runner import ProgramRun
-from toolcrib.gate.programs.sandbox import Sandbox
+from toolcrib.gate.programs.sandbox import ProgramSandbox
 from toolcrib.gate.search.index import IndexBuilder, ToolIndex
 from toolcrib.model.json import JsonObject, dumps
 from toolcrib.model.principals import Principal
@@ -86,9 +86,11 @@ def index_of(tools: list[Tool]) -> ToolIndex:
     return ToolIndex([part.finish() for part in parts])
 
 
-async def with_crib(folder: Path, work: Callable[[Crib, Principal, Sandbox], Awaitable[list[Made]]]) -> list[Made]:
+async def with_crib(
+    folder: Path, work: Callable[[Crib, Principal, ProgramSandbox], Awaitable[list[Made]]]
+) -> list[Made]:
     """Do work with a crib that has the tool of the task."""
-    sandbox = Sandbox()
+    sandbox = ProgramSandbox()
     async with Crib(Settings(home=folder)) as crib:
         crib.register(ToolServer("desk", tools=[read_ticket]))
         try:
@@ -97,7 +99,7 @@ async def with_crib(folder: Path, work: Callable[[Crib, Principal, Sandbox], Awa
             await sandbox.close()
 
 
-async def compare(crib: Crib, owner: Principal, sandbox: Sandbox) -> list[str]:
+async def compare(crib: Crib, owner: Principal, sandbox: ProgramSandbox) -> list[str]:
     """Do one task in three ways, and return the rows of a table."""
     ticket = crib.gate.find(owner, ToolRef("desk", "read_ticket"))
     tools = sorted([*(made_up(number) for number in range(TOOLS - 1)), ticket], key=lambda each: each.ref)
@@ -123,7 +125,7 @@ async def compare(crib: Crib, owner: Principal, sandbox: Sandbox) -> list[str]:
     ]
 
 
-async def program_rows(crib: Crib, owner: Principal, sandbox: Sandbox) -> list[Row]:
+async def program_rows(crib: Crib, owner: Principal, sandbox: ProgramSandbox) -> list[Row]:
     """Measure a program with three calls."""
     code = "[(await desk_read_ticket(number=number))['state'] for number in range(3)]"
     await ProgramRun(crib.gate, sandbox, owner, code, door="library").run()
