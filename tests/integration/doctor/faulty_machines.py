@@ -233,7 +233,7 @@ FAULTS: dict[Callable[[Patient], None], tuple[str, str, str]] = {
     stale_run_file: ("holder", "warning", "no longer running"),
     orphan: ("processes", "warning", "after their crib ended"),
     occupied_port: ("port", "error", "in use by another program"),
-    few_open_files: ("files", "warning", "may open 64 files"),
+    few_open_files: ("files", "warning", "may open only 64 files"),
     full_disk: ("disk", "error", "almost full"),
     clock_before_its_time: ("clock", "error", "is wrong"),
     file_of_the_future: ("clock", "warning", "in the future"),

@@ -139,7 +139,7 @@ async def test_a_crib_is_no_upstream_of_itself(bench: Bench) -> None:
         assert (address["state"], "this crib itself" in address["sentence"]) == ("failed", True)
         hidden = await client.test_server("hidden")
         assert hidden["state"] == "failed"
-        assert "the crib that started it" in " ".join(hidden["stderr"])
+        assert "was started by Toolcrib itself" in " ".join(hidden["stderr"])
 
 
 def _at(bench: Bench) -> JsonObject:

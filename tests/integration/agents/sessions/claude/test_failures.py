@@ -72,4 +72,4 @@ async def test_requests_that_are_made_again_are_told(
     assert end.reason == "failed"
     (told,) = host.of("error")
     assert told.data["code"] == "runner.overloaded"
-    assert told.data["message"].endswith("Trying again, 1 of 1.")
+    assert told.data["message"].endswith("Retrying, attempt 1 of 1.")

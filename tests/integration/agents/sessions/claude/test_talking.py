@@ -271,7 +271,7 @@ async def test_a_question_that_nobody_answers_is_refused_with_a_reason(rig: Runn
     tool, arguments = rig.question
     host = RecordingHost(answers=None)
     await rig.answer(host, do({"tool": tool, "input": arguments}), HEARD)
-    assert "Nobody answers" in host.texts()[0]
+    assert "No answer arrived in time" in host.texts()[0]
 
 
 async def test_a_refusal_is_told_in_the_words_of_the_desk(rig: RunnerRig) -> None:
