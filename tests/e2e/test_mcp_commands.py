@@ -180,9 +180,6 @@ def test_the_sandbox_of_a_server_is_shown_and_changed(joined: Shell) -> None:
     assert changed["sandbox"] == {"profile": "strict", "chosen": True, "read": read, "write": [], "network": True}
     assert "strict (set by you)" in joined.run("mcp", "sandbox", "mine").stdout
     assert joined.run("mcp", "sandbox", "mine", "--profile", "tight").returncode == 2
-    learn = joined.run("mcp", "sandbox", "mine", "--learn")
-    assert learn.returncode == 2
-    assert "not available yet" in learn.stderr
 
 
 def test_a_project_server_is_written_into_the_project_and_trusted(joined: Shell) -> None:

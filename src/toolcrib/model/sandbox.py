@@ -10,7 +10,7 @@ from typing import Final, Literal, get_args
 
 from toolcrib.model.json import JsonObject
 
-SandboxProfile = Literal["off", "learn", "project", "strict"]
+SandboxProfile = Literal["off", "project", "strict"]
 PROFILES: Final[tuple[SandboxProfile, ...]] = get_args(SandboxProfile)
 
 

@@ -11,7 +11,7 @@ from toolcrib.model.errors import InvalidRequest
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.json_values import as_list, as_object, as_text
 from toolcrib.model.problems import Problem
-from toolcrib.model.sandbox import OFF, Sandbox, profile_of
+from toolcrib.model.sandbox import OFF, PROFILES, Sandbox, profile_of
 from toolcrib.model.servers import ServerSpec
 from toolcrib.servers.trust import definition_digest
 
@@ -28,7 +28,6 @@ def sandbox_of(spec: ServerSpec, overlay: JsonObject) -> Sandbox:
     if chosen is None or spec.type != "stdio":
         return default
     profile = profile_of(chosen.get("profile"))
-    profile = profile if profile != "learn" else None
     is_bound = spec.source.project is None or chosen.get("definition") == definition_digest(spec)
     if profile is None or not is_bound:
         return default
@@ -81,10 +80,8 @@ def changed_sandbox(spec: ServerSpec, choice: SandboxChoice) -> Sandbox:
     profile, read, write, network = choice.profile, choice.read, choice.write, choice.network
     known = profile_of(profile or spec.sandbox.profile)
     if known is None:
-        raise InvalidRequest("sandbox.invalid", f"{profile!r} is not a sandbox profile.")
-    if known == "learn":
-        message = "The profile learn is not available yet: Toolcrib cannot record what a server touches."
-        raise InvalidRequest("sandbox.invalid", message, "Use project; what it refuses is listed as a problem.")
+        hint = f"Choose one of {', '.join(PROFILES)}. What a profile refuses is listed as a problem of the server."
+        raise InvalidRequest("sandbox.invalid", f"{profile!r} is not a sandbox profile.", hint)
     for path in (*read, *write):
         if not path.startswith("/"):
             raise InvalidRequest("sandbox.invalid", f"{path!r} is not an absolute path.")

@@ -9,7 +9,6 @@ from toolcrib.cli import output
 from toolcrib.cli.mcp.change import ask_crib, show_changed, take_back
 from toolcrib.cli.mcp.show import describe_problem
 from toolcrib.cli.options import HomeOption, JsonOption, begin
-from toolcrib.model.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from toolcrib.model.json import JsonObject
@@ -27,7 +26,6 @@ def sandbox(
     profile: Annotated[
         str | None, typer.Option("--profile", metavar="P", help="off, project or strict.", show_default=False)
     ] = None,
-    learn: Annotated[bool, typer.Option("--learn", help="Not available yet.")] = False,
     read: Annotated[
         list[str] | None, typer.Option("--read", metavar="PATH", help="Also allow reading this path.")
     ] = None,
@@ -47,17 +45,14 @@ def sandbox(
     if undo:
         take_back(invocation)
         return
-    if learn and profile not in (None, "learn"):
-        raise InvalidRequest("cli.usage", "Use either --learn or --profile, not both.")
-    chosen = "learn" if learn else profile
-    if chosen is None and not read and not write and network is None:
+    if profile is None and not read and not write and network is None:
         server = ask_crib(invocation, lambda client: client.server(name))
         if invocation.as_json:
             output.document(server)
         else:
             _show(server)
         return
-    body: JsonObject = {"profile": chosen, "network": network}
+    body: JsonObject = {"profile": profile, "network": network}
     body |= {"read": _absolute(read), "write": _absolute(write)}
     answer = ask_crib(invocation, lambda client: client.sandbox_server(name, body, dry_run=dry_run))
     show_changed(invocation, answer, name, "Changed the sandbox of")
