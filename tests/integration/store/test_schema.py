@@ -12,7 +12,7 @@ from sqlalchemy import Connection, inspect
 from sqlalchemy.exc import DatabaseError
 
 import toolcrib.store
-from integration.store.databases import ask, engine_of, run
+from integration.store.databases import ask, engine_of, rerun, run
 from toolcrib.gate.principals import NamedTokens
 from toolcrib.model.errors import ConfigError, Unavailable
 from toolcrib.model.policy import Binding, Rule, RuleOrigin
@@ -44,8 +44,8 @@ def described(connection: Connection) -> dict[str, object]:
 
 
 def is_ours(name: str | None, *_: object) -> bool:
-    """Each engine keeps the index over the library in tables or an index of its own, which no metadata can name."""
-    return not str(name).startswith("library_search")
+    """No metadata names each engine's index of the library, nor the job queue's tables."""
+    return not str(name).startswith(("library_search", "procrastinate_"))
 
 
 async def test_a_new_database_and_a_migrated_one_have_the_same_schema(database: str) -> None:
@@ -93,7 +93,7 @@ async def test_stored_principals_get_the_id_of_the_token_that_they_mean(database
             rule = Rule(id, "allow", "a/b", RuleOrigin("remembered"), created_at=at, principal=Binding.of(without))
             await save_rule(store, rule)
             await save_schedule(store, Schedule(id, id, "a", "p", "/", Cadence(every_seconds=60), at, creator=session))
-    run(database, "UPDATE alembic_version SET version_num = '0013'")
+    rerun(database, "0014")
     async with open_store(database) as store:
         rules = {rule.id: rule.principal.token_id for rule in await load_rules(store) if rule.principal is not None}
         assert rules == {"old": "revoked", "new": token.id}

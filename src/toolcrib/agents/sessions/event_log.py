@@ -8,7 +8,7 @@ Must never show an event that could still be lost.
 """
 
 import logging
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
@@ -41,12 +41,21 @@ _PIECES: Final = {
 logger = logging.getLogger(__name__)
 
 
+def ignore() -> None:
+    """Do nothing."""
+
+
 class SessionLog:
-    """The events of one session. `last` is the number of the newest stored event."""
+    """The events of one session. `last` is the number of the newest stored event, `epoch` that of the session.
+
+    `on_fenced` is called when another crib has claimed the session: what this one adds is dropped.
+    """
 
     def __init__(self, recorder: "Recorder", session: str, last: int) -> None:
         self.session = session
         self.last = last
+        self.epoch = 0
+        self.on_fenced: Callable[[], None] = ignore
         self.readers = 0
         self._recorder = recorder
         self._numbered = last
@@ -96,6 +105,11 @@ class SessionLog:
     def adopt(self, events: Iterable[SessionEvent]) -> None:
         """Add events that another crib has written."""
         self.publish(events)
+        self._numbered = self.last
+
+    def drop_unwritten(self) -> None:
+        """Forget the events that are not stored: another crib writes this log now."""
+        self._unwritten.clear()
         self._numbered = self.last
 
     def close(self) -> None:
@@ -186,9 +200,14 @@ class Recorder:
             return await updated.wait()
         with anyio.move_on_after(_POLL_SECONDS):
             return await updated.wait()
-        if log.last == log.numbered and (found := await self.read(log.session, log.last)):
-            log.adopt(found)
+        if log.last == log.numbered:
+            await self.catch_up(log)
         return None
+
+    async def catch_up(self, log: SessionLog) -> None:
+        """Add all events that another crib has written."""
+        while found := await self.read(log.session, log.last):
+            log.adopt(found)
 
     async def run(self) -> None:
         """Write until cancelled."""
@@ -217,7 +236,8 @@ class Recorder:
     ) -> None:
         """Write, retrying until it succeeds; drop sessions that were deleted or taken over by another crib."""
         try:
-            await self._write([event for _, events in batches for event in events], changed)
+            epochs = {log.session: log.epoch for log, _ in batches}
+            await self._write([event for _, events in batches for event in events], changed, epochs)
         except ConstraintError:
             for log, events in batches:
                 await self._store_batch(log, events, [each for each in changed if each.id == log.session])
@@ -227,18 +247,21 @@ class Recorder:
 
     async def _store_batch(self, log: SessionLog, events: list[SessionEvent], changed: list[Session]) -> None:
         try:
-            await self._write(events, changed)
+            await self._write(events, changed, {log.session: log.epoch})
         except ConstraintError:
             logger.warning("Session %s was deleted or taken over; its unwritten events are dropped.", log.session)
-            log.close()
+            log.drop_unwritten()
+            log.on_fenced()
+            if not self._store.shared:
+                log.close()
         else:
             log.publish(events)
 
-    async def _write(self, events: list[SessionEvent], changed: list[Session]) -> None:
+    async def _write(self, events: list[SessionEvent], changed: list[Session], epochs: dict[str, int]) -> None:
         is_logged = False
         while True:
             try:
-                return await write_progress(self._store, events, changed, self._crib)
+                return await write_progress(self._store, events, changed, self._crib, epochs)
             except Unavailable as error:
                 if not is_logged:
                     logger.warning("Could not store session events, retrying: %s", error)
