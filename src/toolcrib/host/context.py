@@ -14,6 +14,7 @@ from toolcrib.base.masking.names import is_secret_name
 from toolcrib.base.settings import SETTINGS, Environment, Settings
 from toolcrib.base.stop_switch import StopSwitch
 from toolcrib.gate.audit.records import Audit
+from toolcrib.nodes.membership import Membership
 from toolcrib.store.engine import Store
 
 _SHORTEST_SECRET = 8
@@ -59,6 +60,7 @@ class CribContext:
     stop_switch: StopSwitch
     secrets: KnownSecrets
     store: Store
+    membership: Membership
     audit: Audit
     feed: Feed
     tasks: TaskGroup

@@ -121,6 +121,7 @@ async def hold(
         stack.callback(crib.feed.close)
         info = RunInfo(os.getpid(), f"http://{address}", kind, __version__, crib.started_at.isoformat())
         write_run(crib.home, info)
+        crib.membership.announce(info.url)
         stack.callback(clear_run, crib.home)
         stack.callback(asyncio.create_task(_keep_token(crib.home)).cancel)
         if stays:
