@@ -206,7 +206,8 @@ class Crib:
 
     async def _build_upstreams(self, context: CribContext, gate: GateParts) -> Upstreams:
         credentials = await open_credentials(self.home.credentials, self.secrets)
-        upstreams = Upstreams(context, gate, web=await open_web(), credentials=credentials, eager=self._eager)
+        web = await open_web(self._environment)
+        upstreams = Upstreams(context, gate, web=web, credentials=credentials, eager=self._eager)
         self._upstreams = upstreams
         self.pins, self.intake, self.clients = upstreams.pins, upstreams.intake, upstreams.clients
         self.pool, self.links = upstreams.pool, upstreams.links
