@@ -5,6 +5,7 @@ The version range in `pyproject.toml` keeps them fitting; a wider range needs a 
 """
 
 import importlib
+from contextlib import closing
 from typing import Any
 
 from sqlalchemy import Connection, event, inspect
@@ -20,7 +21,7 @@ def install_job_queue(connection: Connection) -> None:
         return
     schema = importlib.import_module("procrastinate.schema").SchemaManager.get_schema()
     # Past SQLAlchemy: the text has many statements, and its percent signs are no placeholders.
-    with connection.connection.cursor() as cursor:
+    with closing(connection.connection.cursor()) as cursor:
         cursor.execute(schema)
 
 

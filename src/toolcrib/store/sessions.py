@@ -34,7 +34,7 @@ _CHANGE = update(sessions).where(sessions.c.id == bindparam("which"))
 _CHANGE_FENCED = _CHANGE.where(sessions.c.epoch == bindparam("held"))
 _HELD = (
     select(sessions.c.epoch)
-    .where(sessions.c.id == bindparam("session_id"), sessions.c.epoch == bindparam("held"))
+    .where(sessions.c.id == bindparam("owned"), sessions.c.epoch == bindparam("held"))
     .scalar_subquery()
 )
 # The epoch is not null: an event of a session that another crib has claimed violates that.
@@ -85,16 +85,18 @@ async def write_progress(
     if store.shared:
         rows = [{"which": session.id, "held": session.epoch, **_columns(session)} for session in changed]
         last = [{"which": id, "held": epochs[id], "last_seq": seq} for id, seq in newest.items()]
-        change, add, name = _CHANGE_FENCED, _ADD_FENCED, "held"
+        added = [{**_row(event), "owned": event.session, "held": epochs[event.session]} for event in events]
+        change, add = _CHANGE_FENCED, _ADD_FENCED
     else:
         rows = [{"which": session.id, "crib": crib, **_columns(session)} for session in changed]
         last = [{"which": id, "last_seq": seq} for id, seq in newest.items()]
-        change, add, name = _CHANGE, _ADD, "epoch"
+        added = [{**_row(event), "epoch": epochs[event.session]} for event in events]
+        change, add = _CHANGE, _ADD
     if changed:
         statements.append(Many(change, rows))
     if events:
         statements.append(Many(change, last))
-        statements.append(Many(add, [{**_row(event), name: epochs[event.session]} for event in events]))
+        statements.append(Many(add, added))
     await store.write(*statements)
 
 

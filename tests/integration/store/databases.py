@@ -14,9 +14,6 @@ import psycopg
 import pytest
 from alembic.command import upgrade
 from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.operations import Operations
-from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, NullPool, create_engine
 
 import toolcrib.store
@@ -104,23 +101,10 @@ def ask(url: str, query: str) -> list[tuple[Any, ...]]:
         return rows(connection)
 
 
-def _migrations() -> Config:
-    config = Config()
-    config.set_main_option("script_location", str(Path(toolcrib.store.__file__).parent / "migrations"))
-    return config
-
-
 def create_at(url: str, revision: str) -> None:
     """Create the schema of an older revision in an empty database."""
     with engine_of(url).connect() as connection:
-        config = _migrations()
-        config.attributes["connection"] = connection
+        config = Config(attributes={"connection": connection})
+        config.set_main_option("script_location", str(Path(toolcrib.store.__file__).parent / "migrations"))
         upgrade(config, revision)
         connection.commit()
-
-
-def rerun(url: str, revision: str) -> None:
-    """Run one revision again, whatever the revision of the database is."""
-    module = ScriptDirectory.from_config(_migrations()).get_revision(revision).module
-    with engine_of(url).begin() as connection, Operations.context(MigrationContext.configure(connection)):
-        module.upgrade()

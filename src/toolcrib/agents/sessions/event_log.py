@@ -200,14 +200,17 @@ class Recorder:
             return await updated.wait()
         with anyio.move_on_after(_POLL_SECONDS):
             return await updated.wait()
-        if log.last == log.numbered:
-            await self.catch_up(log)
+        await self.catch_up(log)
         return None
 
     async def catch_up(self, log: SessionLog) -> None:
-        """Add all events that another crib has written."""
-        while found := await self.read(log.session, log.last):
-            log.adopt(found)
+        """Add all events that another crib has written, unless this crib is writing some itself."""
+        while log.last == log.numbered:
+            found = await self.read(log.session, log.last)
+            new = [event for event in found if event.seq > log.last]
+            if not new or log.last != log.numbered:
+                return
+            log.adopt(new)
 
     async def run(self) -> None:
         """Write until cancelled."""

@@ -339,6 +339,7 @@ class Sessions:
         self._stop_switch.check()
         await self._deps.recorder.flush()
         parent = await self.get(id)
+        await self._deps.recorder.catch_up(self._log(parent))
         now = datetime.now(UTC)
         session = replace(
             parent,
