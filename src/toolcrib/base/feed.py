@@ -95,9 +95,19 @@ class Feed:
         else:
             event = Event(UNNUMBERED, at, kind, data)
             self._archive.add(event)
+        self._call(event)
+        return event
+
+    def echo(self, kind: str, data: JsonObject) -> None:
+        """Call the listeners with an event that another crib has published; append it unless the feed is shared."""
+        if self._archive is None:
+            self.publish(kind, data)
+        else:
+            self._call(Event(UNNUMBERED, datetime.now(UTC).isoformat(timespec="milliseconds"), kind, data))
+
+    def _call(self, event: Event) -> None:
         for listener in tuple(self._listeners.values()):
             listener(event)
-        return event
 
     def adopt(self, events: Sequence[Event], remote: Sequence[Event] = ()) -> None:
         """Append events that the archive has numbered; `remote` are those of them that other cribs published."""

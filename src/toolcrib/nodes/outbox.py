@@ -14,7 +14,7 @@ import logging
 import secrets
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import anyio
 from anyio.abc import TaskGroup
@@ -26,7 +26,9 @@ from toolcrib.model.json import dumps, loads, storable
 from toolcrib.nodes.signals import Signals
 from toolcrib.store.engine import Store
 from toolcrib.store.schema import escape
-from toolcrib.store.side_connection import SideConnection, Sql
+
+if TYPE_CHECKING:
+    from toolcrib.store.side_connection import SideConnection, Sql
 
 logger = logging.getLogger(__name__)
 
@@ -57,8 +59,8 @@ FROM unnest(%(at)s::text[], %(kind)s::text[], %(data)s::bytea[], %(key)s::text[]
 WHERE NOT EXISTS (SELECT 1 FROM events AS old WHERE old.key = new.key)
 """
 _COUNT = "UPDATE epochs SET value = greatest(value, (SELECT coalesce(max(seq), 0) FROM events)) WHERE name = 'events'"
-_READ = f"SELECT seq, at, kind, data, node FROM events WHERE seq > %(after)s ORDER BY seq LIMIT {_BATCH}"  # noqa: S608
-_PRUNE = f"DELETE FROM events WHERE seq <= (SELECT value FROM epochs WHERE name = 'events') - {KEPT_EVENTS}"  # noqa: S608
+_READ = f"SELECT seq, at, kind, data, node FROM events WHERE seq > %(after)s ORDER BY seq LIMIT {_BATCH}"
+_PRUNE = f"DELETE FROM events WHERE seq <= (SELECT value FROM epochs WHERE name = 'events') - {KEPT_EVENTS}"
 
 
 class Outbox:
@@ -149,7 +151,7 @@ class Outbox:
                 self._adopt(rows)
                 is_more = bool(self._waiting) or len(rows) == _BATCH
 
-    def _adding(self) -> Sequence[Sql]:
+    def _adding(self) -> "Sequence[Sql]":
         if not self._batch:
             return ()
         events = self._batch.values()

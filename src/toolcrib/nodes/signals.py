@@ -10,14 +10,16 @@ Invariant: a signal is only a hint. It may be lost, so every receiver also polls
 import hashlib
 import logging
 from collections.abc import Callable, Iterator
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import anyio
 from anyio.abc import TaskGroup
 
 from toolcrib.model.errors import Unavailable
 from toolcrib.store.engine import Store
-from toolcrib.store.side_connection import SideConnection
+
+if TYPE_CHECKING:
+    from toolcrib.store.side_connection import SideConnection
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +69,7 @@ class Signals:
         self._listeners[token] = listener
         return lambda: self._listeners.pop(token, None) and None
 
-    async def _send(self, line: SideConnection) -> None:
+    async def _send(self, line: "SideConnection") -> None:
         channel = ""
         try:
             while True:
@@ -84,7 +86,7 @@ class Signals:
         finally:
             await line.aclose()
 
-    async def _receive(self, line: SideConnection, listening: SideConnection) -> None:
+    async def _receive(self, line: "SideConnection", listening: "SideConnection") -> None:
         while True:
             try:
                 channel = await _channel(line)
@@ -108,7 +110,7 @@ class Signals:
                     logger.exception("Could not handle the signal %r.", topic)
 
 
-async def _channel(line: SideConnection) -> str:
+async def _channel(line: "SideConnection") -> str:
     """Return the channel of this schema: notifications reach every client of the whole database."""
     ((row,),) = await line.run([(_CHANNEL, {})])
     return str(row[0])

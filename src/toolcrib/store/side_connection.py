@@ -14,7 +14,7 @@ import psycopg
 
 from toolcrib.store.failures import unavailable
 
-_LIMIT: Final = 25.0
+_LIMIT: Final = 10.0
 """Seconds that a transaction may take."""
 _CHECK_SECONDS: Final = 60.0
 """Seconds without a notification after which the connection is checked."""
@@ -29,7 +29,7 @@ class SideConnection:
     """A connection that runs transactions, or waits for notifications. Must be closed."""
 
     def __init__(self, parameters: Mapping[str, Any]) -> None:
-        self._parameters = {**parameters, "options": f"{parameters.get('options') or ''}{_OPTIONS}"}
+        self._parameters: dict[str, Any] = {**parameters, "options": f"{parameters.get('options') or ''}{_OPTIONS}"}
         self._link: psycopg.AsyncConnection[Any] | None = None
         self._lock = asyncio.Lock()
 
@@ -40,17 +40,21 @@ class SideConnection:
         """
         async with self._lock:
             try:
-                with anyio.fail_after(_LIMIT):
-                    link = await self._connected()
-                    async with link.pipeline(), link.transaction():
-                        cursors = [await link.execute(sql.encode(), given) for sql, given in statements]
-                    return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
+                # Shielded, because psycopg cannot leave a pipeline that is cancelled in the middle.
+                with anyio.fail_after(_LIMIT, shield=True):
+                    return await self._run(await self._connected(), statements)
             except _FAULTS as error:
                 await self._disconnect()
                 raise unavailable(error) from error
-            except BaseException:  # cancelled in the middle of a transaction: the connection cannot be used again
-                await self._disconnect()
-                raise
+
+    async def _run(self, link: "psycopg.AsyncConnection[Any]", statements: Sequence[Sql]) -> list[Rows]:
+        if len(statements) == 1:
+            sql, given = statements[0]
+            cursor = await link.execute(sql.encode(), given)
+            return [await cursor.fetchall() if cursor.description else []]
+        async with link.pipeline(), link.transaction():
+            cursors = [await link.execute(sql.encode(), given) for sql, given in statements]
+        return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
 
     async def notify(self, channel: str, payload: str) -> None:
         """Notify the listeners of a channel. Raises `Unavailable`."""
