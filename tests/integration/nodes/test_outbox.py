@@ -7,8 +7,10 @@ import anyio
 import pytest
 
 from deadlines import stretched
+from integration.gate.approvals.requests import OWNER, desk, question
 from integration.store.databases import Server, ask
 from toolcrib.base.feed import Feed
+from toolcrib.gate.approvals import approvals
 from toolcrib.model.errors import NotFound
 from toolcrib.model.events import Event
 from toolcrib.nodes.outbox import Outbox
@@ -103,3 +105,23 @@ async def test_events_published_while_the_database_is_away_arrive_once(postgres:
         await anyio.to_thread.run_sync(postgres.ensure_postgres_running)
         assert [event.data["number"] for event in await take(b, 10, start)] == list(range(10))
     assert len(ask(postgres_url, "SELECT seq FROM events")) == 10
+
+
+async def test_approval_answered_on_another_node_continues_without_polling(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(approvals, "_LOOK_EVERY", 3_600.0)
+    async with (
+        node(postgres_url, "a") as a,
+        node(postgres_url, "b") as b,
+        open_store(postgres_url) as on_a,
+        open_store(postgres_url) as on_b,
+        desk(on_a, crib="a") as asker,
+        desk(on_b, crib="b") as answerer,
+    ):
+        answerer.approvals.listen(b.publish)
+        a.listen(lambda event: asker.approvals.answered_elsewhere(), "remote")
+        async with asker.approvals.open(question()) as pending:
+            await answerer.approvals.answer(pending.approval.id, "approve", by=OWNER)
+            with anyio.fail_after(30):
+                assert (await asker.approvals.wait(pending)).approved
