@@ -15,6 +15,7 @@ from toolcrib.base.processes.start import PROXY_NAMES
 from toolcrib.base.settings import SETTINGS, Environment, Settings
 from toolcrib.base.stop_switch import StopSwitch
 from toolcrib.gate.audit.records import Audit
+from toolcrib.nodes.membership import Membership
 from toolcrib.store.engine import Store
 
 _SHORTEST_SECRET = 8
@@ -60,6 +61,7 @@ class CribContext:
     stop_switch: StopSwitch
     secrets: KnownSecrets
     store: Store
+    membership: Membership
     audit: Audit
     feed: Feed
     tasks: TaskGroup
