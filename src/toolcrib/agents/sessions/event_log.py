@@ -57,6 +57,8 @@ class SessionLog:
         self.epoch = 0
         self.on_fenced: Callable[[], None] = ignore
         self.readers = 0
+        self.is_stale = False
+        """Whether another crib on the same database has added events."""
         self._recorder = recorder
         self._numbered = last
         self._unwritten: list[SessionEvent] = []
@@ -112,6 +114,11 @@ class SessionLog:
         self._unwritten.clear()
         self._numbered = self.last
 
+    def changed_elsewhere(self) -> None:
+        """Have the readers look for new events in the store now: another crib has written some."""
+        self.is_stale = True
+        self._wake()
+
     def close(self) -> None:
         """End every reader once it has read the remaining events."""
         self._closed = True
@@ -161,9 +168,11 @@ class SessionLog:
 class Recorder:
     """Writes the events of all sessions; `run` must be running while there are any."""
 
-    def __init__(self, store: Store, crib: str) -> None:
+    def __init__(self, store: Store, crib: str, signal: Callable[[str], None] = lambda _: None) -> None:
+        """`signal` reports to other cribs on the same database that a session has new events."""
         self._store = store
         self._crib = crib
+        self._signal = signal
         self._logs: dict[str, SessionLog] = {}
         self._changed: dict[str, Session] = {}
         self._is_writing = False
@@ -199,7 +208,10 @@ class Recorder:
         if not self._store.shared:
             return await updated.wait()
         with anyio.move_on_after(_POLL_SECONDS):
-            return await updated.wait()
+            await updated.wait()
+            if not log.is_stale:
+                return None
+        log.is_stale = False
         await self.catch_up(log)
         return None
 
@@ -264,7 +276,10 @@ class Recorder:
         is_logged = False
         while True:
             try:
-                return await write_progress(self._store, events, changed, self._crib, epochs)
+                await write_progress(self._store, events, changed, self._crib, epochs)
+                for session in {event.session for event in events}:
+                    self._signal(session)
+                return
             except Unavailable as error:
                 if not is_logged:
                     logger.warning("Could not store session events, retrying: %s", error)

@@ -5,8 +5,8 @@ from alembic import op
 
 from toolcrib.store.job_queue import install_job_queue
 
-revision = "0016"
-down_revision = "0015"
+revision = "0017"
+down_revision = "0016"
 
 
 def upgrade() -> None:
