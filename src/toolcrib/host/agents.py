@@ -3,6 +3,7 @@
 All parts are built in order; `open` then loads their stored state.
 """
 
+import importlib
 import logging
 import os
 from contextlib import AsyncExitStack
@@ -33,6 +34,7 @@ from toolcrib.agents.work.work import Work
 from toolcrib.gate.approvals.approvals import WAIT
 from toolcrib.host.context import CribContext
 from toolcrib.host.gate import GateParts
+from toolcrib.host.takeover import Takeover
 from toolcrib.host.upstreams import Upstreams
 from toolcrib.model.agents import Agent
 from toolcrib.model.events import Event
@@ -44,6 +46,8 @@ from toolcrib.store.sessions import load_runtimes
 
 if TYPE_CHECKING:
     from claude_agent_sdk import ClaudeAgentOptions  # noqa: TID251 for its type only
+
+    from toolcrib.nodes.jobs import Jobs
 
 logger = logging.getLogger(__name__)
 
@@ -95,10 +99,12 @@ class Agents:
             creators=gate.creators,
             is_alive=self._is_alive,
         )
+        context.audit.held_epoch = self.sessions.held_epoch
         self.transcripts = Transcripts(claude_folder(context), self._known_runtimes)
+        jobs = _jobs(context) if on_time else None
         self.schedules = Schedules(
             store,
-            Runs(store, self.sessions, context.id, clock.now),
+            Runs(store, self.sessions, context.id, clock.now, (lambda: jobs.may_write) if jobs else lambda: True),
             ReadinessCheck(
                 gate.gate,
                 gate.permissions.has_agent,
@@ -111,9 +117,13 @@ class Agents:
             crib=context.id,
             stop_switch=context.stop_switch,
             on_time=on_time,
+            jobs=jobs,
         )
         git = Git(context.environment)
-        self.work = Work(store, self.sessions, git, crib=context.id, place=home.work, now=clock.now)
+        self.work = Work(store, self.sessions, git, crib=context.id, place=home.work, now=clock.now, jobs=jobs)
+        self._takeover = (
+            Takeover(context, jobs, self.sessions, self.schedules, gate.approvals.close_of_crib) if jobs else None
+        )
 
     async def open(self, stack: AsyncExitStack) -> None:
         """Load the stored state and start the background tasks."""
@@ -121,6 +131,8 @@ class Agents:
         self._parts.approvals.listen(self.sessions.on_approval)
         await stack.enter_async_context(self.schedules)
         await stack.enter_async_context(self.work)
+        if self._takeover is not None:
+            await self._takeover.open(stack)
         self._context.tasks.start_soon(self.notifier.follow)
         self._parts.tokens.listen(self._on_token_end)
         stack.callback(self._context.feed.listen(self._on_event))
@@ -200,6 +212,13 @@ class Agents:
 
     def _on_session(self, session: Session) -> None:
         self._context.feed.publish("session_changed", {"session": session.to_json()})
+
+
+def _jobs(context: CribContext) -> "Jobs | None":
+    """Return the jobs of the nodes that share the database; None if no other crib can use it."""
+    if not context.store.shared:
+        return None
+    return importlib.import_module("toolcrib.nodes.jobs").Jobs(context.store, context.membership)
 
 
 def _clock(context: CribContext) -> Clock:

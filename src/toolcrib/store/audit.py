@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Select, delete, func, insert, literal_column, select
+from sqlalchemy import ColumnElement, Connection, Select, delete, func, insert, literal_column, select, update
 
 from toolcrib.store.engine import Store
 from toolcrib.store.schema import audit, audit_runs
@@ -120,6 +120,11 @@ async def save_run(store: Store, crib: str, run: AuditRun) -> None:
         delete(audit_runs).where(audit_runs.c.crib == crib),
         insert(audit_runs).values(crib=crib, run=run.run, journal=run.journal, start=run.start),
     )
+
+
+async def rename_run(store: Store, crib: str, name: str) -> None:
+    """Store the run of this crib under another name, so that the crib does not have it any more."""
+    await store.write(update(audit_runs).where(audit_runs.c.crib == crib).values(crib=name))
 
 
 async def end_run(store: Store, crib: str) -> None:

@@ -193,8 +193,12 @@ class Approvals:
         await self._tasks.__aexit__(None, None, None)
 
     async def _close_orphans(self) -> None:
+        await self.close_of_crib(self._crib)
+
+    async def close_of_crib(self, crib: str) -> None:
+        """Close the pending approvals of a crib that does not wait for them any more, and all expired ones."""
         reason = "The crib ended before the approval was answered."
-        while orphans := await load_orphans(self._store, self._crib, self._clock() - _OVERDUE):
+        while orphans := await load_orphans(self._store, crib, self._clock() - _OVERDUE):
             await close_approvals(self._store, [self._closing(each, "expired", reason=reason) for each in orphans])
 
     async def _forget_edits(self) -> None:

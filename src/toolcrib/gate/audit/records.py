@@ -9,7 +9,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -36,7 +36,19 @@ from toolcrib.model.observing import CallEnd, CallEnding, CallObserver
 from toolcrib.model.policy import Decision
 from toolcrib.model.principals import Principal
 from toolcrib.model.tools import CallResult, Tool, ToolRef
-from toolcrib.store.audit import AuditRun, Filters, calls_since, count, end_run, find, hashes, load_run, save_run
+from toolcrib.store.audit import (
+    AuditRun,
+    Filters,
+    calls_since,
+    count,
+    end_run,
+    find,
+    hashes,
+    load_run,
+    rename_run,
+    save_run,
+)
+from toolcrib.store.batch import ConstraintError, Fence
 from toolcrib.store.engine import Store
 
 logger = logging.getLogger(__name__)
@@ -100,7 +112,10 @@ class Audit:
         self.observer = observer
         self.run = secrets.token_hex(6)
         """The prefix of the call ids of this run."""
+        self.held_epoch: Callable[[str], int | None] = lambda _: None
+        """Returns the epoch that this crib holds of a session that it runs."""
         self._crib = crib
+        self._fence: Fence | None = None
         self._waiting_journal: str | None = None
         self._store = store
         self._path = head_file
@@ -158,11 +173,45 @@ class Audit:
             self._waiting_journal = journal if waits else None
             run = AuditRun(self.run, journal if used or waits else None, chain.head.number)
             await save_run(self._store, self._crib, run)
+            self._fence = Fence(self._crib, self.run) if self._store.shared else None
         except Unavailable as error:  # calls that cannot be recorded raise their own error
             self._store.journal(None)
             logger.warning("The audit runs without its journal: %s", error)
 
+    async def renew_run(self) -> None:
+        """Begin another run if other cribs ended the current one, since this crib lost the database for too long."""
+        current = await load_run(self._store, self._crib)
+        if current is None or current.run != self.run:
+            self.run = secrets.token_hex(6)
+            await save_run(self._store, self._crib, AuditRun(self.run, None, self._chain.head.number))
+            self._fence = Fence(self._crib, self.run)
+
+    async def settle_run(self, crib: str) -> int:
+        """End the run of a crib that is dead, and record the outcomes that it left open; return their number.
+
+        The crib cannot write any more records of that run, even if it was only suspended.
+        """
+        ended = f"{crib} (ended)"
+        settled = await self._settle(ended)  # left by a crib that died while it settled
+        await rename_run(self._store, crib, ended)
+        return settled + await self._settle(ended)
+
+    async def _settle(self, ended: str) -> int:
+        run = await load_run(self._store, ended)
+        if run is None:
+            return 0
+        bodies = await unfinished(self._store, run, await self._newest())
+        for body in bodies:
+            await self._append(self._chain, body)
+        await end_run(self._store, ended)
+        return len(bodies)
+
+    async def _newest(self) -> int:
+        rows = await self._store.read(lambda connection: connection.execute(self._chain.tail()).all())
+        return rows[-1][0] if rows else 0
+
     async def _end_run(self) -> None:
+        self._fence = None
         try:
             if self._waiting_journal is not None:
                 run = AuditRun(self.run, self._waiting_journal, self._chain.head.number)
@@ -213,7 +262,7 @@ class Audit:
 
     def _append(self, chain: Chain, body: JsonObject) -> "asyncio.Future[int]":
         members, body = _encoded({"at": _now(), **body})
-        return self._store.append(chain, (members, stored(columns_of(body))))
+        return self._store.append(chain, (members, stored(columns_of(body))), self._fence)
 
     def call(
         self,
@@ -244,7 +293,16 @@ class Audit:
             members += b"," + _encoded({"approvalId": approval})[0]
         if program is not None:
             members += b"," + _encoded({"programId": program})[0]
-        return CallRecord(self._store, self._chain, members, form, call, shown, self.observer)
+        return CallRecord(
+            self._store, self._chain, members, form, call, shown, self.observer, self._fence_of(principal)
+        )
+
+    def _fence_of(self, principal: Principal) -> Fence | None:
+        """Return the fence of a principal's calls: a session's calls end when another crib runs the session."""
+        epoch = None if principal.session is None or self._fence is None else self.held_epoch(principal.session)
+        if self._fence is None or epoch is None:
+            return self._fence
+        return self._fence._replace(session=principal.session, epoch=epoch)
 
     def _form(self, *of: *_Of) -> "_Form":
         """Return the shared members of such calls, cached while the same decision object is passed."""
@@ -344,7 +402,7 @@ class Audit:
 class CallRecord:
     """The records of one call. The observer is notified once they are complete, or could not be completed."""
 
-    __slots__ = ("_arguments", "_call", "_chain", "_form", "_members", "_number", "_observer", "_store")
+    __slots__ = ("_arguments", "_call", "_chain", "_fence", "_form", "_members", "_number", "_observer", "_store")
 
     def __init__(
         self,
@@ -355,9 +413,11 @@ class CallRecord:
         call: str,
         arguments: bytes,
         observer: CallObserver | None,
+        fence: Fence | None,
     ) -> None:
         self._store = store
         self._chain = chain
+        self._fence = fence
         self._members = members
         self._form = form
         self._call = call
@@ -373,7 +433,7 @@ class CallRecord:
         entry = self._entry("intent")
         number = self._store.append_now(self._chain, entry)
         try:
-            self._number = number if number is not None else await self._store.append(self._chain, entry)
+            self._number = number if number is not None else await self._append(entry)
         except Unavailable as error:
             self._report("refused", code="audit.unavailable")
             raise Unavailable("audit.unavailable", f"The call was not made. {error.message}") from error
@@ -401,7 +461,7 @@ class CallRecord:
         number = self._store.append_now(self._chain, entry)
         try:
             if number is None:
-                number = await self._store.append(self._chain, entry)
+                number = await self._append(entry)
         except Unavailable as error:
             self._report("error", duration_ms, code="audit.unavailable")
             message = f"The call was made, but its outcome could not be recorded. {error.message}"
@@ -417,7 +477,7 @@ class CallRecord:
         """Record that the call was not made, with the error code, since not every refusal comes from a rule."""
         entry = self._entry("outcome", {"isError": True, "refused": code, "durationMs": 0.0})
         try:
-            self._number = await self._store.append(self._chain, entry)
+            self._number = await self._append(entry)
         except Unavailable as error:
             raise Unavailable("audit.unavailable", f"The call was not made. {error.message}") from error
         finally:
@@ -427,8 +487,14 @@ class CallRecord:
     def abandoned(self, duration_ms: float) -> None:
         """Record a cancelled or failed call without waiting, since there may be no time left."""
         entry = self._entry("outcome", {"isError": True, "abandoned": True, "durationMs": duration_ms})
-        self._store.append(self._chain, entry).add_done_callback(_log_failure)
+        self._store.append(self._chain, entry, self._fence).add_done_callback(_log_failure)
         self._report("abandoned", duration_ms)
+
+    async def _append(self, entry: Entry) -> int:
+        try:
+            return await self._store.append(self._chain, entry, self._fence)
+        except ConstraintError as error:
+            raise Unavailable("audit.unavailable", "Another node has taken over the work of this one.") from error
 
     def _report(
         self,
