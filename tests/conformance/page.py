@@ -26,7 +26,7 @@ protocol version runs, and a warning counts as a failure. A check that is repeat
 CLOSING = """
 2025-11-25 is the last version of the legacy era and 2026-07-28 the first of the modern one; the scenarios of 2025-03-26
 are the old forms of OAuth discovery. The suite's scenarios for extensions belong to no protocol version and are not
-counted here; [carried features](carried.md) names what covers them.
+counted here; [the protocol page](protocol.md) names the tests that cover them.
 """
 
 
