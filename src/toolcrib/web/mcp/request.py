@@ -20,6 +20,7 @@ from starlette.types import Message as AsgiMessage
 from starlette.types import Receive, Send
 
 from toolcrib.model.json import Json, JsonObject, digest, dumps, is_object
+from toolcrib.model.jsonrpc import Message, RequestId, RpcError, can_be_asked
 from toolcrib.model.principals import Principal
 from toolcrib.model.protocol import (
     CAPABILITIES_KEY,
@@ -34,7 +35,6 @@ from toolcrib.model.protocol import (
 )
 from toolcrib.model.sources import Ask, Client, ReportProgress
 from toolcrib.web.limits import WHOLE
-from toolcrib.web.mcp.jsonrpc import Message, RequestId, RpcError, can_be_asked
 from toolcrib.web.mcp.resumable_streams import HEADERS, PING, PING_EVERY, EventLog, ResumableStreams
 from toolcrib.web.mcp.sessions import McpSession
 from toolcrib.web.mcp.views import McpView

@@ -12,10 +12,10 @@ from typing import Protocol
 
 from toolcrib.gate.gate import Gate
 from toolcrib.model.json import Json, JsonObject, dumps, is_array, is_object
+from toolcrib.model.jsonrpc import RpcError
 from toolcrib.model.protocol import INVALID_PARAMS
 from toolcrib.model.skills import SkillUris
 from toolcrib.model.tools import ContentItem
-from toolcrib.web.mcp.jsonrpc import RpcError
 from toolcrib.web.mcp.pages import PAGE_BYTES, encode_cursor, read_cursor
 from toolcrib.web.mcp.request import McpRequest
 
