@@ -15,6 +15,7 @@ from toolcrib.base.processes.start import PROXY_NAMES
 from toolcrib.base.settings import SETTINGS, Environment, Settings
 from toolcrib.base.stop_switch import StopSwitch
 from toolcrib.gate.audit.records import Audit
+from toolcrib.nodes.cluster_secret import ClusterSecret
 from toolcrib.nodes.membership import Membership
 from toolcrib.store.engine import Store
 
@@ -62,6 +63,7 @@ class CribContext:
     secrets: KnownSecrets
     store: Store
     membership: Membership
+    cluster_secret: ClusterSecret | None
     audit: Audit
     feed: Feed
     tasks: TaskGroup
