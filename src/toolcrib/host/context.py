@@ -17,6 +17,7 @@ from toolcrib.base.stop_switch import StopSwitch
 from toolcrib.gate.audit.records import Audit
 from toolcrib.nodes.cluster_secret import ClusterSecret
 from toolcrib.nodes.membership import Membership
+from toolcrib.nodes.signals import Signals
 from toolcrib.store.engine import Store
 
 _SHORTEST_SECRET = 8
@@ -64,6 +65,7 @@ class CribContext:
     store: Store
     membership: Membership
     cluster_secret: ClusterSecret | None
+    signals: Signals
     audit: Audit
     feed: Feed
     tasks: TaskGroup
