@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from cluster.cribs import crib_on
@@ -31,7 +32,7 @@ async def suspend(database: str, crib: Crib, patch: pytest.MonkeyPatch) -> None:
         await anyio.sleep_forever()
 
     patch.setattr(crib.membership, "renew", sleep)
-    await anyio.sleep(0)
+    await anyio.lowlevel.checkpoint()
     run(database, f"UPDATE nodes SET seen_at = seen_at - 100 WHERE id = '{crib.membership.id}'")
 
 
