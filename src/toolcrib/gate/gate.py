@@ -24,6 +24,7 @@ from toolcrib.gate.audit.actor import run_as_actor
 from toolcrib.gate.audit.records import Audit, CallRecord
 from toolcrib.gate.catalog.catalog import Catalog
 from toolcrib.gate.catalog.naming import Form
+from toolcrib.gate.marks import ConversationMarks
 from toolcrib.gate.policy.decide import Grants
 from toolcrib.gate.policy.explain import Explanation, explain
 from toolcrib.gate.policy.limits import Limits
@@ -39,6 +40,7 @@ from toolcrib.gate.view import Listing, NoView, PrincipalView, encode_arguments,
 from toolcrib.model.approvals import Approval, ApprovalRequest
 from toolcrib.model.errors import Denied, InvalidRequest, NotFound, ToolcribError, Unavailable
 from toolcrib.model.json import JsonObject, canonical, loads
+from toolcrib.model.marks import Mark
 from toolcrib.model.observing import Trace
 from toolcrib.model.policy import Decision
 from toolcrib.model.principals import Principal
@@ -62,6 +64,7 @@ _UNSETTLED = "the decision failed. See the log."
 
 logger = logging.getLogger(__name__)
 
+Spend = Callable[[str], Awaitable[bool]]
 Absence = Callable[[Principal, ToolRef], Awaitable[ToolcribError | None]]
 
 
@@ -135,11 +138,14 @@ class Gate:
         home: HomeGuard | None = None,
         stop_switch: StopSwitch | None = None,
         absence: Absence | None = None,
+        marks: ConversationMarks | None = None,
+        spend: Spend | None = None,
     ) -> None:
         """Without `consent`, calls that need an approval are refused.
 
         `home` detects calls that touch the crib's home. While `stop_switch` is set, every call is refused. `absence`
-        returns why a tool that the principal may see is missing, such as a disabled server.
+        returns why a tool that the principal may see is missing, such as a disabled server. `marks` follows what
+        conversations have read, and `spend` counts a call against the rule that allowed it.
         """
         self._stop_switch = stop_switch
         self._catalog = catalog
@@ -152,6 +158,8 @@ class Gate:
         self._consent = consent
         self._home = home or HomeGuard()
         self._absence = absence
+        self._marks = marks
+        self._spend = spend
         self._deadlines = Deadlines()
         self.search = ToolSearch()
         self.results = KeptResults()
@@ -290,6 +298,8 @@ class Gate:
         encoded, view = encode_arguments(arguments), self._view(principal)
         ref = view.snapshot.canonical(ref)
         decision = view.decision_on(ref, arguments, encoded)
+        if decision.spends is not None or (decision.needs_arguments and self._marks is not None):
+            view, decision = await self._settle(principal, ref, arguments, encoded, decision)
         tool = view.snapshot.tools.get(ref)
         if tool is not None and (decision.needs_arguments or decision.verdict == "ask" or handle is not None):
             arguments, encoded = fill_defaults(tool, arguments, encoded)
@@ -330,6 +340,17 @@ class Gate:
             tool, run = await self._obtain_consent(call, tool, run, decision, encoded)
         self._count(call, tool)
         return tool, run
+
+    async def _settle(
+        self, principal: Principal, ref: ToolRef, arguments: JsonObject, encoded: bytes, decision: Decision
+    ) -> tuple[PrincipalView, Decision]:
+        """Return the decision with the marks that other processes set, after counting it against a limited rule."""
+        if self._marks is not None and self._marks.store.shared and self._rules().test_marks:
+            await self._marks.refresh(principal)
+            decision = self._view(principal).decision_on(ref, arguments, encoded)
+        while decision.spends is not None and self._spend is not None and not await self._spend(decision.spends):
+            decision = self._view(principal).decision_on(ref, arguments, encoded)
+        return self._view(principal), decision
 
     def plan(self, principal: Principal, ref: ToolRef, arguments: JsonObject) -> PlannedCall:
         """Return a call with its decision, without making it. Raises as `call` would for one that is not allowed."""
@@ -487,7 +508,7 @@ class Gate:
         if method not in _READS:
             return await self._with_deadline(ref, ask, CallContext(principal, call_id, progress, client, trace))
         context = CallContext(principal, call_id, progress, client, self._start(call_id, trace, source))
-        await record.intent()
+        audit_id = await record.intent()
         started = time.perf_counter_ns()
         try:
             self._refuse_if_stopped()
@@ -498,6 +519,9 @@ class Gate:
         except BaseException:  # boundary: a refused or failed read records its outcome first
             await record.outcome(is_error=True, duration_ms=_since(started))
             raise
+        read = Tool(ref, "", {}, source.kind)
+        if self._marks is not None and (marks := self._marks.due(principal, read)):
+            await self._mark(principal, ref, marks, audit_id)
         await record.outcome(is_error=False, duration_ms=_since(started), result=result)
         return result
 
@@ -525,6 +549,9 @@ class Gate:
         if tool.kind == "builtin":  # these change the crib itself; the changes are recorded under their caller
             run = run_as_actor(run, call.principal, call.door)
         audit_id = await record.intent()
+        marks = self._marks.due(context.principal, tool) if self._marks is not None else ()
+        if marks and call.session is not None and call.session.prepare is not None:  # the runtime delivers the result
+            await self._mark(context.principal, tool.ref, marks, audit_id)
         started = time.perf_counter_ns()
         timeout = tool.timeout or self._default_timeout
         self._in_flight[context.call_id] = tool.ref
@@ -541,11 +568,17 @@ class Gate:
         finally:
             del self._in_flight[context.call_id]
         duration = _since(started)
+        if marks:
+            await self._mark(context.principal, tool.ref, marks, audit_id)
         digest = None
         if call.budget is not None:
             result, digest = call.budget.fit(self.results, context.principal, tool, result)
         await record.outcome(is_error=result.is_error, duration_ms=duration, digest=digest, result=result)
         return CallOutcome(result, audit_id, duration, call.edited)
+
+    async def _mark(self, principal: Principal, ref: ToolRef, marks: tuple[Mark, ...], audit_id: int) -> None:
+        if self._marks is not None:
+            await self._marks.set(principal, ref, marks, audit_id)
 
     def _view(self, principal: Principal) -> PrincipalView:
         snapshot = self._catalog.at(principal.cwd)
@@ -558,8 +591,9 @@ class Gate:
             view = self._views.get(principal)
             if view is None or view.version != version:
                 view = self._views[principal] = PrincipalView(
-                    snapshot, rules, principal, self._grants(principal), view, self._home
-                )
+                    snapshot, rules, principal, self._grants(principal), view, self._home,
+                    self._marks.held if self._marks is not None else None,
+                )  # fmt: skip
         except Exception:  # boundary: without a computed view the principal sees nothing, until the next attempt
             logger.exception("Could not compute what %s may see.", principal.name)
             return NoView(snapshot, principal)
