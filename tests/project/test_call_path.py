@@ -18,7 +18,7 @@ from toolcrib.web.api_client.api_client import ApiClient
 from toolcrib.web.run import hold
 
 SOURCE = ROOT / "src" / "toolcrib"
-MOST_MODULES = 45
+MOST_MODULES = 25
 MOST_PACKAGES = 6
 """What one call may pass through. Both only shrink."""
 pytestmark = pytest.mark.anyio
@@ -62,7 +62,7 @@ def tracing() -> Generator[Trace]:
 
 
 async def modules_of_one_call(folder: Path) -> dict[str, set[str]]:
-    """Return the functions, by module, that run in every one of three calls of a stdio server's tool over `/mcp`."""
+    """Return the functions, by module, that run in every one of ten calls of a stdio server's tool over `/mcp`."""
     home = prepare_home(folder / "home")
     command, *args = child()
     write_servers(home.root, {"child": {"command": command, "args": args, "env": CHILD_VARIABLES}})
@@ -80,7 +80,7 @@ async def modules_of_one_call(folder: Path) -> dict[str, set[str]]:
             request = prepare(address, "tools/call", params, "child_echo")
             connection = await Connection.open(address)
             seen: list[dict[str, set[str]]] = []
-            for number in range(4):
+            for number in range(11):
                 trace.is_active = True
                 answer = await connection.send(request(FIRST_ID + number))
                 trace.is_active = False

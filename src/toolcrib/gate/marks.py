@@ -66,21 +66,27 @@ class ConversationMarks:
     catalog: Catalog
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     _known: dict[str, _Conversation] = field(default_factory=dict[str, _Conversation])
-    _sets: dict[ToolRef, tuple[Tool, tuple[Mark, ...]]] = field(
+    _marking: dict[ToolRef, tuple[Tool, tuple[Mark, ...]]] = field(
         default_factory=dict[ToolRef, tuple[Tool, tuple[Mark, ...]]]
     )
+    unmarking: dict[ToolRef, Tool] = field(default_factory=dict[ToolRef, Tool])
+    """The tools that are known to set no marks. Calls of them skip this module."""
 
     async def load(self) -> None:
         """Load the marks of earlier runs."""
         self._add(await load_marks(self.store, self.clock()))
 
+    @property
+    def are_shared(self) -> bool:
+        """Whether other processes on the same database set marks, too."""
+        return self.store.shared
+
     async def refresh(self, principal: Principal) -> None:
-        """Load the marks that other processes on the same database set for a conversation."""
-        if self.store.shared:
-            name = conversation_of(principal)
-            rows = await load_marks(self.store, self.clock(), name)
-            self._known.pop(name, None)
-            self._add(rows)
+        """Load the marks that other processes set for a conversation. Keeps the known ones if that fails."""
+        name = conversation_of(principal)
+        rows = await load_marks(self.store, self.clock(), name)
+        self._known.pop(name, None)
+        self._add(rows)
 
     def _add(self, rows: list[MarkRow]) -> None:
         for row in rows:
@@ -98,28 +104,28 @@ class ConversationMarks:
     def all(self) -> Mapping[str, HeldMarks]:
         """Return the marks of all marked conversations, by conversation."""
         now = self.clock()
-        return {
-            name: known.held for name, known in self._known.items() if known.until is None or known.until > now
-        }
+        return {name: known.held for name, known in self._known.items() if known.until is None or known.until > now}
 
     def due(self, principal: Principal, tool: Tool) -> tuple[Mark, ...]:
         """Return the marks that a call of this tool has to set. What a person calls by hand sets none."""
-        cached = self._sets.get(tool.ref)
+        cached = self._marking.get(tool.ref)
         if cached is None or cached[0] is not tool:
-            cached = (tool, self._marks_of(principal, tool))
-            if len(self._sets) >= _MOST_TOOLS:
-                self._sets.clear()
-            self._sets[tool.ref] = cached
+            if len(self._marking) >= _MOST_TOOLS:
+                self.renew()
+            cached = self._marking[tool.ref] = (tool, self._marks_of(principal, tool))
+            if not cached[1]:
+                self.unmarking[tool.ref] = tool
         return () if principal.by_hand else cached[1]
 
     def _marks_of(self, principal: Principal, tool: Tool) -> tuple[Mark, ...]:
-        part = self.catalog.at(principal.cwd).parts.get(tool.ref.server)
+        part = self.catalog.at(principal.cwd).parts.get(tool.ref.server)  # what a tool returns depends on the others
         flows = self.flows.of(tool, part.tools.values() if part is not None else ())
         return tuple(mark for mark in MARKS if mark in flows)
 
     def renew(self) -> None:
         """Compute the flows of all tools again, after the owner changed them."""
-        self._sets.clear()
+        self._marking.clear()
+        self.unmarking.clear()
 
     async def set(self, principal: Principal, ref: ToolRef, marks: tuple[Mark, ...], audit_id: int) -> None:
         """Mark a conversation. The marks hold at once; they are durable when this returns."""

@@ -17,6 +17,7 @@ from toolcrib.gate.audit.changes import Changes
 from toolcrib.gate.catalog.catalog import Catalog, CatalogChange
 from toolcrib.gate.catalog.naming import NameRow, NameTable
 from toolcrib.gate.gate import Gate
+from toolcrib.gate.marks import ConversationMarks
 from toolcrib.gate.policy.bundles import Bundles, Projects
 from toolcrib.gate.policy.permissions import Permissions, RuleBook, managed_file
 from toolcrib.gate.principals import NamedTokens, Principals, SessionTokens
@@ -64,7 +65,9 @@ class GateParts:
             of_agent=self._agent_grants,
             creator_now=self.creators.current,
             on_file=self.file_changes.record,
+            on_flows=self._on_flows,
         )
+        self.marks = ConversationMarks(store, self.permissions.flows, self.catalog)
         self.approvals = Approvals(
             store,
             crib=context.id,
@@ -82,13 +85,15 @@ class GateParts:
             self.catalog,
             context.audit,
             default_timeout=context.settings.tool_timeout,
-            rules=self.permissions.rules,
+            rules=self.rules,
             grants=self.permissions.grants,
             limits=self.permissions.limits,
             consent=Consent(self.approvals, self._handles, self.principals.may_answer, self.changes),
             home=self.guard,
             stop_switch=context.stop_switch,
             absence=self._absence,
+            marks=self.marks,
+            spend=self.permissions.spend,
         )
 
     async def open(self, stack: AsyncExitStack) -> None:
@@ -96,6 +101,7 @@ class GateParts:
         await self.tokens.refresh()
         await self.zoo.open()
         await self.permissions.load()
+        await self.marks.load()
         self.tokens.watch(self.permissions.let_apps_read)
         self.tokens.listen(self._on_token_end)
         self._context.tasks.start_soon(self.permissions.follow)
@@ -126,6 +132,9 @@ class GateParts:
     def _on_token_end(self, token: Principal) -> None:
         self._handles.withdraw(token)
         self.rules.renew()
+
+    def _on_flows(self) -> None:
+        self.marks.renew()
 
     def _on_rules(self) -> None:
         # Listings may have changed; subscribers compare.

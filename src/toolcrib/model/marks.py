@@ -51,11 +51,11 @@ class HeldMarks:
 
     def sentence(self, marks: Sequence[Mark] = MARKS) -> str:
         """Return what the conversation has read, with the calls, or an empty text."""
-        parts = [
-            f"{MARK_WORDS[mark]} ({', '.join(f'{each.ref}, audit record {each.audit_id}' for each in self.calls[mark])})"
-            for mark in marks
-            if mark in self.calls
-        ]
+        parts: list[str] = []
+        for mark in marks:
+            calls = [f"{each.ref} (audit record {each.audit_id})" for each in self.calls.get(mark, ())]
+            if calls:
+                parts.append(f"{MARK_WORDS[mark]} with {', '.join(calls)}")
         return f"This conversation has read {' and '.join(parts)}." if parts else ""
 
     def to_json(self) -> list[JsonObject]:

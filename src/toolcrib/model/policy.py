@@ -225,11 +225,11 @@ class Decision:
     needs_arguments: bool = False
     marks: HeldMarks = NO_MARKS
     spends: str | None = None
+    visible: bool = field(init=False, compare=False, repr=False)
+    """Whether the tool is listed. Listing and calling both use this value, so callable ⊆ listed."""
 
-    @property
-    def visible(self) -> bool:
-        """Whether the tool is listed. Listing and calling both use this value, so callable ⊆ listed."""
-        return self.verdict not in ("hidden", "unknown")
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "visible", self.verdict not in ("hidden", "unknown"))
 
     @property
     def decided_by(self) -> DecisionStep:

@@ -262,10 +262,7 @@ def _deciding_rule(
             if not needs_arguments and arguments is not None and context.tool is not None:
                 arguments = context.tool.filled(arguments)
             needs_arguments = True
-            if assume is not None:
-                applies = assume(rule)
-            else:
-                applies = unmet(rule, arguments, context) is None
+            applies = assume(rule) if assume is not None else unmet(rule, arguments, context) is None
             if not applies:
                 continue
         return _Ruling(ranked, needs_arguments)

@@ -56,17 +56,17 @@ _REACHES_OTHERS = _set(
 )
 """Things that others receive or gain access to when they are created or added."""
 _UNTRUSTED = _set(
-    "web webpage page website url http html browser fetch crawl scrape rss feed news mail email gmail outlook imap inbox "
-    "message chat slack discord teams telegram whatsapp sms issue pull pr comment review discussion ticket jira zendesk "
-    "linear tweet twitter reddit youtube wiki wikipedia notion confluence forum post feedback calendar event invitation "
-    "transaction notification github gitlab"
+    "web webpage page website url http html browser fetch crawl scrape rss feed news mail email gmail outlook imap "
+    "inbox message chat slack discord teams telegram whatsapp sms issue pull pr comment review discussion ticket jira "
+    "zendesk linear tweet twitter reddit youtube wiki wikipedia notion confluence forum post feedback calendar event "
+    "invitation transaction notification github gitlab"
 )
 _PRIVATE = _set(
     "file document doc drive folder directory filesystem disk database db sql postgres sqlite mysql mongo redis table "
-    "row record mail email gmail outlook imap inbox message chat slack discord teams telegram whatsapp sms calendar event "
-    "contact note memory account user profile bank transaction balance iban payment invoice customer crm salesforce "
-    "secret credential password env log clipboard screenshot history photo bucket storage sharepoint onedrive dropbox "
-    "brain library"
+    "row record mail email gmail outlook imap inbox message chat slack discord teams telegram whatsapp sms calendar "
+    "event contact note memory account user profile bank transaction balance iban payment invoice customer crm "
+    "salesforce secret credential password env log clipboard screenshot history photo bucket storage sharepoint onedrive "
+    "dropbox brain library"
 )
 _FILES = _set("file document doc drive folder")
 _PLAIN = _set("channel user member label id status count version day date time current balance iban")
@@ -75,6 +75,7 @@ _ADDRESSES = _set("url uri link href endpoint")
 _PEOPLE = _set("participant attendee guest invitee recipient to email user")
 _FRONT_PAGE = re.compile(r"(?i:https?://)?(?:[a-z0-9-]{1,30}\.){1,2}[a-z]{2,12}/?")
 """The address of a site without a path, a query or a name that is long enough for data."""
+_ENDS_IN_S = _set("address news teams redis status canvas access process alias bus")
 _CODING: Final[dict[str, frozenset[Flow]]] = {
     "Read": frozenset({"private"}),
     "Grep": frozenset({"private"}),
@@ -92,11 +93,18 @@ class FlowEntry:
     pattern: str
     flows: frozenset[Flow]
 
+    def to_json(self) -> JsonObject:
+        """Return the public shape."""
+        return {"pattern": self.pattern, "flows": [flow for flow in FLOWS if flow in self.flows]}
+
 
 def words(name: str) -> tuple[str, ...]:
     """Return the words of a name in lower case, without a plural s."""
-    found = (word.lower() for word in _WORD.findall(name))
-    return tuple(word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word for word in found)
+    return tuple(_singular(word.lower()) for word in _WORD.findall(name))
+
+
+def _singular(word: str) -> str:
+    return word[:-1] if len(word) > 3 and word.endswith("s") and word not in _ENDS_IN_S else word
 
 
 def default_flows(tool: Tool, siblings: Iterable[Tool] = ()) -> frozenset[Flow]:

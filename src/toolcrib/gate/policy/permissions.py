@@ -11,6 +11,7 @@ import logging
 import secrets
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,7 @@ import anyio.to_thread
 from toolcrib.gate.policy.bundles import Bundles, Projects
 from toolcrib.gate.policy.decide import Creator, Grants
 from toolcrib.gate.policy.fields import FaultyRequest
+from toolcrib.gate.policy.flows import Acts, Flows, acts_of, read_flows_file
 from toolcrib.gate.policy.limits import Limits, read_limits_file
 from toolcrib.gate.policy.patterns import Names, resolve_pattern
 from toolcrib.gate.policy.rule_files import RuleFile, RuleFileState, with_real_projects
@@ -34,7 +36,7 @@ from toolcrib.model.problems import Problem
 from toolcrib.model.tokens import Token
 from toolcrib.model.tools import ToolRef
 from toolcrib.store.engine import Store
-from toolcrib.store.rules import delete_rule, load_rules, replace_rule, save_rule
+from toolcrib.store.rules import delete_rule, load_rules, replace_rule, save_rule, spend_rule
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +60,8 @@ def managed_file() -> Path:
 class RuleBook:
     """The rules of all places (files, database, sessions), and the value in force.
 
-    A place is replaced as a whole. Calling the book returns the value, the same object until something changes.
+    A place is replaced as a whole. `current` is the value in force, the same object until something changes. While
+    `may_be_outdated` is set, because a rule expires or a file has a problem, call the book instead to read it.
     `on_change` is called when listings may have changed.
     """
 
@@ -70,14 +73,30 @@ class RuleBook:
         self._clock = clock
         self._on_change = on_change
         self._places: dict[str, tuple[Rule, ...]] = {}
-        self._current = Rules()
-        self._ends: datetime | None = None
+        self._recheck: Callable[[], None] | None = None
+        self._acts: Acts = acts_of
+        self.current = Rules()
+        self.may_be_outdated = False
+
+    def judge_acts(self, acts: Acts) -> None:
+        """Use this function for what a call does, from now on."""
+        self._acts = acts
+        self.current = Rules(self.current.version)
+        self.renew()
 
     def __call__(self) -> Rules:
         """Return the rules in force."""
-        if self._ends is not None and self._clock() >= self._ends:
+        if self._recheck is not None:
+            self._recheck()
+        ends = self.current.next_expiry
+        if ends is not None and self._clock() >= ends:
             self._compute()
-        return self._current
+        return self.current
+
+    def recheck(self, read_again: Callable[[], None] | None) -> None:
+        """Call `read_again` before every read of the rules from now on. None ends that."""
+        self._recheck = read_again
+        self.may_be_outdated = read_again is not None or self.current.next_expiry is not None
 
     def fingerprint(self) -> str:
         """Return the fingerprint of the rules in force."""
@@ -101,12 +120,12 @@ class RuleBook:
 
     def _compute(self) -> None:
         everything = (rule for rules in self._places.values() for rule in rules)
-        before = self._current
-        rules = Rules.at(self._clock(), before.version + 1, everything)
+        before = self.current
+        rules = Rules.at(self._clock(), before.version + 1, everything, self._acts)
         same = (rules.rules, rules.expired) == (before.rules, before.expired)
-        self._current = before.with_version(rules.version) if same else rules
-        self._ends = self._current.next_expiry
-        self._current.arrange()
+        self.current = before.with_version(rules.version) if same else rules
+        self.may_be_outdated = self._recheck is not None or self.current.next_expiry is not None
+        self.current.arrange()
 
 
 class Permissions:
@@ -114,7 +133,7 @@ class Permissions:
 
     `last_rules` is a folder for the last readable version of each file. `creator_now` returns the current state of a
     session's creator, or None if it was revoked. `names` must return the same object until names change. `on_file` is
-    called with the previous and current state of a file, also across runs.
+    called with the previous and current state of a file, also across runs, and `on_flows` when `[[flows]]` changed.
     """
 
     def __init__(
@@ -131,6 +150,7 @@ class Permissions:
         of_agent: Callable[[str], AgentGrants | None],
         creator_now: Callable[[Principal], Principal | None] = lambda creator: creator,
         on_file: Callable[[RuleFile, RuleFileState, RuleFileState], None] = lambda _file, _before, _now: None,
+        on_flows: Callable[[], None] = lambda: None,
     ) -> None:
         self._store = store
         self._files = (
@@ -139,13 +159,14 @@ class Permissions:
         )
         self._names = names
         self._known_names = Names()
-        self._has_problems = False
         self._of_agent = of_agent
         self._creator_now = creator_now
         self._on_file = on_file
+        self._on_flows = on_flows
         self._book = book
         self._lock = anyio.Lock()
         self.limits = Limits()
+        self.flows = Flows()
         self.bundles = bundles
         self.projects = projects
 
@@ -185,13 +206,11 @@ class Permissions:
 
     def rules(self) -> Rules:
         """Return the rules in force. A file's rule with an unknown name applies as soon as the name exists."""
-        if self._has_problems:
-            self._read_again()
         return self._book()
 
     def _read_again(self) -> None:
         """Parse rules with problems again if the names have changed."""
-        if not self._has_problems or self._names() is self._known_names:
+        if self._names() is self._known_names:
             return
         self._known_names = self._names()
         for file in self._files:
@@ -258,7 +277,8 @@ class Permissions:
         """Return the rules of a file that could replace `toolcrib.toml`. Raises like `add`."""
         read = partial(read_rules_file, text, file, "user", self._names())
         found = await anyio.to_thread.run_sync(read)
-        problems = found.problems if not found.whole else (*found.problems, *read_limits_file(text, file).problems)
+        others = (*read_limits_file(text, file).problems, *read_flows_file(text, file).problems)
+        problems = found.problems if not found.whole else (*found.problems, *others)
         wrong = [f"{problem.file}, line {problem.line}: {problem.message}" for problem in problems]
         if wrong:
             raise FaultyRequest.of("rule.invalid", "file", " ".join(wrong))
@@ -289,6 +309,16 @@ class Permissions:
         async with self._lock:
             await save_rule(self._store, rule)
             self._set_stored((*self._stored_rules, rule))
+
+    async def spend(self, id: str) -> bool:
+        """Count a call against a rule that is limited to a number of calls. Returns False if none is left."""
+        async with self._lock:
+            is_counted = await spend_rule(self._store, id)
+            self._set_stored(
+                replace(each, uses=each.uses - 1 if is_counted else 0) if each.id == id and each.uses else each
+                for each in self._stored_rules
+            )
+        return is_counted
 
     async def remove(self, id: str) -> Rule:
         """Remove a rule. Raises `rule.unknown`, and `rule.in_file` for a rule in a file."""
@@ -337,8 +367,12 @@ class Permissions:
                 logger.warning("%s:%s: %s%s", problem.file, problem.line or 1, problem.message, hint)
         before = file.state if file.state.content is not None else file.before
         file.state = new_state
-        self._has_problems = any(each.state.problems for each in self._files)
+        has_problems = any(each.state.problems for each in self._files)
+        self._book.recheck(self._read_again if has_problems else None)
         self.limits.set([limit for each in self._files for limit in each.state.limits])
+        if self.flows.set(entry for each in self._files for entry in each.state.flows):
+            self._book.judge_acts(self.flows.acts)
+            self._on_flows()
         self._book.set(file.kind, new_state.rules)
         self._on_file(file, before, new_state)
 

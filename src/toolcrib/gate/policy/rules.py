@@ -147,7 +147,9 @@ class Rules:
     @cached_property
     def _for_all(self) -> ApplicableRules | None:
         """The rules of every principal, or None if one of them is limited to some."""
-        return None if any(each.for_some for each in self.ranked) else ApplicableRules(self.ranked, self._index, self.acts)
+        return (
+            None if any(each.for_some for each in self.ranked) else ApplicableRules(self.ranked, self._index, self.acts)
+        )
 
     def arrange(self) -> None:
         """Sort and parse all patterns now instead of during the first call."""
@@ -184,7 +186,9 @@ class Rules:
     def without(self, ids: Iterable[str]) -> "Rules":
         """Return these rules without some."""
         removed = frozenset(ids)
-        return Rules(self.version, tuple(rule for rule in self.rules if rule.id not in removed), self.expired, self.acts)
+        return Rules(
+            self.version, tuple(rule for rule in self.rules if rule.id not in removed), self.expired, self.acts
+        )
 
     def with_rules(self, *more: Rule) -> "Rules":
         """Return these rules and more."""
