@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolcrib.cli import output, rules_reach, rules_suggest
+from toolcrib.cli import output, rules_marks, rules_reach, rules_suggest
 from toolcrib.cli.mcp.change import ask_crib
 from toolcrib.cli.options import HomeOption, JsonOption, begin, common
 from toolcrib.model.errors import InvalidRequest
@@ -99,6 +99,13 @@ def add(
         bool | None,
         typer.Option("--open-world/--not-open-world", help="Only tools with or without this mark.", show_default=False),
     ] = None,
+    marks: Annotated[
+        list[str] | None,
+        typer.Option("--mark", metavar="M", help="Only after the conversation has read this: untrusted or private."),
+    ] = None,
+    flows: Annotated[
+        list[str] | None, typer.Option("--flow", metavar="F", help="Only calls that do this: sends or destroys.")
+    ] = None,
     reason: Annotated[
         str | None, typer.Option("--reason", metavar="TEXT", help="The reason, shown with each decision.")
     ] = None,
@@ -117,6 +124,8 @@ def add(
         "agents": agents,
         "sources": sources,
         "modes": modes,
+        "marks": marks,
+        "flows": flows,
         "projects": [str(path.expanduser().absolute()) for path in projects or ()],
     }
     body: JsonObject = {
@@ -236,6 +245,9 @@ def simulate(
     file: Annotated[
         Path | None, typer.Option("--file", metavar="FILE", help="Use this file instead of toolcrib.toml.")
     ] = None,
+    preset: Annotated[
+        str | None, typer.Option("--preset", metavar="PRESET", help="Add the rules of this preset.")
+    ] = None,
     since: Annotated[
         str | None, typer.Option("--since", metavar="TIME", help="Only calls after this time (ISO 8601).")
     ] = None,
@@ -246,10 +258,11 @@ def simulate(
     as_json: JsonOption = False,
 ) -> None:
     """Replay the audit log with other rules and list the decisions that differ."""
-    if not (added or removed or file):
-        raise InvalidRequest("cli.usage", "Nothing to simulate.", "Use --add, --remove or --file.")
+    if not (added or removed or file or preset):
+        raise InvalidRequest("cli.usage", "Nothing to simulate.", "Use --add, --remove, --file or --preset.")
     invocation = begin(ctx, home, as_json)
-    body: JsonObject = {"add": added or [], "remove": removed or [], "limit": limit}
+    more = rules_marks.rules_of_preset(invocation, preset) if preset is not None else []
+    body: JsonObject = {"add": [*(added or []), *more], "remove": removed or [], "limit": limit}
     if file is not None:
         body["file"] = _text(file)
     if since is not None:
@@ -262,6 +275,9 @@ def simulate(
 
 
 app.command("suggest")(rules_suggest.suggest)
+app.command("preset")(rules_marks.preset)
+app.command("marks")(rules_marks.marks)
+app.command("flows")(rules_marks.flows)
 
 
 def parse_condition(text: str) -> "JsonObject":
@@ -294,9 +310,9 @@ def describe_scope(rule: "JsonObject") -> str:
     words = {"readOnly": "read-only", "destructive": "destructive", "openWorld": "open-world"}
     where: JsonObject = rule.get("where", {})
     parts += [word if where[mark] else f"not {word}" for mark, word in words.items() if mark in where]
-    for key in ("sources", "agents", "projects", "modes"):
+    for key in ("sources", "agents", "projects", "modes", "marks", "flows"):
         if key in where:
-            parts.append(f"{key.removesuffix('s')} {' or '.join(where[key])}")
+            parts.append(f"{key.removesuffix('s')} {(' and ' if key == 'marks' else ' or ').join(where[key])}")
     if bound := rule.get("principal"):
         who = [bound["kind"], *(f"{key} {bound[key]}" for key in ("name", "agent", "source") if bound.get(key))]
         parts.append(f"principal {' '.join(who)}")
@@ -304,6 +320,8 @@ def describe_scope(rule: "JsonObject") -> str:
         parts.append(f"session {rule['session']}")
     if "definitionHash" in rule:
         parts.append(f"defined as {rule['definitionHash'][:8]}")
+    if "uses" in rule:
+        parts.append(f"{rule['uses']} more {'call' if rule['uses'] == 1 else 'calls'}")
     return ", ".join(parts)
 
 

@@ -39,6 +39,7 @@ from toolcrib.gate.view import Listing, PrincipalView, PrincipalViews, encode_ar
 from toolcrib.model.approvals import Approval, ApprovalRequest
 from toolcrib.model.errors import Denied, InvalidRequest, NotFound, ToolcribError, Unavailable
 from toolcrib.model.json import JsonObject, canonical, loads
+from toolcrib.model.marks import Mark
 from toolcrib.model.observing import Trace
 from toolcrib.model.policy import Decision
 from toolcrib.model.principals import Principal
@@ -154,7 +155,7 @@ class Gate:
         self.consent = consent
         self._home = home
         self._absence = absence
-        self._marks = marks
+        self.marks = marks
         self._unmarking = marks.unmarking
         self._spend = spend
         self._deadlines = Deadlines()
@@ -295,7 +296,7 @@ class Gate:
         encoded, view = encode_arguments(arguments), self._view(principal)
         ref = view.canonical(ref)
         decision = view.decision_on(ref, arguments, encoded)
-        if decision.spends is not None or (decision.needs_arguments and self._marks.are_shared):
+        if decision.spends is not None or (decision.needs_arguments and self.marks.are_shared):
             view, decision = await self._settle(principal, ref, arguments, encoded, decision)
         tool = view.snapshot.tools.get(ref)
         if tool is not None and (decision.needs_arguments or decision.verdict == "ask" or handle is not None):
@@ -343,8 +344,8 @@ class Gate:
         self, principal: Principal, ref: ToolRef, arguments: JsonObject, encoded: bytes, decision: Decision
     ) -> tuple[PrincipalView, Decision]:
         """Return the decision with the marks that other processes set, after counting it against a limited rule."""
-        if self._marks.are_shared:
-            await self._marks.refresh(principal)
+        if self.marks.are_shared:
+            await self.marks.refresh(principal)
             decision = self._view(principal).decision_on(ref, arguments, encoded)
         while decision.spends is not None and not await self._spend(decision.spends):
             decision = self._view(principal).decision_on(ref, arguments, encoded)
@@ -490,8 +491,8 @@ class Gate:
         except BaseException:  # boundary: a refused or failed read records its outcome first
             await record.outcome(is_error=True, duration_ms=_since(started))
             raise
-        await self._mark(principal, Tool(ref, "", {}, source.kind), audit_id)
-        await record.outcome(is_error=False, duration_ms=_since(started), result=result)
+        marks = await self._mark(principal, Tool(ref, "", {}, source.kind), audit_id)
+        await record.outcome(is_error=False, duration_ms=_since(started), result=result, marks=marks)
         return result
 
     def _start(self, call_id: str, trace: Trace | None, target: Tool | ContentSource | None) -> Trace | None:
@@ -536,18 +537,20 @@ class Gate:
         finally:
             del self._in_flight[context.call_id]
         duration = _since(started)
+        marks: tuple[Mark, ...] = ()
         if self._unmarking.get(tool.ref) is not tool:
-            await self._mark(context.principal, tool, audit_id)
+            marks = await self._mark(context.principal, tool, audit_id)
         digest = None
         if call.budget is not None:
             result, digest = call.budget.fit(self.results, context.principal, tool, result)
-        await record.outcome(is_error=result.is_error, duration_ms=duration, digest=digest, result=result)
+        await record.outcome(is_error=result.is_error, duration_ms=duration, digest=digest, result=result, marks=marks)
         return CallOutcome(result, audit_id, duration, call.edited, digest is not None)
 
-    async def _mark(self, principal: Principal, tool: Tool, audit_id: int) -> None:
-        """Mark the conversation, before the result is delivered."""
-        if marks := self._marks.due(principal, tool):
-            await self._marks.set(principal, tool.ref, marks, audit_id)
+    async def _mark(self, principal: Principal, tool: Tool, audit_id: int) -> tuple[Mark, ...]:
+        """Mark the conversation, before the result is delivered. Returns the marks that the call sets."""
+        if marks := self.marks.due(principal, tool):
+            await self.marks.set(principal, tool.ref, marks, audit_id)
+        return marks
 
 
 def _check_call(

@@ -138,7 +138,7 @@ class ConversationMarks:
         if known.until is None or prolongs:
             known.until = until
         call = MarkingCall(audit_id, ref, now)
-        new = [mark for mark in marks if len(known.held.calls.get(mark, ())) < MOST_CALLS]
+        new: list[Mark] = [mark for mark in marks if len(known.held.calls.get(mark, ())) < MOST_CALLS]
         for mark in new:
             known.add(mark, call)
         try:

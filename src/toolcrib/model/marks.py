@@ -58,6 +58,10 @@ class HeldMarks:
                 parts.append(f"{MARK_WORDS[mark]} with {', '.join(calls)}")
         return f"This conversation has read {' and '.join(parts)}." if parts else ""
 
+    def audit_ids(self) -> JsonObject:
+        """Return the numbers of the audit records of the calls, by mark."""
+        return {mark: [each.audit_id for each in self.calls[mark]] for mark in MARKS if mark in self.calls}
+
     def to_json(self) -> list[JsonObject]:
         """Return the public shape: one entry for each mark."""
         return [

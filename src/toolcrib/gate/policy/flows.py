@@ -64,9 +64,9 @@ _UNTRUSTED = _set(
 _PRIVATE = _set(
     "file document doc drive folder directory filesystem disk database db sql postgres sqlite mysql mongo redis table "
     "row record mail email gmail outlook imap inbox message chat slack discord teams telegram whatsapp sms calendar "
-    "event contact note memory account user profile bank transaction balance iban payment invoice customer crm "
-    "salesforce secret credential password env log clipboard screenshot history photo bucket storage sharepoint onedrive "
-    "dropbox brain library"
+    "event contact note memory account user profile bank transaction balance iban payment invoice customer "
+    "crm salesforce secret credential password env log clipboard screenshot history photo bucket storage sharepoint "
+    "onedrive dropbox brain library"
 )
 _FILES = _set("file document doc drive folder")
 _PLAIN = _set("channel user member label id status count version day date time current balance iban")

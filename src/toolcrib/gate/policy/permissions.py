@@ -27,6 +27,7 @@ from toolcrib.gate.policy.limits import Limits, read_limits_file
 from toolcrib.gate.policy.patterns import Names, resolve_pattern
 from toolcrib.gate.policy.rule_files import RuleFile, RuleFileState, with_real_projects
 from toolcrib.gate.policy.rule_parser import MEMBERS, Read, read_rule, read_rules_file
+from toolcrib.gate.policy.rule_presets import RulePreset
 from toolcrib.gate.policy.rules import Rules
 from toolcrib.model.errors import Conflict, NotFound
 from toolcrib.model.json import Json, JsonObject
@@ -319,6 +320,22 @@ class Permissions:
                 for each in self._stored_rules
             )
         return is_counted
+
+    def has_preset(self, preset: RulePreset) -> bool:
+        """Return whether a preset is on: all its rules are in force."""
+        known = {rule.id for rule in self._stored_rules}
+        return all(rule.id in known for rule in preset.rules)
+
+    async def switch_preset(self, preset: RulePreset, *, on: bool, by: str) -> None:
+        """Add or remove the rules of a preset. Idempotent."""
+        ids = {rule.id for rule in preset.rules}
+        known = {rule.id for rule in self._stored_rules}
+        now = datetime.now(UTC)
+        for rule in preset.made(by=by, at=now.replace(microsecond=now.microsecond // 1000 * 1000)) if on else ():
+            if rule.id not in known:
+                await self.remember(rule)
+        for id in () if on else sorted(ids & known):
+            await self.remove(id)
 
     async def remove(self, id: str) -> Rule:
         """Remove a rule. Raises `rule.unknown`, and `rule.in_file` for a rule in a file."""

@@ -127,4 +127,6 @@ def _shape(crib: Crib, approval: Approval) -> JsonObject:
         shape["rememberAs"] = remember_as(approval)
         if approval.remembering.refusal is not None:
             shape["onceOnly"] = approval.remembering.refusal
+        if held := crib.gate.marks.held(approval.principal):
+            shape["marks"] = held.to_json()
     return shape

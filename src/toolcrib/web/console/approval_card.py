@@ -15,10 +15,11 @@ from toolcrib.gate.policy.paths import REAL
 from toolcrib.model.approvals import Approval
 from toolcrib.model.errors import InvalidRequest
 from toolcrib.model.json import Json, JsonObject, is_object, loads
+from toolcrib.model.marks import MARK_WORDS, NO_MARKS, HeldMarks
 
 
-def card(approvals: Approvals, approval: Approval, *, destructive: bool) -> JsonObject:
-    """Return the values of the card template. Secrets are masked."""
+def card(approvals: Approvals, approval: Approval, marks: HeldMarks = NO_MARKS, *, destructive: bool) -> JsonObject:
+    """Return the values of the card template. Secrets are masked. `marks` are those of the conversation."""
     masked = approvals.shown(approval)
     shown = _display(masked, is_masked=masked.arguments != approval.arguments)
     return masked.to_json() | {
@@ -31,7 +32,13 @@ def card(approvals: Approvals, approval: Approval, *, destructive: bool) -> Json
         "editable": editable(masked.given),
         "rememberAs": remember_as(approval),
         "onceOnly": approval.remembering.refusal,
+        "marks": shown_marks(marks),
     }
+
+
+def shown_marks(marks: HeldMarks) -> list[JsonObject]:
+    """Return the marks of a conversation for display."""
+    return [{**each, "words": MARK_WORDS[each["mark"]]} for each in marks.to_json()]
 
 
 def _display(masked: Approval, *, is_masked: bool = False) -> DisplayedArguments:

@@ -47,7 +47,15 @@ class WaitingScreen:
         pending = sorted(await crib.approvals.find(status="pending"), key=lambda approval: approval.created_at)
         tools = crib.catalog.snapshot.tools
         value: JsonObject = {
-            "approvals": [card(crib.approvals, each, destructive=_destroys(tools.get(each.ref))) for each in pending],
+            "approvals": [
+                card(
+                    crib.approvals,
+                    each,
+                    crib.gate.marks.held(each.principal),
+                    destructive=_destroys(tools.get(each.ref)),
+                )
+                for each in pending
+            ],
             "questions": [{"answers": None, **question.to_json()} for question in crib.sessions.questions()],
         }
         shown = ScreenContent("waiting", "Waiting for you", "waiting.html", value, "parts/waiting_rows.html")
