@@ -29,6 +29,23 @@ PatternArgument = Annotated[
     ),
 ]
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The id of the rule.", show_default=False)]
+ReadOnlyOption = Annotated[
+    bool | None,
+    typer.Option("--read-only/--not-read-only", help="Only tools with or without this mark.", show_default=False),
+]
+ExpiresOption = Annotated[
+    str | None, typer.Option("--expires", metavar="TIME", help="When the rule expires (ISO 8601).")
+]
+UsesOption = Annotated[
+    int | None, typer.Option("--uses", metavar="N", min=1, help="Only for the next N calls that it decides.")
+]
+MarkOption = Annotated[
+    list[str] | None,
+    typer.Option("--mark", metavar="M", help="Only after the conversation has read this: untrusted or private."),
+]
+FlowOption = Annotated[
+    list[str] | None, typer.Option("--flow", metavar="F", help="Only calls that do this: sends or destroys.")
+]
 _EFFECTS = {
     "allow": "Run matching tools without asking. Does not make hidden tools visible.",
     "ask": "Require approval before matching tools run.",
@@ -85,10 +102,7 @@ def add(
     projects: Annotated[
         list[Path] | None, typer.Option("--project", metavar="DIR", help="Only in this directory.")
     ] = None,
-    read_only: Annotated[
-        bool | None,
-        typer.Option("--read-only/--not-read-only", help="Only tools with or without this mark.", show_default=False),
-    ] = None,
+    read_only: ReadOnlyOption = None,
     destructive: Annotated[
         bool | None,
         typer.Option(
@@ -99,19 +113,13 @@ def add(
         bool | None,
         typer.Option("--open-world/--not-open-world", help="Only tools with or without this mark.", show_default=False),
     ] = None,
-    marks: Annotated[
-        list[str] | None,
-        typer.Option("--mark", metavar="M", help="Only after the conversation has read this: untrusted or private."),
-    ] = None,
-    flows: Annotated[
-        list[str] | None, typer.Option("--flow", metavar="F", help="Only calls that do this: sends or destroys.")
-    ] = None,
+    marks: MarkOption = None,
+    flows: FlowOption = None,
     reason: Annotated[
         str | None, typer.Option("--reason", metavar="TEXT", help="The reason, shown with each decision.")
     ] = None,
-    expires: Annotated[
-        str | None, typer.Option("--expires", metavar="TIME", help="When the rule expires (ISO 8601).")
-    ] = None,
+    expires: ExpiresOption = None,
+    uses: UsesOption = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -135,6 +143,7 @@ def add(
         "where": {key: value for key, value in where.items() if value not in (None, [])},
         "reason": reason,
         "expiresAt": expires,
+        "uses": uses,
     }
     _add(invocation, {key: value for key, value in body.items() if value not in (None, [], {})})
 

@@ -72,6 +72,9 @@ class ConversationMarks:
     unmarking: dict[ToolRef, Tool] = field(default_factory=dict[ToolRef, Tool])
     """The tools that are known to set no marks. Calls of them skip this module."""
 
+    def __post_init__(self) -> None:
+        self.flows.listen(self.renew)
+
     async def load(self) -> None:
         """Load the marks of earlier runs."""
         self._add(await load_marks(self.store, self.clock()))

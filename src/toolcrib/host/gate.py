@@ -72,19 +72,9 @@ class GateParts:
             of_agent=self._agent_grants,
             creator_now=self.creators.current,
             on_file=self.file_changes.record,
-            on_flows=self._on_flows,
         )
         self.marks = ConversationMarks(store, self.permissions.flows, self.catalog)
-        self.approvals = Approvals(
-            store,
-            crib=context.id,
-            publish=feed.publish,
-            may_answer=self.principals.may_answer,
-            may_remember=self.principals.may_remember,
-            redact=context.audit.redactor.shown,
-            mask=ValueMasker(context.secrets, certain=True).json,
-            remember=self.permissions.remember,
-        )
+        self.approvals = self._new_approvals(context)
         self._handles = Handles(self.approvals, context.tasks)
         self.servers = Servers(home, context.environment, context.user_home, feed.publish, self.changes)
         self.guard = HomeGuard(home.root, home.work, context.user_home)
@@ -101,6 +91,18 @@ class GateParts:
             absence=self._absence,
             marks=self.marks,
             spend=self.permissions.spend,
+        )
+
+    def _new_approvals(self, context: CribContext) -> Approvals:
+        return Approvals(
+            context.store,
+            crib=context.id,
+            publish=context.feed.publish,
+            may_answer=self.principals.may_answer,
+            may_remember=self.principals.may_remember,
+            redact=context.audit.redactor.shown,
+            mask=ValueMasker(context.secrets, certain=True).json,
+            remember=self.permissions.remember,
         )
 
     async def open(self, stack: AsyncExitStack) -> None:
@@ -147,9 +149,6 @@ class GateParts:
     def _on_token_end(self, token: Principal) -> None:
         self._handles.withdraw(token)
         self.rules.renew()
-
-    def _on_flows(self) -> None:
-        self.marks.renew()
 
     def _on_rules(self) -> None:
         # Listings may have changed; subscribers compare.

@@ -200,6 +200,11 @@ class Flows:
 
     def __init__(self) -> None:
         self._entries: tuple[FlowEntry, ...] = ()
+        self._listeners: list[Callable[[], None]] = []
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call `listener` after every change of the entries."""
+        self._listeners.append(listener)
 
     @property
     def entries(self) -> tuple[FlowEntry, ...]:
@@ -209,6 +214,8 @@ class Flows:
     def set(self, entries: Iterable[FlowEntry]) -> bool:
         """Replace the entries. Returns whether they changed."""
         before, self._entries = self._entries, tuple(entries)
+        for listener in self._listeners if before != self._entries else ():
+            listener()
         return before != self._entries
 
     def of(self, tool: Tool, siblings: Iterable[Tool] = ()) -> frozenset[Flow]:

@@ -134,7 +134,7 @@ class Permissions:
 
     `last_rules` is a folder for the last readable version of each file. `creator_now` returns the current state of a
     session's creator, or None if it was revoked. `names` must return the same object until names change. `on_file` is
-    called with the previous and current state of a file, also across runs, and `on_flows` when `[[flows]]` changed.
+    called with the previous and current state of a file, also across runs.
     """
 
     def __init__(
@@ -151,7 +151,6 @@ class Permissions:
         of_agent: Callable[[str], AgentGrants | None],
         creator_now: Callable[[Principal], Principal | None] = lambda creator: creator,
         on_file: Callable[[RuleFile, RuleFileState, RuleFileState], None] = lambda _file, _before, _now: None,
-        on_flows: Callable[[], None] = lambda: None,
     ) -> None:
         self._store = store
         self._files = (
@@ -163,7 +162,6 @@ class Permissions:
         self._of_agent = of_agent
         self._creator_now = creator_now
         self._on_file = on_file
-        self._on_flows = on_flows
         self._book = book
         self._lock = anyio.Lock()
         self.limits = Limits()
@@ -389,7 +387,6 @@ class Permissions:
         self.limits.set([limit for each in self._files for limit in each.state.limits])
         if self.flows.set(entry for each in self._files for entry in each.state.flows):
             self._book.judge_acts(self.flows.acts)
-            self._on_flows()
         self._book.set(file.kind, new_state.rules)
         self._on_file(file, before, new_state)
 
