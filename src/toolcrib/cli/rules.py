@@ -33,6 +33,7 @@ ReadOnlyOption = Annotated[
     bool | None,
     typer.Option("--read-only/--not-read-only", help="Only tools with or without this mark.", show_default=False),
 ]
+ProjectsOption = Annotated[list[Path] | None, typer.Option("--project", metavar="DIR", help="Only in this directory.")]
 ExpiresOption = Annotated[
     str | None, typer.Option("--expires", metavar="TIME", help="When the rule expires (ISO 8601).")
 ]
@@ -99,9 +100,7 @@ def add(
     agents: Annotated[list[str] | None, typer.Option("--agent", metavar="A", help="Only for this agent.")] = None,
     sources: Annotated[list[str] | None, typer.Option("--source", metavar="S", help="Only from this source.")] = None,
     modes: Annotated[list[str] | None, typer.Option("--mode", metavar="M", help="Only in this mode.")] = None,
-    projects: Annotated[
-        list[Path] | None, typer.Option("--project", metavar="DIR", help="Only in this directory.")
-    ] = None,
+    projects: ProjectsOption = None,
     read_only: ReadOnlyOption = None,
     destructive: Annotated[
         bool | None,
