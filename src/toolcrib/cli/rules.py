@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from toolcrib.cli.options import Invocation
-    from toolcrib.model.json import Json, JsonObject
+    from toolcrib.model.json import JsonObject
     from toolcrib.web.api_client.api_client import ApiClient
 
 app = typer.Typer(name="rules", rich_markup_mode=None)
@@ -53,7 +53,6 @@ _EFFECTS = {
     "deny": "Deny matching tools. Without --if, they are also hidden. Overrides all other rules.",
 }
 _UNMATCHED = "rule.matches_nothing"
-_TESTS = ("equals", "glob", "regex", "range", "path", "command", "present")
 
 
 @app.callback()
@@ -290,20 +289,13 @@ app.command("flows")(rules_marks.flows)
 
 def parse_condition(text: str) -> "JsonObject":
     """Parse `POINTER TEST VALUE`; a value that is not JSON is a string."""
-    import json
+    from toolcrib.model.policy import CONDITION_EXAMPLE
+    from toolcrib.model.policy import parse_condition as parse
 
-    parts = text.strip().split(None, 2)
-    if len(parts) != 3 or parts[1] not in _TESTS:
-        example = "Write '/path path /etc', '/amount range {\"max\": 10}' or '/force equals true'."
-        raise InvalidRequest("cli.usage", f"{text!r} is not POINTER TEST VALUE.", example)
-    pointer, test, written = parts
-    value: Json = written
-    if test in ("equals", "range", "present"):
-        try:
-            value = json.loads(written)
-        except ValueError:
-            value = written
-    return {"pointer": pointer, "test": test, "value": value}
+    found = parse(text)
+    if found is None:
+        raise InvalidRequest("cli.usage", f"{text!r} is not POINTER TEST VALUE.", CONDITION_EXAMPLE)
+    return found
 
 
 def describe_rule(rule: "JsonObject") -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal, get_args
 
-from toolcrib.model.json import Json, JsonObject
+from toolcrib.model.json import Json, JsonObject, loads
 from toolcrib.model.marks import NO_MARKS, Act, HeldMarks, Mark
 from toolcrib.model.principals import Mode, Principal, PrincipalKind, Source
 from toolcrib.model.tools import ToolRef
@@ -62,6 +62,24 @@ class Condition:
     def to_json(self) -> JsonObject:
         """Return the public shape."""
         return {"pointer": self.pointer, "test": self.test, "value": self.value}
+
+
+CONDITION_EXAMPLE = "Write '/path path /etc', '/amount range {\"max\": 10}' or '/force equals true'."
+
+
+def parse_condition(text: str) -> JsonObject | None:
+    """Parse a line `POINTER TEST VALUE`, None if it is not one. A value that is not JSON is a string."""
+    parts = text.strip().split(None, 2)
+    if len(parts) != 3 or parts[1] not in CONDITION_TESTS:
+        return None
+    pointer, test, written = parts
+    value: Json = written
+    if test in ("equals", "range", "present"):
+        try:
+            value = loads(written)
+        except ValueError:
+            value = written
+    return {"pointer": pointer, "test": test, "value": value}
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,16 @@ from typing import Literal, TypeAlias
 
 from toolcrib.gate.policy.commands import words_of
 from toolcrib.gate.policy.conditions import is_number
-from toolcrib.gate.policy.fields import FieldFault, Members, boolean, lines_of_tables, list_of, one_of, text_of
+from toolcrib.gate.policy.fields import (
+    FaultyRequest,
+    FieldFault,
+    Members,
+    boolean,
+    lines_of_tables,
+    list_of,
+    one_of,
+    text_of,
+)
 from toolcrib.gate.policy.patterns import Names, resolve_pattern
 from toolcrib.gate.policy.regular import NotRegular, regular
 from toolcrib.model.json import Json, JsonObject, digest, is_array, is_object
@@ -163,6 +172,17 @@ def _unique(rules: Sequence[Rule]) -> tuple[Rule, ...]:
 def _id_of(rule: Rule) -> str:
     said = {key: value for key, value in rule.to_json().items() if key not in ("id", "origin", "createdAt", "reason")}
     return f"{rule.origin.kind}-{digest(said)[:10]}"
+
+
+def read_conditions(raw: Json) -> tuple[Condition, ...]:
+    """Parse the conditions of a rule. Raises `FaultyRequest` (`rule.invalid`) with every fault."""
+    faults: list[FieldFault] = []
+    found = _conditions(raw, faults)
+    if found is None:
+        faults.append(FieldFault("conditions", f"`conditions` must be a list of at most {MOST_CONDITIONS} conditions."))
+    if faults or found is None:
+        raise FaultyRequest("rule.invalid", faults)
+    return found
 
 
 def _conditions(value: Json, faults: list[FieldFault]) -> tuple[Condition, ...] | None:

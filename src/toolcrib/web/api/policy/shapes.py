@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AwareDatetime, Field
 
 from toolcrib.gate.pins.definition_changes import ChangeKind, DifferenceKind
 from toolcrib.gate.policy.explain import ChangeKind as RepairKind
@@ -340,6 +340,7 @@ class PrefixShape(Shape):
 
     prefix: str
     sentence: str
+    conditions: Sequence[ConditionShape] = ()
 
 
 class ProposedShape(Shape):
@@ -401,6 +402,22 @@ class AnswerRequest(Shape):
     prefix: str | None = Field(None, max_length=5000, description="One of the prefixes that `rememberAs` proposes.")
     reason: str | None = Field(None, max_length=2000, description="Shown to the model if the call is denied.")
     arguments: JsonObject | None = None
+    conditions: list[ConditionShape] | None = Field(
+        None, description="Edited conditions of the rule; each proposed argument keeps one."
+    )
+    uses: int | None = Field(None, ge=1, le=MOST_USES, description="The rule decides this many further calls.")
+    expires_at: AwareDatetime | None = Field(None, description="When the rule ends.")
+
+    @property
+    def limits(self) -> JsonObject:
+        """The limits of the rule that were sent, as they are recorded."""
+        sent = {"conditions", "uses", "expires_at"}
+        return self.model_dump(mode="json", by_alias=True, include=sent, exclude_none=True)
+
+    @property
+    def edited(self) -> list[JsonObject] | None:
+        """The edited conditions."""
+        return self.limits.get("conditions")
 
 
 class BundleFields(Shape):
