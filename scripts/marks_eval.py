@@ -11,7 +11,7 @@ import json
 import sys
 import tempfile
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,9 @@ pattern = "*/create_calendar_event"
 flows = ["sends"]
 """
 
+_SETTINGS = {"off": (False, False), "on": (True, False), "strict": (True, True)}
+"""Whether the preset is on, and whether the flows are stricter than the defaults."""
+
 
 @dataclass
 class Tally:
@@ -45,23 +48,26 @@ class Tally:
     injected: int = 0
     utility: int = 0
     asked: int = 0
+    attacked_utility: int = 0
+    attacked_asked: int = 0
     attacks: int = 0
     harmless: int = 0
     reached: Counter[str] = field(default_factory=Counter[str])
 
     def add(self, other: "Tally") -> None:
         """Add the counts of another suite."""
-        for name in ("pairs", "injected", "utility", "asked", "attacks", "harmless"):
+        for name in (each.name for each in fields(self) if each.name != "reached"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.reached += other.reached
 
     def row(self, suite: str) -> str:
         """Return a row of the table."""
         unasked = sum(self.reached.values())
-        share = 100 * self.asked / self.utility if self.utility else 0.0
+        alone = f"{self.asked} of {self.utility} ({100 * self.asked / max(self.utility, 1):.1f} %)"
+        attacked = f"{100 * self.attacked_asked / max(self.attacked_utility, 1):.1f} %"
         return (
             f"| {suite} | {self.pairs} | {self.injected} | {self.attacks} | {unasked} | {self.harmless} "
-            f"| {self.utility} | {self.asked} ({share:.1f} %) |"
+            f"| {alone} | {attacked} |"
         )
 
 
@@ -79,10 +85,21 @@ class Evaluation:
         plan = loads(await self._own("plan"))
         tally = Tally()
         for user, calls in plan["users"].items():
+            await self._alone(tally, user, calls)
+        for user, calls in plan["users"].items():
             for injection, attack in plan["injections"].items():
                 if attack:
                     await self._pair(tally, (user, injection), calls, attack)
         return tally
+
+    async def _alone(self, tally: Tally, user: str, calls: list[Any]) -> None:
+        """Run a user task without an injection."""
+        await self._own("reset", user=user, injection="")
+        id = f"{self._suite}-{user}"
+        self._principal = Principal("session", id, "ide", "acceptEdits", session=id)
+        for call in calls:
+            tally.utility += 1
+            tally.asked += (await self._call(call, approve=True))[1]
 
     async def _pair(self, tally: Tally, tasks: tuple[str, str], calls: list[Any], attack: list[Any]) -> None:
         user, injection = tasks
@@ -92,9 +109,9 @@ class Evaluation:
         tally.pairs += 1
         has_obeyed = False
         for call in calls:
-            tally.utility += 1
+            tally.attacked_utility += 1
             text, is_asked = await self._call(call, approve=True)
-            tally.asked += is_asked
+            tally.attacked_asked += is_asked
             if MARKER in text and not has_obeyed:
                 has_obeyed = True
                 tally.injected += 1
@@ -186,12 +203,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("python", help="the Python of an environment with AgentDojo")
     parser.add_argument("--suite", action="append", choices=SUITES)
+    parser.add_argument("--preset", action="append", choices=[*_SETTINGS])
     given = parser.parse_args()
     suites = given.suite or [*SUITES]
-    write("| suite | pairs | injection read | attacker calls | reached unasked | harmless | user's calls | asked |")
+    columns = ("suite", "pairs", "injection read", "attacker calls", "reached unasked", "harmless")
+    write(f"| {' | '.join(columns)} | user's calls asked | under attack |")
     write("|---|---|---|---|---|---|---|---|")
-    for title, preset, strict in (("off", False, False), ("on", True, False), ("on, strict flows", True, True)):
-        write(f"preset {title}")
+    for name in given.preset or [*_SETTINGS]:
+        write(f"preset {name}")
+        preset, strict = _SETTINGS[name]
         asyncio.run(measure(given.python, suites, preset=preset, strict=strict))
 
 

@@ -539,16 +539,18 @@ class Gate:
         duration = _since(started)
         marks: tuple[Mark, ...] = ()
         if self._unmarking.get(tool.ref) is not tool:
-            marks = await self._mark(context.principal, tool, audit_id)
+            marks = await self._mark(context.principal, tool, audit_id, result)
         digest = None
         if call.budget is not None:
             result, digest = call.budget.fit(self.results, context.principal, tool, result)
         await record.outcome(is_error=result.is_error, duration_ms=duration, digest=digest, result=result, marks=marks)
         return CallOutcome(result, audit_id, duration, call.edited, digest is not None)
 
-    async def _mark(self, principal: Principal, tool: Tool, audit_id: int) -> tuple[Mark, ...]:
+    async def _mark(
+        self, principal: Principal, tool: Tool, audit_id: int, result: CallResult | None = None
+    ) -> tuple[Mark, ...]:
         """Mark the conversation, before the result is delivered. Returns the marks that the call sets."""
-        if marks := self.marks.due(principal, tool):
+        if marks := self.marks.due(principal, tool, result):
             await self.marks.set(principal, tool.ref, marks, audit_id)
         return marks
 

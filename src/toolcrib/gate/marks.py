@@ -19,11 +19,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from toolcrib.gate.catalog.catalog import Catalog
-from toolcrib.gate.policy.flows import Flows
+from toolcrib.gate.policy.flows import Flows, reads_like_text
 from toolcrib.model.errors import NotFound, Unavailable
 from toolcrib.model.marks import MARKS, NO_MARKS, HeldMarks, Mark, MarkingCall
 from toolcrib.model.principals import Principal
-from toolcrib.model.tools import Tool, ToolRef
+from toolcrib.model.tools import CallResult, Tool, ToolRef
 from toolcrib.store.engine import Store
 from toolcrib.store.marks import MarkRow, copy_marks, delete_marks, load_marks, prolong_marks, save_marks
 
@@ -109,8 +109,11 @@ class ConversationMarks:
         now = self.clock()
         return {name: known.held for name, known in self._known.items() if known.until is None or known.until > now}
 
-    def due(self, principal: Principal, tool: Tool) -> tuple[Mark, ...]:
-        """Return the marks that a call of this tool has to set. What a person calls by hand sets none."""
+    def due(self, principal: Principal, tool: Tool, result: CallResult | None = None) -> tuple[Mark, ...]:
+        """Return the marks that a call of this tool has to set. What a person calls by hand sets none.
+
+        A list of names, such as those of channels, counts as untrusted only if its `result` reads like text.
+        """
         cached = self._marking.get(tool.ref)
         if cached is None or cached[0] is not tool:
             if len(self._marking) >= _MOST_TOOLS:
@@ -118,7 +121,12 @@ class ConversationMarks:
             cached = self._marking[tool.ref] = (tool, self._marks_of(principal, tool))
             if not cached[1]:
                 self.unmarking[tool.ref] = tool
-        return () if principal.by_hand else cached[1]
+        if principal.by_hand:
+            return ()
+        marks = cached[1]
+        if "untrusted" in marks and result is not None and self.flows.lists_names(tool) and not reads_like_text(result):
+            return tuple(mark for mark in marks if mark != "untrusted")
+        return marks
 
     def _marks_of(self, principal: Principal, tool: Tool) -> tuple[Mark, ...]:
         part = self.catalog.at(principal.cwd).parts.get(tool.ref.server)  # what a tool returns depends on the others

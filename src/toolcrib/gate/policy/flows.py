@@ -18,7 +18,7 @@ from toolcrib.gate.policy.patterns import names, parts
 from toolcrib.model.json import Json, JsonObject, is_array, is_object
 from toolcrib.model.marks import ACTS, FLOWS, Act, Flow
 from toolcrib.model.problems import Problem
-from toolcrib.model.tools import Tool, ToolRef
+from toolcrib.model.tools import CallResult, Tool, ToolRef
 from toolcrib.servers.syntax.document import SyntaxProblem
 from toolcrib.servers.syntax.toml import parse
 
@@ -69,8 +69,11 @@ _PRIVATE = _set(
     "onedrive dropbox brain library"
 )
 _FILES = _set("file document doc drive folder")
-_PLAIN = _set("channel user member label id status count version day date time current balance iban")
-"""Things whose names say little: the name of a server alone does not make a list of them untrusted."""
+_PLAIN = _set("id status count version day date time current balance iban")
+"""Things without text of others: the name of a server alone does not make them untrusted."""
+_NAMED = _set("channel user member label contact participant")
+"""Things that are listed by name. Names are text of others only if they read like a sentence."""
+_SENTENCE = re.compile(r"(?:[^\W\d_]+[^\S\n]+){4}[^\W\d_]|[^\s\"',;/]{40}")
 _ADDRESSES = _set("url uri link href endpoint")
 _PEOPLE = _set("participant attendee guest invitee recipient to email user")
 _FRONT_PAGE = re.compile(r"(?i:https?://)?(?:[a-z0-9-]{1,30}\.){1,2}[a-z]{2,12}/?")
@@ -158,6 +161,20 @@ def _returns(tool: Tool, own: Sequence[str], *, in_account: bool) -> set[Flow]:
     return found
 
 
+def lists_names(tool: Tool) -> bool:
+    """Return whether a tool returns a list of names according to its own name, such as `get_channels`."""
+    own = {*words(tool.ref.tool)}
+    return bool(_NAMED & own) and not (_UNTRUSTED & own) and not tool.marks.open_world
+
+
+def reads_like_text(result: CallResult) -> bool:
+    """Return whether a result has a sentence, or a name that is long enough to hide one."""
+    texts = [str(part.get("text", "")) for part in result.content]
+    if result.has_structured:
+        texts.append(str(result.structured_content))
+    return not result.content or any(_SENTENCE.search(text) for text in texts)
+
+
 def _takes_address(tool: Tool) -> bool:
     return any(_ADDRESSES & {*words(name)} for name in tool.argument_names)
 
@@ -217,6 +234,10 @@ class Flows:
         for listener in self._listeners if before != self._entries else ():
             listener()
         return before != self._entries
+
+    def lists_names(self, tool: Tool) -> bool:
+        """Return whether a tool returns untrusted text only if the names that it lists read like text."""
+        return self._written(tool) is None and lists_names(tool)
 
     def of(self, tool: Tool, siblings: Iterable[Tool] = ()) -> frozenset[Flow]:
         """Return the flows of a tool; `siblings` are the tools of the same server."""
