@@ -76,7 +76,9 @@ class GateParts:
             remember=self.permissions.remember,
         )
         self._handles = Handles(self.approvals, context.tasks)
-        self.servers = Servers(home, context.environment, context.user_home, feed.publish, self.changes)
+        self.servers = Servers(
+            home, context.environment, context.user_home, feed.publish, self.changes, context.named_secrets
+        )
         self.guard = HomeGuard(home.root, home.work, context.user_home)
         self.gate = Gate(
             self.catalog,
