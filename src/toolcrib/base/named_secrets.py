@@ -23,7 +23,7 @@ import orjson
 from toolcrib.base.files.lock import locked
 from toolcrib.base.files.private import replace_private
 from toolcrib.base.files.reading import read_bytes
-from toolcrib.base.masking.known import KnownSecrets
+from toolcrib.base.masking.values import KnownSecrets
 from toolcrib.base.sealing import Sealer, new_key
 from toolcrib.base.secret_store import FileSecretStore, Keyring, KeyringSecretStore, SecretStore
 from toolcrib.model.errors import ConfigError, InvalidRequest, NotFound

@@ -9,12 +9,15 @@ from anyio.abc import TaskGroup
 
 from toolcrib.base.feed import Feed
 from toolcrib.base.home import Home
-from toolcrib.base.masking.known import KnownSecrets
 from toolcrib.base.masking.names import is_secret_name
+from toolcrib.base.masking.values import KnownSecrets
 from toolcrib.base.named_secrets import NamedSecrets
+from toolcrib.base.processes.start import PROXY_NAMES
 from toolcrib.base.settings import SETTINGS, Environment, Settings
 from toolcrib.base.stop_switch import StopSwitch
 from toolcrib.gate.audit.records import Audit
+from toolcrib.nodes.membership import Membership
+from toolcrib.nodes.signals import Signals
 from toolcrib.store.engine import Store
 
 _SHORTEST_SECRET = 8
@@ -61,6 +64,8 @@ class CribContext:
     secrets: KnownSecrets
     named_secrets: NamedSecrets
     store: Store
+    membership: Membership
+    signals: Signals
     audit: Audit
     feed: Feed
     tasks: TaskGroup
@@ -77,13 +82,15 @@ class CribContext:
 
 
 def own_secrets(settings: Settings, environment: Environment) -> Iterator[str]:
-    """Yield the values of secret settings, and of environment variables whose names indicate a secret."""
+    """Yield the values of secret settings, of variables whose names indicate a secret, and the passwords of proxies."""
     for setting in SETTINGS:
         value = getattr(settings, setting.name)
         if setting.secret and isinstance(value, str):
             yield from _parts(value)
     for name, value in environment.items():
-        if len(value) >= _SHORTEST_SECRET and is_secret_name(name):
+        if name in PROXY_NAMES:
+            yield from _parts(value if "://" in value else f"http://{value}")
+        elif len(value) >= _SHORTEST_SECRET and is_secret_name(name):
             yield from _parts(value)
 
 

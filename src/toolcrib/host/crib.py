@@ -23,16 +23,14 @@ from toolcrib.agents.sessions.manager import NewSession, OpenSession
 from toolcrib.agents.work.git import Git
 from toolcrib.base.feed import Feed, fresh_start
 from toolcrib.base.home import HomeLock, kept_token, prepare_home, read_run
-from toolcrib.base.masking.known import KnownSecrets
 from toolcrib.base.masking.logs import mask_logs
-from toolcrib.base.masking.values import ValueMasker
+from toolcrib.base.masking.values import KnownSecrets, Redactor, ValueMasker
 from toolcrib.base.named_secrets import NamedSecrets
 from toolcrib.base.network.web import open_web
 from toolcrib.base.settings import Environment, Settings
 from toolcrib.base.stop_switch import StopSwitch
 from toolcrib.builtin.agent_zoo.source import AgentZooSource
 from toolcrib.gate.audit.records import Audit
-from toolcrib.gate.audit.redact import Redactor
 from toolcrib.gate.catalog.naming import NameTable
 from toolcrib.gate.policy.explain import Explanation
 from toolcrib.host.agents import Agents
@@ -52,6 +50,9 @@ from toolcrib.model.principals import Mode, Principal, Source
 from toolcrib.model.sessions import NO_LIMITS, SessionLimits
 from toolcrib.model.sources import Introduction, Notice
 from toolcrib.model.tools import CallResult, ToolRef
+from toolcrib.nodes.membership import Membership
+from toolcrib.nodes.outbox import Outbox
+from toolcrib.nodes.signals import Signals
 from toolcrib.store.engine import Store, open_store
 from toolcrib.store.names import load_names
 from toolcrib.tools import PythonSource, ToolServer
@@ -73,7 +74,7 @@ class Crib:
 
     `services` names what tools may require; a tool that requires anything else is not offered. With `eager`, servers
     whose offer is unknown connect at startup; otherwise each connects on first use. With `on_time`, scheduled runs
-    start when they are due according to `clock`.
+    start when they are due according to `clock`, by default that of the database if other cribs may use it.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class Crib:
         self._services = frozenset((*services, *available_services(settings)))
         self._eager = eager
         self._address = CribAddress(settings, is_lasting=eager)
-        self._clock = clock or Clock()
+        self._clock = clock
         self._on_time = on_time
         self._stack = AsyncExitStack()
 
@@ -164,8 +165,12 @@ class Crib:
         return owner_token
 
     async def _open_context(self, stack: AsyncExitStack) -> CribContext:
-        """Open the audit and start the group of background tasks."""
+        """Join the nodes of the database, open the audit and start the group of background tasks."""
         id = f"{socket.gethostname()} {self.home.marker}"
+        self.membership = await stack.enter_async_context(Membership(self.store, id))
+        self.signals = await stack.enter_async_context(Signals(self.store, id))
+        if self.store.shared:
+            await stack.enter_async_context(Outbox(self.store, self.feed, self.signals, id))
         redactor = Redactor(self.secrets)
         self._telemetry = Telemetry(self.settings, self._environment, redactor, self.secrets)
         self.counters = self._telemetry.counters
@@ -177,6 +182,7 @@ class Crib:
         stack.callback(self.feed.close)
         self.audit.seal.look()
         tasks.start_soon(follow_key, self.audit, self.home.root)
+        tasks.start_soon(self.membership.follow)
         return CribContext(
             id=id,
             settings=self.settings,
@@ -187,6 +193,8 @@ class Crib:
             secrets=self.secrets,
             named_secrets=NamedSecrets(self.home.secrets, self.secrets),
             store=self.store,
+            membership=self.membership,
+            signals=self.signals,
             audit=self.audit,
             feed=self.feed,
             tasks=tasks,
@@ -197,13 +205,15 @@ class Crib:
         self.tokens, self.session_tokens, self.principals = gate.tokens, gate.session_tokens, gate.principals
         self.catalog, self.changes, self.zoo = gate.catalog, gate.changes, gate.zoo
         self.permissions, self.approvals, self.gate = gate.permissions, gate.approvals, gate.gate
+        self.membership.load = lambda: len(gate.gate.in_flight)
         self.servers = gate.servers
         self._zoo_source = AgentZooSource(self.zoo)
         return gate
 
     async def _build_upstreams(self, context: CribContext, gate: GateParts) -> Upstreams:
         credentials = await open_credentials(self.home.credentials, self.secrets)
-        upstreams = Upstreams(context, gate, web=await open_web(), credentials=credentials, eager=self._eager)
+        web = await open_web(self._environment)
+        upstreams = Upstreams(context, gate, web=web, credentials=credentials, eager=self._eager)
         self._upstreams = upstreams
         self.pins, self.intake, self.clients = upstreams.pins, upstreams.intake, upstreams.clients
         self.pool, self.links = upstreams.pool, upstreams.links

@@ -8,7 +8,7 @@ import importlib
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -21,6 +21,9 @@ from toolcrib.store.batch import Item, Journalled, Log, Queue, Statement
 from toolcrib.store.failures import translate_errors
 from toolcrib.store.sqlite import open_sqlite
 
+if TYPE_CHECKING:
+    from toolcrib.store.side_connection import SideConnection
+
 T = TypeVar("T")
 _READS_AT_ONCE = 4
 
@@ -32,11 +35,17 @@ class Store:
         self._engine = engine
         self._writer = writer
         self._limit = anyio.CapacityLimiter(_READS_AT_ONCE)
+        self.append_now = writer.append_now
+        """Appends an item to a log if it can be made durable immediately; returns None if the caller has to wait."""
 
     @property
     def shared(self) -> bool:
         """Whether other cribs may use this database too."""
         return self._writer.shared
+
+    def side_connection(self) -> "SideConnection":
+        """Return one more connection to a shared database, opened when it is first used. The caller closes it."""
+        return self._writer.side_connection()
 
     async def read(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in a thread, with a read-only connection that sees all previous writes."""
@@ -59,10 +68,6 @@ class Store:
         nothing is stored.
         """
         return await self._writer.write(statements)
-
-    def append_now(self, log: Log[Item], item: Item) -> int | None:
-        """Append an item to a log if it can be made durable immediately; return None if the caller has to wait."""
-        return self._writer.append_now(log, item)
 
     def append(self, log: Log[Item], item: Item) -> "asyncio.Future[int]":
         """Append an item to a log; the future resolves to the number of its row once that is durable.

@@ -43,6 +43,9 @@ REVISIONS = (
     "0012",
     "0013",
     "0014",
+    "0015",
+    "0016",
+    "0017",
 )
 HEAD = REVISIONS[-1]
 
@@ -155,11 +158,14 @@ approvals = Table(
     Column("decided_by", StoredText),
     Column("reason", StoredText),
     Column("remember", StoredText),
+    Column("detached", Boolean, nullable=False, server_default=false()),
+    Column("used_at", StoredText),
     Index(None, "status", "created_at"),
 )
 """Approvals. `status` leaves `pending` exactly once; `crib` is the one that waits for the answer; `binding` is the hash
 of everything the answer is bound to. The exact arguments, and the conditions of a remembered answer (`remember`), are
-stored only while the approval is pending.
+stored only while the approval is pending. A `detached` approval has no waiting call: its client fetches the answer,
+once (`used_at`), from any node.
 """
 
 pins = Table(
@@ -302,10 +308,13 @@ sessions = Table(
     Column("limits", LargeBinary, nullable=False),
     Column("created_at", StoredText, nullable=False),
     Column("updated_at", StoredText, nullable=False),
+    Column("epoch", Integer, nullable=False, server_default="0"),
     Index(None, "cwd", "updated_at"),
     Index(None, "updated_at"),
 )
-"""Sessions of agents. `crib` is the one that last ran it."""
+"""Sessions of agents. `crib` is the one that runs it or ran it last. `epoch` grows by one whenever a crib begins to run
+it: writes with an older epoch are refused.
+"""
 
 session_events = Table(
     "session_events",
@@ -316,8 +325,9 @@ session_events = Table(
     Column("kind", StoredText, nullable=False),
     Column("parent", StoredText),
     Column("data", LargeBinary, nullable=False),
+    Column("epoch", Integer, nullable=False, server_default="0"),
 )
-"""All events of a session, in order. The key prevents concurrent writers."""
+"""All events of a session, in order. The key prevents concurrent writers; `epoch` is that of the session."""
 
 schedules = Table(
     "schedules",
@@ -468,3 +478,59 @@ plugin_grants = Table(
     Column("granted_by", StoredText, nullable=False),
 )
 """The owner's grants to plugins; `capabilities` is a JSON list, `digest` that of the manifest."""
+
+nodes = Table(
+    "nodes",
+    metadata,
+    Column("id", StoredText, primary_key=True),
+    Column("address", StoredText),
+    Column("epoch", BigInteger, nullable=False),
+    Column("version", StoredText, nullable=False),
+    Column("load", Integer, nullable=False),
+    Column("seen_at", Float, nullable=False),
+    Column("draining", Boolean, nullable=False),
+    UniqueConstraint("epoch"),
+)
+"""The cribs that share this database. `seen_at` is the last heartbeat, in seconds by the clock of the database; `epoch`
+is the number of the lease.
+"""
+
+epochs = Table(
+    "epochs",
+    metadata,
+    Column("name", StoredText, primary_key=True),
+    Column("value", BigInteger, nullable=False),
+)
+"""Counters that only grow: `nodes` numbers leases, `policy` the changes that affect permissions."""
+
+event.listen(epochs, "after_create", DDL("INSERT INTO epochs (name, value) VALUES ('nodes', 0), ('policy', 0)"))
+
+events = Table(
+    "events",
+    metadata,
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("at", StoredText, nullable=False),
+    Column("kind", StoredText, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+    Column("node", StoredText, nullable=False),
+    Column("key", StoredText, nullable=False),
+    UniqueConstraint("key"),
+)
+"""The newest events of the crib feed, in the order of all nodes. `node` published the event; `key` identifies it, so
+that it is stored once.
+"""
+
+questions = Table(
+    "questions",
+    metadata,
+    Column("id", StoredText, primary_key=True),
+    Column("node", StoredText, nullable=False),
+    Column("session", StoredText, nullable=False),
+    Column("call", StoredText, nullable=False),
+    Column("principal", StoredText, nullable=False),
+    Column("questions", LargeBinary, nullable=False),
+    Column("asked_at", StoredText, nullable=False),
+    Column("is_open", Boolean, nullable=False),
+    Column("answers", LargeBinary),
+)
+"""Questions of agents in a shared database. `node` waits for the answers; `is_open` becomes false exactly once."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote
 
-from toolcrib.base.masking.known import is_maskable
+from toolcrib.base.masking.values import is_maskable
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.json_values import as_list, as_object
 from toolcrib.model.servers import ServerSpec
