@@ -16,6 +16,7 @@ from toolcrib.base.processes.start import PROXY_NAMES
 from toolcrib.base.settings import SETTINGS, Environment, Settings
 from toolcrib.base.stop_switch import StopSwitch
 from toolcrib.gate.audit.records import Audit
+from toolcrib.nodes.cluster_secret import ClusterSecret
 from toolcrib.nodes.membership import Membership
 from toolcrib.nodes.signals import Signals
 from toolcrib.store.engine import Store
@@ -65,6 +66,7 @@ class CribContext:
     named_secrets: NamedSecrets
     store: Store
     membership: Membership
+    cluster_secret: ClusterSecret | None
     signals: Signals
     audit: Audit
     feed: Feed
