@@ -136,6 +136,7 @@ async def test_due_moments_have_one_run_whatever_the_clocks_show(played: PlayedC
     assert await played.findings() == []
 
 
+@takes_long
 async def test_turn_of_a_node_that_leaves_is_continued_by_another(played: PlayedCluster) -> None:
     first, second = played.start(2)
     session = played.begin_turn(first, "hang")

@@ -11,6 +11,7 @@ would cost more than the turn's own records. A job continues the turns that a de
 Must never finish a job that another node may have taken.
 """
 
+import asyncio
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable
@@ -39,6 +40,8 @@ MOST_AT_ONCE: Final = 200
 _ANY: Final = "any"
 """The queue of jobs that any node may run."""
 _RETRY_SECONDS: Final = 1.0
+_STOP_SECONDS: Final = 10.0
+"""Seconds that handlers have to end when the crib stops."""
 _CONNECTIONS: Final = 2
 _FINISH: Final = """
     WITH held AS (
@@ -87,6 +90,7 @@ class Jobs:
         self._is_closing = False
         self._stack = AsyncExitStack()
         self._tasks: TaskGroup
+        self._working: asyncio.Task[None]
         self.on_dead_node: Callable[[str], Awaitable[None]] = _ignore
 
     @property
@@ -112,8 +116,9 @@ class Jobs:
         self._tasks = await self._stack.enter_async_context(anyio.create_task_group())
         self._stack.callback(self._tasks.cancel_scope.cancel)
         self._membership.on_lost(self._give_up)
-        self._tasks.start_soon(self._work)
         self._tasks.start_soon(self._sweep)
+        # Not in the group: a scope cancels again and again, which would break off the worker's own shutdown.
+        self._working = asyncio.create_task(self._work(), name="toolcrib-jobs")
         return self
 
     def leave(self) -> None:
@@ -125,6 +130,9 @@ class Jobs:
         self._is_closing = True
         if self._worker is not None:
             self._worker.stop()
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait([self._working], timeout=_STOP_SECONDS)
+            self._working.cancel()
         await self._stack.aclose()
 
     async def _close(self) -> None:

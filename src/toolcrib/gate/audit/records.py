@@ -533,7 +533,11 @@ def _witness(anchor: Anchor) -> Witness:
 
 
 def _log_failure(ended: "asyncio.Future[int]") -> None:
-    if not ended.cancelled() and (error := ended.exception()) is not None:
+    if ended.cancelled() or (error := ended.exception()) is None:
+        return
+    if isinstance(error, ConstraintError):
+        logger.warning("The outcome of an abandoned call is unknown: another node has taken over.")
+    else:
         logger.error("Could not record the outcome of an abandoned call: %s", error)
 
 
