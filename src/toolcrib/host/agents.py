@@ -24,7 +24,7 @@ from toolcrib.agents.sessions.event_log import Recorder
 from toolcrib.agents.sessions.live_session import SessionDeps
 from toolcrib.agents.sessions.manager import NewSession, Sessions
 from toolcrib.agents.sessions.programs import Programs
-from toolcrib.agents.sessions.questions import Questions
+from toolcrib.agents.sessions.questions import Questions, SharedQuestions
 from toolcrib.agents.sessions.runtimes import EndpointAccess, Runtimes, load_claude
 from toolcrib.agents.sessions.session_tools import SessionTools
 from toolcrib.agents.sessions.transcripts import Transcripts
@@ -48,6 +48,8 @@ logger = logging.getLogger(__name__)
 
 _SESSION = "session "
 """Prefix of the signal that a session has new events."""
+_QUESTION = "question "
+"""Prefix of the signal that a question was answered."""
 
 
 class Agents:
@@ -63,7 +65,7 @@ class Agents:
         endpoint_access = EndpointAccess(context.address.for_runtimes, gate.session_tokens, endpoint_name)
         programs = Programs(home.settings_file)
         self.runners = Runtimes(context.environment, home.runtimes, programs, upstreams.processes, endpoint_access)
-        self.questions = Questions(gate.principals.may_answer)
+        self.questions = Questions(gate.principals.may_answer, self._shared_questions(context))
         self.credits = Credits(store)
         self.notifier = Notifier(store, context.feed, upstreams.web, context.environment)
         self._briefing = Briefing(gate.gate, gate.zoo, upstreams.placed)
@@ -111,6 +113,17 @@ class Agents:
         )
         git = Git(context.environment)
         self.work = Work(store, self.sessions, git, crib=context.id, place=home.work, now=clock.now)
+
+    def _shared_questions(self, context: CribContext) -> SharedQuestions | None:
+        if not context.store.shared:
+            return None
+
+        async def alive() -> set[str]:
+            return {node.id for node in await context.membership.alive()}
+
+        return SharedQuestions(
+            context.store, context.id, signal=lambda id: context.signals.send(f"{_QUESTION}{id}"), alive=alive
+        )
 
     async def open(self, stack: AsyncExitStack) -> None:
         """Load the stored state and start the background tasks."""
@@ -191,6 +204,8 @@ class Agents:
     def _on_signal(self, topic: str) -> None:
         if topic.startswith(_SESSION):
             self.sessions.changed_elsewhere(topic.removeprefix(_SESSION))
+        elif topic.startswith(_QUESTION):
+            self.questions.answered_elsewhere(topic.removeprefix(_QUESTION))
 
     def _on_session(self, session: Session) -> None:
         self._context.feed.publish("session_changed", {"session": session.to_json()})

@@ -409,9 +409,9 @@ class Sessions:
                 yield event
             seen = page[-1].seq
 
-    def questions(self) -> tuple[AgentQuestion, ...]:
-        """Return the open questions of agents."""
-        return self._deps.questions.pending()
+    async def questions(self) -> tuple[AgentQuestion, ...]:
+        """Return the open questions of agents, on all nodes of the database."""
+        return await self._deps.questions.pending()
 
     async def ask(
         self, principal: Principal, questions: Sequence[JsonObject], tool_call: str, seconds: float
@@ -423,7 +423,7 @@ class Sessions:
 
     async def answer(self, question: str, answers: Mapping[str, Json], *, by: Principal) -> Mapping[str, str]:
         """Answer a question; raises `question.unknown`, `question.answered`, `question.answer`."""
-        return self._deps.questions.answer(question, answers, by=by)
+        return await self._deps.questions.answer(question, answers, by=by)
 
     def changed_elsewhere(self, id: str) -> None:
         """Have the readers of a session look for events that another crib has written."""

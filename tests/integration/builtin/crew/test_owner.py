@@ -237,7 +237,7 @@ async def test_who_has_no_session_asks_too(crew: Crew) -> None:
     said, asked = await answered(crew, "Aye.", crew.ok("crib_ask_owner", caller, question="Ready?"))
     assert said == {"answer": "Aye."}
     assert (asked["sessionId"], asked["questions"][0]["header"]) == ("", "cook")
-    assert crew.crib.sessions.questions() == ()
+    assert await crew.crib.sessions.questions() == ()
 
 
 async def test_nobody_answering_is_an_error_with_the_next_step(crew: Crew) -> None:
@@ -245,7 +245,7 @@ async def test_nobody_answering_is_an_error_with_the_next_step(crew: Crew) -> No
     said = await crew.wrong("crib_ask_owner", cook, question="Anybody?", timeout_minutes=0.002)
     assert "No person answered within 0.002 minutes" in said
     assert "Hint: Continue with what is safe" in said
-    assert crew.crib.sessions.questions() == ()
+    assert await crew.crib.sessions.questions() == ()
     for wrong in (
         {"question": ""},
         {"question": "x", "timeout_minutes": 241},

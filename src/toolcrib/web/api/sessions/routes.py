@@ -151,7 +151,7 @@ def _add_talking(router: APIRouter, crib: Crib) -> None:
         principal: Annotated[Principal, owner], id: Annotated[str, known], question_id: str, body: QuestionAnswers
     ) -> JsonObject:
         """Answer an agent's question. The first answer counts; later ones get a 409."""
-        asked = next((each for each in crib.sessions.questions() if each.id == question_id), None)
+        asked = next((each for each in await crib.sessions.questions() if each.id == question_id), None)
         if asked is not None and asked.session != id:
             raise NotFound("question.unknown", f"Session {id} has no question {question_id!r}.")
         answers = await crib.sessions.answer(question_id, body.answers, by=principal)

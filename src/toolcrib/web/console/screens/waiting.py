@@ -48,7 +48,7 @@ class WaitingScreen:
         tools = crib.catalog.snapshot.tools
         value: JsonObject = {
             "approvals": [card(crib.approvals, each, destructive=_destroys(tools.get(each.ref))) for each in pending],
-            "questions": [{"answers": None, **question.to_json()} for question in crib.sessions.questions()],
+            "questions": [{"answers": None, **question.to_json()} for question in await crib.sessions.questions()],
         }
         shown = ScreenContent("waiting", "Waiting for you", "waiting.html", value, "parts/waiting_rows.html")
         return await self._console.respond(request, shown)
