@@ -76,6 +76,10 @@ class CribContext:
         home = self.environment.get("HOME")
         return Path(home) if home else Path.home()
 
+    def cluster_key(self, purpose: str) -> bytes | None:
+        """Return the key that all nodes of the cluster have for one purpose; None without a node secret."""
+        return None if self.cluster_secret is None else self.cluster_secret.key(purpose)
+
     def default_cwd(self) -> str:
         """Return the directory of sessions and calls that name none."""
         return str(self.settings.default_cwd or Path.cwd())

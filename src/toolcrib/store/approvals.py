@@ -113,10 +113,10 @@ async def load_edits(store: Store, crib: str, *, with_unused: bool = True) -> li
     Without `with_unused`, those whose answers can still be fetched are left out.
     """
     decided = (approvals.c.crib == crib, approvals.c.status != _OPEN, approvals.c.edited.is_not(None))
-    used = with_unused or (~approvals.c.detached | approvals.c.used_at.is_not(None))
+    used = ~approvals.c.detached | approvals.c.used_at.is_not(None)
     query = (
         select(approvals.c.id, approvals.c.edited)
-        .where(*decided, used)
+        .where(*decided, *(() if with_unused else (used,)))
         .order_by(approvals.c.created_at.desc())
         .limit(LARGEST_PAGE)
     )

@@ -92,7 +92,7 @@ async def answered(crew: Crew, words: str, work: Awaitable[T]) -> tuple[T, JsonO
 
 
 async def _answer(crew: Crew, words: str) -> JsonObject:
-    (question,) = await crew.until(crew.crib.sessions.questions)
+    question = await crew.question()
     said = {str(each["question"]): words for each in question.questions}
     await crew.crib.sessions.answer(question.id, said, by=crew.crib.owner("cli"))
     return question.to_json()
@@ -259,7 +259,7 @@ async def test_only_a_person_answers(crew: Crew) -> None:
     cook = (await crew.session("cook")).principal
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(lambda: crew.use("crib_ask_owner", cook, question="May I?"))
-        (question,) = await crew.until(crew.crib.sessions.questions)
+        question = await crew.question()
         for who in (cook, (await crew.session("clever")).principal, crew.crib.as_agent("clever", "cli")):
             with pytest.raises(Exception, match="only a person may"):
                 await crew.crib.sessions.answer(question.id, {"May I?": "yes"}, by=who)

@@ -182,9 +182,14 @@ def unanswered(monkeypatch: pytest.MonkeyPatch, least: float) -> None:
     asked = Approvals.open
 
     def briefly(
-        self: Approvals, question: ApprovalRequest, *, seconds: float = 0.0, check: Check | None = None
+        self: Approvals,
+        question: ApprovalRequest,
+        *,
+        seconds: float = 0.0,
+        check: Check | None = None,
+        is_detached: bool = False,
     ) -> object:
-        return asked(self, question, seconds=least, check=check)
+        return asked(self, question, seconds=least, check=check, is_detached=is_detached)
 
     monkeypatch.setattr(Approvals, "open", briefly)
 
