@@ -20,6 +20,7 @@ from toolcrib.agents.schedules.readiness import ReadinessCheck
 from toolcrib.agents.schedules.runs import Runs
 from toolcrib.agents.schedules.schedules import Clock, Schedules
 from toolcrib.agents.sessions.briefing import Briefing
+from toolcrib.agents.sessions.elsewhere import RemoteSessions
 from toolcrib.agents.sessions.event_log import Recorder
 from toolcrib.agents.sessions.live_session import SessionDeps
 from toolcrib.agents.sessions.manager import NewSession, Sessions
@@ -93,6 +94,7 @@ class Agents:
             changes=gate.changes,
             stop_switch=context.stop_switch,
             creators=gate.creators,
+            remote=RemoteSessions(context.node_client) if context.node_client is not None else None,
         )
         self.transcripts = Transcripts(claude_folder(context), self._known_runtimes)
         self.schedules = Schedules(

@@ -16,6 +16,7 @@ from toolcrib.base.settings import SETTINGS, Environment, Settings
 from toolcrib.base.stop_switch import StopSwitch
 from toolcrib.gate.audit.records import Audit
 from toolcrib.nodes.cluster_secret import ClusterSecret
+from toolcrib.nodes.forwarding import NodeClient
 from toolcrib.nodes.membership import Membership
 from toolcrib.nodes.signals import Signals
 from toolcrib.store.engine import Store
@@ -66,6 +67,7 @@ class CribContext:
     membership: Membership
     cluster_secret: ClusterSecret | None
     signals: Signals
+    node_client: NodeClient | None
     audit: Audit
     feed: Feed
     tasks: TaskGroup

@@ -36,15 +36,12 @@ from toolcrib.model.principals import Principal
 from toolcrib.model.protocol import ACTING_AS
 from toolcrib.web import problems
 from toolcrib.web.console.refusal import STYLE_HASH, continue_page
-from toolcrib.web.limits import CONNECTION, CREDENTIAL, ENDED, Throttle
+from toolcrib.web.forwarded import SIGNATURE, CheckedBody, ForwardedRequests
+from toolcrib.web.limits import BY_OWNER, CONNECTION, CREDENTIAL, ENDED, PRINCIPAL, Throttle
 from toolcrib.web.login import Logins
 from toolcrib.web.problems import SAFE_HEADERS, Header
 from toolcrib.web.stopping import Stopping
 
-PRINCIPAL = "toolcrib.principal"
-"""Scope key of the authenticated principal."""
-BY_OWNER = "toolcrib.by_owner"
-"""Scope key that is set if the owner acts as a named token."""
 _ACTING_AS = ACTING_AS.encode()
 OPEN_PATHS = frozenset({"/healthz", "/login"})
 
@@ -65,8 +62,10 @@ FILES = "/static/"
 
 _ONCE = (
     b"host", b"origin", b"sec-fetch-site", b"authorization", b"cookie", b"content-type", b"content-length",
-    b"content-encoding", b"transfer-encoding", _ACTING_AS,
+    b"content-encoding", b"transfer-encoding", _ACTING_AS, SIGNATURE,
 )  # fmt: skip
+_DIGEST = "toolcrib.body_digest"
+"""Scope key of the digest that the body of a forwarded request must have."""
 _NO_STATE: Mapping[str, object] = {}
 _SAFE_METHODS = frozenset({"GET", "HEAD"})
 
@@ -89,8 +88,11 @@ class RequestGuard:
         hosts: Iterable[str],
         body_bytes: int,
         stopping: Stopping | None = None,
+        forwarded: ForwardedRequests | None = None,
     ) -> None:
+        """`forwarded` admits signed requests of other nodes; without it, they are refused."""
         self._mcp = mcp
+        self._forwarded = forwarded
         self._routes = routes
         self._principals = principals
         self._logins = logins
@@ -117,6 +119,8 @@ class RequestGuard:
                 await reply.send_whole(detour)
                 return
             app = self._admit(scope, headers)
+            if _DIGEST in scope:
+                receive = CheckedBody(receive, scope[_DIGEST]).receive
             if b"transfer-encoding" in headers:
                 receive = _Counted(receive, reply, self._body_bytes).receive
             if ENDED in scope:
@@ -174,6 +178,11 @@ class RequestGuard:
             raise Denied("origin.refused", "Cross-site requests are not allowed.")
 
     def _identify(self, scope: Scope, headers: Mapping[bytes, bytes], to_mcp: bool) -> Principal:
+        if SIGNATURE in headers:
+            if self._forwarded is None:
+                raise Denied("node.refused", "This crib has no node secret and accepts no requests of other nodes.")
+            known, scope[_DIGEST] = self._forwarded.identify(scope, headers[SIGNATURE])
+            return self._enter(scope, known)
         authorization = headers.get(b"authorization")
         if authorization is not None:
             scheme, _, token = authorization.partition(b" ")
@@ -183,15 +192,7 @@ class RequestGuard:
             if to_mcp and (name := headers.get(_ACTING_AS)) is not None:
                 known = self._principals.acting_as(known, name.decode("latin-1"))
                 scope[BY_OWNER] = True
-            _claim(scope, known.key)
-            if known.ended is not None:
-                scope[ENDED] = known.ended
-            scope[CREDENTIAL] = known.key
-            if not known.principal.is_owner:
-                self._stop_switch.check()  # named tokens and sessions are suspended while everything is stopped
-            if self._principals.may_reach(known.principal, scope["path"]) is not True:
-                raise NotFound("route.unknown", f"There is nothing at {scope['path']}.")
-            return known.principal
+            return self._enter(scope, known)
         if not to_mcp and b"cookie" in headers:
             ended = self._browser_session(headers[b"cookie"])
             if ended is not None:
@@ -200,6 +201,18 @@ class RequestGuard:
                 scope[ENDED] = ended
                 return self._as_web
         raise Unauthenticated("auth.required", "A token is required, or a signed-in browser.")
+
+    def _enter(self, scope: Scope, known: Credential) -> Principal:
+        """Return the principal of a credential, after checking that it may make this request."""
+        _claim(scope, known.key)
+        if known.ended is not None:
+            scope[ENDED] = known.ended
+        scope[CREDENTIAL] = known.key
+        if not known.principal.is_owner:
+            self._stop_switch.check()  # named tokens and sessions are suspended while everything is stopped
+        if self._principals.may_reach(known.principal, scope["path"]) is not True:
+            raise NotFound("route.unknown", f"There is nothing at {scope['path']}.")
+        return known.principal
 
     def _wrong_token(self, scope: Scope) -> ToolcribError:
         client = scope.get("client")

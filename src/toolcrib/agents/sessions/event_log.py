@@ -100,6 +100,13 @@ class SessionLog:
         self.publish(events)
         self._numbered = self.last
 
+    def advance(self, last: int) -> None:
+        """Continue after the newest event that another crib has stored."""
+        if last > self._numbered:
+            self._recent.clear()
+            self.last = self._numbered = last
+            self._wake()
+
     def changed_elsewhere(self) -> None:
         """Have the readers look for new events in the store now: another crib has written some."""
         self.is_stale = True

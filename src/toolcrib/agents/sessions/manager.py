@@ -22,6 +22,7 @@ from anyio.abc import TaskGroup
 
 from toolcrib.agents.sessions.conversation_view import ConversationView, ConversationViews
 from toolcrib.agents.sessions.creators import Creators
+from toolcrib.agents.sessions.elsewhere import RemoteSession, RemoteSessions
 from toolcrib.agents.sessions.event_log import SessionLog
 from toolcrib.agents.sessions.live_session import LiveSession, SessionDeps, status
 from toolcrib.agents.sessions.open_items import OpenItems
@@ -104,12 +105,14 @@ class Sessions:
         stop_switch: StopSwitch,
         creators: Creators,
         default_runner: str = "claude",
+        remote: RemoteSessions | None = None,
     ) -> None:
         """`agent` returns an agent of the zoo or raises; `most_at_once` limits the sessions with a process.
 
         `default_agent` returns the agent for a directory if the request names none. `changes` records every mode that
-        lets a session run calls without approval, and every mode change.
+        lets a session run calls without approval, and every mode change. `remote` reaches the sessions of other nodes.
         """
+        self._remote = remote
         self._changes = changes
         self._stop_switch = stop_switch
         self._store = store
@@ -276,6 +279,8 @@ class Sessions:
         if not content.strip() or len(content) > LONGEST_PROMPT:
             what = "empty" if not content.strip() else f"longer than {LONGEST_PROMPT} characters"
             raise InvalidRequest("session.message", f"The message is {what}.")
+        if (remote := await self._elsewhere(id)) is not None:
+            return await remote.send(content)
         async with self._opening:
             self._stop_switch.check()
             live = self._live.get(id) or await self._make_live(id)
@@ -288,10 +293,10 @@ class Sessions:
     async def interrupt(self, id: str) -> bool:
         """Interrupt the running turn; return False if there is none."""
         live = self._live.get(id)
-        if live is None:
-            await self._load(id)
-            return False
-        return await live.interrupt()
+        if live is not None:
+            return await live.interrupt()
+        remote = await self._elsewhere(id)
+        return False if remote is None else await remote.interrupt()
 
     async def extend(self, id: str, seconds: float) -> float:
         """Extend the running turn, see `LiveSession.extend`. Also raises `session.unknown`."""
@@ -305,6 +310,10 @@ class Sessions:
         self, id: str, *, mode: Mode | None = None, model: str | None = None, title: str | None = None
     ) -> Session:
         """Change the given values, even during a turn. A mode change is audited before it takes effect."""
+        if (remote := await self._elsewhere(id)) is not None:
+            given = {"mode": mode, "model": model, "title": title}
+            await remote.change({key: value for key, value in given.items() if value is not None})
+            return await self.get(id)
         before = (await self.get(id)).mode
         if mode is None or mode == before:
             return await self._apply_change(id, None, model, title)
@@ -333,6 +342,8 @@ class Sessions:
     async def fork(self, id: str, title: str | None = None) -> Session:
         """Create a session that starts with this one's history; source and limits are the same."""
         self._stop_switch.check()
+        if (remote := await self._elsewhere(id)) is not None:
+            return await self.get(await remote.fork(title))
         await self._deps.recorder.flush()
         parent = await self.get(id)
         now = datetime.now(UTC)
@@ -380,9 +391,14 @@ class Sessions:
 
     async def delete(self, id: str) -> None:
         """Delete a session with all its events, and end its readers."""
-        session = await self.close(id)
         log = self._logs.get(id)
-        await delete_session(self._store, id)
+        if (remote := await self._elsewhere(id)) is not None:
+            session = await self.get(id)
+            await remote.delete()
+        else:
+            session = await self.close(id)
+            log = log or self._logs.get(id)
+            await delete_session(self._store, id)
         self._views.drop(id)
         if log is not None:
             log.close()
@@ -391,7 +407,12 @@ class Sessions:
     async def events(self, id: str) -> SessionLog:
         """Return the event log of a session."""
         live = self._live.get(id)
-        return live.log if live is not None else self._log((await self._load(id))[0])
+        if live is not None:
+            return live.log
+        session, _ = await self._load(id)
+        log = self._log(session)
+        log.advance(session.last_seq)
+        return log
 
     async def view(self, id: str) -> ConversationView:
         """Return a session's conversation as display items, up to the newest stored event."""
@@ -454,6 +475,13 @@ class Sessions:
             log = self._logs[session.id] = SessionLog(self._deps.recorder, session.id, session.last_seq)
         return log
 
+    async def _elsewhere(self, id: str) -> RemoteSession | None:
+        """Return the session if another node runs it. Raises `session.unknown`."""
+        if id in self._live:
+            return None
+        _, node = await self._load(id)
+        return await self._remote.on(node, id) if self._remote is not None and node != self._crib else None
+
     async def _load(self, id: str) -> tuple[Session, str]:
         found = await load_session(self._store, id)
         if found is None:
@@ -466,6 +494,7 @@ class Sessions:
         now = datetime.now(UTC)
         if (
             crib != self._crib
+            and self._remote is None
             and session.updated_at > now - _TAKEOVER_AFTER
             and session.state not in ("closed", "failed")
         ):

@@ -25,7 +25,7 @@ from toolcrib.web.api.policy.shapes import AnswerRequest, ApprovalShape
 from toolcrib.web.api.reading import StrictRoute, door_of
 from toolcrib.web.api.resource import Resource
 from toolcrib.web.api.sessions.shapes import AgentQuestionShape, AnsweredQuestion, QuestionAnswers
-from toolcrib.web.guard import PRINCIPAL
+from toolcrib.web.limits import PRINCIPAL
 
 _Status = Annotated[ApprovalStatus | None, Query(description="Only those with this status.")]
 _Session = Annotated[str | None, Query(description="Only those of this session.", min_length=1, max_length=200)]

@@ -34,8 +34,7 @@ from toolcrib.web.api.sessions.shapes import (
     SessionRequest,
     SessionShape,
 )
-from toolcrib.web.guard import PRINCIPAL
-from toolcrib.web.limits import ENDED
+from toolcrib.web.limits import ENDED, PRINCIPAL
 from toolcrib.web.sse import MEDIA_TYPE, PIECE, SessionStream, resume_point
 
 _LINES = "application/x-ndjson"
