@@ -17,6 +17,7 @@ def call_tool(
     token: str | None = None,
     meta: JsonObject | None = None,
     capabilities: JsonObject | None = None,
+    path: str = "/mcp",
     **more: Json,
 ) -> JsonObject:
     """The result of one call."""
@@ -25,7 +26,7 @@ def call_tool(
     headers = {"mcp-protocol-version": MODERN_VERSION, "mcp-method": "tools/call", "mcp-name": name}
     headers["accept"] = "application/json, text/event-stream"
     body: JsonObject = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-    return message(node.request("POST", "/mcp", body, token=token, headers=headers))
+    return message(node.request("POST", path, body, token=token, headers=headers))
 
 
 def message(response: httpx2.Response) -> JsonObject:

@@ -72,18 +72,7 @@ class GateParts:
             creator_now=self.creators.current,
             on_file=self.file_changes.record,
         )
-        self.approvals = Approvals(
-            store,
-            crib=context.id,
-            publish=feed.publish,
-            may_answer=self.principals.may_answer,
-            may_remember=self.principals.may_remember,
-            redact=context.audit.redactor.shown,
-            mask=ValueMasker(context.secrets, certain=True).json,
-            remember=self.permissions.remember,
-            cluster_key=context.cluster_key("approvals"),
-            alive=self._alive_nodes,
-        )
+        self.approvals = self._build_approvals()
         self._handles = Handles(self.approvals, context.tasks)
         self.servers = Servers(home, context.environment, context.user_home, feed.publish, self.changes)
         self.guard = HomeGuard(home.root, home.work, context.user_home)
@@ -98,6 +87,21 @@ class GateParts:
             home=self.guard,
             stop_switch=context.stop_switch,
             absence=self._absence,
+        )
+
+    def _build_approvals(self) -> Approvals:
+        context = self._context
+        return Approvals(
+            context.store,
+            crib=context.id,
+            publish=context.feed.publish,
+            may_answer=self.principals.may_answer,
+            may_remember=self.principals.may_remember,
+            redact=context.audit.redactor.shown,
+            mask=ValueMasker(context.secrets, certain=True).json,
+            remember=self.permissions.remember,
+            cluster_key=context.cluster_key("approvals"),
+            alive=self._alive_nodes,
         )
 
     async def open(self, stack: AsyncExitStack) -> None:

@@ -137,6 +137,11 @@ class NodeClient:
         found = next((each for each in await self._membership.alive() if each.id == node), None)
         return found is not None and found.address is not None and not found.draining
 
+    async def others(self) -> list[str]:
+        """Return the other live nodes that can be reached."""
+        alive = await self._membership.alive()
+        return [node.id for node in alive if node.address is not None and node.id != self._membership.id]
+
     async def ask(self, node: str, method: str, path: str, body: Json = None, *, caller: JsonObject) -> Json:
         """Send a request and return its JSON. Raises the error that the node reports, or `node.unreachable`."""
         content = b"" if body is None else dumps(body)

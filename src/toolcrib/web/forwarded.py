@@ -19,6 +19,7 @@ from toolcrib.nodes.cluster_secret import SIGNATURE_HEADER
 from toolcrib.nodes.forwarding import NodeClient, RequestSigner
 from toolcrib.web.limits import BY_OWNER, PRINCIPAL
 
+TAG_LENGTH: Final = 8
 FORWARDED: Final = "toolcrib.forwarded"
 """Scope key of the node that forwarded a request."""
 _SOURCES: Final = ("ide", "api", "cli", "web")
@@ -87,6 +88,14 @@ class NodeProxy:
         """Return whether a request should go to this node: it is another one, alive, and did not forward it here."""
         return isinstance(node, str) and FORWARDED not in scope and await self._client.runs(node)
 
+    async def node_tagged(self, tag: str) -> str | None:
+        """Return the live node with this tag."""
+        return next((node for node in await self._client.others() if node_tag(node) == tag), None)
+
+    async def others(self, scope: Scope) -> list[str]:
+        """Return the other live nodes, or none for a request that one of them forwarded."""
+        return [] if FORWARDED in scope else await self._client.others()
+
     async def forward(self, node: str, scope: Scope, body: bytes, send: Send) -> None:
         """Forward a request. Raises `node.unreachable` if the node does not respond."""
         names = dict(scope["headers"])
@@ -99,6 +108,11 @@ class NodeProxy:
             async for piece in response.aiter_raw():
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
             await send({"type": "http.response.body", "body": b""})
+
+
+def node_tag(node: str) -> str:
+    """Return a short name of a node for ids that clients carry."""
+    return hashlib.sha256(node.encode("utf-8", "surrogateescape")).hexdigest()[:TAG_LENGTH]
 
 
 def caller_of(scope: Scope) -> JsonObject:

@@ -37,6 +37,7 @@ from toolcrib.web.mcp.budgeted import Budgeted, ContextBudgets
 from toolcrib.web.mcp.ended_sessions import EndedSessions
 from toolcrib.web.mcp.jsonrpc import Message, RequestId, RpcError, check_modern, era_of, read_message
 from toolcrib.web.mcp.methods import InSession, Methods
+from toolcrib.web.mcp.node_routing import CANCELLED, NodeRouting
 from toolcrib.web.mcp.pages import LISTED, Pages
 from toolcrib.web.mcp.parked_calls import ParkedCalls
 from toolcrib.web.mcp.query_options import NOTHING_ASKED, Asked, ToolMode, read_query
@@ -124,6 +125,7 @@ class McpEndpoint:
         ended_file: Path | None = None,
         stopping: Stopping | None = None,
         budgets: ContextBudgets = ContextBudgets(),  # noqa: B008 immutable
+        routing: NodeRouting | None = None,
     ) -> None:
         """Create the endpoint.
 
@@ -131,7 +133,8 @@ class McpEndpoint:
         records the MCP sessions that clients ended. Once `stopping` has begun, requests are refused. `zoo` resolves
         agents, `introduce` returns a server's introduction, `enter` loads the servers of a project, and `ready`
         connects one of them. `notices` subscribes to server notifications, `ended` is called with the id of each ended
-        session, and `in_session` makes the calls of agents' sessions. `budgets` limit what clients receive.
+        session, and `in_session` makes the calls of agents' sessions. `budgets` limit what clients receive. `routing`
+        finds the other nodes of a cluster.
         """
         self._gate = gate
         self._feed = feed
@@ -149,11 +152,13 @@ class McpEndpoint:
         self._pages = Pages(gate)
         self._subscriptions = Subscriptions()
         seal = StateSeal(key or secrets.token_bytes(32))
-        self._sessions = McpSessions(seal, EndedSessions(ended_file))
+        self._routing = routing
+        node, gate.results.tag = (routing.node, routing.tag) if routing is not None else (None, "")
+        self._sessions = McpSessions(seal, EndedSessions(ended_file), node=node)
         self._stopping = stopping
         self._opening = anyio.Lock()
         self._watched: set[str] = set()
-        self._parking = ParkedCalls(seal)
+        self._parking = ParkedCalls(seal, node)
         whole, sandbox = budgets.whole_results, self._sandbox
         self._methods = Methods(
             gate, seal, self._parking, self._subscriptions, in_session, self._announce, whole, sandbox
@@ -214,6 +219,8 @@ class McpEndpoint:
                 return
             body = await _read_body(receive)
             message = read_message(body)
+            if await self._route(http, message, body):
+                return
             if self._stopping is not None and self._stopping.has_begun and _starts_work(message):
                 await _refuse_stopping(send, message)
                 return
@@ -231,6 +238,20 @@ class McpEndpoint:
             await ResponseWriter(receive, send, {}, self._long_requests).finish(
                 error.body(request_id), error.status(era)
             )
+
+    async def _route(self, http: HttpRequest, message: Message, body: bytes) -> bool:
+        """Forward a message that another node handles; return False if this one does."""
+        routing = self._routing
+        if routing is None:
+            return False
+        node = await routing.node_for(http.scope, http.session_id, message)
+        if node is not None:
+            await routing.forward(node, http.scope, body, http.send)
+        elif message.method == CANCELLED and http.session_id:
+            request_id: Any = message.params.get("requestId")
+            if not isinstance(request_id, str | int) or (http.session_id, request_id) not in self._running:
+                await routing.tell_others(http.scope, body)
+        return node is not None
 
     async def _everything(self, asked: Asked, principal: Principal, *, as_agent: bool = False) -> McpView:
         """Return the view of everything in the mode and within the budget that the client asked for."""
@@ -369,6 +390,12 @@ class McpEndpoint:
         if self._stopping is not None:
             self._stopping.check()
         method = http.scope["method"]
+        if self._routing is not None and http.session_id:
+            if method == "DELETE":
+                await self._routing.tell_others(http.scope, b"")
+            elif (node := await self._routing.node_for(http.scope, http.session_id)) is not None:
+                await self._routing.forward(node, http.scope, b"", http.send)
+                return
         if http.session_id and await self._is_open(http):
             session = self._sessions.get(http.session_id)
             if method == "DELETE":
@@ -382,7 +409,9 @@ class McpEndpoint:
         """Answer `initialize` and register the session it opens."""
         sdk = self._sdk or await self._load_sdk()
         key = http.credential
-        session = McpSession(self._sessions.new_id(message.params, http.bound_to), message.params)
+        session = McpSession(
+            self._sessions.new_id(message.params, http.bound_to), message.params, tag=self._gate.results.tag
+        )
         async with self._opening:
             await self._make_room(sdk, key)
             self._sessions.begin(session, key)
@@ -409,7 +438,8 @@ class McpEndpoint:
             await self._make_room(sdk, http.credential)
             is_open = await sdk.restore(session_id, hello, http.scope, http.principal, http.mcp_view, http.owner)
             if is_open:
-                self._sessions.begin(McpSession(session_id, hello, is_restored=True), http.credential)
+                session = McpSession(session_id, hello, is_restored=True, tag=self._gate.results.tag)
+                self._sessions.begin(session, http.credential)
                 self._watch(http.credential, http.scope.get(ENDED))
         return is_open
 
