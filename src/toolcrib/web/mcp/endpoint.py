@@ -127,9 +127,7 @@ class McpEndpoint:
         budgets: ContextBudgets = ContextBudgets(),  # noqa: B008 immutable
         routing: NodeRouting | None = None,
     ) -> None:
-        """Create the endpoint.
-
-        `key` seals the state that clients carry; without one, that state does not outlive this object. `ended_file`
+        """`key` seals the state that clients carry; without one, that state does not outlive this object. `ended_file`
         records the MCP sessions that clients ended. Once `stopping` has begun, requests are refused. `zoo` resolves
         agents, `introduce` returns a server's introduction, `enter` loads the servers of a project, and `ready`
         connects one of them. `notices` subscribes to server notifications, `ended` is called with the id of each ended
@@ -221,9 +219,6 @@ class McpEndpoint:
             message = read_message(body)
             if await self._route(http, message, body):
                 return
-            if self._stopping is not None and self._stopping.has_begun and _starts_work(message):
-                await _refuse_stopping(send, message)
-                return
             can_send_whole = WHOLE in scope.get("extensions", ())
             response = ResponseWriter(receive, send, headers, self._long_requests, can_send_whole=can_send_whole)
             if not await self._answer(http, era, message, headers, response):
@@ -240,7 +235,10 @@ class McpEndpoint:
             )
 
     async def _route(self, http: HttpRequest, message: Message, body: bytes) -> bool:
-        """Forward a message that another node handles; return False if this one does."""
+        """Forward a message that another node handles, or refuse it while stopping; return False to handle it here."""
+        if self._stopping is not None and self._stopping.has_begun and _starts_work(message):
+            await _refuse_stopping(http.send, message)
+            return True
         routing = self._routing
         if routing is None:
             return False
