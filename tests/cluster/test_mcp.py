@@ -12,6 +12,7 @@ from cluster.mcp import call_tool, message
 from cluster.nodes import WAIT_SECONDS, Cluster, ClusterNode
 from deadlines import stretched
 from http_clients import PLAIN
+from long_tests import takes_long
 from toolcrib.model.json import Json, JsonObject
 
 STREAM = "application/json, text/event-stream"
@@ -112,6 +113,7 @@ def test_legacy_session_works_on_every_node_until_its_client_ends_it(cluster: Cl
         assert client.post(node, {"id": 4, "method": "tools/list"}).status_code == 404
 
 
+@takes_long
 def test_kept_result_is_read_on_another_node(cluster: Cluster) -> None:
     (first,) = cluster.start(1)
     made = first.request("POST", "/api/tokens", {"name": "ide"})

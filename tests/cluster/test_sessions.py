@@ -8,6 +8,7 @@ import pytest
 from cluster.nodes import Cluster, ClusterNode, wait_for
 from cluster.test_approvals import pending
 from integration.agents.sessions.acp.host import Scripted
+from long_tests import takes_long
 from toolcrib.model.json import JsonObject
 
 PING: JsonObject = {"tool": "mcp__toolcrib__toolcrib_ping", "input": {}}
@@ -85,6 +86,7 @@ def test_every_verb_of_a_session_works_on_the_node_that_does_not_run_it(
         assert (gone.status_code, gone.json()["code"]) == (404, "session.unknown")
 
 
+@takes_long
 def test_session_of_a_killed_node_continues_on_another(cluster: Cluster, scripted: Scripted, tmp_path: Path) -> None:
     first, second = start(cluster, scripted)
     new = {"cwd": str(tmp_path), "runner": "scripted", "mode": "default"}
