@@ -40,6 +40,7 @@ from toolcrib.model.events import Event
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Mode, Principal
 from toolcrib.model.sessions import Session, SessionEventKind
+from toolcrib.nodes.database_clock import DatabaseClock
 from toolcrib.store.sessions import load_runtimes
 
 if TYPE_CHECKING:
@@ -57,8 +58,9 @@ class Agents:
     """Runtimes, sessions and schedules. `open` opens them, and its stack closes them."""
 
     def __init__(
-        self, context: CribContext, gate: GateParts, upstreams: Upstreams, *, clock: Clock, on_time: bool
+        self, context: CribContext, gate: GateParts, upstreams: Upstreams, *, clock: Clock | None, on_time: bool
     ) -> None:
+        clock = clock or _clock(context)
         self._context = context
         self._parts = gate
         settings, store, home = context.settings, context.store, context.home
@@ -95,6 +97,7 @@ class Agents:
             stop_switch=context.stop_switch,
             creators=gate.creators,
             remote=RemoteSessions(context.node_client) if context.node_client is not None else None,
+            is_alive=self._is_alive,
         )
         self.transcripts = Transcripts(claude_folder(context), self._known_runtimes)
         self.schedules = Schedules(
@@ -137,6 +140,9 @@ class Agents:
         self._parts.tokens.listen(self._on_token_end)
         stack.callback(self._context.feed.listen(self._on_event))
         stack.callback(self._context.signals.listen(self._on_signal))
+
+    async def _is_alive(self, crib: str) -> bool:
+        return any(node.id == crib for node in await self._context.membership.alive())
 
     async def count_sessions(self, cwd: str) -> int:
         """Return the number of the crib's own sessions in a directory plus those that only Claude Code knows."""
@@ -211,6 +217,14 @@ class Agents:
 
     def _on_session(self, session: Session) -> None:
         self._context.feed.publish("session_changed", {"session": session.to_json()})
+
+
+def _clock(context: CribContext) -> Clock:
+    """Return the clock of the database if other cribs may use it, else the system clock."""
+    if not context.store.shared:
+        return Clock()
+    clock = DatabaseClock(context.store)
+    return Clock(clock.now, synchronise=clock.synchronise)
 
 
 def claude_folder(context: CribContext) -> Path:

@@ -131,11 +131,8 @@ class NodeClient:
                 await self._http.aclose()
 
     async def runs(self, node: str) -> bool:
-        """Return whether a node other than this one is alive, can be reached, and keeps its work."""
-        if node == self._membership.id:
-            return False
-        found = next((each for each in await self._membership.alive() if each.id == node), None)
-        return found is not None and found.address is not None and not found.draining
+        """Return whether a node other than this one is alive and can be reached."""
+        return node != self._membership.id and await self._membership.address_of(node) is not None
 
     async def others(self) -> list[str]:
         """Return the other live nodes that can be reached."""

@@ -21,7 +21,7 @@ from toolcrib.model.tools import CallResult, ContentItem, ProtocolFault, ServerK
 from toolcrib.model.upstreams import UpstreamStatus
 from toolcrib.servers.identity import identity
 from toolcrib.upstream.definitions import UpstreamTool, mcp_param_headers
-from toolcrib.upstream.offer import PROMPTS, RESOURCES, TEMPLATES, Offer, content_of, passes, tools_of
+from toolcrib.upstream.offer import PROMPTS, RESOURCES, SKILLS, TEMPLATES, Offer, content_of, passes, tools_of
 from toolcrib.upstream.session_connections import SessionUpstreams
 from toolcrib.upstream.upstream import Upstream
 
@@ -40,6 +40,7 @@ class _OfferView:
         self.prompts = content_of(offer.prompts, PROMPTS, alias)
         self.resources = content_of(offer.resources, RESOURCES, alias)
         self.templates = content_of(offer.templates, TEMPLATES, alias)
+        self.skills = content_of(offer.skills, SKILLS, alias)
 
 
 class UpstreamSource:
@@ -104,6 +105,11 @@ class UpstreamSource:
         view = self._view()
         return view.templates if view is not None else ()
 
+    async def skills(self) -> Sequence[ContentItem]:
+        """Return its skills."""
+        view = self._view()
+        return view.skills if view is not None else ()
+
     def prepare(self, tool: str, arguments: JsonObject, canonical: bytes) -> RunCall:
         """Bind the arguments of a call. The server validates them."""
         view = self._view()
@@ -122,11 +128,11 @@ class UpstreamSource:
             case "logging/setLevel":
                 return await self._set_level(upstream, params, context)
             case _:
-                return _writable(self.name, await upstream.request(method, params, context))
+                return _writable(self.name, await _send(upstream, method, params, context))
 
     async def _run(self, params: JsonObject, headers: Mapping[str, str] | None, context: CallContext) -> CallResult:
         try:
-            wire = _writable(self.name, await self._upstream(context).request("tools/call", params, context, headers))
+            wire = _writable(self.name, await _send(self._upstream(context), "tools/call", params, context, headers))
         except ProtocolError as error:
             text = f"MCP error: {error.message}"
             fault = ProtocolFault(error.code, error.message, error.data)
@@ -178,6 +184,23 @@ class UpstreamSource:
         if self._last is None or self._last.offer is not offer:
             self._last = _OfferView(offer, self.name, self.spec, self.server_names)
         return self._last
+
+
+async def _send(
+    upstream: Upstream, method: str, params: JsonObject, context: CallContext, headers: Mapping[str, str] | None = None
+) -> JsonObject:
+    """Send a caller's request, connecting first if needed, and return its result unchanged.
+
+    Raises `ProtocolError` if the server responds with an error, another `ToolcribError` if it cannot be reached.
+    """
+    exchange = upstream.exchange or await upstream.ready()
+    try:
+        return await exchange.request(method, params, context, headers)
+    except ProtocolError:
+        raise  # a response too, passed on unchanged
+    except ToolcribError as failure:
+        exchange = await upstream.reopened(failure, exchange)
+    return await exchange.request(method, params, context, headers)
 
 
 def _writable(name: str, result: JsonObject) -> JsonObject:

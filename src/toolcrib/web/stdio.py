@@ -23,6 +23,7 @@ from toolcrib.base.home import MARKER, RunInfo, owner_token, prepare_home
 from toolcrib.base.settings import Environment, Settings
 from toolcrib.model.errors import CODES, ConfigError, ToolcribError, Unavailable
 from toolcrib.model.json import Json, dumps, is_object, loads
+from toolcrib.model.jsonrpc import Message, RequestId, RpcError, read_message
 from toolcrib.model.protocol import (
     ACTING_AS,
     CARRIED,
@@ -35,7 +36,6 @@ from toolcrib.model.protocol import (
 )
 from toolcrib.web.holder_connection import JOIN_WAIT, HolderConnection, Spawn
 from toolcrib.web.loopback import LoopbackHttp, Lost, Response, Unreached
-from toolcrib.web.mcp.jsonrpc import Message, RequestId, RpcError, read_message
 from toolcrib.web.pipes import Line, OversizedMessage, Write, protocol_pipes
 
 logger = logging.getLogger(__name__)
@@ -108,7 +108,7 @@ class Front:
         agent: str | None = None,
         token: str | None = None,
     ) -> None:
-        self._common = _ACCEPT | ({ACTING_AS: token} if token is not None else {})
+        self._common = _ACCEPT | {CARRIED: "stdio"} | ({ACTING_AS: token} if token is not None else {})
         self._holder_connection = holder_connection
         self._http = http
         self._write = write
@@ -250,7 +250,6 @@ class Front:
             return self._session
         headers = {"mcp-protocol-version": str(message.meta.get(VERSION_KEY, MODERN_VERSION))}
         headers["mcp-method"] = encode_header(message.method)
-        headers[CARRIED] = "stdio"
         name: Json = message.params.get(NAMED_BY.get(message.method, ""))
         return headers | ({"mcp-name": encode_header(name)} if isinstance(name, str) else {})
 

@@ -16,8 +16,8 @@ from starlette.types import Scope, Send
 
 from toolcrib.model.errors import Unavailable
 from toolcrib.model.json import Json, JsonObject, is_object
+from toolcrib.model.jsonrpc import Message
 from toolcrib.web.forwarded import TAG_LENGTH, NodeProxy, node_tag
-from toolcrib.web.mcp.jsonrpc import Message
 from toolcrib.web.mcp.sealed_state import peek
 
 logger = logging.getLogger(__name__)
