@@ -104,11 +104,7 @@ class Agents:
             store,
             Runs(store, self.sessions, context.id, clock.now),
             ReadinessCheck(
-                gate.gate,
-                gate.permissions.has_agent,
-                upstreams.placed,
-                upstreams.note,
-                self.sessions.check_creator,
+                gate.gate, gate.permissions.has_agent, upstreams.placed, upstreams.note, self.sessions.check_creator
             ),
             publish=context.feed.publish,
             clock=clock,
@@ -116,8 +112,9 @@ class Agents:
             stop_switch=context.stop_switch,
             on_time=on_time,
         )
-        git = Git(context.environment)
-        self.work = Work(store, self.sessions, git, crib=context.id, place=home.work, now=clock.now)
+        self.work = Work(
+            store, self.sessions, Git(context.environment), crib=context.id, place=home.work, now=clock.now
+        )
 
     def _shared_questions(self, context: CribContext) -> SharedQuestions | None:
         if not context.store.shared:

@@ -37,7 +37,7 @@ from toolcrib.web.limits import CREDENTIAL, ENDED, WHOLE
 from toolcrib.web.mcp.budgeted import Budgeted, ContextBudgets
 from toolcrib.web.mcp.ended_sessions import EndedSessions
 from toolcrib.web.mcp.methods import InSession, Methods
-from toolcrib.web.mcp.node_routing import CANCELLED, NodeRouting
+from toolcrib.web.mcp.node_routing import NodeRouting
 from toolcrib.web.mcp.pages import LISTED, Pages
 from toolcrib.web.mcp.parked_calls import ParkedCalls
 from toolcrib.web.mcp.query_options import NOTHING_ASKED, Asked, ToolMode, read_query
@@ -147,8 +147,7 @@ class McpEndpoint:
         self._gate = gate
         self._feed = feed
         self._introduce: Introduce = introduce or (lambda principal, name: None)
-        self._enter = enter
-        self._ready = ready
+        self._enter, self._ready = enter, ready
         self._notices = notices
         self._ended = ended
         self._zoo = zoo
@@ -250,17 +249,9 @@ class McpEndpoint:
         if self._stopping is not None and self._stopping.has_begun and _starts_work(message):
             await _refuse_stopping(http.send, message)
             return True
-        routing = self._routing
-        if routing is None:
+        if self._routing is None:
             return False
-        node = await routing.node_for(http.scope, http.session_id, message)
-        if node is not None:
-            await routing.forward(node, http.scope, body, http.send)
-        elif message.method == CANCELLED and http.session_id:
-            request_id: Any = message.params.get("requestId")
-            if not isinstance(request_id, str | int) or (http.session_id, request_id) not in self._running:
-                await routing.tell_others(http.scope, body)
-        return node is not None
+        return await self._routing.route(http.scope, http.session_id, message, body, http.send, self._running)
 
     async def _everything(self, asked: Asked, principal: Principal, *, as_agent: bool = False) -> McpView:
         """Return the view of everything in the mode and within the budget that the client asked for."""
@@ -403,7 +394,8 @@ class McpEndpoint:
         resumed = self._resumable.find(http.session_id, http.last_event_id) if method == "GET" else None
         if self._stopping is not None and resumed is None:  # the stream of a call in flight can still be resumed
             self._stopping.check()
-        if resumed is None and await self._stream_elsewhere(http):
+        routing = self._routing if resumed is None else None
+        if routing is not None and await routing.route_stream(http.scope, http.session_id, http.send):
             return
         if http.session_id and await self._is_open(http):
             session = self._sessions.get(http.session_id)
@@ -416,18 +408,6 @@ class McpEndpoint:
             elif method == "GET":
                 http = self._reopened(http, session)
         await self._delegate(http)
-
-    async def _stream_elsewhere(self, http: HttpRequest) -> bool:
-        """Forward the request for a session's stream to the node that has it; the end of a session, to all nodes."""
-        if self._routing is None or not http.session_id:
-            return False
-        if http.scope["method"] == "DELETE":
-            await self._routing.tell_others(http.scope, b"")
-            return False
-        node = await self._routing.node_for(http.scope, http.session_id)
-        if node is not None:
-            await self._routing.forward(node, http.scope, b"", http.send)
-        return node is not None
 
     def _reopened(self, http: HttpRequest, session: McpSession) -> HttpRequest:
         """Return a request for the session's own stream, from now on unless its missed messages are known."""

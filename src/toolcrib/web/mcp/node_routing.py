@@ -9,6 +9,7 @@ lost is reported as expired.
 """
 
 import logging
+from collections.abc import Container
 from typing import Final
 
 from starlette.types import Message as AsgiMessage
@@ -25,7 +26,7 @@ logger = logging.getLogger(__name__)
 _RESULT_URI: Final = "toolcrib://results/"
 _IN_STREAM: Final = frozenset({"resources/subscribe", "resources/unsubscribe", "logging/setLevel"})
 """Requests about what a legacy session receives on its event stream."""
-CANCELLED: Final = "notifications/cancelled"
+_CANCELLED: Final = "notifications/cancelled"
 
 
 class NodeRouting:
@@ -36,7 +37,42 @@ class NodeRouting:
         self.tag = node_tag(node)
         self._proxy = proxy
 
-    async def node_for(self, scope: Scope, session_id: str, message: Message | None = None) -> str | None:
+    async def route(
+        self,
+        scope: Scope,
+        session_id: str,
+        message: Message,
+        body: bytes,
+        send: Send,
+        running: Container[tuple[str, Json]],
+    ) -> bool:
+        """Forward a message that another node handles; return False if this one does.
+
+        A call that is cancelled may run on any node: if it is not `running` here, all of them are notified.
+        """
+        node = await self._node_for(scope, session_id, message)
+        if node is not None:
+            await self._proxy.forward(node, scope, body, send)
+        elif message.method == _CANCELLED and session_id:
+            call = message.params.get("requestId")
+            if not isinstance(call, str | int) or (session_id, call) not in running:
+                await self._tell_others(scope, body)
+        return node is not None
+
+    async def route_stream(self, scope: Scope, session_id: str, send: Send) -> bool:
+        """Forward the request for a session's stream to its node, and the end of a session to all nodes.
+
+        Returns False if this node handles the request too.
+        """
+        if scope["method"] == "DELETE":
+            await self._tell_others(scope, b"")
+            return False
+        node = await self._node_for(scope, session_id)
+        if node is not None:
+            await self._proxy.forward(node, scope, b"", send)
+        return node is not None
+
+    async def _node_for(self, scope: Scope, session_id: str, message: Message | None = None) -> str | None:
         """Return the other node that handles a request, or None if this one does. GET requests have no message."""
         named = self._named(session_id, message)
         if named is None or named in (self.node, self.tag):
@@ -55,14 +91,10 @@ class NodeRouting:
             return _node_in(state)
         if (handle := _handle(message)) is not None:
             return _tag_in(handle)
-        is_notice = message.id is None and message.method != CANCELLED
+        is_notice = message.id is None and message.method != _CANCELLED
         return _node_in(session_id) if session_id and (is_notice or message.method in _IN_STREAM) else None
 
-    async def forward(self, node: str, scope: Scope, body: bytes, send: Send) -> None:
-        """Forward a request and return its response."""
-        await self._proxy.forward(node, scope, body, send)
-
-    async def tell_others(self, scope: Scope, body: bytes) -> None:
+    async def _tell_others(self, scope: Scope, body: bytes) -> None:
         """Send a request to all other nodes, unless it came from one; their responses are ignored."""
 
         async def ignore(_: AsgiMessage) -> None:
