@@ -74,7 +74,7 @@ class GateParts:
         )
         self.approvals = self._build_approvals()
         self._handles = Handles(self.approvals, context.tasks)
-        self.servers = Servers(home, context.environment, context.user_home, feed.publish, self.changes)
+        self.servers = _open_servers(context, self.changes)
         self.guard = HomeGuard(home.root, home.work, context.user_home)
         self.gate = Gate(
             self.catalog,
@@ -157,3 +157,8 @@ class GateParts:
 
     def _publish_catalog(self, change: CatalogChange) -> None:
         self._context.feed.publish("catalog_changed", change.to_json())
+
+
+def _open_servers(context: CribContext, changes: Changes) -> Servers:
+    home, environment, publish = context.home, context.environment, context.feed.publish
+    return Servers(home, environment, context.user_home, publish, changes, context.named_secrets)

@@ -64,6 +64,8 @@ ELSEWHERE = {
     ("POST", "/api/plugins/{name}/grant"): "plugins.grant",
     ("POST", "/api/plugins/{name}/revoke"): "plugins.revoke",
     ("POST", "/api/plugins/{name}/{switch}"): "plugins.enable",
+    ("POST", "/api/secrets/move"): "secrets.move",
+    ("POST", "/api/secrets/undo"): "secrets.undo",
     ("POST", "/api/servers/trust"): "servers.trust",
     ("POST", "/api/servers/untrust"): "servers.untrust",
     ("POST", "/api/schedules/{schedule_id}/run"): "schedules.run",
@@ -107,6 +109,8 @@ STEPS: list[tuple[str, str, str, Any, str]] = [
     ("POST", "/api/servers/undo", "", {}, "servers.undo"),
     ("POST", "/api/servers/import", "", {"names": ["found"]}, "servers.import"),
     ("POST", "/api/servers/export", "", {"client": "cursor", "names": ["shifts"]}, "servers.export"),
+    ("PUT", "/api/secrets/{name}", "MINE", {"value": "a value to be kept"}, "secrets.set"),
+    ("DELETE", "/api/secrets/{name}", "MINE", None, "secrets.remove"),
     ("POST", "/api/tools/{server}/{tool:path}/accept", "shifts tool", {}, "tools.accept"),
     ("POST", "/api/policy/rules", "", RULE, "rules.add"),
     ("PATCH", "/api/policy/rules/{rule_id}", "RULE", {"reason": "No."}, "rules.change"),
@@ -244,6 +248,10 @@ CONSOLE_UNRECORDED = {
 }
 """Memory, talk, looks and calls, as above."""
 CONSOLE_RECORDED = {
+    "/secrets/move",
+    "/secrets/set",
+    "/secrets/undo",
+    "/secrets/{name}/remove",
     "/access/bundles", "/access/bundles/{id}", "/access/bundles/{id}/remove", "/access/projects",
     "/access/projects/remove", "/access/rules", "/access/rules/{id}/remove", "/access/tokens",
     "/access/tokens/{name}/revoke", "/agents", "/agents/-/import", "/agents/{id}", "/agents/{id}/brain/-/include",
