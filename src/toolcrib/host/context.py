@@ -11,10 +11,12 @@ from toolcrib.base.feed import Feed
 from toolcrib.base.home import Home
 from toolcrib.base.masking.names import is_secret_name
 from toolcrib.base.masking.values import KnownSecrets
+from toolcrib.base.named_secrets import NamedSecrets
 from toolcrib.base.processes.start import PROXY_NAMES
 from toolcrib.base.settings import SETTINGS, Environment, Settings
 from toolcrib.base.stop_switch import StopSwitch
 from toolcrib.gate.audit.records import Audit
+from toolcrib.nodes.cluster_secret import ClusterSecret
 from toolcrib.nodes.membership import Membership
 from toolcrib.nodes.signals import Signals
 from toolcrib.store.engine import Store
@@ -61,8 +63,10 @@ class CribContext:
     address: CribAddress
     stop_switch: StopSwitch
     secrets: KnownSecrets
+    named_secrets: NamedSecrets
     store: Store
     membership: Membership
+    cluster_secret: ClusterSecret | None
     signals: Signals
     audit: Audit
     feed: Feed

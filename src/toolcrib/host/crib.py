@@ -25,6 +25,7 @@ from toolcrib.base.feed import Feed, fresh_start
 from toolcrib.base.home import HomeLock, kept_token, prepare_home, read_run
 from toolcrib.base.masking.logs import mask_logs
 from toolcrib.base.masking.values import KnownSecrets, Redactor, ValueMasker
+from toolcrib.base.named_secrets import NamedSecrets
 from toolcrib.base.network.web import open_web
 from toolcrib.base.settings import Environment, Settings
 from toolcrib.base.stop_switch import StopSwitch
@@ -49,6 +50,7 @@ from toolcrib.model.principals import Mode, Principal, Source
 from toolcrib.model.sessions import NO_LIMITS, SessionLimits
 from toolcrib.model.sources import Introduction, Notice
 from toolcrib.model.tools import CallResult, ToolRef
+from toolcrib.nodes.cluster_secret import ClusterSecret, check_secret
 from toolcrib.nodes.membership import Membership
 from toolcrib.nodes.outbox import Outbox
 from toolcrib.nodes.signals import Signals
@@ -148,6 +150,8 @@ class Crib:
 
     async def _open_home(self, stack: AsyncExitStack) -> str:
         """Lock the home and open its database. Returns the owner's token."""
+        file = self.settings.node_secret_file
+        self.cluster_secret = ClusterSecret.read(file) if file is not None else None
         self.home = prepare_home(self.settings.home)
         await self._lock(stack)
         self.stop_switch = StopSwitch(self.home.stop_marker)
@@ -158,6 +162,8 @@ class Crib:
                 alone=self.settings.database_url is None,  # then the lock of the home also protects its database
             )
         )
+        if self.store.shared:
+            await check_secret(self.store, self.cluster_secret, is_node=self._eager)
         owner_token = stack.enter_context(kept_token(self.home))
         self.secrets.add(owner_token, *own_secrets(self.settings, self._environment))
         stack.enter_context(mask_logs(self.secrets))
@@ -190,8 +196,10 @@ class Crib:
             address=self._address,
             stop_switch=self.stop_switch,
             secrets=self.secrets,
+            named_secrets=NamedSecrets(self.home.secrets, self.secrets),
             store=self.store,
             membership=self.membership,
+            cluster_secret=self.cluster_secret,
             signals=self.signals,
             audit=self.audit,
             feed=self.feed,
@@ -215,6 +223,7 @@ class Crib:
         self._upstreams = upstreams
         self.pins, self.intake, self.clients = upstreams.pins, upstreams.intake, upstreams.clients
         self.pool, self.links = upstreams.pool, upstreams.links
+        self.definition_secrets = upstreams.definition_secrets
         return upstreams
 
     def _build_agents(self, context: CribContext, gate: GateParts, upstreams: Upstreams) -> Agents:

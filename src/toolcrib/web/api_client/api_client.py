@@ -18,6 +18,7 @@ from toolcrib.web.api_client.connections import ConnectionsClient
 from toolcrib.web.api_client.permissions import PermissionsClient
 from toolcrib.web.api_client.plugins import PluginsClient
 from toolcrib.web.api_client.schedules import SchedulesClient
+from toolcrib.web.api_client.secrets import SecretsClient
 from toolcrib.web.api_client.sessions import SessionsClient
 from toolcrib.web.api_client.wire import Param, Wire, path_to
 
@@ -36,6 +37,7 @@ class ApiClient:
         self.sessions = SessionsClient(self._wire)
         self.schedules = SchedulesClient(self._wire)
         self.plugins = PluginsClient(self._wire)
+        self.secrets = SecretsClient(self._wire)
 
     async def __aenter__(self) -> Self:
         return self
@@ -52,6 +54,14 @@ class ApiClient:
     async def status(self) -> JsonObject:
         """Return whether the crib is running or stopped."""
         return await self._ask("GET", "/api/status")
+
+    async def nodes(self) -> list[JsonObject]:
+        """Return the nodes that share the crib's database."""
+        return await self._ask("GET", "/api/nodes")
+
+    async def drain_node(self, name: str) -> JsonObject:
+        """Ask a node to give its work away and stop."""
+        return await self._ask("POST", f"{path_to('/api/nodes', name)}/drain")
 
     async def backups(self) -> list[JsonObject]:
         """Return the backups in the home, newest first."""
