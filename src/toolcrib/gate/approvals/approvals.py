@@ -18,7 +18,7 @@ import itertools
 import logging
 import secrets
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -29,24 +29,40 @@ import orjson
 from anyio.abc import TaskGroup
 
 from toolcrib.base.masking.restore import restore_masked
+from toolcrib.gate.approvals.abandoned import Alive, follow_abandoned
+from toolcrib.gate.approvals.edited_rule import edited_conditions
 from toolcrib.gate.approvals.remembering import propose
 from toolcrib.gate.approvals.requests import (
     ApprovalReply,
+    Check,
     already_decided,
     answer_without_reply,
     bind,
+    chosen_conditions,
+    encode_edited,
     new_approval,
     required_event,
     resolved_event,
     rule_of_answer,
+    shorten,
     stored_answer,
 )
 from toolcrib.gate.approvals.similar import NEEDED, propose_similar
 from toolcrib.gate.policy.paths import REAL
-from toolcrib.model.approvals import Approval, ApprovalAnswer, ApprovalRequest, ApprovalStatus, Decided, Scope, Verb
+from toolcrib.model.approvals import (
+    NO_RULE_LIMITS,
+    Approval,
+    ApprovalAnswer,
+    ApprovalRequest,
+    ApprovalStatus,
+    Decided,
+    RuleLimits,
+    Scope,
+    Verb,
+)
 from toolcrib.model.errors import Conflict, Denied, InvalidRequest, NotFound, Unavailable
 from toolcrib.model.json import Json, JsonObject, canonical, is_object, loads
-from toolcrib.model.policy import Binding, Rule
+from toolcrib.model.policy import Binding, Condition, Rule
 from toolcrib.model.principals import Principal
 from toolcrib.model.tools import ToolRef
 from toolcrib.store.approvals import (
@@ -60,7 +76,6 @@ from toolcrib.store.approvals import (
     load_detached,
     load_edits,
     load_orphans,
-    load_waiting_cribs,
     replace_edit,
     save_approval,
     use_approval,
@@ -78,14 +93,11 @@ MOST_BYTES = 256 * 1024 * 1024
 """Maximum bytes of arguments of all pending approvals."""
 MOST_BYTES_PER_CALLER = 32 * 1024 * 1024
 """Maximum bytes of arguments per principal, so that one token cannot use up the total."""
-_LONGEST_REASON = 2000
 _LAST_WORDS = 5.0
 """Seconds to store the end of an approval while its caller is going away."""
 _LOOK_EVERY = 1.0
 """Seconds between two polls for answers that another crib on the same database received."""
 _LOOK_AT_ONCE = 500
-_ABANDONED_EVERY = 5.0
-"""Seconds between two looks for approvals of ended nodes."""
 _MOST_ANSWERED = 50
 """Maximum answered approvals of a tool that are read to find those of one principal."""
 CLOCK_SECONDS = 2.0
@@ -102,13 +114,10 @@ Mask: TypeAlias = Callable[[Json], Json]
 """Masks secrets in the arguments shown to a person."""
 MayRemember: TypeAlias = Callable[[Principal], bool]
 """Whether answers of this principal may hold for longer than one call."""
-Alive: TypeAlias = Callable[[], Awaitable[Collection[str]]]
 WallClock: TypeAlias = Callable[[], datetime]
 Redact: TypeAlias = Callable[[Json, bytes], bytes]
 """Returns the part of the arguments that may be stored, from their value and their canonical JSON."""
 Remember: TypeAlias = Callable[[Rule], Awaitable[None]]
-Check: TypeAlias = Callable[[JsonObject, bytes], object]
-"""Raises `InvalidRequest` for arguments that do not fit the tool."""
 
 logger = logging.getLogger(__name__)
 
@@ -188,13 +197,14 @@ class Approvals:
             listener(kind, data)
 
     async def __aenter__(self) -> Self:
-        await self._close_orphans({self._crib})
+        await self.close_of_cribs({self._crib})
         await self._forget_edits()
         self._tasks = await anyio.create_task_group().__aenter__()
         self._tasks.start_soon(self._watch_clock)
         if self._store.shared:
             self._tasks.start_soon(self._follow_others)
-            self._tasks.start_soon(self._close_abandoned)
+            if self._alive is not None:
+                self._tasks.start_soon(follow_abandoned, self._store, self._alive, self.close_of_cribs)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -214,28 +224,13 @@ class Approvals:
         self._tasks.cancel_scope.cancel()
         await self._tasks.__aexit__(None, None, None)
 
-    async def _close_orphans(self, ended: Collection[str]) -> list[Approval]:
-        """Close the approvals that calls of these cribs waited for, and expired ones; return them."""
-        closed: list[Approval] = []
-        while orphans := await load_orphans(
-            self._store, ended, self._clock() - _OVERDUE, with_detached=not self._shares_handles
-        ):
+    async def close_of_cribs(self, ended: Collection[str]) -> None:
+        """Close the approvals that calls of these ended cribs waited for, and those that have expired."""
+        with_detached = not self._shares_handles
+        while orphans := await load_orphans(self._store, ended, self._clock() - _OVERDUE, with_detached=with_detached):
             await close_approvals(self._store, [self._closing(each, "expired", reason=_ENDED) for each in orphans])
-            closed += orphans
-        return closed
-
-    async def _close_abandoned(self) -> None:
-        """Close what the calls of ended nodes waited for, and what expired meanwhile, until cancelled."""
-        while self._alive is not None:
-            await anyio.sleep(_ABANDONED_EVERY)
-            try:
-                waiting = await load_waiting_cribs(self._store)
-                closed = await self._close_orphans(waiting - {self._crib, *await self._alive()} if waiting else ())
-                for approval in closed:
-                    answer = answer_without_reply(approval, "expired", _ENDED)
-                    self._publish("approval_resolved", resolved_event(approval, answer))
-            except Exception as error:  # noqa: BLE001 boundary: the next round tries again
-                logger.warning("Could not close the approvals of ended nodes: %s", error)
+            for each in orphans if self._store.shared else ():
+                self._publish("approval_resolved", resolved_event(each, answer_without_reply(each, "expired", _ENDED)))
 
     async def _forget_edits(self) -> None:
         """Redact edited arguments left by calls that were killed before they could do so."""
@@ -415,10 +410,14 @@ class Approvals:
         reason: str | None = None,
         arguments: JsonObject | None = None,
         prefix: str | None = None,
+        conditions: Sequence[JsonObject] | None = None,
+        uses: int | None = None,
+        expires_at: datetime | None = None,
     ) -> ApprovalAnswer:
         """Answer an approval. With `arguments`, the call is made with these instead.
 
-        A `scope` other than `once` writes the proposed rule, and with `prefix` the wider one for that prefix. Raises
+        A `scope` other than `once` writes the proposed rule, and with `prefix` the wider one for that prefix. The rule
+        has the edited `conditions` instead, and ends after `uses` further calls and at `expires_at`, if given. Raises
         `NotFound` (`approval.unknown`), `Denied` (`approval.not_a_person`, `approval.once_only`), `Conflict`
         (`approval.decided`) if it was answered before or has expired, and `InvalidRequest` for invalid arguments, scope
         or prefix. After the last, the approval stays pending.
@@ -434,12 +433,15 @@ class Approvals:
             )
         if scope != "once" and self._may_remember(by) is not True:
             raise Denied("approval.once_only", f"{by.name} may only answer `once`; {scope!r} creates a rule.")
-        edited = None if decision == "deny" else _encode_edited(self._restore_secrets(arguments, approval), pending)
-        reply = ApprovalReply(decision, scope, by.name, _shorten(reason), edited, prefix)
+        check = pending.check if pending is not None else None
+        edited = None if decision == "deny" else encode_edited(self._restore_secrets(arguments, approval), check)
+        limits = RuleLimits(uses, expires_at, self._edited_conditions(approval, prefix, conditions))
+        reply = ApprovalReply(decision, scope, by.name, shorten(reason), edited, prefix, limits)
         if scope != "once":
-            rule_of_answer(approval, reply, approval.created_at)
-        elif prefix is not None:
-            raise InvalidRequest("approval.prefix", "A prefix applies only to remembered answers.", "Choose a scope.")
+            rule_of_answer(approval, reply, self._clock())
+        elif prefix is not None or limits != NO_RULE_LIMITS:
+            message = "A prefix and limits apply only to remembered answers."
+            raise InvalidRequest("approval.prefix", message, "Choose a scope.")
         await self._refuse_late(approval, pending)
         if pending is None:
             if approval.status == "pending" and crib == self._crib and not approval.is_detached:
@@ -449,6 +451,13 @@ class Approvals:
             if pending.answer is not None:
                 raise already_decided(id, pending.answer.decision, pending.answer.by)
             return await self._decide(approval, binding, reply, pending)
+
+    def _edited_conditions(
+        self, approval: Approval, prefix: str | None, raw: Sequence[JsonObject] | None
+    ) -> tuple[Condition, ...] | None:
+        if raw is None:
+            return None
+        return edited_conditions(approval, chosen_conditions(approval, prefix), raw, self._redact, REAL)
 
     async def _refuse_late(self, approval: Approval, pending: PendingApproval | None) -> None:
         """Raise `Conflict` for an approval that is overdue but not yet expired by a timer."""
@@ -572,19 +581,3 @@ class Approvals:
         except orjson.JSONDecodeError:  # a damaged row is closed like any other
             shown = b"null"
         return Closing(approval.id, decision, self._clock(), shown, by, reason)
-
-
-def _encode_edited(arguments: JsonObject | None, pending: PendingApproval | None) -> bytes | None:
-    if arguments is None:
-        return None
-    try:
-        encoded = canonical(arguments)
-    except TypeError as error:
-        raise InvalidRequest("tool.arguments_invalid", f"The arguments are not JSON: {error}.") from error
-    if pending is not None and pending.check is not None:
-        pending.check(arguments, encoded)
-    return encoded
-
-
-def _shorten(reason: str | None) -> str | None:
-    return reason.strip()[:_LONGEST_REASON] or None if reason else None

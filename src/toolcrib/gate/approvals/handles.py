@@ -15,8 +15,8 @@ from datetime import UTC, datetime, timedelta
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
-from toolcrib.gate.approvals.approvals import Approvals, Check, PendingApproval
-from toolcrib.gate.approvals.requests import bind, stored_answer
+from toolcrib.gate.approvals.approvals import Approvals, PendingApproval
+from toolcrib.gate.approvals.requests import Check, bind, stored_answer
 from toolcrib.model.approvals import Approval, ApprovalAnswer, ApprovalRequest
 from toolcrib.model.errors import Denied
 from toolcrib.model.principals import Principal

@@ -5,15 +5,18 @@ Pure. Must never omit anything from the binding of an answer.
 
 import json
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
+from typing import TypeAlias
 
 from toolcrib.gate.policy import coding_tools
 from toolcrib.gate.policy.patterns import literal_pattern
 from toolcrib.gate.policy.wording import describe
 from toolcrib.gate.policy.zones import is_inside
 from toolcrib.model.approvals import (
+    NO_RULE_LIMITS,
     SIMILAR_FOR,
     Approval,
     ApprovalAnswer,
@@ -21,14 +24,18 @@ from toolcrib.model.approvals import (
     Decided,
     Prefix,
     Remembering,
+    RuleLimits,
     Scope,
     Verb,
 )
 from toolcrib.model.errors import Conflict, InvalidRequest
-from toolcrib.model.json import JsonObject
+from toolcrib.model.json import JsonObject, canonical
 from toolcrib.model.policy import Binding, Condition, Rule, RuleEffect, RuleOrigin, Where
 from toolcrib.model.principals import Mode
 
+Check: TypeAlias = Callable[[JsonObject, bytes], object]
+"""Raises `InvalidRequest` for arguments that do not fit the tool."""
+_LONGEST_REASON = 2000
 _WIDENING: tuple[Mode, ...] = ("plan", "default", "acceptEdits", "bypassPermissions")
 """Modes, narrowest first. `dontAsk` is not included: it never requests approvals."""
 
@@ -43,6 +50,7 @@ class ApprovalReply:
     reason: str | None
     edited: bytes | None
     prefix: str | None = None
+    limits: RuleLimits = NO_RULE_LIMITS
 
 
 _NOTHING = Remembering()
@@ -114,7 +122,13 @@ def rule_of_answer(approval: Approval, reply: ApprovalReply, now: datetime) -> R
         )
         raise InvalidRequest("approval.scope", message, "Answer `once`.")
     effect: RuleEffect = "allow" if reply.verb == "approve" else "deny"
+    limits = reply.limits
+    if limits != NO_RULE_LIMITS and effect != "allow":
+        raise InvalidRequest("approval.scope", "Only an approval can be limited or edited.", "Leave the limits out.")
+    if limits.expires_at is not None and limits.expires_at <= now:
+        raise InvalidRequest("approval.scope", "The rule would end in the past.", "Choose a later time.")
     chosen = _chosen(offered, reply.prefix) if effect == "allow" and reply.prefix is not None else None
+    ends = approval.created_at + SIMILAR_FOR if chosen is not None and chosen.conditions else None
     return Rule(
         id=f"answer-{approval.id}",
         effect=effect,
@@ -123,13 +137,20 @@ def rule_of_answer(approval: Approval, reply: ApprovalReply, now: datetime) -> R
         reason=reply.reason,
         created_by=reply.by,
         created_at=now,
-        expires_at=approval.created_at + SIMILAR_FOR if chosen is not None and chosen.conditions else None,
-        conditions=_conditions(offered, chosen),
+        expires_at=limits.expires_at or ends,
+        conditions=proposed_conditions(offered, chosen) if limits.conditions is None else limits.conditions,
         where=_where(approval) if effect == "allow" else Where(),
         definition_hash=approval.definition_hash,
         session=principal.session if for_session else None,
         principal=Binding.of(principal),
+        uses=limits.uses,
     )
+
+
+def chosen_conditions(approval: Approval, prefix: str | None) -> tuple[Condition, ...]:
+    """Return the conditions of the proposed rule for a prefix, or of the narrowest one. Raises `approval.prefix`."""
+    offered = approval.remembering
+    return proposed_conditions(offered, None if prefix is None else _chosen(offered, prefix))
 
 
 def _chosen(offered: Remembering, prefix: str) -> Prefix:
@@ -142,7 +163,8 @@ def _chosen(offered: Remembering, prefix: str) -> Prefix:
     return chosen
 
 
-def _conditions(offered: Remembering, chosen: Prefix | None) -> tuple[Condition, ...]:
+def proposed_conditions(offered: Remembering, chosen: Prefix | None) -> tuple[Condition, ...]:
+    """Return the conditions of a proposed rule."""
     if chosen is None:
         return offered.conditions
     if chosen.conditions:
@@ -167,7 +189,11 @@ def remember_as(approval: Approval) -> JsonObject:
     for scope in scopes if approval.remembering.refusal is None else ():
         shapes[scope] = {verb: _proposed(approval, scope, verb) for verb in verbs}
         prefixes = [
-            {"prefix": each.text, "sentence": _sentence(approval, scope, "approve", each.text)}
+            {
+                "prefix": each.text,
+                "sentence": _sentence(approval, scope, "approve", each.text),
+                "conditions": [one.to_json() for one in proposed_conditions(approval.remembering, each)],
+            }
             for each in approval.remembering.prefixes
         ]
         shapes[scope]["approve"]["prefixes"] = prefixes
@@ -209,3 +235,21 @@ def resolved_event(approval: Approval, answer: ApprovalAnswer, edited: JsonObjec
 
 def _session_of(approval: Approval) -> JsonObject:
     return {} if approval.principal.session is None else {"sessionId": approval.principal.session}
+
+
+def encode_edited(arguments: JsonObject | None, check: Check | None) -> bytes | None:
+    """Return the arguments that a person edited as canonical JSON. Raises `InvalidRequest`."""
+    if arguments is None:
+        return None
+    try:
+        encoded = canonical(arguments)
+    except TypeError as error:
+        raise InvalidRequest("tool.arguments_invalid", f"The arguments are not JSON: {error}.") from error
+    if check is not None:
+        check(arguments, encoded)
+    return encoded
+
+
+def shorten(reason: str | None) -> str | None:
+    """Return a person's reason without surrounding blanks, shortened; None if it is empty."""
+    return reason.strip()[:_LONGEST_REASON] or None if reason else None

@@ -19,7 +19,8 @@ from http_clients import PLAIN
 from lab import ModeName
 from toolcrib.base.home import owner_token, prepare_home
 from toolcrib.base.settings import Environment, Settings
-from toolcrib.gate.approvals.approvals import Approvals, Check
+from toolcrib.gate.approvals.approvals import Approvals
+from toolcrib.gate.approvals.requests import Check
 from toolcrib.host import Crib
 from toolcrib.model.approvals import ApprovalRequest
 from toolcrib.model.json import JsonObject
