@@ -30,7 +30,7 @@ def app_uri(tool: Tool) -> str | None:
     return uri if isinstance(uri, str) else None
 
 
-class Apps:
+class AppPages:
     """The UI resources of the tools that one principal sees."""
 
     def __init__(self, tools: Iterable[Tool]) -> None:
@@ -76,13 +76,13 @@ class AppsOfListings:
     """The apps of the listings in use, computed once for each."""
 
     def __init__(self) -> None:
-        self._made: OrderedDict[int, tuple[Listing, Apps]] = OrderedDict()
+        self._made: OrderedDict[int, tuple[Listing, AppPages]] = OrderedDict()
 
-    def of(self, listing: Listing) -> Apps:
+    def of(self, listing: Listing) -> AppPages:
         """Return the apps among the tools of a listing."""
         kept = self._made.get(id(listing))
         if kept is None or kept[0] is not listing:
-            kept = self._made[id(listing)] = listing, Apps(listing.tools)
+            kept = self._made[id(listing)] = listing, AppPages(listing.tools)
             if len(self._made) > _KEPT:
                 self._made.popitem(last=False)
         return kept[1]
