@@ -41,6 +41,7 @@ from toolcrib.web.login import Logins
 from toolcrib.web.mcp.budgeted import ContextBudgets
 from toolcrib.web.mcp.endpoint import McpEndpoint
 from toolcrib.web.mcp.node_routing import NodeRouting
+from toolcrib.web.mcp.tasks import McpTasks
 from toolcrib.web.public import PublicEntrance, bind_public, check_login, public_address
 from toolcrib.web.stopping import Stopping
 
@@ -137,6 +138,7 @@ def _endpoint(crib: Crib, key: bytes, stopping: Stopping) -> McpEndpoint:
         stopping=stopping,
         budgets=_budgets(crib),
         routing=NodeRouting(crib.membership.id, NodeProxy(crib.node_client)) if crib.node_client is not None else None,
+        tasks=McpTasks(crib.store, crib.membership.id),
     )
 
 
