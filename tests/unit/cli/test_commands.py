@@ -53,7 +53,7 @@ COMMANDS = (
     ["serve"], ["stdio"], ["tools", "list"], ["tools", "show"], ["tools", "call"], ["tools", "search"],
     ["tools", "changes"], ["tools", "accept"], ["tools", "reject"], ["why"], ["rules", "list"], ["rules", "allow"],
     ["rules", "ask"], ["rules", "deny"], ["rules", "remove"], ["rules", "simulate"], ["approvals", "list"],
-    ["approvals", "approve"], ["approvals", "deny"], ["approvals", "answer"], ["tokens", "list"], ["tokens", "create"],
+    ["approvals", "approve"], ["approvals", "deny"], ["approvals", "answer"], ["approvals", "link"], ["tokens", "list"], ["tokens", "create"],
     ["tokens", "revoke"], ["settings"], ["audit"], ["audit", "verify"], ["chat"], ["sessions", "list"],
     ["sessions", "show"], ["sessions", "send"], ["sessions", "interrupt"], ["sessions", "fork"], ["sessions", "rename"],
     ["sessions", "delete"], ["sessions", "export"],
