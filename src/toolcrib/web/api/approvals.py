@@ -81,13 +81,7 @@ def routes(crib: Crib) -> Resource:
     @router.post("/{approval_id}/link", response_model=ApprovalLinkShape)
     async def link_approval(changing: Annotated[Changing, changes], approval_id: str) -> JsonObject:
         """Return a one-time link that answers a pending approval from another device. It counts as the owner."""
-
-        async def work() -> JsonObject:
-            approval = await crib.approvals.get(approval_id)
-            url = crib.approval_links.url(approval)
-            return {"approvalId": approval.id, "url": url, "expiresAt": approval.to_json()["expiresAt"]}
-
-        return await changing.make("approvals.link", {"id": approval_id}, work)
+        return await changing.make("approvals.link", {"id": approval_id}, lambda: _link(crib, approval_id))
 
     @router.post("/{approval_id}/answers", response_model=AnsweredQuestion)
     async def answer_agent(
@@ -98,6 +92,12 @@ def routes(crib: Crib) -> Resource:
         return {"questionId": approval_id, "answers": dict(answers)}
 
     return router
+
+
+async def _link(crib: Crib, id: str) -> JsonObject:
+    approval = await crib.approvals.get(id)
+    url = crib.approval_links.url(approval)
+    return {"approvalId": id, "url": url, "expiresAt": approval.to_json()["expiresAt"]}
 
 
 def _person(crib: Crib) -> Callable[..., Principal]:
