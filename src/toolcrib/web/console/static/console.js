@@ -159,3 +159,11 @@ function undo(event) {
   const box = event.target.closest?.("input[type=checkbox]");
   if (box) box.checked = !box.checked;
 }
+
+// Leaving a page asks if a text that was typed is not saved yet.
+const typed = new Set();
+document.addEventListener("input", ({target}) => { if (target.matches("form[method=post] textarea")) typed.add(target); });
+document.addEventListener("submit", ({target}) => { for (const text of typed) if (target.contains(text)) typed.delete(text); });
+addEventListener("beforeunload", (event) => {
+  if ([...typed].some((text) => text.isConnected && text.value !== text.defaultValue)) event.preventDefault();
+});
