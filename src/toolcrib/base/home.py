@@ -119,6 +119,11 @@ class Home:
         return self.root / "sandboxes"
 
     @property
+    def server_bundles(self) -> Path:
+        """Unpacked MCPB bundles of servers from the registry."""
+        return self.root / "server-bundles"
+
+    @property
     def audit_head(self) -> Path:
         """The head of the audit chain, kept outside the database."""
         return self.root / "audit.head"

@@ -30,6 +30,7 @@ VARIABLE_PREFIX = "TOOLCRIB_"
 FILE_LIMIT = 1_048_576
 """Maximum size of a settings file, in bytes."""
 GITHUB_URL = "https://api.github.com"
+REGISTRY_URL = "https://registry.modelcontextprotocol.io"
 
 
 TABLES = frozenset({"rules", "limits", "runners"})
@@ -88,6 +89,7 @@ class Settings:
     github_organisations: tuple[str, ...] | None = None
     github_label: str = "toolcrib"
     client_metadata_url: str | None = None
+    registry_url: str = REGISTRY_URL
     otel: bool = False
     otel_content: bool = False
     origins: Mapping[str, str] = field(default_factory=dict[str, str], compare=False, repr=False)
@@ -205,6 +207,13 @@ def _web_address(value: Json) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"https?://[^\s/@?#]+(/[^\s@?#]*)?", value):
         _refuse()
     return value.rstrip("/")
+
+
+def _registry(value: Json) -> str:
+    """Parse a web address, or an absolute path."""
+    if isinstance(value, str) and "://" not in value:
+        return str(_absolute_path(value))
+    return _web_address(value)
 
 
 def _document_url(value: Json) -> str:
@@ -355,6 +364,11 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "client_metadata_url", _document_url, "an https:// URL with a path",
         "The URL of the OAuth client metadata document, for authorization servers that support it.", by_tool=False,
+    ),
+    Setting(
+        "registry_url", _registry, "a URL, or an absolute path",
+        "The MCP registry that `mcp search` and `mcp add registry:NAME` use: its URL, or a snapshot file.",
+        by_tool=False,
     ),
     Setting(
         "otel", _switch, "true or false",

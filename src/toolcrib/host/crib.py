@@ -204,7 +204,7 @@ class Crib:
         upstreams = Upstreams(context, gate, web=await open_web(), credentials=credentials, eager=self._eager)
         self._upstreams = upstreams
         self.pins, self.intake, self.clients = upstreams.pins, upstreams.intake, upstreams.clients
-        self.pool, self.links = upstreams.pool, upstreams.links
+        self.pool, self.links, self.registry = upstreams.pool, upstreams.links, upstreams.registry
         return upstreams
 
     def _build_agents(self, context: CribContext, gate: GateParts, upstreams: Upstreams) -> Agents:

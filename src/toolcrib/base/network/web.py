@@ -95,11 +95,17 @@ async def open_web(resolve: Resolve = system_addresses, network: httpcore2.Async
     return Web(context, resolve, network or sockets())
 
 
-async def get(client: httpx2.AsyncClient, url: str, headers: Mapping[str, str] | None = None) -> httpx2.Response:
+async def get(
+    client: httpx2.AsyncClient,
+    url: str,
+    headers: Mapping[str, str] | None = None,
+    *,
+    seconds: float = DOCUMENT_SECONDS,
+) -> httpx2.Response:
     """Get a document. Follows a few redirects, checks each one, and sends no secrets to another origin."""
     request = client.build_request("GET", url, headers=dict(headers or {}))
     for _ in range(MAX_REDIRECTS + 1):
-        with anyio.fail_after(DOCUMENT_SECONDS):
+        with anyio.fail_after(seconds):
             response = await client.send(request, follow_redirects=False)
         following = response.next_request
         if following is None:

@@ -12,6 +12,7 @@ from toolcrib.cli import output
 from toolcrib.cli.asking import can_ask
 from toolcrib.cli.mcp import add as mcp_add
 from toolcrib.cli.mcp import connection as mcp_link
+from toolcrib.cli.mcp import registry as mcp_registry
 from toolcrib.cli.mcp import sandbox as mcp_sandbox
 from toolcrib.cli.mcp import trust as mcp_trust
 from toolcrib.cli.mcp.change import ask_crib, check_scope, require_value, show_changed, take_back
@@ -52,6 +53,7 @@ def mcp(ctx: typer.Context, home: HomeOption = None, as_json: JsonOption = False
 
 
 app.command("add")(mcp_add.add)
+app.command("search")(mcp_registry.search)
 app.command("trust")(mcp_trust.trust)
 app.command("untrust")(mcp_trust.untrust)
 app.command("sandbox")(mcp_sandbox.sandbox)

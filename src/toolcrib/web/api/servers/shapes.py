@@ -186,6 +186,13 @@ class AuthFields(Shape):
     scopes: list[str] | None = None
 
 
+class RegistryOrigin(Shape):
+    """The published server that a definition was installed from."""
+
+    name: str = Field(max_length=NAME_LIMIT)
+    version: str = Field(max_length=255)
+
+
 class DefinitionShape(Shape):
     """A definition in our file format; its consistency is validated like that of any other file."""
 
@@ -202,6 +209,7 @@ class DefinitionShape(Shape):
     auth: AuthFields | None = None
     tools: ToolGlobs | None = None
     share: Share | None = None
+    registry: RegistryOrigin | None = None
 
     def entry(self) -> JsonObject:
         """Return the entry for the file: the given fields, in the order of the model."""
