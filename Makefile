@@ -44,8 +44,9 @@ test-all: check ## all tests, also those that take long, and both commands of th
 	@TOOLCRIB_TEST_ALL=1 $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal $(ARGS)
 	@scripts/fresh_clone.sh
 
-docs: .venv/dev.stamp ## write docs/reference anew from the code
+docs: .venv/dev.stamp ## write docs/reference anew from the code, then build the site and check its links
 	@$(BIN)/python scripts/reference.py
+	@sh scripts/site.sh
 
 screenshots: .venv/dev.stamp ## take pictures of every screen of the console into docs/screenshots
 	@$(BIN)/python scripts/screenshots.py
@@ -57,6 +58,7 @@ lock: ## pin all dependencies anew into requirements/ (ARGS=--upgrade for newer 
 		--constraints requirements/base.txt --output-file requirements/dev.txt
 	@$(COMPILE) requirements/servers.in --output-file requirements/servers.txt
 	@$(COMPILE) requirements/peers.in --output-file requirements/peers.txt
+	@$(COMPILE) requirements/docs.in --output-file requirements/docs.txt
 	@$(COMPILE) pyproject.toml requirements/frameworks.in --constraints requirements/base.txt \
 		--output-file requirements/frameworks.txt
 	@npm install --prefix requirements/node --package-lock-only --omit-lockfile-registry-resolved --no-audit --no-fund

@@ -13,20 +13,39 @@ uv() {
 step() {
     sentence=$1
     shift
-    "$@" >.tools/install.log 2>&1 && return
-    echo "toolcrib: $sentence Details: .tools/install.log" >&2
+    "$@" >>.tools/install.log 2>&1 && return
+    fail "$sentence"
+}
+
+fail() {
+    echo "toolcrib: $1 Details: .tools/install.log" >&2
     exit 1
 }
 
 uv --version >/dev/null
+: >.tools/install.log
+count=$(grep -c '^[a-zA-Z0-9]' "requirements/$locked.txt")
 if ! .venv/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+    echo "toolcrib: step 1 of 3: making the virtual environment .venv…" >&2
     step "the virtual environment .venv could not be made." \
         uv venv --clear --no-python-downloads --python .tools/bin/python .venv
 fi
-echo "toolcrib: installing requirements/$locked.txt…" >&2
-step "the packages could not be downloaded: is there a network, and does the package index answer?" \
-    uv pip sync --python .venv/bin/python --require-hashes "requirements/$locked.txt"
+echo "toolcrib: step 2 of 3: installing $count packages (requirements/$locked.txt)…" >&2
+if ! { uv pip sync --verbose --python .venv/bin/python --require-hashes "requirements/$locked.txt" 2>&1 ||
+    echo "sync failed"; } | tee -a .tools/install.log | awk -v count="$count" -v terminal="$([ -t 2 ] && echo yes)" '
+    # Downloads begin with a line for each package; uv has no progress that another program could show.
+    /^Resolved [0-9]+ packages/ { count = $2 }
+    /Sending fresh GET.*\.(whl|gz|zip)/ { show("package " ++n " of " count) }
+    /^ *Downloading / { show("package " n " of " count ": " $2 " " $3); if (!terminal) print "toolcrib: downloading " $2 " " $3 }
+    /^sync failed$/ { failed = 1 }
+    END { if (terminal) printf "\r\033[K"; exit failed }
+    function show(text) { if (terminal) { printf "\r\033[Ktoolcrib: %s", text; fflush() } }
+    ' >&2; then
+    fail "the packages could not be downloaded: is there a network, and does the package index answer?"
+fi
+echo "toolcrib: step 3 of 3: installing Toolcrib itself…" >&2
 step "the packages are there, but the project itself could not be installed." \
     uv pip install --python .venv/bin/python --no-deps --no-build-isolation --editable .
+step "the packages could not be compiled." .venv/bin/python -m compileall -q -j 0 src .venv/lib -x '/(tests?|testing)/'
 rm -f .venv/*.stamp
 touch ".venv/$locked.stamp"

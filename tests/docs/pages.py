@@ -19,7 +19,7 @@ def page(name: str) -> str:
 
 def commands(text: str) -> list[str]:
     """The command lines of a page, in their order."""
-    return re.findall(r"^toolcrib .*$", text, re.MULTILINE)
+    return re.findall(r"^ *(toolcrib .*)$", text, re.MULTILINE)
 
 
 def reader(folder: Path, **variables: str) -> Shell:

@@ -64,12 +64,13 @@ def test_open_without_a_running_crib_exits_5_and_names_the_command(shell: Shell)
 def test_a_person_is_told_the_addresses_in_words(shell: Shell) -> None:
     process = shell.start("serve")
     assert process.stdout is not None
-    lines = [process.stdout.readline() for _ in range(7)]
+    lines = [process.stdout.readline() for _ in range(9)]
     process.terminate()
     process.communicate(timeout=LIMIT)
     said = "".join(lines)
-    assert said.startswith(f"Toolcrib {__version__} is ready.\n")
-    assert re.search(r"^  console  http://127\.0\.0\.1:\d+/login\?code=[\w-]+$", said, re.MULTILINE)
+    assert said.startswith(f"Toolcrib {__version__} is ready. Press Ctrl-C to stop.\n")
+    assert "`toolcrib connect APP`" in said
+    assert re.fullmatch(r"  console  http://127\.0\.0\.1:\d+/login\?code=[\w-]+\n", lines[-1])
     assert re.search(r"^  MCP      http://127\.0\.0\.1:\d+/mcp$", said, re.MULTILINE)
     assert f"  home     {shell.home}\n" in said
 

@@ -195,8 +195,9 @@ def _announce(holding: "Holding", home: "Home", as_json: bool) -> None:
         ready = {"event": "ready", "console": holding.login_url, "mcp": holding.mcp_url, "home": str(home.root)}
         output.record(ready)
         return
-    output.line(f"Toolcrib {__version__} is ready.\n")
-    output.line(f"  console  {holding.login_url}")
+    output.line(f"Toolcrib {__version__} is ready. Press Ctrl-C to stop.\n")
     output.line(f"  MCP      {holding.mcp_url}")
     output.line(f"  home     {home.root}\n")
-    output.line("The console link works once. Press Ctrl-C to stop.")
+    output.line("Next: open the console (the link works once; `toolcrib open` makes a new one),")
+    output.line("or connect an app with `toolcrib connect APP`.\n")
+    output.line(f"  console  {holding.login_url}")

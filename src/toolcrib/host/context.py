@@ -11,9 +11,11 @@ from toolcrib.base.feed import Feed
 from toolcrib.base.home import Home
 from toolcrib.base.masking.known import KnownSecrets
 from toolcrib.base.masking.names import is_secret_name
+from toolcrib.base.processes.start import PROXY_NAMES
 from toolcrib.base.settings import SETTINGS, Environment, Settings
 from toolcrib.base.stop_switch import StopSwitch
 from toolcrib.gate.audit.records import Audit
+from toolcrib.nodes.membership import Membership
 from toolcrib.store.engine import Store
 
 _SHORTEST_SECRET = 8
@@ -59,6 +61,7 @@ class CribContext:
     stop_switch: StopSwitch
     secrets: KnownSecrets
     store: Store
+    membership: Membership
     audit: Audit
     feed: Feed
     tasks: TaskGroup
@@ -75,13 +78,15 @@ class CribContext:
 
 
 def own_secrets(settings: Settings, environment: Environment) -> Iterator[str]:
-    """Yield the values of secret settings, and of environment variables whose names indicate a secret."""
+    """Yield the values of secret settings, of variables whose names indicate a secret, and the passwords of proxies."""
     for setting in SETTINGS:
         value = getattr(settings, setting.name)
         if setting.secret and isinstance(value, str):
             yield from _parts(value)
     for name, value in environment.items():
-        if len(value) >= _SHORTEST_SECRET and is_secret_name(name):
+        if name in PROXY_NAMES:
+            yield from _parts(value if "://" in value else f"http://{value}")
+        elif len(value) >= _SHORTEST_SECRET and is_secret_name(name):
             yield from _parts(value)
 
 

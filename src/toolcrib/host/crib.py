@@ -51,6 +51,7 @@ from toolcrib.model.principals import Mode, Principal, Source
 from toolcrib.model.sessions import NO_LIMITS, SessionLimits
 from toolcrib.model.sources import Introduction, Notice
 from toolcrib.model.tools import CallResult, ToolRef
+from toolcrib.nodes.membership import Membership
 from toolcrib.store.engine import Store, open_store
 from toolcrib.store.names import load_names
 from toolcrib.tools import PythonSource, ToolServer
@@ -163,8 +164,9 @@ class Crib:
         return owner_token
 
     async def _open_context(self, stack: AsyncExitStack) -> CribContext:
-        """Open the audit and start the group of background tasks."""
+        """Join the nodes of the database, open the audit and start the group of background tasks."""
         id = f"{socket.gethostname()} {self.home.marker}"
+        self.membership = await stack.enter_async_context(Membership(self.store, id))
         redactor = Redactor(self.secrets)
         self._telemetry = Telemetry(self.settings, self._environment, redactor, self.secrets)
         self.counters = self._telemetry.counters
@@ -176,6 +178,7 @@ class Crib:
         stack.callback(self.feed.close)
         self.audit.seal.look()
         tasks.start_soon(follow_key, self.audit, self.home.root)
+        tasks.start_soon(self.membership.follow)
         return CribContext(
             id=id,
             settings=self.settings,
@@ -185,6 +188,7 @@ class Crib:
             stop_switch=self.stop_switch,
             secrets=self.secrets,
             store=self.store,
+            membership=self.membership,
             audit=self.audit,
             feed=self.feed,
             tasks=tasks,
@@ -195,13 +199,15 @@ class Crib:
         self.tokens, self.session_tokens, self.principals = gate.tokens, gate.session_tokens, gate.principals
         self.catalog, self.changes, self.zoo = gate.catalog, gate.changes, gate.zoo
         self.permissions, self.approvals, self.gate = gate.permissions, gate.approvals, gate.gate
+        self.membership.load = lambda: len(gate.gate.in_flight)
         self.servers = gate.servers
         self._zoo_source = AgentZooSource(self.zoo)
         return gate
 
     async def _build_upstreams(self, context: CribContext, gate: GateParts) -> Upstreams:
         credentials = await open_credentials(self.home.credentials, self.secrets)
-        upstreams = Upstreams(context, gate, web=await open_web(), credentials=credentials, eager=self._eager)
+        web = await open_web(self._environment)
+        upstreams = Upstreams(context, gate, web=web, credentials=credentials, eager=self._eager)
         self._upstreams = upstreams
         self.pins, self.intake, self.clients = upstreams.pins, upstreams.intake, upstreams.clients
         self.pool, self.links, self.registry = upstreams.pool, upstreams.links, upstreams.registry

@@ -1,7 +1,7 @@
 """Runs programs that print a value: `!command` in our own files and in those of oh-my-pi.
 
 Used only to connect to trusted definitions. The command is split like in a shell but runs without one, in the user's
-home directory, with only the base names of the environment, and for at most ten seconds. Its output is cached.
+home directory, with only the base and network variables, and for at most ten seconds. Its output is cached.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from pathlib import Path
 import anyio
 import anyio.abc
 
-from toolcrib.base.processes.start import BASE_NAMES
+from toolcrib.base.processes.start import BASE_NAMES, NETWORK_NAMES
 from toolcrib.model.errors import Unavailable
 
 TIMEOUT = 10.0
@@ -65,7 +65,7 @@ class SecretCommands:
     """Runs each command once and caches its output; a failure is not cached."""
 
     def __init__(self, environment: Mapping[str, str], timeout: float = TIMEOUT) -> None:
-        self._environment = {name: environment[name] for name in BASE_NAMES if name in environment}
+        self._environment = {name: environment[name] for name in (*BASE_NAMES, *NETWORK_NAMES) if name in environment}
         self._directory = start_directory(environment)
         self._timeout = timeout
         self._known: dict[str, str] = {}

@@ -12,8 +12,8 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 from toolcrib.base.home import (
@@ -120,12 +120,22 @@ async def hold(
         stack.push_async_exit(mcp)
         stack.callback(crib.feed.close)
         info = RunInfo(os.getpid(), f"http://{address}", kind, __version__, crib.started_at.isoformat())
-        write_run(crib.home, info)
-        stack.callback(clear_run, crib.home)
+        stack.enter_context(_published(crib, info))
         stack.callback(asyncio.create_task(_keep_token(crib.home)).cancel)
         if stays:
             stack.push_async_callback(stopping.drain, settings.stop_grace)
         yield Holding(info, crib, logins.link(), f"{info.url}/mcp", stopping)
+
+
+@contextmanager
+def _published(crib: Crib, info: RunInfo) -> Generator[None]:
+    """Publish the address to commands on this machine and to other nodes."""
+    write_run(crib.home, info)
+    crib.membership.announce(info.url)
+    try:
+        yield
+    finally:
+        clear_run(crib.home)
 
 
 def _budgets(crib: Crib) -> ContextBudgets:

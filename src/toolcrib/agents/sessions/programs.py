@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from toolcrib.base.files.reading import FileText, Unreadable, read_text
+from toolcrib.base.processes.start import NETWORK_NAMES
 from toolcrib.gate.policy.fields import FieldFault, Members, list_of, one_of, text_of
 from toolcrib.model.errors import ConfigError
 from toolcrib.model.json import Json, JsonObject, is_object
@@ -35,9 +36,7 @@ MEMBERS: Final = ("command", "env", "variables", "like", "mode")
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?")
 _EVERYWHERE: Final = (
-    "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR", "COLORTERM", "NO_COLOR", "XDG_*", "HTTP_PROXY", "HTTPS_PROXY",
-    "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR",
-    "NODE_EXTRA_CA_CERTS",
+    "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR", "COLORTERM", "NO_COLOR", "XDG_*", *NETWORK_NAMES,
 )  # fmt: skip
 """Variables passed to every program; a trailing star matches any suffix. The base names are always passed."""
 _OF_A_SESSION: Final = re.compile(r"CLAUDE_CODE_(CHILD_SESSION|SESSION_ID|SSE_PORT|EXECPATH|ENTRYPOINT|MESSAGING_\w+)")

@@ -4,8 +4,8 @@ httpx2 is the client for everything except two paths that measurably need less: 
 (`upstream.http.client`) and fronts that join the crib on this machine (`web.loopback`).
 
 Every connection resolves the name, checks each address and connects to a checked one. The name is not resolved again,
-so a changed DNS answer has no effect. The environment (proxy, certificates) is ignored, only `get` follows redirects,
-and response bodies are limited, also after decompression.
+so a changed DNS answer has no effect. Proxy variables are ignored, only `get` follows redirects, and response bodies
+are limited, also after decompression.
 
 Must never connect to an unchecked address or send a header meant for one origin to another.
 """
@@ -14,6 +14,7 @@ import ssl
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import cast
 
 import anyio
@@ -32,6 +33,7 @@ from toolcrib.base.network.dial import (
     system_addresses,
 )
 from toolcrib.base.network.urls import check_url, is_public
+from toolcrib.model.errors import ConfigError
 from toolcrib.model.version import __version__
 
 CLIENT_TIMEOUT = httpx2.Timeout(30, read=300)
@@ -89,10 +91,31 @@ class Web:
         return self.client(local_allowed=local_allowed, timeout=DOCUMENT_TIMEOUT, max_body=MAX_DOCUMENT)
 
 
-async def open_web(resolve: Resolve = system_addresses, network: httpcore2.AsyncNetworkBackend | None = None) -> Web:
-    """Return a `Web` with the system's certificates. Loading them is slow enough to need a thread."""
-    context = await anyio.to_thread.run_sync(lambda: httpx2.create_ssl_context(trust_env=False))
+async def open_web(
+    environment: Mapping[str, str],
+    resolve: Resolve = system_addresses,
+    network: httpcore2.AsyncNetworkBackend | None = None,
+) -> Web:
+    """Return a `Web` with the certificates of `SSL_CERT_FILE` or `SSL_CERT_DIR` if one is set, else the system's.
+
+    Raises `settings.invalid` if the named file or directory has no certificates. Loading them is slow enough to need a
+    thread.
+    """
+    context = await anyio.to_thread.run_sync(_trust, environment.get("SSL_CERT_FILE"), environment.get("SSL_CERT_DIR"))
     return Web(context, resolve, network or sockets())
+
+
+def _trust(file: str | None, directory: str | None) -> ssl.SSLContext:
+    if not file and not directory:
+        return httpx2.create_ssl_context(trust_env=False)
+    name = "SSL_CERT_FILE" if file else "SSL_CERT_DIR"
+    try:
+        if directory and not file and not Path(directory).is_dir():
+            raise NotADirectoryError(f"{directory} is not a directory")
+        return ssl.create_default_context(cafile=file or None, capath=directory if not file else None)
+    except (OSError, ValueError) as error:
+        message = f"The certificates that {name} names can't be read: {error}."
+        raise ConfigError("settings.invalid", message, hint=f"Correct {name}, or unset it.") from error
 
 
 async def get(

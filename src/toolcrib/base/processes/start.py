@@ -21,6 +21,12 @@ from toolcrib.model.errors import ConfigError, ToolcribError, Unavailable
 from toolcrib.model.sandbox import SandboxGrants
 
 BASE_NAMES = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
+PROXY_NAMES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
+NETWORK_NAMES = (
+    *PROXY_NAMES, "NO_PROXY", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE", "GIT_SSL_CAINFO",
+)  # fmt: skip
+"""How programs reach the network from this machine: proxies and certificate authorities."""
 PRIVATE = 0o077
 """The umask of programs whose files are private."""
 INHERITED = -1
@@ -39,8 +45,8 @@ _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
 
 
 def child_environment(base: Mapping[str, str], declared: Mapping[str, str], marker: str) -> dict[str, str]:
-    """Return a server's environment: the base variables, the declared ones and the marker, nothing else."""
-    inherited = {name: base[name] for name in BASE_NAMES if name in base}
+    """Return a server's environment: the base and network variables, the declared ones and the marker, nothing else."""
+    inherited = {name: base[name] for name in (*BASE_NAMES, *NETWORK_NAMES) if name in base}
     return {**inherited, **declared, MARKER: marker}
 
 

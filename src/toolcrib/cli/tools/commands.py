@@ -158,8 +158,9 @@ def show_costs(report: "JsonObject", server: str | None, as_json: bool) -> None:
     output.table(("tool", "tokens", f"calls in {report['days']} days"), rows)
     for each in report["servers"]:
         if server in (None, each["server"]):
+            noun = "tool" if each["tools"] == 1 else "tools"
             output.line(
-                f"{each['server']}: {each['tools']} tools, {each['tokens']:,} tokens, {each['used']} of them used"
+                f"{each['server']}: {each['tools']} {noun}, {each['tokens']:,} tokens, {each['used']} of them used"
                 f" in {report['days']} days"
             )
     output.note(f"Token counts are estimates: {report['method']}. Search mode costs {report['searchTokens']:,} tokens.")

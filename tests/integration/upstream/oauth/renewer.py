@@ -26,7 +26,7 @@ async def main(directory: Path, url: str, rounds: int) -> None:
     hours = itertools.count(step=3600)
     tokens = CredentialStore(FileSecretStore(directory / "credentials.json"), directory)
     checked = check_url(url, local_allowed=True)
-    web = await open_web()
+    web = await open_web({})
     bearer = Bearer(web, tokens, "lab", checked, now=lambda: time.time() + 7200, clock=lambda: float(next(hours)))
     async with HttpClient(web, checked, local_allowed=True, timeouts=HttpTimeouts()) as client:
         requests = Requests(client, lambda message, call: None, checked, {}, bearer)

@@ -17,7 +17,7 @@ from integration.upstream.oauth.authority import bound, serving, tokens_in
 from integration.upstream.oauth.site import OTHER, PUBLIC, Site, papers, public_site
 from toolcrib.base.network.urls import check_url
 from toolcrib.base.network.web import MAX_DOCUMENT, Web, answered_locally, get, open_web
-from toolcrib.model.errors import Denied, InvalidRequest, Unavailable
+from toolcrib.model.errors import ConfigError, Denied, InvalidRequest, Unavailable
 from toolcrib.upstream.oauth.sign_in import Target, signing_in
 
 pytestmark = pytest.mark.anyio
@@ -207,7 +207,7 @@ async def test_a_name_nobody_knows_is_a_failed_connection(app: App, tmp_path: Pa
 async def test_a_server_that_says_nothing_is_given_up(tmp_path: Path) -> None:
     silent, port = bound()
     with silent:
-        web = Web((await open_web()).ssl_context)
+        web = Web((await open_web({})).ssl_context)
         async with web.client(local_allowed=True, timeout=httpx2.Timeout(0.1)) as client:
             with pytest.raises(httpx2.ReadTimeout):
                 await client.get(f"http://127.0.0.1:{port}/")
@@ -224,7 +224,7 @@ async def test_a_server_that_says_nothing_is_given_up(tmp_path: Path) -> None:
 async def test_plain_http_dials_this_machine_only_whatever_a_name_leads_to(app: App) -> None:
     sock, port = bound()
     async with serving(app, sock):
-        web = await open_web()
+        web = await open_web({})
         async with web.client(local_allowed=True) as client:
             response = await client.get(f"http://localhost:{port}/")
             assert response.content == b"here"
@@ -250,13 +250,29 @@ async def test_nothing_is_taken_from_the_environment(app: App, monkeypatch: pyte
     with trap:
         async with public_site(app, tmp_path) as site:
             assert (await read(site, "https://a.example/")).status_code == 200
-            web = await open_web(site.names, site.sockets)
+            web = await open_web({}, site.names, site.sockets)
             async with web.documents(local_allowed=False) as client:
                 with pytest.raises(httpx2.ConnectError, match="certificate verify failed"):
                     await get(client, "https://a.example/")
         trap.setblocking(False)
         with pytest.raises(BlockingIOError):
             trap.accept()
+
+
+async def test_certificates_come_from_the_named_file(app: App, tmp_path: Path) -> None:
+    own = tmp_path / "own.pem"
+    own.write_text(papers().authority)
+    async with public_site(app, tmp_path) as site:
+        web = await open_web({"SSL_CERT_FILE": str(own)}, site.names, site.sockets)
+        async with web.documents(local_allowed=False) as client:
+            assert (await get(client, "https://a.example/")).status_code == 200
+
+
+@pytest.mark.parametrize("name", ["SSL_CERT_FILE", "SSL_CERT_DIR"])
+async def test_certificates_that_cannot_be_read_are_named(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=name) as raised:
+        await open_web({name: str(tmp_path / "missing")})
+    assert raised.value.code == "settings.invalid"
 
 
 @pytest.mark.parametrize("local_allowed", [False, True])

@@ -149,7 +149,7 @@ async def open_yard(
     variables = environment or {}
     ground = OpenerDeps(
         processes,
-        await open_web(),
+        await open_web({}),
         await open_credentials(folder),
         variables,
         SecretCommands(variables),

@@ -3,9 +3,11 @@
 import ast
 from pathlib import Path
 
+import pytest
+
 import toolcrib
 from toolcrib.base.processes.sandbox import SandboxSupport, sandboxed_command
-from toolcrib.base.processes.start import MARKER, child_environment
+from toolcrib.base.processes.start import MARKER, NETWORK_NAMES, child_environment
 from toolcrib.model.sandbox import SandboxGrants
 
 
@@ -22,6 +24,12 @@ def test_a_server_gets_the_base_names_what_is_declared_and_the_marker() -> None:
     }
     given = child_environment(ours, {"PATH": "/opt/bin", "KEY": "declared", MARKER: "forged"}, "crib")
     assert given == {"PATH": "/opt/bin", "HOME": "/home/me", "KEY": "declared", MARKER: "crib"}
+
+
+@pytest.mark.parametrize("name", NETWORK_NAMES)
+def test_a_server_gets_the_proxies_and_certificates_of_the_user(name: str) -> None:
+    assert child_environment({name: "ours"}, {}, "crib") == {name: "ours", MARKER: "crib"}
+    assert child_environment({name: "ours"}, {name: "declared"}, "crib")[name] == "declared"
 
 
 def test_one_function_starts_processes() -> None:

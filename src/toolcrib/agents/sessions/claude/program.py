@@ -18,6 +18,7 @@ from typing import Final
 
 from toolcrib.agents.sessions.claude.launch import KEPT
 from toolcrib.base.files.private import replace_private
+from toolcrib.base.processes.start import NETWORK_NAMES
 from toolcrib.model.errors import Unavailable
 
 _MESSAGE: Final = re.compile(rb'"type":\s*"(?:user|assistant)"')
@@ -40,20 +41,7 @@ _PLAIN: Final = frozenset(
         "BASH_DEFAULT_TIMEOUT_MS",
         "BASH_MAX_TIMEOUT_MS",
         "USE_BUILTIN_RIPGREP",
-        "HTTP_PROXY",
-        "HTTPS_PROXY",
-        "ALL_PROXY",
-        "NO_PROXY",
-        "http_proxy",
-        "https_proxy",
-        "all_proxy",
-        "no_proxy",
-        "SSL_CERT_FILE",
-        "SSL_CERT_DIR",
-        "NODE_EXTRA_CA_CERTS",
-        "REQUESTS_CA_BUNDLE",
-        "CURL_CA_BUNDLE",
-        "GIT_SSL_CAINFO",
+        *NETWORK_NAMES,
     ]
 )
 _FAMILIES: Final = ("LC_", "XDG_", "ANTHROPIC_", "CLAUDE_", "DISABLE_", "MCP_", "MAX_")

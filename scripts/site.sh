@@ -1,0 +1,12 @@
+#!/bin/sh
+# Builds the documentation as a site in build/site, and fails if a link leads nowhere. Run by `make docs`.
+# The pages keep their places, so that every link works on a code host as it does in the site.
+set -eu
+cd "$(dirname "$0")/.."
+sh scripts/programs.sh docs
+rm -rf build/pages build/site
+mkdir -p build/pages
+cp -R README.md CONTRIBUTING.md CHANGELOG.md LICENSE docs examples build/pages
+find build/pages -name __pycache__ -prune -exec rm -rf {} +
+.tools/docs/bin/zensical build --strict
+echo "toolcrib: the documentation is in build/site/index.html" >&2

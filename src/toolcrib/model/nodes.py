@@ -1,0 +1,52 @@
+"""Nodes: the cribs that share one database."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal
+
+from toolcrib.model.json import JsonObject
+
+NodeState = Literal["alive", "draining", "dead"]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node. `age` is the number of seconds since its last heartbeat, by the clock of the database.
+
+    `epoch` is unique among all nodes and grows with every start. `load` is the number of calls in flight.
+    """
+
+    id: str
+    address: str | None
+    epoch: int
+    version: str
+    load: int
+    seen_at: datetime
+    age: float
+    draining: bool
+    is_alive: bool
+
+    @property
+    def state(self) -> NodeState:
+        """Whether the node works, gives its work away, or sends no heartbeats."""
+        if not self.is_alive:
+            return "dead"
+        return "draining" if self.draining else "alive"
+
+    def to_json(self) -> JsonObject:
+        """Return the public shape."""
+        return {
+            "id": self.id,
+            "address": self.address,
+            "state": self.state,
+            "version": self.version,
+            "epoch": self.epoch,
+            "load": self.load,
+            "draining": self.draining,
+            "seenAt": self.seen_at.astimezone(UTC).isoformat(timespec="milliseconds"),
+        }
+
+
+def at_seconds(seconds: float) -> datetime:
+    """Return the moment that is this many seconds after 1970 began."""
+    return datetime.fromtimestamp(seconds, UTC)

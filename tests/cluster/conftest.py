@@ -1,0 +1,19 @@
+"""Fixtures for tests of several nodes: a real PostgreSQL, and real processes that share it."""
+
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from cluster.nodes import Cluster
+from integration.store.databases import postgres, postgres_url
+
+__all__ = ["cluster", "postgres", "postgres_url"]
+
+
+@pytest.fixture
+def cluster(postgres_url: str, tmp_path: Path) -> Generator[Cluster]:
+    """A cluster without nodes yet; `start` adds some."""
+    cluster = Cluster(tmp_path, postgres_url)
+    yield cluster
+    cluster.close()
