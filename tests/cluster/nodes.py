@@ -145,7 +145,7 @@ class Cluster:
         assert stdout is not None
         assert stderr is not None
         lines: queue.Queue[str] = queue.Queue()
-        threading.Thread(target=node.messages.extend, args=(stderr,), daemon=True).start()
+        threading.Thread(target=_collect, args=(stderr, node.messages), daemon=True).start()
         threading.Thread(target=_pass_on, args=(stdout, lines), daemon=True).start()
         line = lines.get(timeout=stretched(READY_SECONDS))
         assert line, node.stderr
@@ -167,6 +167,13 @@ class Cluster:
 
 def _pass_on(stream: IO[str], lines: "queue.Queue[str]") -> None:
     """Pass on the lines of a stream, and an empty one at its end."""
-    for line in stream:
-        lines.put(line)
+    with stream:
+        for line in stream:
+            lines.put(line)
     lines.put("")
+
+
+def _collect(stream: IO[str], messages: list[str]) -> None:
+    """Collect the lines of a stream until its end."""
+    with stream:
+        messages.extend(stream)

@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_SESSION = "session "
+"""Prefix of the signal that a session has new events."""
+
 
 class Agents:
     """Runtimes, sessions and schedules. `open` opens them, and its stack closes them."""
@@ -68,7 +71,7 @@ class Agents:
             gate=gate.gate,
             questions=self.questions,
             budget=self.credits,
-            recorder=Recorder(store, context.id),
+            recorder=Recorder(store, context.id, lambda id: context.signals.send(f"{_SESSION}{id}")),
             runner=self.runners.get,
             brief=self._briefing.of,
             starts=anyio.CapacityLimiter(os.cpu_count() or 1),
@@ -118,6 +121,7 @@ class Agents:
         self._context.tasks.start_soon(self.notifier.follow)
         self._parts.tokens.listen(self._on_token_end)
         stack.callback(self._context.feed.listen(self._on_event))
+        stack.callback(self._context.signals.listen(self._on_signal))
 
     async def count_sessions(self, cwd: str) -> int:
         """Return the number of the crib's own sessions in a directory plus those that only Claude Code knows."""
@@ -183,6 +187,10 @@ class Agents:
     def _on_event(self, event: Event) -> None:
         if event.kind == "server_changed":
             self.sessions.servers_changed()
+
+    def _on_signal(self, topic: str) -> None:
+        if topic.startswith(_SESSION):
+            self.sessions.changed_elsewhere(topic.removeprefix(_SESSION))
 
     def _on_session(self, session: Session) -> None:
         self._context.feed.publish("session_changed", {"session": session.to_json()})

@@ -16,6 +16,7 @@ from toolcrib.base.settings import SETTINGS, Environment, Settings
 from toolcrib.base.stop_switch import StopSwitch
 from toolcrib.gate.audit.records import Audit
 from toolcrib.nodes.membership import Membership
+from toolcrib.nodes.signals import Signals
 from toolcrib.store.engine import Store
 
 _SHORTEST_SECRET = 8
@@ -62,6 +63,7 @@ class CribContext:
     secrets: KnownSecrets
     store: Store
     membership: Membership
+    signals: Signals
     audit: Audit
     feed: Feed
     tasks: TaskGroup

@@ -52,6 +52,8 @@ from toolcrib.model.sessions import NO_LIMITS, SessionLimits
 from toolcrib.model.sources import Introduction, Notice
 from toolcrib.model.tools import CallResult, ToolRef
 from toolcrib.nodes.membership import Membership
+from toolcrib.nodes.outbox import Outbox
+from toolcrib.nodes.signals import Signals
 from toolcrib.store.engine import Store, open_store
 from toolcrib.store.names import load_names
 from toolcrib.tools import PythonSource, ToolServer
@@ -167,6 +169,9 @@ class Crib:
         """Join the nodes of the database, open the audit and start the group of background tasks."""
         id = f"{socket.gethostname()} {self.home.marker}"
         self.membership = await stack.enter_async_context(Membership(self.store, id))
+        self.signals = await stack.enter_async_context(Signals(self.store, id))
+        if self.store.shared:
+            await stack.enter_async_context(Outbox(self.store, self.feed, self.signals, id))
         redactor = Redactor(self.secrets)
         self._telemetry = Telemetry(self.settings, self._environment, redactor, self.secrets)
         self.counters = self._telemetry.counters
@@ -189,6 +194,7 @@ class Crib:
             secrets=self.secrets,
             store=self.store,
             membership=self.membership,
+            signals=self.signals,
             audit=self.audit,
             feed=self.feed,
             tasks=tasks,

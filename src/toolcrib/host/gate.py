@@ -51,7 +51,14 @@ class GateParts:
         known_names = ToolNames(self.catalog)
         bundles = Bundles(store, known_names, self.rules.renew)
         projects = Projects(store, bundles, self._is_trusted, self.rules.renew)
-        self.zoo = Zoo(store, feed.publish, self.changes, renew=self.catalog.refresh, additions=projects.prompts)
+        self.zoo = Zoo(
+            store,
+            feed.publish,
+            self.changes,
+            renew=self.catalog.refresh,
+            additions=projects.prompts,
+            echo=feed.echo,
+        )
         self.permissions = Permissions(
             store,
             book=self.rules,
@@ -100,6 +107,7 @@ class GateParts:
         self.tokens.listen(self._on_token_end)
         self._context.tasks.start_soon(self.permissions.follow)
         stack.callback(self._context.feed.listen(self._on_event))
+        stack.callback(self._context.feed.listen(self._on_remote_event, "remote"))
         await stack.enter_async_context(self.approvals)
         self._context.tasks.start_soon(self.zoo.follow)
 
@@ -122,6 +130,13 @@ class GateParts:
     def _on_event(self, event: Event) -> None:
         if event.kind == "agent_changed":
             self.rules.renew()
+
+    def _on_remote_event(self, event: Event) -> None:
+        """Look at once for what another node has changed in the database."""
+        if event.kind == "agent_changed":
+            self.zoo.changed_elsewhere()
+        elif event.kind == "approval_resolved":
+            self.approvals.answered_elsewhere()
 
     def _on_token_end(self, token: Principal) -> None:
         self._handles.withdraw(token)

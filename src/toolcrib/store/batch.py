@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
 from sqlalchemy import Delete, Dialect, Insert, Select, Table, Update, insert
 from sqlalchemy.sql.compiler import ExpandedState, SQLCompiler
@@ -24,6 +24,9 @@ from sqlalchemy.sql.compiler import ExpandedState, SQLCompiler
 from toolcrib.base.files.private import PLAIN, claim
 from toolcrib.model.errors import Unavailable
 from toolcrib.store.schema import StoredText, stored_text
+
+if TYPE_CHECKING:
+    from toolcrib.store.side_connection import SideConnection
 
 logger = logging.getLogger(__name__)
 
@@ -241,6 +244,10 @@ class Queue(ABC):
         self.loop = asyncio.get_running_loop()
         self.waiting: list[Request] = []
         self.closed = False
+
+    def side_connection(self) -> "SideConnection":
+        """Return one more connection to a shared database."""
+        raise NotImplementedError
 
     @abstractmethod
     def wake(self) -> None:

@@ -8,7 +8,7 @@ import importlib
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -20,6 +20,9 @@ from toolcrib.model.errors import ConfigError, Unavailable
 from toolcrib.store.batch import Item, Journalled, Log, Queue, Statement
 from toolcrib.store.failures import translate_errors
 from toolcrib.store.sqlite import open_sqlite
+
+if TYPE_CHECKING:
+    from toolcrib.store.side_connection import SideConnection
 
 T = TypeVar("T")
 _READS_AT_ONCE = 4
@@ -37,6 +40,10 @@ class Store:
     def shared(self) -> bool:
         """Whether other cribs may use this database too."""
         return self._writer.shared
+
+    def side_connection(self) -> "SideConnection":
+        """Return one more connection to a shared database, opened when it is first used. The caller closes it."""
+        return self._writer.side_connection()
 
     async def read(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in a thread, with a read-only connection that sees all previous writes."""

@@ -36,6 +36,7 @@ from toolcrib.store.batch import (
     undo,
 )
 from toolcrib.store.failures import translate_errors, unavailable
+from toolcrib.store.side_connection import SideConnection
 from toolcrib.store.upgrade import prepare_schema
 
 logger = logging.getLogger(__name__)
@@ -120,6 +121,10 @@ class PostgresWriter(Queue):
     def wake(self) -> None:
         """Wake the task."""
         self._work.set()
+
+    def side_connection(self) -> SideConnection:
+        """Return one more connection to the database, not opened yet."""
+        return SideConnection(self._parameters)
 
     def close(self) -> None:
         """Refuse new requests; the task commits the pending ones and ends."""

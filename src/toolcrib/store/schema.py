@@ -44,6 +44,7 @@ REVISIONS = (
     "0013",
     "0014",
     "0015",
+    "0016",
 )
 HEAD = REVISIONS[-1]
 
@@ -156,11 +157,14 @@ approvals = Table(
     Column("decided_by", StoredText),
     Column("reason", StoredText),
     Column("remember", StoredText),
+    Column("detached", Boolean, nullable=False, server_default=false()),
+    Column("used_at", StoredText),
     Index(None, "status", "created_at"),
 )
 """Approvals. `status` leaves `pending` exactly once; `crib` is the one that waits for the answer; `binding` is the hash
 of everything the answer is bound to. The exact arguments, and the conditions of a remembered answer (`remember`), are
-stored only while the approval is pending.
+stored only while the approval is pending. A `detached` approval has no waiting call: its client fetches the answer,
+once (`used_at`), from any node.
 """
 
 pins = Table(
@@ -495,3 +499,33 @@ epochs = Table(
 """Counters that only grow: `nodes` numbers leases, `policy` the changes that affect permissions."""
 
 event.listen(epochs, "after_create", DDL("INSERT INTO epochs (name, value) VALUES ('nodes', 0), ('policy', 0)"))
+
+events = Table(
+    "events",
+    metadata,
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("at", StoredText, nullable=False),
+    Column("kind", StoredText, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+    Column("node", StoredText, nullable=False),
+    Column("key", StoredText, nullable=False),
+    UniqueConstraint("key"),
+)
+"""The newest events of the crib feed, in the order of all nodes. `node` published the event; `key` identifies it, so
+that it is stored once.
+"""
+
+questions = Table(
+    "questions",
+    metadata,
+    Column("id", StoredText, primary_key=True),
+    Column("node", StoredText, nullable=False),
+    Column("session", StoredText, nullable=False),
+    Column("call", StoredText, nullable=False),
+    Column("principal", StoredText, nullable=False),
+    Column("questions", LargeBinary, nullable=False),
+    Column("asked_at", StoredText, nullable=False),
+    Column("is_open", Boolean, nullable=False),
+    Column("answers", LargeBinary),
+)
+"""Questions of agents in a shared database. `node` waits for the answers; `is_open` becomes false exactly once."""

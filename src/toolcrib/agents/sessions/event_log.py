@@ -8,7 +8,7 @@ Must never show an event that could still be lost.
 """
 
 import logging
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
@@ -48,6 +48,8 @@ class SessionLog:
         self.session = session
         self.last = last
         self.readers = 0
+        self.is_stale = False
+        """Whether another crib on the same database has added events."""
         self._recorder = recorder
         self._numbered = last
         self._unwritten: list[SessionEvent] = []
@@ -98,6 +100,11 @@ class SessionLog:
         self.publish(events)
         self._numbered = self.last
 
+    def changed_elsewhere(self) -> None:
+        """Have the readers look for new events in the store now: another crib has written some."""
+        self.is_stale = True
+        self._wake()
+
     def close(self) -> None:
         """End every reader once it has read the remaining events."""
         self._closed = True
@@ -147,9 +154,11 @@ class SessionLog:
 class Recorder:
     """Writes the events of all sessions; `run` must be running while there are any."""
 
-    def __init__(self, store: Store, crib: str) -> None:
+    def __init__(self, store: Store, crib: str, signal: Callable[[str], None] = lambda _: None) -> None:
+        """`signal` reports to other cribs on the same database that a session has new events."""
         self._store = store
         self._crib = crib
+        self._signal = signal
         self._logs: dict[str, SessionLog] = {}
         self._changed: dict[str, Session] = {}
         self._is_writing = False
@@ -185,7 +194,10 @@ class Recorder:
         if not self._store.shared:
             return await updated.wait()
         with anyio.move_on_after(_POLL_SECONDS):
-            return await updated.wait()
+            await updated.wait()
+            if not log.is_stale:
+                return None
+        log.is_stale = False
         if log.last == log.numbered and (found := await self.read(log.session, log.last)):
             log.adopt(found)
         return None
@@ -238,7 +250,10 @@ class Recorder:
         is_logged = False
         while True:
             try:
-                return await write_progress(self._store, events, changed, self._crib)
+                await write_progress(self._store, events, changed, self._crib)
+                for session in {event.session for event in events}:
+                    self._signal(session)
+                return
             except Unavailable as error:
                 if not is_logged:
                     logger.warning("Could not store session events, retrying: %s", error)

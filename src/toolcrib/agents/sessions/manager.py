@@ -425,6 +425,12 @@ class Sessions:
         """Answer a question; raises `question.unknown`, `question.answered`, `question.answer`."""
         return self._deps.questions.answer(question, answers, by=by)
 
+    def changed_elsewhere(self, id: str) -> None:
+        """Have the readers of a session look for events that another crib has written."""
+        log = self._logs.get(id)
+        if log is not None and id not in self._live:
+            log.changed_elsewhere()
+
     def on_approval(self, kind: str, data: JsonObject) -> None:
         """Add an approval's request or outcome to the log of its session."""
         live = self._live.get(str(data.get("sessionId")))

@@ -125,17 +125,23 @@ class Zoo:
         changes: ChangeRecorder,
         renew: Callable[[], object] = lambda: None,
         additions: Callable[[str | None], Sequence[str]] = lambda _: (),
+        echo: Publish | None = None,
     ) -> None:
-        """`additions` returns the prompt additions of a directory's bundles. `changes` writes the audit records."""
+        """`additions` returns the prompt additions of a directory's bundles. `changes` writes the audit records.
+
+        `echo` gets the changes that other cribs on the same database made and published.
+        """
         self._changes = changes
         self._additions = additions
         self._store = store
         self._publish = publish
+        self._echo = echo or publish
         self._renew = renew
         self._lock = anyio.Lock()
         self._index: dict[str, IndexRow] = {}
         self._grants: dict[str, Permissions] = {}
-        self._changes_to_publish: list[JsonObject] = []
+        self._changes_to_publish: list[tuple[Publish, JsonObject]] = []
+        self._elsewhere = anyio.Event()
         self._holding = 0
         self._doubtful = False
         self.brain = Brain(store, self._write)
@@ -152,19 +158,26 @@ class Zoo:
     async def follow(self) -> None:
         """Pick up changes by other cribs on the same database, until cancelled."""
         while self._store.shared:
-            await anyio.sleep(POLL_SECONDS)
+            with anyio.move_on_after(POLL_SECONDS):
+                await self._elsewhere.wait()
+            self._elsewhere = anyio.Event()
             with suppress(Unavailable):  # the next caller that needs the database gets the error
                 await self.refresh()
+
+    def changed_elsewhere(self) -> None:
+        """Have `follow` look for changes now: another crib reported one."""
+        self._elsewhere.set()
 
     async def refresh(self) -> None:
         """Compare the index with the store, reload what differs, and publish the changes."""
         async with self._lock:
             versions = await read_versions(self._store)
+            publish = self._publish if self._doubtful else self._echo
             self._doubtful = False
             known = {row.id: (row.version, row.brain_version) for row in self._index.values()}
             differing = [each for each in {*known, *versions} if known.get(each) != versions.get(each)]
             if differing:
-                self._take(differing, await read_index(self._store, differing))
+                self._take(differing, await read_index(self._store, differing), publish)
         self._tell()
 
     async def _write(self, agent_id: str, work: Awaitable[Done], /) -> Done:
@@ -173,7 +186,7 @@ class Zoo:
             done = await work
             try:
                 async with self._lock:
-                    self._take([agent_id], await read_index(self._store, [agent_id]))
+                    self._take([agent_id], await read_index(self._store, [agent_id]), self._publish)
             except Unavailable:  # the change itself was stored
                 self._doubtful = True
             self._tell()
@@ -202,13 +215,13 @@ class Zoo:
             self._holding -= 1
             self._tell()
 
-    def _take(self, ids: Sequence[str], rows: Sequence[IndexRow]) -> None:
+    def _take(self, ids: Sequence[str], rows: Sequence[IndexRow], publish: Publish) -> None:
         found = {row.id: row for row in rows}
         for agent_id in sorted(ids):
             old, new = self._index.get(agent_id), found.get(agent_id)
             if old == new:
                 continue
-            self._changes_to_publish.append(_event(agent_id, old, new))
+            self._changes_to_publish.append((publish, _event(agent_id, old, new)))
             self._grants.pop(agent_id, None)
             if new is None:
                 del self._index[agent_id]
@@ -219,10 +232,10 @@ class Zoo:
         if self._holding or not self._changes_to_publish:
             return
         news, self._changes_to_publish = self._changes_to_publish, []
-        if any(event["change"] != "brain" for event in news):
+        if any(event["change"] != "brain" for _, event in news):
             self._renew()
-        for event in news:
-            self._publish("agent_changed", event)
+        for publish, event in news:
+            publish("agent_changed", event)
 
     @property
     def known(self) -> Sequence[AgentSummary]:

@@ -148,6 +148,7 @@ class Approvals:
         self._open_by_scope: Counter[str] = Counter()
         self._bytes: Counter[str] = Counter()
         self._closed = False
+        self._elsewhere = anyio.Event()
         self._tasks: TaskGroup
 
     @property
@@ -158,6 +159,10 @@ class Approvals:
     def listen(self, listener: Publish) -> None:
         """Call `listener` with the kind and data of every event that is published."""
         self._listeners.append(listener)
+
+    def answered_elsewhere(self) -> None:
+        """Look for answers in the database now: another crib reported one."""
+        self._elsewhere.set()
 
     def _publish(self, kind: str, data: JsonObject) -> None:
         for listener in self._listeners:
@@ -459,7 +464,9 @@ class Approvals:
     async def _follow_others(self) -> None:
         """Poll for answers that another crib on the same database received."""
         while True:
-            await anyio.sleep(_LOOK_EVERY)
+            with anyio.move_on_after(_LOOK_EVERY):
+                await self._elsewhere.wait()
+            self._elsewhere = anyio.Event()
             waiting = iter(tuple(self._open.values()))
             while some := tuple(itertools.islice(waiting, _LOOK_AT_ONCE)):
                 for pending, answer in await self._answers(some):

@@ -29,6 +29,7 @@ def routes(crib: Crib) -> Resource:
         ] = None,
     ) -> EventStream:
         """Stream events: `id` is the number to resume after, `event` the kind, `data` JSON."""
-        return EventStream(crib.feed, resume_point(request, after), ended=request.scope.get(ENDED))
+        start = await crib.feed.reach(resume_point(request, after))
+        return EventStream(crib.feed, start, ended=request.scope.get(ENDED))
 
     return router
