@@ -39,6 +39,7 @@ from toolcrib.model.events import Event
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Mode, Principal
 from toolcrib.model.sessions import Session, SessionEventKind
+from toolcrib.nodes.database_clock import DatabaseClock
 from toolcrib.store.sessions import load_runtimes
 
 if TYPE_CHECKING:
@@ -54,8 +55,9 @@ class Agents:
     """Runtimes, sessions and schedules. `open` opens them, and its stack closes them."""
 
     def __init__(
-        self, context: CribContext, gate: GateParts, upstreams: Upstreams, *, clock: Clock, on_time: bool
+        self, context: CribContext, gate: GateParts, upstreams: Upstreams, *, clock: Clock | None, on_time: bool
     ) -> None:
+        clock = clock or _clock(context)
         self._context = context
         self._parts = gate
         settings, store, home = context.settings, context.store, context.home
@@ -91,6 +93,7 @@ class Agents:
             changes=gate.changes,
             stop_switch=context.stop_switch,
             creators=gate.creators,
+            is_alive=self._is_alive,
         )
         self.transcripts = Transcripts(claude_folder(context), self._known_runtimes)
         self.schedules = Schedules(
@@ -122,6 +125,9 @@ class Agents:
         self._parts.tokens.listen(self._on_token_end)
         stack.callback(self._context.feed.listen(self._on_event))
         stack.callback(self._context.signals.listen(self._on_signal))
+
+    async def _is_alive(self, crib: str) -> bool:
+        return any(node.id == crib for node in await self._context.membership.alive())
 
     async def count_sessions(self, cwd: str) -> int:
         """Return the number of the crib's own sessions in a directory plus those that only Claude Code knows."""
@@ -194,6 +200,14 @@ class Agents:
 
     def _on_session(self, session: Session) -> None:
         self._context.feed.publish("session_changed", {"session": session.to_json()})
+
+
+def _clock(context: CribContext) -> Clock:
+    """Return the clock of the database if other cribs may use it, else the system clock."""
+    if not context.store.shared:
+        return Clock()
+    clock = DatabaseClock(context.store)
+    return Clock(clock.now, synchronise=clock.synchronise)
 
 
 def claude_folder(context: CribContext) -> Path:

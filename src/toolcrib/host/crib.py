@@ -75,7 +75,7 @@ class Crib:
 
     `services` names what tools may require; a tool that requires anything else is not offered. With `eager`, servers
     whose offer is unknown connect at startup; otherwise each connects on first use. With `on_time`, scheduled runs
-    start when they are due according to `clock`.
+    start when they are due according to `clock`, by default that of the database if other cribs may use it.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Crib:
         self._services = frozenset((*services, *available_services(settings)))
         self._eager = eager
         self._address = CribAddress(settings, is_lasting=eager)
-        self._clock = clock or Clock()
+        self._clock = clock
         self._on_time = on_time
         self._stack = AsyncExitStack()
 

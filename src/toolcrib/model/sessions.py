@@ -83,7 +83,7 @@ class Session:
     """One conversation. `runtime` is the id that its runtime assigned, once it can be resumed.
 
     `creator` is the principal that started this session, if not a person. `forked_from` is the session whose history it
-    copied; while `is_fork_due`, `runtime` is still the id of that session.
+    copied; while `is_fork_due`, `runtime` is still the id of that session. `epoch` counts the cribs that have run it.
     """
 
     id: str
@@ -105,6 +105,7 @@ class Session:
     spent: Spent = Spent()
     limits: SessionLimits = NO_LIMITS
     last_seq: int = 0
+    epoch: int = 0
 
     @property
     def principal(self) -> Principal:

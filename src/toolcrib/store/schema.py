@@ -45,6 +45,7 @@ REVISIONS = (
     "0014",
     "0015",
     "0016",
+    "0017",
 )
 HEAD = REVISIONS[-1]
 
@@ -307,10 +308,13 @@ sessions = Table(
     Column("limits", LargeBinary, nullable=False),
     Column("created_at", StoredText, nullable=False),
     Column("updated_at", StoredText, nullable=False),
+    Column("epoch", Integer, nullable=False, server_default="0"),
     Index(None, "cwd", "updated_at"),
     Index(None, "updated_at"),
 )
-"""Sessions of agents. `crib` is the one that last ran it."""
+"""Sessions of agents. `crib` is the one that runs it or ran it last. `epoch` grows by one whenever a crib begins to run
+it: writes with an older epoch are refused.
+"""
 
 session_events = Table(
     "session_events",
@@ -321,8 +325,9 @@ session_events = Table(
     Column("kind", StoredText, nullable=False),
     Column("parent", StoredText),
     Column("data", LargeBinary, nullable=False),
+    Column("epoch", Integer, nullable=False, server_default="0"),
 )
-"""All events of a session, in order. The key prevents concurrent writers."""
+"""All events of a session, in order. The key prevents concurrent writers; `epoch` is that of the session."""
 
 schedules = Table(
     "schedules",

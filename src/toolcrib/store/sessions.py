@@ -2,9 +2,13 @@
 
 An event is a row with the next number of its session: a concurrent writer violates the key, and its whole write is
 rolled back. Events and the resulting state are written in one transaction.
+
+In a database that cribs share, the epoch fences writers: a crib claims a session by raising its epoch, and a write with
+an older one fails. The state is updated first, which locks the row of the session; the statement that adds an event
+then reads the epoch from it, and finds none if another crib has claimed the session.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -27,6 +31,14 @@ _NAMES = tuple(column.name for column in sessions.c)
 # Written constantly while agents run, so they are compiled once.
 _ADD = insert(session_events)
 _CHANGE = update(sessions).where(sessions.c.id == bindparam("which"))
+_CHANGE_FENCED = _CHANGE.where(sessions.c.epoch == bindparam("held"))
+_HELD = (
+    select(sessions.c.epoch)
+    .where(sessions.c.id == bindparam("owned"), sessions.c.epoch == bindparam("held"))
+    .scalar_subquery()
+)
+# The epoch is not null: an event of a session that another crib has claimed violates that.
+_ADD_FENCED = insert(session_events).values(epoch=_HELD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,24 +65,46 @@ async def insert_fork(store: Store, session: Session, crib: str, parent: str) ->
         literal(session.id),
         *(session_events.c[name] for name in ("seq", "at", "kind", "parent", "data")),
     ).where(session_events.c.session_id == parent, session_events.c.seq <= session.last_seq)
-    columns = ["session_id", "seq", "at", "kind", "parent", "data"]
+    columns = ["session_id", "seq", "at", "kind", "parent", "data"]  # the copy begins with epoch 0
     await store.write(
         insert(sessions).values(id=session.id, crib=crib, **_columns(session)),
         insert(session_events).from_select(columns, copied),
     )
 
 
-async def write_progress(store: Store, events: Sequence[SessionEvent], changed: Sequence[Session], crib: str) -> None:
-    """Store these events and the new states of these sessions atomically."""
+async def write_progress(
+    store: Store, events: Sequence[SessionEvent], changed: Sequence[Session], crib: str, epochs: Mapping[str, int]
+) -> None:
+    """Store these events and the new states of these sessions atomically.
+
+    `epochs` are those that this crib holds, by session. Raises `ConstraintError` if another crib has claimed a session
+    that has events.
+    """
     statements: list[Statement] = []
-    if changed:
+    newest = {event.session: event.seq for event in events}
+    if store.shared:
+        rows = [{"which": session.id, "held": session.epoch, **_columns(session)} for session in changed]
+        last = [{"which": id, "held": epochs[id], "last_seq": seq} for id, seq in newest.items()]
+        added = [{**_row(event), "owned": event.session, "held": epochs[event.session]} for event in events]
+        change, add = _CHANGE_FENCED, _ADD_FENCED
+    else:
         rows = [{"which": session.id, "crib": crib, **_columns(session)} for session in changed]
-        statements.append(Many(_CHANGE, rows))
+        last = [{"which": id, "last_seq": seq} for id, seq in newest.items()]
+        added = [{**_row(event), "epoch": epochs[event.session]} for event in events]
+        change, add = _CHANGE, _ADD
+    if changed:
+        statements.append(Many(change, rows))
     if events:
-        newest = {event.session: event.seq for event in events}
-        statements.append(Many(_ADD, [_row(event) for event in events]))
-        statements.append(Many(_CHANGE, [{"which": session, "last_seq": seq} for session, seq in newest.items()]))
+        statements.append(Many(change, last))
+        statements.append(Many(add, added))
     await store.write(*statements)
+
+
+async def claim_session(store: Store, id: str, crib: str, epoch: int) -> bool:
+    """Make this crib the only one that may write events of a session, if its epoch is still this one."""
+    unchanged = (sessions.c.id == id, sessions.c.epoch == epoch)
+    (claimed,) = await store.write(update(sessions).where(*unchanged).values(crib=crib, epoch=epoch + 1))
+    return claimed == 1
 
 
 async def delete_session(store: Store, id: str) -> bool:
@@ -195,6 +229,7 @@ def _session(row: Row[*tuple[Any, ...]]) -> Session:
         spent=Spent(**loads(kept["spent"])),
         limits=SessionLimits(**loads(kept["limits"])),
         last_seq=kept["last_seq"],
+        epoch=kept["epoch"],
     )
 
 
@@ -210,7 +245,7 @@ def _row(event: SessionEvent) -> JsonObject:
 
 
 def _event(row: Row[*tuple[Any, ...]]) -> SessionEvent:
-    session, seq, at, kind, parent, data = row
+    session, seq, at, kind, parent, data, _ = row
     return SessionEvent(seq, at, session, kind, loads(data), parent)
 
 

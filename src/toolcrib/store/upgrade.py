@@ -13,6 +13,7 @@ from pathlib import Path
 from sqlalchemy import Column, Connection, MetaData, String, Table, insert, inspect, select
 
 from toolcrib.model.errors import ConfigError
+from toolcrib.store import job_queue as job_queue  # its tables are created with the others
 from toolcrib.store.schema import HEAD, REVISIONS, metadata
 
 _version = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))

@@ -12,8 +12,11 @@ from typing import Any, Protocol
 
 import psycopg
 import pytest
+from alembic.command import upgrade
+from alembic.config import Config
 from sqlalchemy import Connection, Engine, NullPool, create_engine
 
+import toolcrib.store
 from process_cleanup import end_database_with_tests
 
 
@@ -96,3 +99,12 @@ def ask(url: str, query: str) -> list[tuple[Any, ...]]:
 
     with engine_of(url).connect() as connection:
         return rows(connection)
+
+
+def create_at(url: str, revision: str) -> None:
+    """Create the schema of an older revision in an empty database."""
+    with engine_of(url).connect() as connection:
+        config = Config(attributes={"connection": connection})
+        config.set_main_option("script_location", str(Path(toolcrib.store.__file__).parent / "migrations"))
+        upgrade(config, revision)
+        connection.commit()

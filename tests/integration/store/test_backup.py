@@ -2,9 +2,7 @@
 
 import json
 import os
-import sqlite3
 import zipfile
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import pytest
 
 from e2e.shell import Shell
 from integration.gate.audit.test_anchors import damage
+from integration.store.databases import create_at
 from integration.web.crib import running_crib
 from toolcrib.base.home import Home
 from toolcrib.base.settings import Settings
@@ -142,13 +141,9 @@ def test_a_backup_cannot_write_out_of_its_folder(tmp_path: Path, name: str) -> N
 
 
 async def test_a_database_is_backed_up_before_it_is_migrated(tmp_path: Path) -> None:
-    database = tmp_path / "toolcrib.db"
-    async with open_store(f"sqlite:///{database}"):
-        pass
-    with closing(sqlite3.connect(database)) as connection, connection:
-        connection.execute("ALTER TABLE tokens DROP COLUMN level")
-        connection.execute("UPDATE alembic_version SET version_num = '0012'")
-    async with open_store(f"sqlite:///{database}"):
+    database = f"sqlite:///{tmp_path / 'toolcrib.db'}"
+    create_at(database, "0012")
+    async with open_store(database):
         pass
     [backup] = (tmp_path / "database-backups").glob("before-migration-0012-*.zip")
     assert read_backup(backup).revision == "0012"

@@ -45,8 +45,8 @@ def described(connection: Connection) -> dict[str, object]:
 
 
 def is_ours(name: str | None, *_: object) -> bool:
-    """Each engine keeps the index over the library in tables or an index of its own, which no metadata can name."""
-    return not str(name).startswith("library_search")
+    """No metadata names each engine's index of the library, nor the job queue's tables."""
+    return not str(name).startswith(("library_search", "procrastinate_"))
 
 
 async def test_a_new_database_and_a_migrated_one_have_the_same_schema(database: str) -> None:

@@ -2,7 +2,7 @@
 
 The system clock is checked at least every 30 seconds, so a clock jump or suspend only delays a run. After the clock
 went back, due times are recomputed. Missed runs are made up for once, or not at all, as configured. Cribs that share a
-database claim runs, so each run starts once. A schedule that keeps failing is paused, with a notice.
+database use its clock and claim runs, so each run starts once. A schedule that keeps failing is paused, with a notice.
 
 Must never run a paused schedule, and never start the same due run twice.
 """
@@ -52,15 +52,25 @@ FIRST_RETRY: Final = timedelta(minutes=1)
 logger = logging.getLogger(__name__)
 
 
+async def _sleep(span: timedelta) -> None:
+    await anyio.sleep(max(0.0, span.total_seconds()))
+
+
+async def _no_source() -> None:
+    """Do nothing: the system clock needs no synchronisation."""
+
+
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The current time and how to wait; replaced in tests.
+    """The current time and how to wait; replaced in tests. Cribs that share a database use its clock.
 
-    Waits are spans of time, never moments: a clock set back between the two must not stretch a wait.
+    Waits are spans of time, never moments: a clock set back between the two must not stretch a wait. `synchronise` is
+    called before due times are compared.
     """
 
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
-    sleep: Callable[[timedelta], Awaitable[None]] = lambda span: anyio.sleep(max(0.0, span.total_seconds()))
+    sleep: Callable[[timedelta], Awaitable[None]] = _sleep
+    synchronise: Callable[[], Awaitable[None]] = _no_source
 
 
 class Schedules:
@@ -100,6 +110,7 @@ class Schedules:
     async def __aenter__(self) -> Self:
         self._tasks = await self._stack.enter_async_context(anyio.create_task_group())
         self._stack.callback(self._tasks.cancel_scope.cancel)
+        await self._clock.synchronise()
         if self._on_time:
             await self.pause_revoked()
             await self._take_up_lost()
@@ -233,6 +244,7 @@ class Schedules:
 
     async def _look(self) -> datetime:
         """Start all due runs; return when to check next."""
+        await self._clock.synchronise()
         now = self._clock.now()
         soonest = now + LOOK_AGAIN
         if self._stop_switch.is_stopped:

@@ -41,12 +41,21 @@ _PIECES: Final = {
 logger = logging.getLogger(__name__)
 
 
+def ignore() -> None:
+    """Do nothing."""
+
+
 class SessionLog:
-    """The events of one session. `last` is the number of the newest stored event."""
+    """The events of one session. `last` is the number of the newest stored event, `epoch` that of the session.
+
+    `on_fenced` is called when another crib has claimed the session: what this one adds is dropped.
+    """
 
     def __init__(self, recorder: "Recorder", session: str, last: int) -> None:
         self.session = session
         self.last = last
+        self.epoch = 0
+        self.on_fenced: Callable[[], None] = ignore
         self.readers = 0
         self.is_stale = False
         """Whether another crib on the same database has added events."""
@@ -98,6 +107,11 @@ class SessionLog:
     def adopt(self, events: Iterable[SessionEvent]) -> None:
         """Add events that another crib has written."""
         self.publish(events)
+        self._numbered = self.last
+
+    def drop_unwritten(self) -> None:
+        """Forget the events that are not stored: another crib writes this log now."""
+        self._unwritten.clear()
         self._numbered = self.last
 
     def changed_elsewhere(self) -> None:
@@ -198,9 +212,17 @@ class Recorder:
             if not log.is_stale:
                 return None
         log.is_stale = False
-        if log.last == log.numbered and (found := await self.read(log.session, log.last)):
-            log.adopt(found)
+        await self.catch_up(log)
         return None
+
+    async def catch_up(self, log: SessionLog) -> None:
+        """Add all events that another crib has written, unless this crib is writing some itself."""
+        while log.last == log.numbered:
+            found = await self.read(log.session, log.last)
+            new = [event for event in found if event.seq > log.last]
+            if not new or log.last != log.numbered:
+                return
+            log.adopt(new)
 
     async def run(self) -> None:
         """Write until cancelled."""
@@ -229,7 +251,8 @@ class Recorder:
     ) -> None:
         """Write, retrying until it succeeds; drop sessions that were deleted or taken over by another crib."""
         try:
-            await self._write([event for _, events in batches for event in events], changed)
+            epochs = {log.session: log.epoch for log, _ in batches}
+            await self._write([event for _, events in batches for event in events], changed, epochs)
         except ConstraintError:
             for log, events in batches:
                 await self._store_batch(log, events, [each for each in changed if each.id == log.session])
@@ -239,18 +262,21 @@ class Recorder:
 
     async def _store_batch(self, log: SessionLog, events: list[SessionEvent], changed: list[Session]) -> None:
         try:
-            await self._write(events, changed)
+            await self._write(events, changed, {log.session: log.epoch})
         except ConstraintError:
             logger.warning("Session %s was deleted or taken over; its unwritten events are dropped.", log.session)
-            log.close()
+            log.drop_unwritten()
+            log.on_fenced()
+            if not self._store.shared:
+                log.close()
         else:
             log.publish(events)
 
-    async def _write(self, events: list[SessionEvent], changed: list[Session]) -> None:
+    async def _write(self, events: list[SessionEvent], changed: list[Session], epochs: dict[str, int]) -> None:
         is_logged = False
         while True:
             try:
-                await write_progress(self._store, events, changed, self._crib)
+                await write_progress(self._store, events, changed, self._crib, epochs)
                 for session in {event.session for event in events}:
                     self._signal(session)
                 return

@@ -19,7 +19,7 @@ from typing import Final, Protocol
 
 import anyio
 
-from toolcrib.agents.sessions.event_log import Recorder, SessionLog
+from toolcrib.agents.sessions.event_log import Recorder, SessionLog, ignore
 from toolcrib.agents.sessions.questions import Questions
 from toolcrib.agents.sessions.runtime import Brief, Conversation, Runtime, RuntimeDetails
 from toolcrib.agents.sessions.session_tools import SessionTools
@@ -131,6 +131,8 @@ class LiveSession:
         self._extended = 0.0
         self._is_late = False
         self._end_reason = "The session was stopped during a turn."
+        self.is_abandoned = False
+        log.on_fenced = self.abandon
 
     @property
     def is_busy(self) -> bool:
@@ -154,6 +156,8 @@ class LiveSession:
 
     def emit(self, kind: SessionEventKind, data: JsonObject, parent: str | None = None) -> SessionEvent:
         """Add an event to the log; opening or answering a request to a person may change the state."""
+        if self.is_abandoned:
+            return SessionEvent(self.log.last, "", self.session.id, kind, data, parent)
         event = self.log.add(kind, data, parent)
         if kind in _OPENS:
             self._waits_for.add(data.get(_OPENS[kind]))
@@ -206,6 +210,15 @@ class LiveSession:
         self._is_dropped = bool(self._prompts)
         self._prompts.clear()
 
+    def abandon(self) -> None:
+        """End the process and write nothing more: another crib runs the session, or may do so at any moment."""
+        if not self.is_abandoned:
+            logger.warning("Session %s is no longer run here; its process is ended.", self.session.id)
+        self.is_abandoned = True
+        self._prompts.clear()
+        self.log.drop_unwritten()
+        self.scope.cancel()
+
     async def run(self) -> None:
         """Answer prompts until idle for too long or cancelled."""
         try:
@@ -217,6 +230,8 @@ class LiveSession:
             self._finish(TurnEnd("failed", failure=_BROKEN, is_alive=False))
         finally:
             self._process = None
+            if self.log.on_fenced == self.abandon:
+                self.log.on_fenced = ignore
             is_cut_short = self._is_dropped or (self.scope.cancel_called and self._prompts)
             if self._is_answering or is_cut_short:
                 self._record_interruption()
@@ -428,6 +443,8 @@ class LiveSession:
         return self.session.model or chosen
 
     def _save(self) -> None:
+        if self.is_abandoned:
+            return
         self.session = replace(self.session, updated_at=datetime.now(UTC), last_seq=self.log.numbered)
         self._deps.recorder.change(self.session)
         self._deps.on_change(self.session)

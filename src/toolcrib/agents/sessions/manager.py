@@ -10,7 +10,7 @@ import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Final, Self
@@ -44,6 +44,7 @@ from toolcrib.model.sessions import (
 from toolcrib.store.engine import Store
 from toolcrib.store.sessions import (
     SessionFilter,
+    claim_session,
     count_matching,
     count_sessions,
     delete_session,
@@ -64,8 +65,6 @@ _WITHOUT_APPROVAL: Final = frozenset[Mode]({"acceptEdits", "bypassPermissions"})
 _STOPPING: Final = 10.0
 """Seconds allowed for ending sessions when the crib stops."""
 _STOPPED: Final = "The crib stopped before this ended."
-_TAKEOVER_AFTER: Final = timedelta(minutes=15)
-"""How long after its last update a session is assumed to be live in another crib on the same database."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +103,11 @@ class Sessions:
         stop_switch: StopSwitch,
         creators: Creators,
         default_runner: str = "claude",
+        is_alive: Callable[[str], Awaitable[bool]],
     ) -> None:
         """`agent` returns an agent of the zoo or raises; `most_at_once` limits the sessions with a process.
+
+        `is_alive` returns whether another crib on the same database is running.
 
         `default_agent` returns the agent for a directory if the request names none. `changes` records every mode that
         lets a session run calls without approval, and every mode change.
@@ -121,6 +123,7 @@ class Sessions:
         self._most = most_at_once
         self._creators = creators
         self._default_runner = default_runner
+        self._is_alive = is_alive
         self._live: dict[str, LiveSession] = {}
         self._logs: WeakValueDictionary[str, SessionLog] = WeakValueDictionary()
         self._views = ConversationViews(self.transcript)
@@ -150,7 +153,8 @@ class Sessions:
 
     async def _find_interrupted(self) -> None:
         """Mark every session that was in a turn when this crib ended as interrupted."""
-        for session in await load_unfinished(self._store, self._crib):
+        for unfinished in await load_unfinished(self._store, self._crib):
+            session = await self._claimed(unfinished, self._crib)
             log = self._log(session)
             ends = OpenItems()
             async for event in self.transcript(session.id):
@@ -278,7 +282,7 @@ class Sessions:
             raise InvalidRequest("session.message", f"The message is {what}.")
         async with self._opening:
             self._stop_switch.check()
-            live = self._live.get(id) or await self._make_live(id)
+            live = await self._live_or_none(id) or await self._make_live(id)
             if live.queued >= MOST_QUEUED:
                 raise Unavailable("session.too_many", f"The session already has {MOST_QUEUED} queued messages.")
             event = live.send(content)
@@ -318,7 +322,7 @@ class Sessions:
             self._creators.set_mode(id, live.session.mode)
             await self._deps.recorder.flush()
             return live.session
-        session, _ = await self._load(id)
+        session = await self._claimed(*await self._load(id))
         given = {"mode": mode, "model": model, "title": title}
         session = replace(session, **{key: value for key, value in given.items() if value is not None})
         self._creators.set_mode(id, session.mode)
@@ -335,6 +339,7 @@ class Sessions:
         self._stop_switch.check()
         await self._deps.recorder.flush()
         parent = await self.get(id)
+        await self._deps.recorder.catch_up(self._log(parent))
         now = datetime.now(UTC)
         session = replace(
             parent,
@@ -357,7 +362,7 @@ class Sessions:
     async def close(self, id: str, reason: str | None = None) -> Session:
         """End the process of a session; a later prompt starts a new one."""
         await self._end(id)
-        session, _ = await self._load(id)
+        session = await self._claimed(*await self._load(id))
         log = self._log(session)
         session = replace(session, state="closed", reason=reason)
         log.add("session_status", status(session))
@@ -452,6 +457,7 @@ class Sessions:
         log = self._logs.get(session.id)
         if log is None:
             log = self._logs[session.id] = SessionLog(self._deps.recorder, session.id, session.last_seq)
+            log.epoch = session.epoch
         return log
 
     async def _load(self, id: str) -> tuple[Session, str]:
@@ -460,16 +466,37 @@ class Sessions:
             raise NotFound("session.unknown", f"There is no session {id!r}.")
         return found
 
+    async def _claimed(self, session: Session, crib: str) -> Session:
+        """Return the session once only this crib may write its events. Raises `session.elsewhere`.
+
+        In a database that only this crib uses, nothing has to be claimed.
+        """
+        if not self._store.shared:
+            return session
+        elsewhere = Conflict("session.elsewhere", f"Session {session.id} is running in another crib.")
+        is_ended = session.state in ("closed", "failed")
+        if crib != self._crib and not is_ended and await self._is_alive(crib):
+            raise elsewhere
+        if not await claim_session(self._store, session.id, self._crib, session.epoch):
+            raise elsewhere
+        claimed, _ = await self._load(session.id)  # the previous crib may have written until the claim
+        log = self._log(claimed)
+        log.epoch = claimed.epoch
+        await self._deps.recorder.catch_up(log)
+        return claimed
+
+    async def _live_or_none(self, id: str) -> LiveSession | None:
+        """Return the live session; waits until a session that this crib gave up has ended its process."""
+        live = self._live.get(id)
+        if live is not None and live.is_abandoned:
+            await live.ended.wait()
+            return None
+        return live
+
     async def _make_live(self, id: str) -> LiveSession:
         session, crib = await self._load(id)
         await self.check_creator(session.creator)
-        now = datetime.now(UTC)
-        if (
-            crib != self._crib
-            and session.updated_at > now - _TAKEOVER_AFTER
-            and session.state not in ("closed", "failed")
-        ):
-            raise Conflict("session.elsewhere", f"Session {id} is running in another crib on the same database.")
+        session = await self._claimed(session, crib)
         await self._make_room()
         live = LiveSession(session, self._log(session), self._deps)
         self._live[id] = live
