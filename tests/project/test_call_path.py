@@ -1,9 +1,10 @@
-"""The path of one call: the modules and packages that a reader meets when following it."""
+"""The paths that a reader follows most: one call, and one definition of a server. Each has few modules and packages."""
 
 import sys
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
@@ -14,13 +15,17 @@ from bench.client import FIRST_ID, Address, Connection, prepare
 from bench.subjects import CHILD_VARIABLES, ROOT, child, write_servers
 from toolcrib.base.home import owner_token, prepare_home
 from toolcrib.base.settings import Environment, Settings
+from toolcrib.host.crib import Crib
+from toolcrib.model.tools import ToolRef
 from toolcrib.web.api_client.api_client import ApiClient
 from toolcrib.web.run import hold
 
 SOURCE = ROOT / "src" / "toolcrib"
-MOST_MODULES = 45
+MOST_MODULES = 25
 MOST_PACKAGES = 6
 """What one call may pass through. Both only shrink."""
+MOST_FOR_A_DEFINITION = 69
+"""What a definition may pass through on its way from a file to the catalog. It only shrinks."""
 pytestmark = pytest.mark.anyio
 
 
@@ -62,7 +67,7 @@ def tracing() -> Generator[Trace]:
 
 
 async def modules_of_one_call(folder: Path) -> dict[str, set[str]]:
-    """Return the functions, by module, that run in every one of three calls of a stdio server's tool over `/mcp`."""
+    """Return the functions, by module, that run in every one of ten calls of a stdio server's tool over `/mcp`."""
     home = prepare_home(folder / "home")
     command, *args = child()
     write_servers(home.root, {"child": {"command": command, "args": args, "env": CHILD_VARIABLES}})
@@ -80,7 +85,7 @@ async def modules_of_one_call(folder: Path) -> dict[str, set[str]]:
             request = prepare(address, "tools/call", params, "child_echo")
             connection = await Connection.open(address)
             seen: list[dict[str, set[str]]] = []
-            for number in range(4):
+            for number in range(11):
                 trace.is_active = True
                 answer = await connection.send(request(FIRST_ID + number))
                 trace.is_active = False
@@ -96,3 +101,37 @@ async def test_one_call_passes_through_few_modules_and_packages(tmp_path: Path) 
     shown = "\n".join(f"{module}: {', '.join(sorted(functions))}" for module, functions in path.items())
     assert len(path) <= MOST_MODULES, shown
     assert len(packages) <= MOST_PACKAGES, shown
+
+
+async def modules_of_one_definition(folder: Path) -> dict[str, set[str]]:
+    """Return the functions, by module, that put the tools of a definition into the catalog of each of six projects.
+
+    The file is read anew for each project. The server is connected before, so its tools are known.
+    """
+    home = prepare_home(folder / "home")
+    command, *args = child()
+    entry = {"command": command, "args": args, "env": CHILD_VARIABLES}
+    write_servers(home.root, {"child": entry})
+    environment = Environment({"HOME": str(folder), "PATH": "/usr/bin:/bin"})
+    seen: list[dict[str, set[str]]] = []
+    with tracing() as trace:
+        async with Crib(Settings(home=home.root), environment=environment) as crib:
+            owner = crib.principals.owner("api")
+            with anyio.fail_after(60):
+                await crib.ready(owner, "child")
+                for number in range(6):
+                    project = folder / f"project-{number}"
+                    project.mkdir()
+                    write_servers(home.root, {"child": entry, f"other-{number}": {**entry, "disabled": True}})
+                    trace.is_active = True
+                    await crib.placed(replace(owner, cwd=str(project)))
+                    trace.is_active = False
+                    assert ToolRef("child", "echo") in crib.catalog.at(str(project)).tools
+                    seen.append(trace.take())
+    return {module: seen[0][module] for module in sorted(seen[0]) if all(module in each for each in seen[1:])}
+
+
+async def test_one_definition_passes_through_few_modules_on_its_way_to_the_catalog(tmp_path: Path) -> None:
+    path = await modules_of_one_definition(tmp_path)
+    shown = "\n".join(f"{module}: {', '.join(sorted(functions))}" for module, functions in path.items())
+    assert len(path) <= MOST_FOR_A_DEFINITION, shown

@@ -15,8 +15,8 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 from toolcrib.base.home import Home
-from toolcrib.base.masking.known import KnownSecrets
 from toolcrib.base.masking.text import mask_text
+from toolcrib.base.masking.values import KnownSecrets
 from toolcrib.base.settings import LogLevel
 from toolcrib.cli.output import note, safe
 
@@ -68,5 +68,5 @@ class _OneLine(logging.Formatter):
         self._secrets = KnownSecrets(secrets)
 
     def format(self, record: logging.LogRecord) -> str:
-        text = mask_text(super().format(record), self._secrets)
+        text = mask_text(super().format(record), self._secrets.mask)
         return safe(text).replace("\n", "\n  | ")

@@ -11,14 +11,13 @@ import asyncio
 import itertools
 import logging
 import time
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
 from toolcrib.base.deadlines import Deadlines, pause_while_asking
-from toolcrib.base.stop_switch import StopSwitch
+from toolcrib.base.stop_switch import StopSwitch, stopped
 from toolcrib.gate.approvals.consent import HANDLE, Consent, waiting_result
 from toolcrib.gate.audit.actor import run_as_actor
 from toolcrib.gate.audit.records import Audit, CallRecord
@@ -27,15 +26,15 @@ from toolcrib.gate.catalog.naming import Form
 from toolcrib.gate.policy.decide import Grants
 from toolcrib.gate.policy.explain import Explanation, explain
 from toolcrib.gate.policy.limits import Limits
-from toolcrib.gate.policy.rules import Rules
+from toolcrib.gate.policy.permissions import RuleBook
 from toolcrib.gate.principals import Door
-from toolcrib.gate.programs.planned_call import PlannedCall, ProgramCall, refuse_edit, set_of
+from toolcrib.gate.programs.planned_call import ProgramCall
 from toolcrib.gate.refusals import absent_error, approval_reason, error_sentence, invisible_error, refusal_error
 from toolcrib.gate.results.fitting import ResultBudget
 from toolcrib.gate.results.kept import KeptResults
 from toolcrib.gate.search.search import ToolSearch
 from toolcrib.gate.touched_paths import HomeGuard
-from toolcrib.gate.view import Listing, NoView, PrincipalView, encode_arguments, fill_defaults
+from toolcrib.gate.view import Listing, PrincipalView, PrincipalViews, encode_arguments, fill_defaults
 from toolcrib.model.approvals import Approval, ApprovalRequest
 from toolcrib.model.errors import Denied, InvalidRequest, NotFound, ToolcribError, Unavailable
 from toolcrib.model.json import JsonObject, canonical, loads
@@ -53,8 +52,6 @@ from toolcrib.model.sources import (
 )
 from toolcrib.model.tools import CallResult, ContentItem, Tool, ToolRef
 
-_VIEWS_KEPT = 256
-"""Number of cached views. The least recently used one is evicted and rebuilt on demand."""
 _READS = frozenset({"resources/read", "prompts/get"})
 """Content methods that are audited. The others return nothing a model could act on."""
 
@@ -68,13 +65,15 @@ Absence = Callable[[Principal, ToolRef], Awaitable[ToolcribError | None]]
 class CallOutcome(NamedTuple):
     """The answer to a call: the result, the audit number of its intent, and its duration.
 
-    `edited` holds the arguments that ran, as canonical JSON, if a person changed them before approving the call.
+    `edited` holds the arguments that ran, as canonical JSON, if a person changed them before approving the call. If
+    `is_shortened` is set, the whole result is kept for the caller to read on.
     """
 
     result: CallResult
     audit_id: int
     duration_ms: float
     edited: bytes | None = None
+    is_shortened: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,35 +127,33 @@ class Gate:
         audit: Audit,
         *,
         default_timeout: float,
-        rules: Callable[[], Rules] = Rules,
-        grants: Callable[[Principal], Grants] = lambda _: Grants(),
-        limits: Limits | None = None,
-        consent: Consent | None = None,
-        home: HomeGuard | None = None,
-        stop_switch: StopSwitch | None = None,
-        absence: Absence | None = None,
+        rules: RuleBook,
+        grants: Callable[[Principal], Grants],
+        limits: Limits,
+        consent: Consent,
+        home: HomeGuard,
+        stop_switch: StopSwitch,
+        absence: Absence,
     ) -> None:
-        """Without `consent`, calls that need an approval are refused.
+        """`home` detects calls that touch the crib's home. While `stop_switch` is set, every call is refused.
 
-        `home` detects calls that touch the crib's home. While `stop_switch` is set, every call is refused. `absence`
-        returns why a tool that the principal may see is missing, such as a disabled server.
+        `absence` returns why a tool that the principal may see is missing, such as a disabled server.
         """
         self._stop_switch = stop_switch
         self._catalog = catalog
+        self._names = catalog.names
         self._audit = audit
         self._observer = audit.observer
         self._default_timeout = default_timeout
-        self._rules = rules
-        self._grants = grants
-        self._limits = limits or Limits()
-        self._consent = consent
-        self._home = home or HomeGuard()
+        self._limits = limits
+        self.consent = consent
+        self._home = home
         self._absence = absence
         self._deadlines = Deadlines()
         self.search = ToolSearch()
         self.results = KeptResults()
-        self._views: OrderedDict[Principal, PrincipalView] = OrderedDict()
-        self._latest_view: tuple[Principal | None, PrincipalView | None] = None, None
+        self.views = PrincipalViews(catalog, rules, grants, home)
+        self._view = self.views.of
         self._in_flight: dict[str, ToolRef] = {}
         self._is_stopping = False
         self._call_ids = (f"{audit.run}-{number}" for number in itertools.count(1))
@@ -203,7 +200,7 @@ class Gate:
 
     def name(self, form: Form, ref: ToolRef) -> str:
         """Return the exposed name of a tool or prompt."""
-        return self._catalog.names.name(form, ref)
+        return self._names.name(form, ref)
 
     def server(self, principal: Principal, name: str) -> str:
         """Return the canonical name of a server, from any name that its definition has in the principal's project."""
@@ -211,12 +208,12 @@ class Gate:
 
     def ref_of_name(self, form: Form, name: str) -> ToolRef | None:
         """Return the tool or prompt with this exposed name. Does not check whether a principal may see it."""
-        return self._catalog.names.ref(form, name)
+        return self._names.refs[form].get(name)
 
     def decision(self, principal: Principal, ref: ToolRef) -> Decision:
         """Return the decision on a call of the tool by this principal, with reasons."""
         view = self._view(principal)
-        return view.decision(view.snapshot.canonical(ref))
+        return view.decision(view.canonical(ref))
 
     def explain(
         self, principal: Principal, ref: ToolRef, arguments: JsonObject | None = None, server_note: str | None = None
@@ -226,7 +223,7 @@ class Gate:
         `server_note` describes a problem with the tool's server. Suggestions only contain names the principal may know.
         """
         view = self._view(principal)
-        ref = view.snapshot.canonical(ref)
+        ref = view.canonical(ref)
         known = view.snapshot.tools if principal.is_owner else (tool.ref for tool in view.listing.tools)
         source = view.snapshot.sources.get(ref.server)
         lack = source.lacks(ref.tool) if isinstance(source, ConditionalSource) else None
@@ -235,7 +232,7 @@ class Gate:
     def find_visible(self, principal: Principal, ref: ToolRef) -> tuple[Tool | None, Decision]:
         """Return the tool, or None if this principal does not see it, and the decision on it."""
         view = self._view(principal)
-        ref = view.snapshot.canonical(ref)
+        ref = view.canonical(ref)
         decision = view.decision(ref)
         return (view.snapshot.tools[ref] if decision.visible else None), decision
 
@@ -251,12 +248,12 @@ class Gate:
         self._deadlines.end_all(failure)
 
     def _refuse_if_stopped(self) -> None:
-        if self._stop_switch is not None:
-            self._stop_switch.check()
+        if self._stop_switch.state is not None:
+            raise stopped(self._stop_switch.state)
 
     async def why_absent(self, principal: Principal, ref: ToolRef, error: ToolcribError) -> ToolcribError:
         """Return the reason why a tool is missing, if the principal may know it, otherwise `error`."""
-        if self._absence is None or not isinstance(error, NotFound) or not self._view(principal).would_see(ref):
+        if not isinstance(error, NotFound) or not self._view(principal).would_see(ref):
             return error
         return await self._absence(principal, ref) or error
 
@@ -288,7 +285,7 @@ class Gate:
         if self._is_stopping:
             raise Unavailable("crib.stopping", "The crib is stopping and accepts no new calls.")
         encoded, view = encode_arguments(arguments), self._view(principal)
-        ref = view.snapshot.canonical(ref)
+        ref = view.canonical(ref)
         decision = view.decision_on(ref, arguments, encoded)
         tool = view.snapshot.tools.get(ref)
         if tool is not None and (decision.needs_arguments or decision.verdict == "ask" or handle is not None):
@@ -328,38 +325,14 @@ class Gate:
             raise await self.why_absent(call.principal, call.ref, error) from None
         if decision.verdict != "allow" or call.handle not in (None, HANDLE):  # the id may belong to another call
             tool, run = await self._obtain_consent(call, tool, run, decision, encoded)
-        self._count(call, tool)
+        if self._limits.limits:
+            self._count(call, tool)
         return tool, run
-
-    def plan(self, principal: Principal, ref: ToolRef, arguments: JsonObject) -> PlannedCall:
-        """Return a call with its decision, without making it. Raises as `call` would for one that is not allowed."""
-        view = self._view(principal)
-        ref = view.snapshot.canonical(ref)
-        tool = view.snapshot.tools.get(ref)
-        arguments, encoded = fill_defaults(tool, arguments, encode_arguments(arguments))
-        decision = view.decision_on(ref, arguments, encoded)
-        if tool is None or not decision.visible:
-            raise absent_error(view, decision, principal)
-        if decision.verdict not in ("allow", "ask"):
-            raise refusal_error(decision)
-        view.snapshot.sources[ref.server].prepare(ref.tool, arguments, encoded)
-        reason = approval_reason(decision, tool)
-        return PlannedCall(tool, arguments, encoded, decision.verdict == "ask", reason, view.paths(ref, arguments))
-
-    async def approve_set(self, calls: Sequence[PlannedCall], code: str, context: CallContext, door: Door) -> str:
-        """Ask a person for one approval of all these calls. Return its id. Raises `Denied` if it is not granted."""
-        if self._consent is None:
-            raise Denied("approval.required", "These calls need a person's approval, and none can be asked.")
-        question = set_of(calls, code, context, door)
-        answer = await self._consent.obtain(question, context, refuse_edit)
-        if not answer.approved or answer.arguments != question.arguments:
-            raise Denied("approval.denied", answer.refusal)
-        return answer.approval
 
     async def refuse(self, principal: Principal, ref: ToolRef, arguments: JsonObject, *, door: Door) -> None:
         """Record a call that was refused elsewhere because the caller has no such tool."""
         view = self._view(principal)
-        ref = view.snapshot.canonical(ref)
+        ref = view.canonical(ref)
         tool, decision = view.snapshot.tools.get(ref), view.decision(ref)
         call_id, encoded = next(self._call_ids), canonical(arguments)
         record = self._audit.call(
@@ -381,11 +354,9 @@ class Gate:
                     rules=view.rules_version, approval=program.approval, program=program.id,
                 )  # fmt: skip
                 return tool, run
-        if decision.verdict in ("ask", "allow") and self._consent is not None:
-            return await self._wait_for_approval(call, tool, decision, encoded, self._consent)
-        if decision.verdict != "allow":
+        if decision.verdict not in ("ask", "allow"):
             raise refusal_error(decision)
-        return tool, run
+        return await self._wait_for_approval(call, tool, decision, encoded)
 
     def _count(self, call: "_Call", tool: Tool) -> None:
         """Count the call. Raises `Denied` if its limit is reached."""
@@ -395,7 +366,7 @@ class Gate:
         self._limits.count(call.principal, call.ref, tool.names)
 
     async def _wait_for_approval(
-        self, call: "_Call", requested: Tool, decision: Decision, encoded: bytes, consent: Consent
+        self, call: "_Call", requested: Tool, decision: Decision, encoded: bytes
     ) -> tuple[Tool, RunCall]:
         """Return the call as approved. The state may have changed during the wait, so everything is checked again."""
         ref, principal = call.ref, call.principal
@@ -413,9 +384,9 @@ class Gate:
         requested_paths = self._view(principal).paths(ref, loads(encoded))
         patience = session.patience if session is not None else None
         if call.handle is None:
-            answer = await consent.obtain(question, call.context, check, patience)
+            answer = await self.consent.obtain(question, call.context, check, patience)
         else:
-            answer = await consent.fetch(question, check, call.handle)
+            answer = await self.consent.fetch(question, check, call.handle)
         if isinstance(answer, Approval):
             call.record = self._audit.call(
                 call.context.call_id, call.door, principal, ref, requested, loads(encoded), encoded, decision,
@@ -545,29 +516,7 @@ class Gate:
         if call.budget is not None:
             result, digest = call.budget.fit(self.results, context.principal, tool, result)
         await record.outcome(is_error=result.is_error, duration_ms=duration, digest=digest, result=result)
-        return CallOutcome(result, audit_id, duration, call.edited)
-
-    def _view(self, principal: Principal) -> PrincipalView:
-        snapshot = self._catalog.at(principal.cwd)
-        try:
-            rules = self._rules()
-            version = (snapshot.version, rules.version)
-            latest, view = self._latest_view
-            if latest is principal and view is not None and view.version == version:
-                return view
-            view = self._views.get(principal)
-            if view is None or view.version != version:
-                view = self._views[principal] = PrincipalView(
-                    snapshot, rules, principal, self._grants(principal), view, self._home
-                )
-        except Exception:  # boundary: without a computed view the principal sees nothing, until the next attempt
-            logger.exception("Could not compute what %s may see.", principal.name)
-            return NoView(snapshot, principal)
-        if len(self._views) > _VIEWS_KEPT:
-            self._views.popitem(last=False)
-        self._views.move_to_end(principal)
-        self._latest_view = principal, view
-        return view
+        return CallOutcome(result, audit_id, duration, call.edited, digest is not None)
 
 
 def _check_call(

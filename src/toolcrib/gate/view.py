@@ -1,21 +1,24 @@
 """What one principal sees: decisions on one snapshot and one version of the rules, computed on demand.
 
-Decisions are stored per server, so the view of the next snapshot reuses those of every unchanged server.
+Decisions are stored per server, so the view of the next snapshot reuses those of every unchanged server. A view is
+valid for one snapshot and one version of the rules; `PrincipalViews` returns the current one.
 
 Must never show a tool that could not be decided: a failure of the rules hides it.
 """
 
 import logging
-from collections.abc import Iterable
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from typing import get_args
 
-from toolcrib.gate.catalog.catalog import Snapshot, SnapshotPart
+from toolcrib.gate.catalog.catalog import Catalog, Snapshot, SnapshotPart
 from toolcrib.gate.policy.decide import Grants, decide, sees
 from toolcrib.gate.policy.explain import ExplainQuery
 from toolcrib.gate.policy.paths import REAL
+from toolcrib.gate.policy.permissions import RuleBook
 from toolcrib.gate.policy.rules import Rules
 from toolcrib.gate.policy.zones import TouchedPath
 from toolcrib.gate.touched_paths import HomeGuard
@@ -30,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 UNSETTLED = -1
 """A rules version that never occurs. A view with an undecided tool gets it, so it is not reused."""
+_VIEWS_KEPT = 256
+"""Number of cached views. The least recently used one is evicted and rebuilt on demand."""
 _VERDICTS = frozenset(get_args(Verdict))
 _FAILED = DecisionStep("registered", True, "exclude", "The rules could not be applied to this tool. See the log.")
 
@@ -74,6 +79,10 @@ class PrincipalView:
         if before is not None and before.version[1] == rules.version and before._inputs[1] == grants:
             known = before._by_server
         self._by_server = {server: _reuse_decisions(known.get(server), part) for server, part in snapshot.parts.items()}
+
+    def canonical(self, ref: ToolRef) -> ToolRef:
+        """Return the same tool under the canonical name of its server."""
+        return ref if ref in self.snapshot.tools else self.snapshot.canonical(ref)
 
     def decision(self, ref: ToolRef) -> Decision:
         """Return the decision on a tool, regardless of its arguments."""
@@ -215,6 +224,43 @@ class NoView(PrincipalView):
 
     def _sees(self, tool: Tool) -> bool:
         return False
+
+
+class PrincipalViews:
+    """The current view of every principal. The last ones are cached."""
+
+    def __init__(
+        self, catalog: Catalog, rules: RuleBook, grants: Callable[[Principal], Grants], home: HomeGuard
+    ) -> None:
+        self._snapshots = catalog.by_directory
+        self._rules = rules
+        self._grants = grants
+        self._home = home
+        self._views: OrderedDict[Principal, PrincipalView] = OrderedDict()
+        self._latest: tuple[Principal | None, PrincipalView | None] = None, None
+
+    def of(self, principal: Principal) -> PrincipalView:
+        """Return what this principal sees now."""
+        snapshot = self._snapshots.get(principal.cwd) or self._snapshots[None]
+        try:
+            rules = self._rules() if self._rules.may_be_outdated else self._rules.current
+            version = (snapshot.version, rules.version)
+            latest, view = self._latest
+            if latest is principal and view is not None and view.version == version:
+                return view
+            view = self._views.get(principal)
+            if view is None or view.version != version:
+                view = self._views[principal] = PrincipalView(
+                    snapshot, rules, principal, self._grants(principal), view, self._home
+                )
+        except Exception:  # boundary: without a computed view the principal sees nothing, until the next attempt
+            logger.exception("Could not compute what %s may see.", principal.name)
+            return NoView(snapshot, principal)
+        if len(self._views) > _VIEWS_KEPT:
+            self._views.popitem(last=False)
+        self._views.move_to_end(principal)
+        self._latest = principal, view
+        return view
 
 
 def _reuse_decisions(cached: _ServerDecisions | None, part: SnapshotPart) -> _ServerDecisions:

@@ -23,15 +23,13 @@ from toolcrib.agents.sessions.manager import NewSession, OpenSession
 from toolcrib.agents.work.git import Git
 from toolcrib.base.feed import Feed, fresh_start
 from toolcrib.base.home import HomeLock, kept_token, prepare_home, read_run
-from toolcrib.base.masking.known import KnownSecrets
 from toolcrib.base.masking.logs import mask_logs
-from toolcrib.base.masking.values import ValueMasker
+from toolcrib.base.masking.values import KnownSecrets, Redactor, ValueMasker
 from toolcrib.base.network.web import open_web
 from toolcrib.base.settings import Environment, Settings
 from toolcrib.base.stop_switch import StopSwitch
 from toolcrib.builtin.agent_zoo.source import AgentZooSource
 from toolcrib.gate.audit.records import Audit
-from toolcrib.gate.audit.redact import Redactor
 from toolcrib.gate.catalog.naming import NameTable
 from toolcrib.gate.policy.explain import Explanation
 from toolcrib.host.agents import Agents

@@ -89,7 +89,7 @@ class GateParts:
             self.catalog,
             context.audit,
             default_timeout=context.settings.tool_timeout,
-            rules=self.permissions.rules,
+            rules=self.rules,
             grants=self.permissions.grants,
             limits=self.permissions.limits,
             consent=Consent(self.approvals, self._handles, self.principals.may_answer, self.changes),

@@ -204,11 +204,11 @@ class Decision:
     steps: tuple[DecisionStep, ...]
     rules: tuple[str, ...] = field(default=())
     needs_arguments: bool = False
+    visible: bool = field(init=False, compare=False, repr=False)
+    """Whether the tool is listed. Listing and calling both use this value, so callable ⊆ listed."""
 
-    @property
-    def visible(self) -> bool:
-        """Whether the tool is listed. Listing and calling both use this value, so callable ⊆ listed."""
-        return self.verdict not in ("hidden", "unknown")
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "visible", self.verdict not in ("hidden", "unknown"))
 
     @property
     def decided_by(self) -> DecisionStep:

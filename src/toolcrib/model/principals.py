@@ -4,7 +4,7 @@ Principals are hashable; caches of listings and decisions use them as keys.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from toolcrib.model.json import Json, JsonObject, is_object
@@ -39,6 +39,11 @@ class Principal:
     creator: "Principal | None" = None
     worktree: str | None = None
     token_id: str | None = None
+    is_owner: bool = field(init=False, compare=False, repr=False)
+    """Whether refusals may be explained in full and other sources, agents and modes may be named."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_owner", self.kind == "owner")
 
     @property
     def identity(self) -> tuple[PrincipalKind, str, str | None]:
@@ -49,11 +54,6 @@ class Principal:
     def projects(self) -> tuple[str | None, str | None]:
         """The directories that count as the principal's project."""
         return self.cwd, self.worktree
-
-    @property
-    def is_owner(self) -> bool:
-        """Whether refusals may be explained in full and other sources, agents and modes may be named."""
-        return self.kind == "owner"
 
     @property
     def scope(self) -> str:

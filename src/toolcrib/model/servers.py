@@ -7,7 +7,7 @@ display.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from toolcrib.model.json import JsonObject
 from toolcrib.model.problems import Problem
@@ -28,6 +28,18 @@ ServerState = Literal[
     "needs_auth",
     "failed",
 ]
+STATE_LABELS: Final[dict[ServerState, str]] = {
+    "connected": "Connected",
+    "connecting": "Connecting…",
+    "not_checked": "Not checked",
+    "disabled": "Disabled",
+    "shadowed": "Shadowed",
+    "invalid": "Invalid",
+    "untrusted": "Not trusted",
+    "needs_auth": "Needs sign-in",
+    "failed": "Can't reach",
+}
+"""Per state: its label for people. A failure that the setup causes has its own (`ServerStatus.label`)."""
 
 
 def _no_strings() -> Mapping[str, str]:
@@ -163,6 +175,7 @@ class ServerEntry:
             "alias": self.alias,
             "type": self.spec.type if self.spec else None,
             "state": self.state,
+            "label": STATE_LABELS[self.state],
             "enabled": self.enabled,
             "trusted": self.trusted,
             "sources": [source.to_json() for source in self.sources or (self.source,)],

@@ -11,9 +11,9 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import orjson
 
 from toolcrib.base.masking.kinds import secret_pattern
-from toolcrib.base.masking.known import is_maskable
 from toolcrib.base.masking.names import is_secret_setting
 from toolcrib.base.masking.urls import mask_url as mask_parts
+from toolcrib.base.masking.values import is_maskable
 from toolcrib.base.masking.words import (
     SCHEMES,
     Suspicion,

@@ -8,20 +8,16 @@ Must never drop a request because its caller was cancelled: an outcome is record
 
 import asyncio
 import logging
-import os
-import re
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
 from sqlalchemy import Delete, Dialect, Insert, Select, Table, Update, insert
 from sqlalchemy.sql.compiler import ExpandedState, SQLCompiler
 
-from toolcrib.base.files.private import PLAIN, claim
 from toolcrib.model.errors import Unavailable
 from toolcrib.store.schema import StoredText, stored_text
 
@@ -204,32 +200,6 @@ class Append:
                 future.set_exception(failure())
 
 
-class JournalledRows(Append):
-    """Items whose rows are already durable in the journal: no caller waits, but they must reach the table."""
-
-    __slots__ = ()
-
-    def __init__(self, log: Log[Any], items: list[Any]) -> None:
-        super().__init__(log, items, [])
-
-    def add(self, item: Any, row: Row) -> None:
-        """Add an item with the row that was built for it, after those before it."""
-        self.items.append(item)
-        self.rows().append(row)
-
-    def parts(self) -> "list[Append]":
-        """Return one request per item."""
-        return [JournalledRows(self.log, [item]) for item in self.items]
-
-    def settle(self) -> None:
-        """Mark the rows as committed, possibly with other numbers than in the journal."""
-        self.log.committed()
-
-    def fail(self, failure: Callable[[], Exception]) -> None:
-        """Log the loss: the table refuses the rows, and no caller waits for them."""
-        logger.error("%d rows were lost: %s", len(self.items), failure())
-
-
 Request: TypeAlias = QueuedWrite | Append
 
 
@@ -370,75 +340,3 @@ def fail(batch: Iterable[Request], failure: Callable[[], Exception]) -> None:
 def insert_into(table: Table, dialect: Dialect) -> str:
     """Return the insert of whole rows with one placeholder per column."""
     return str(insert(table).compile(dialect=dialect))
-
-
-_JOURNAL_NAME = re.compile(rb"journal ([0-9a-f]{32})\n")
-_JOURNAL_NAME_LENGTH = 41
-_JOURNAL_ROOM = 1024 * 1024
-"""Maximum bytes of rows ahead of the database."""
-
-
-class Journal:
-    """A file of rows that are durable but not in the database yet, held open by the one process that uses it.
-
-    A commit costs as much as the rest of a small call; a write to an open file is almost free and survives the death of
-    its process. A row is durable once its line is here, and many rows share the commit that follows. When all of them
-    are in the database, writing restarts at the beginning. Lines after that point are old; the log has to distinguish
-    old and torn lines from valid ones. The first line names the journal, so that one removed or replaced after a crash
-    is noticed.
-
-    Must never stop a call: a row that does not fit is committed immediately.
-    """
-
-    def __init__(self, path: Path) -> None:
-        claim(path)
-        self._descriptor = os.open(path, os.O_RDWR | PLAIN)
-        named = _JOURNAL_NAME.match(os.pread(self._descriptor, _JOURNAL_NAME_LENGTH, 0))
-        self.found = named[1].decode() if named is not None else None
-        """The id of the journal that was found; None if it is new, empty or damaged."""
-        self.is_over = False
-        """Whether the id is no longer referenced."""
-        self._end: int | None = None
-
-    def read(self) -> list[bytes]:
-        """Return all lines, including old and torn ones."""
-        return os.pread(self._descriptor, _JOURNAL_ROOM, _JOURNAL_NAME_LENGTH if self.found is not None else 0).split(
-            b"\n"
-        )
-
-    def begin(self, id: str) -> bool:
-        """Name the journal and restart at its beginning; its rows must be in the database. Return False on failure."""
-        line = b"journal %b\n" % id.encode()
-        assert len(line) == _JOURNAL_NAME_LENGTH
-        try:
-            # In this order: if killed in between, the journal has its name and only old lines.
-            is_named = os.pwrite(self._descriptor, line, 0) == _JOURNAL_NAME_LENGTH
-            os.ftruncate(self._descriptor, _JOURNAL_NAME_LENGTH)
-        except OSError:
-            is_named = False
-        self._end = _JOURNAL_NAME_LENGTH if is_named else None
-        return is_named
-
-    def clear(self) -> None:
-        """Allow lines to be overwritten: all of them are in the database."""
-        if self._end is not None:
-            self._end = _JOURNAL_NAME_LENGTH
-
-    def add(self, line: bytes) -> bool:
-        """Write a line; return False if there is no room or writing fails."""
-        if self._end is None or self._end + len(line) >= _JOURNAL_ROOM:
-            return False
-        try:
-            written = os.pwrite(self._descriptor, line + b"\n", self._end)
-        except OSError:
-            return False
-        if written <= len(line):
-            return False
-        self._end += written
-        return True
-
-    def close(self) -> None:
-        """Close the file, and empty it unless it is still needed."""
-        if self._end == _JOURNAL_NAME_LENGTH:
-            os.ftruncate(self._descriptor, 0 if self.is_over else _JOURNAL_NAME_LENGTH)
-        os.close(self._descriptor)

@@ -35,6 +35,8 @@ class Store:
         self._engine = engine
         self._writer = writer
         self._limit = anyio.CapacityLimiter(_READS_AT_ONCE)
+        self.append_now = writer.append_now
+        """Appends an item to a log if it can be made durable immediately; returns None if the caller has to wait."""
 
     @property
     def shared(self) -> bool:
@@ -66,10 +68,6 @@ class Store:
         nothing is stored.
         """
         return await self._writer.write(statements)
-
-    def append_now(self, log: Log[Item], item: Item) -> int | None:
-        """Append an item to a log if it can be made durable immediately; return None if the caller has to wait."""
-        return self._writer.append_now(log, item)
 
     def append(self, log: Log[Item], item: Item) -> "asyncio.Future[int]":
         """Append an item to a log; the future resolves to the number of its row once that is durable.

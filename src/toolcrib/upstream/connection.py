@@ -10,8 +10,8 @@ from typing import Final, Protocol
 
 from toolcrib.base.processes.process import ServerFailed
 from toolcrib.model.json import Json, JsonObject
+from toolcrib.model.jsonrpc import RequestId
 from toolcrib.model.sources import ReportProgress
-from toolcrib.upstream.jsonrpc import RequestId
 
 OPEN_ENDED: Final = frozenset({"subscriptions/listen"})
 """Methods whose response is a stream that stays open as long as the connection."""

@@ -21,7 +21,7 @@ from typing import Literal
 
 import anyio.to_thread
 
-from toolcrib.base.masking.known import KnownSecrets
+from toolcrib.base.masking.values import KnownSecrets
 from toolcrib.base.network.urls import covers
 from toolcrib.base.secret_store import SecretStore, open_secret_store, process_lock
 from toolcrib.model.json import Json, JsonObject, digest

@@ -24,6 +24,7 @@ from toolcrib.base.cooperative import Pacer
 from toolcrib.base.deadlines import Deadline, Deadlines
 from toolcrib.model.errors import ToolcribError, Unavailable
 from toolcrib.model.json import Json, JsonObject, is_object
+from toolcrib.model.jsonrpc import RequestId, as_id
 from toolcrib.model.observing import Trace
 from toolcrib.model.principals import Principal
 from toolcrib.model.protocol import (
@@ -40,7 +41,6 @@ from toolcrib.model.protocol import (
 from toolcrib.model.sources import Ask, CallContext, Client, ProtocolError
 from toolcrib.upstream.connection import Connection, OnNotification
 from toolcrib.upstream.handshake import ClientIntroduction
-from toolcrib.upstream.jsonrpc import RequestId, as_id
 from toolcrib.upstream.opener import OpenConnection
 from toolcrib.upstream.protocol_log import CANCELLED, OK, ProtocolLog, ending
 from toolcrib.upstream.retries import Timing

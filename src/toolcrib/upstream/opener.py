@@ -12,8 +12,8 @@ from typing import Final
 
 import anyio.to_thread
 
-from toolcrib.base.masking.known import KnownSecrets
 from toolcrib.base.masking.text import mask_text
+from toolcrib.base.masking.values import KnownSecrets
 from toolcrib.base.network.urls import CheckedUrl, check_url, is_loopback
 from toolcrib.base.network.web import Web
 from toolcrib.base.processes.process import Processes, ServerFailed
@@ -253,7 +253,7 @@ def masking(resolved: ResolvedServer, known: KnownSecrets) -> Mask:
     own = KnownSecrets(hidden_values(resolved.env, resolved.headers))
 
     def mask(text: str) -> str:
-        return mask_text(own.mask(text), known)
+        return mask_text(own.mask(text), known.mask)
 
     return mask
 

@@ -122,11 +122,11 @@ class UpstreamSource:
             case "logging/setLevel":
                 return await self._set_level(upstream, params, context)
             case _:
-                return _writable(self.name, await upstream.request(method, params, context))
+                return _writable(self.name, await _send(upstream, method, params, context))
 
     async def _run(self, params: JsonObject, headers: Mapping[str, str] | None, context: CallContext) -> CallResult:
         try:
-            wire = _writable(self.name, await self._upstream(context).request("tools/call", params, context, headers))
+            wire = _writable(self.name, await _send(self._upstream(context), "tools/call", params, context, headers))
         except ProtocolError as error:
             text = f"MCP error: {error.message}"
             fault = ProtocolFault(error.code, error.message, error.data)
@@ -178,6 +178,23 @@ class UpstreamSource:
         if self._last is None or self._last.offer is not offer:
             self._last = _OfferView(offer, self.name, self.spec, self.server_names)
         return self._last
+
+
+async def _send(
+    upstream: Upstream, method: str, params: JsonObject, context: CallContext, headers: Mapping[str, str] | None = None
+) -> JsonObject:
+    """Send a caller's request, connecting first if needed, and return its result unchanged.
+
+    Raises `ProtocolError` if the server responds with an error, another `ToolcribError` if it cannot be reached.
+    """
+    exchange = upstream.exchange or await upstream.ready()
+    try:
+        return await exchange.request(method, params, context, headers)
+    except ProtocolError:
+        raise  # a response too, passed on unchanged
+    except ToolcribError as failure:
+        exchange = await upstream.reopened(failure, exchange)
+    return await exchange.request(method, params, context, headers)
 
 
 def _writable(name: str, result: JsonObject) -> JsonObject:

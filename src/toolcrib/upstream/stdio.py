@@ -15,17 +15,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from toolcrib.base.cooperative import Pacer
-from toolcrib.base.processes.pipes import FLOOD_LIMIT, LINE_LIMIT, Garbage, Line, Lines, OversizedLine
+from toolcrib.base.processes.pipes import FLOOD_LIMIT, LINE_LIMIT, FlowControl, Garbage, Line, Lines, OversizedLine
 from toolcrib.base.processes.process import Child, Processes, ServerFailed
 from toolcrib.base.processes.stderr import Mask
+from toolcrib.model import jsonrpc
 from toolcrib.model.json import Json, JsonObject, is_object
+from toolcrib.model.jsonrpc import RequestId
 from toolcrib.model.protocol import METHOD_NOT_FOUND
 from toolcrib.model.servers import ResolvedServer
 from toolcrib.model.sources import ReportProgress
-from toolcrib.upstream import jsonrpc
 from toolcrib.upstream.connection import MESSAGES_LIMIT, OPEN_ENDED, OnNotification, OnRequest
-from toolcrib.upstream.flow_control import FlowControl
-from toolcrib.upstream.jsonrpc import RequestId
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ Must never repeat a request that the server may have acted on.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,7 +22,6 @@ from toolcrib.model.errors import ToolcribError, Unavailable
 from toolcrib.model.json import JsonObject
 from toolcrib.model.protocol import Era
 from toolcrib.model.servers import ServerSpec
-from toolcrib.model.sources import CallContext, ProtocolError
 from toolcrib.model.tools import CallResult
 from toolcrib.model.upstreams import UpstreamStatus
 from toolcrib.upstream.background import BackgroundTasks
@@ -108,7 +107,7 @@ class Upstream:
         self._was_connected = False
         self._attempt = _Attempt()
         self._listed = anyio.Event()
-        self._exchange: UpstreamRequests | None = None
+        self.exchange: UpstreamRequests | None = None
         self._keepalive: Keepalive | None = None
         self._ended: asyncio.Future[ToolcribError | None] | None = None
 
@@ -124,7 +123,7 @@ class Upstream:
     @property
     def is_used(self) -> bool:
         """Whether a call is in flight."""
-        return self._exchange is not None and self._exchange.is_used
+        return self.exchange is not None and self.exchange.is_used
 
     def returned_error(self, result: CallResult) -> None:
         """Look for refusals of the sandbox in the error result of a call."""
@@ -174,7 +173,7 @@ class Upstream:
         self._is_forced |= self._is_closing
         try:
             keepalive = self._keepalive
-            if self._exchange is None or keepalive is None or not self._report.is_connected:
+            if self.exchange is None or keepalive is None or not self._report.is_connected:
                 await self._until_listed()
             else:
                 await keepalive.ping()
@@ -184,28 +183,19 @@ class Upstream:
             logger.debug("Server %s was checked: %s", self.spec.name, failure)
         return self.status
 
-    async def request(
-        self, method: str, params: JsonObject, context: CallContext, headers: Mapping[str, str] | None = None
-    ) -> JsonObject:
-        """Send a caller's request, connecting first if needed, and return its result unchanged.
+    async def reopened(self, failure: ToolcribError, exchange: UpstreamRequests) -> UpstreamRequests:
+        """Return a new connection after a request failed because the server had lost the session.
 
-        Raises `ProtocolError` if the server responds with an error, another `ToolcribError` if it cannot be reached.
+        The server did not act on such a request. Raises any other failure, worded for the caller.
         """
-        exchange = self._exchange or await self.ready()
-        try:
-            return await exchange.request(method, params, context, headers)
-        except ProtocolError:
-            raise  # a response too, passed on unchanged
-        except ToolcribError as failure:
-            if failure.code != SESSION_LOST:
-                self._opener.mask_failure(failure)
-                raise self._apply_failure(failure, exchange) from failure.__cause__
-        # The server does not know the session, so it did not act on the request.
-        return await (await self.ready(other_than=exchange)).request(method, params, context, headers)
+        if failure.code != SESSION_LOST:
+            self._opener.mask_failure(failure)
+            raise self._apply_failure(failure, exchange) from failure.__cause__
+        return await self.ready(other_than=exchange)
 
     def _apply_failure(self, failure: ToolcribError, exchange: UpstreamRequests) -> ToolcribError:
         """Apply a failed call to the connection, and return the failure to raise to the caller."""
-        if exchange is self._exchange and self._keepalive is not None:
+        if exchange is self.exchange and self._keepalive is not None:
             if failure.code == SIGN_IN:
                 self._end(failure)  # fails all other calls in flight for the same reason
             elif failure.code == "server.unreachable":
@@ -221,7 +211,7 @@ class Upstream:
         limit of a call. Raises if the connection cannot be opened.
         """
         deadline = time.monotonic() + self._call_limit if urgent else 0.0
-        while (exchange := self._exchange) is None or exchange is other_than:
+        while (exchange := self.exchange) is None or exchange is other_than:
             rest = self._retry_delay(deadline)
             if rest <= 0:
                 self._raise_if_backing_off()
@@ -343,13 +333,13 @@ class Upstream:
             tasks.start_soon(keepalive.listen)  # before reading lists, so that no change in between is missed
             tasks.start_soon(self._list_and_follow, keepalive, opened)
             tasks.start_soon(self._watch, keepalive, exchange)
-            self._exchange = exchange
+            self.exchange = exchange
             attempt, self._attempt = self._attempt, _Attempt()
             attempt.over.set()
             try:
                 return await ended
             finally:
-                self._exchange = self._keepalive = None
+                self.exchange = self._keepalive = None
                 exchange.close()
                 tasks.cancel_scope.cancel()
 
@@ -388,7 +378,7 @@ class Upstream:
         if self._ended is None or self._ended.done():
             return
         self._ended.set_result(failure)
-        self._exchange = None
+        self.exchange = None
         if failure is not None and failure.code != SESSION_LOST:
             self._opener.mask_failure(failure)
             self._report.failed(failure)

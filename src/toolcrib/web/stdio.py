@@ -23,6 +23,7 @@ from toolcrib.base.home import MARKER, RunInfo, owner_token, prepare_home
 from toolcrib.base.settings import Environment, Settings
 from toolcrib.model.errors import CODES, ConfigError, ToolcribError, Unavailable
 from toolcrib.model.json import Json, dumps, is_object, loads
+from toolcrib.model.jsonrpc import Message, RequestId, RpcError, read_message
 from toolcrib.model.protocol import (
     ACTING_AS,
     CARRIED,
@@ -35,7 +36,6 @@ from toolcrib.model.protocol import (
 )
 from toolcrib.web.holder_connection import JOIN_WAIT, HolderConnection, Spawn
 from toolcrib.web.loopback import LoopbackHttp, Lost, Response, Unreached
-from toolcrib.web.mcp.jsonrpc import Message, RequestId, RpcError, read_message
 from toolcrib.web.pipes import Line, OversizedMessage, Write, protocol_pipes
 
 logger = logging.getLogger(__name__)

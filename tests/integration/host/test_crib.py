@@ -244,7 +244,7 @@ async def test_names_survive_a_restart_and_whoever_comes_first_keeps_the_plain_o
         crib.register(ToolServer("a", tools=[one]))
         crib.register(ToolServer("a_b", tools=[other]))
         names = crib.catalog.names
-        assert names.ref("endpoint", "a_b_c") == ("a_b", "c")
+        assert names.refs["endpoint"]["a_b_c"] == ("a_b", "c")
 
 
 GREETING = "from toolcrib import tool\n\n@tool\nasync def hi() -> str:\n    'Hi.'\n    return 'hi'\n"

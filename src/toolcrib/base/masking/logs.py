@@ -4,8 +4,8 @@ import logging
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from toolcrib.base.masking.known import KnownSecrets
 from toolcrib.base.masking.text import mask_text
+from toolcrib.base.masking.values import KnownSecrets
 
 _FORMATTER = logging.Formatter()
 
@@ -33,11 +33,11 @@ class MaskingFilter(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         message = record.getMessage()
-        masked = mask_text(message, self._known)
+        masked = mask_text(message, self._known.mask)
         if masked != message:
             record.msg, record.args = masked, ()
         if record.exc_info and not record.exc_text:
             record.exc_text = _FORMATTER.formatException(record.exc_info)
         if record.exc_text:
-            record.exc_text = mask_text(record.exc_text, self._known)
+            record.exc_text = mask_text(record.exc_text, self._known.mask)
         return True

@@ -10,8 +10,8 @@ from functools import partial
 from typing import Final
 from urllib.parse import unquote
 
+from toolcrib.base.masking import MASK
 from toolcrib.base.masking.kinds import block_pattern, secret_pattern, webhook_pattern
-from toolcrib.base.masking.known import MASK, KnownSecrets
 from toolcrib.base.masking.names import is_count
 from toolcrib.base.masking.words import (
     SCHEMES,
@@ -28,7 +28,6 @@ from toolcrib.base.masking.words import (
 Mask = Callable[[str], str]
 """Masks a secret, or the secrets in a text."""
 
-_NOTHING_KNOWN: Final = KnownSecrets()
 _ASSIGNED: Final = re.compile(
     r"""
     (?<![\w.-]) ([A-Za-z_][\w.-]{0,80}) (["'\\]{0,4}\s{0,4}[:=]{1,3}>?\s{0,4})
@@ -68,18 +67,18 @@ _ORDINARY: Final[dict[Suspicion, set[str]]] = {suspicion: set() for suspicion in
 _QUICK: Final = re.compile(r"[:=@-]|\b(?:basic|bearer|apikey|negotiate)\b", re.IGNORECASE)
 
 
-def mask_text(text: str, known: KnownSecrets = _NOTHING_KNOWN, suspicion: Suspicion = Suspicion.TEXT) -> str:
-    """Return the text with every secret replaced by `***`."""
-    text = _mask_words(_mask_blocks(known.mask(text)), suspicion)
+def mask_text(text: str, mask_known: Mask = str, suspicion: Suspicion = Suspicion.TEXT) -> str:
+    """Return the text with every secret replaced by `***`. `mask_known` masks known secrets."""
+    text = _mask_words(_mask_blocks(mask_known(text)), suspicion)
     return _mask_announced(text, _hide) if _QUICK.search(text) is not None else text
 
 
-def mask_certain(text: str, known: KnownSecrets) -> str:
+def mask_certain(text: str, mask_known: Mask) -> str:
     """Return the text with only certain secrets masked, for a person who approves the text.
 
     Random words are not masked. Only plain words are, so nothing that a shell could run is hidden.
     """
-    text = _mask_blocks(known.mask(text))
+    text = _mask_blocks(mask_known(text))
     text = _WORD.sub(lambda found: secret_pattern().sub(MASK, found[0]), text)
     return _mask_announced(text, _hide_plain) if _QUICK.search(text) is not None else text
 

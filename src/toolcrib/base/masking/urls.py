@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
+from toolcrib.base.masking import MASK
 from toolcrib.base.masking.kinds import secret_pattern, webhook_pattern
-from toolcrib.base.masking.known import MASK
 from toolcrib.base.masking.names import is_secret_name
 from toolcrib.base.masking.words import Suspicion, is_secret_parameter, is_secret_word
 

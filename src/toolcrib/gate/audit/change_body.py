@@ -6,7 +6,7 @@ never show a secret that `redact` can detect.
 
 import secrets
 
-from toolcrib.gate.audit.redact import Redactor
+from toolcrib.base.masking.values import Redactor
 from toolcrib.model.json import JsonObject, canonical, digest, loads, storable
 from toolcrib.model.principals import Principal
 

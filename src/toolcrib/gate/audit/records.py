@@ -21,11 +21,11 @@ import anyio
 import anyio.to_thread
 import orjson
 
+from toolcrib.base.masking.values import CUT, Redactor
 from toolcrib.gate.audit.anchors import Anchor
 from toolcrib.gate.audit.chain import Chain, Entry, Left, columns_of, stored, unbroken
 from toolcrib.gate.audit.chain_signature import ChainSignature
 from toolcrib.gate.audit.head import ChainHead, HeadContent, HeadFile, read_head
-from toolcrib.gate.audit.redact import CUT, Redactor
 from toolcrib.gate.audit.segments import Segments
 from toolcrib.gate.audit.signing import HeadKey
 from toolcrib.gate.audit.unfinished import unfinished

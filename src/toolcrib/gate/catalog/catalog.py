@@ -191,7 +191,8 @@ class Catalog:
         self._problems: dict[str, tuple[Problem, ...]] = {}
         self._versions = count(1)
         self.names = names
-        self._snapshots: dict[Place, Snapshot] = {None: Snapshot()}
+        self.by_directory: dict[Place, Snapshot] = {None: Snapshot()}
+        """The snapshot of each directory in use. None is that of callers without a directory, or in another one."""
 
     def watch(self, listener: Callable[[CatalogChange], None]) -> None:
         """Call `listener` after every change from now on."""
@@ -200,16 +201,16 @@ class Catalog:
     @property
     def snapshot(self) -> Snapshot:
         """The snapshot for callers without a directory."""
-        return self._snapshots[None]
+        return self.by_directory[None]
 
     @property
     def snapshots(self) -> tuple[Snapshot, ...]:
         """The snapshots of all directories in use, the one without a directory first."""
-        return tuple(self._snapshots.values())
+        return tuple(self.by_directory.values())
 
     def at(self, place: Place) -> Snapshot:
         """Return the snapshot for callers in this directory, or the one without a directory if it is unknown."""
-        return self._snapshots.get(place) or self._snapshots[None]
+        return self.by_directory.get(place) or self.by_directory[None]
 
     def add(self, source: ToolSource) -> CatalogChange:
         """Add a source. Raises `Conflict` for a taken name, so that no source can impersonate another server."""
@@ -236,7 +237,7 @@ class Catalog:
     def forget(self, place: str) -> None:
         """Drop a directory that is no longer in use."""
         self._upstreams.pop(place, None)
-        self._snapshots.pop(place, None)
+        self.by_directory.pop(place, None)
 
     def has_server(self, name: str) -> bool:
         """Return whether a server of this name is registered."""
@@ -276,8 +277,8 @@ class Catalog:
         before = self.at(place)  # a new directory starts from the snapshot without a directory
         after = self._composed(place)
         change = difference(before, after)
-        if change or differing(before, after) or place not in self._snapshots:
-            self._snapshots[place] = after
+        if change or differing(before, after) or place not in self.by_directory:
+            self.by_directory[place] = after
         if change:
             for listener in self._listeners:
                 listener(change)

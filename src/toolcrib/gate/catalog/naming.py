@@ -48,10 +48,6 @@ class NameTable:
         """Return the name of a tool in the table."""
         return self.names[form][ref]
 
-    def ref(self, form: Form, name: str) -> ToolRef | None:
-        """Return the tool with this name, or None if the name was never assigned."""
-        return self.refs[form].get(name)
-
     def missing(self, refs: Iterable[ToolRef], forms: tuple[Form, ...] = TOOL_FORMS) -> list[ToolRef]:
         """Return the tools among `refs` that lack a name of some form, sorted."""
         asked = set(refs)

@@ -87,27 +87,27 @@ class _Counter:
 
 
 class Limits:
-    """Counts the usage of sessions. `clock` must be monotonic."""
+    """Counts the usage of sessions. `clock` must be monotonic. Without `limits` there is nothing to check or count."""
 
     def __init__(self, limits: Sequence[Limit] = (), clock: Callable[[], float] = time.monotonic) -> None:
-        self._limits = tuple(limits)
+        self.limits = tuple(limits)
         self._clock = clock
         self._sessions: OrderedDict[str, defaultdict[_Key, _Counter]] = OrderedDict()
 
     def set(self, limits: Sequence[Limit]) -> None:
         """Replace the limits. The usage of unchanged ones is kept."""
-        self._limits = tuple(limits)
+        self.limits = tuple(limits)
 
     def check(self, principal: Principal, ref: ToolRef, known: ServerNames = NO_NAMES) -> str | None:
         """Return why this call must not be made now, in words a model can act on, or None.
 
         `known` are all names of the tool's server.
         """
-        if not self._limits:
+        if not self.limits:
             return None
         now = self._clock()
         counters = self._of(principal)
-        for limit in self._limits:
+        for limit in self.limits:
             if limit.binds(principal, ref, known):
                 refusal = _refusal(limit, ref, counters[limit, limit.counted_as(ref, known)], now)
                 if refusal is not None:
@@ -124,11 +124,11 @@ class Limits:
         cost: float = 0.0,
     ) -> None:
         """Count a call or, with `calls=0`, its cost once known."""
-        if not self._limits:
+        if not self.limits:
             return
         now = self._clock()
         counters = self._of(principal)
-        for limit in self._limits:
+        for limit in self.limits:
             if limit.binds(principal, ref, known):
                 amount = float(calls) if limit.calls is not None else cost
                 counters[limit, limit.counted_as(ref, known)].add(now, amount, keep=limit.seconds is not None)

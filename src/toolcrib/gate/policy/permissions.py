@@ -58,7 +58,8 @@ def managed_file() -> Path:
 class RuleBook:
     """The rules of all places (files, database, sessions), and the value in force.
 
-    A place is replaced as a whole. Calling the book returns the value, the same object until something changes.
+    A place is replaced as a whole. `current` is the value in force, the same object until something changes. While
+    `may_be_outdated` is set, because a rule expires or a file has a problem, call the book instead to read it.
     `on_change` is called when listings may have changed.
     """
 
@@ -70,14 +71,23 @@ class RuleBook:
         self._clock = clock
         self._on_change = on_change
         self._places: dict[str, tuple[Rule, ...]] = {}
-        self._current = Rules()
-        self._ends: datetime | None = None
+        self._recheck: Callable[[], None] | None = None
+        self.current = Rules()
+        self.may_be_outdated = False
 
     def __call__(self) -> Rules:
         """Return the rules in force."""
-        if self._ends is not None and self._clock() >= self._ends:
+        if self._recheck is not None:
+            self._recheck()
+        ends = self.current.next_expiry
+        if ends is not None and self._clock() >= ends:
             self._compute()
-        return self._current
+        return self.current
+
+    def recheck(self, read_again: Callable[[], None] | None) -> None:
+        """Call `read_again` before every read of the rules from now on. None ends that."""
+        self._recheck = read_again
+        self.may_be_outdated = read_again is not None or self.current.next_expiry is not None
 
     def fingerprint(self) -> str:
         """Return the fingerprint of the rules in force."""
@@ -101,12 +111,12 @@ class RuleBook:
 
     def _compute(self) -> None:
         everything = (rule for rules in self._places.values() for rule in rules)
-        before = self._current
+        before = self.current
         rules = Rules.at(self._clock(), before.version + 1, everything)
         same = (rules.rules, rules.expired) == (before.rules, before.expired)
-        self._current = before.with_version(rules.version) if same else rules
-        self._ends = self._current.next_expiry
-        self._current.arrange()
+        self.current = before.with_version(rules.version) if same else rules
+        self.may_be_outdated = self._recheck is not None or self.current.next_expiry is not None
+        self.current.arrange()
 
 
 class Permissions:
@@ -139,7 +149,6 @@ class Permissions:
         )
         self._names = names
         self._known_names = Names()
-        self._has_problems = False
         self._of_agent = of_agent
         self._creator_now = creator_now
         self._on_file = on_file
@@ -185,13 +194,11 @@ class Permissions:
 
     def rules(self) -> Rules:
         """Return the rules in force. A file's rule with an unknown name applies as soon as the name exists."""
-        if self._has_problems:
-            self._read_again()
         return self._book()
 
     def _read_again(self) -> None:
         """Parse rules with problems again if the names have changed."""
-        if not self._has_problems or self._names() is self._known_names:
+        if self._names() is self._known_names:
             return
         self._known_names = self._names()
         for file in self._files:
@@ -337,7 +344,8 @@ class Permissions:
                 logger.warning("%s:%s: %s%s", problem.file, problem.line or 1, problem.message, hint)
         before = file.state if file.state.content is not None else file.before
         file.state = new_state
-        self._has_problems = any(each.state.problems for each in self._files)
+        has_problems = any(each.state.problems for each in self._files)
+        self._book.recheck(self._read_again if has_problems else None)
         self.limits.set([limit for each in self._files for limit in each.state.limits])
         self._book.set(file.kind, new_state.rules)
         self._on_file(file, before, new_state)

@@ -1,6 +1,6 @@
 """Calls that a program wants to make, and the one approval that a person gives for a set of them.
 
-Pure. Must never omit an argument from the binding of an approval.
+Must never omit an argument from the binding of an approval.
 """
 
 from collections.abc import Sequence
@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, NoReturn
 
 from toolcrib.gate.policy.zones import TouchedPath
+from toolcrib.gate.refusals import absent_error, approval_reason, refusal_error
+from toolcrib.gate.view import PrincipalView, encode_arguments, fill_defaults
 from toolcrib.model.approvals import ApprovalRequest
 from toolcrib.model.errors import InvalidRequest
 from toolcrib.model.json import JsonObject, canonical, digest
+from toolcrib.model.principals import Principal
 from toolcrib.model.sources import CallContext
 from toolcrib.model.tools import Tool, ToolRef
 
@@ -50,6 +53,21 @@ class PlannedCall:
         """Return the call as shown to a person."""
         shape: JsonObject = {"tool": str(self.tool.ref), "arguments": self.arguments}
         return shape | ({"needsApproval": self.reason} if self.needs_approval else {})
+
+
+def plan(view: PrincipalView, principal: Principal, ref: ToolRef, arguments: JsonObject) -> PlannedCall:
+    """Return a call with its decision, without making it. Raises as `Gate.call` would for one that is not allowed."""
+    ref = view.canonical(ref)
+    tool = view.snapshot.tools.get(ref)
+    arguments, encoded = fill_defaults(tool, arguments, encode_arguments(arguments))
+    decision = view.decision_on(ref, arguments, encoded)
+    if tool is None or not decision.visible:
+        raise absent_error(view, decision, principal)
+    if decision.verdict not in ("allow", "ask"):
+        raise refusal_error(decision)
+    view.snapshot.sources[ref.server].prepare(ref.tool, arguments, encoded)
+    reason = approval_reason(decision, tool)
+    return PlannedCall(tool, arguments, encoded, decision.verdict == "ask", reason, view.paths(ref, arguments))
 
 
 class ProgramCall(NamedTuple):

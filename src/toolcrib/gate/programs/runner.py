@@ -21,7 +21,7 @@ import orjson
 from toolcrib.gate.gate import Gate
 from toolcrib.gate.principals import Door
 from toolcrib.gate.programs.functions import functions_of, stubs_for
-from toolcrib.gate.programs.planned_call import CallKey, PlannedCall, ProgramCall
+from toolcrib.gate.programs.planned_call import CallKey, PlannedCall, ProgramCall, plan, refuse_edit, set_of
 from toolcrib.gate.programs.sandbox import ProgramError, ProgramSandbox, RunningProgram, WantedCall
 from toolcrib.gate.refusals import error_sentence
 from toolcrib.model.errors import Denied, InvalidRequest, ToolcribError
@@ -104,8 +104,11 @@ class ProgramRun:
         """Have the set approved, unless none of its calls needs it or all of them are approved already."""
         wanted = Counter(call.key for call in collected if call.needs_approval)
         if wanted - self._approved:
-            self._approval = await self._gate.approve_set(collected, self._code, self._context, self._door)
-            self._approved = wanted
+            question = set_of(collected, self._code, self._context, self._door)
+            answer = await self._gate.consent.obtain(question, self._context, refuse_edit)
+            if not answer.approved or answer.arguments != question.arguments:
+                raise Denied("approval.denied", answer.refusal)
+            self._approval, self._approved = answer.approval, wanted
 
     async def _pass(self) -> _Pass:
         current = _Pass()
@@ -167,7 +170,7 @@ class ProgramRun:
         if call.positional:
             return TypeError(f"{call.function}() takes keyword arguments only.")
         try:
-            return self._gate.plan(self._principal, tool.ref, dict(call.arguments))
+            return plan(self._gate.views.of(self._principal), self._principal, tool.ref, dict(call.arguments))
         except InvalidRequest as error:
             return TypeError(error_sentence(error))
         except ToolcribError as error:

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 from anyio.abc import TaskGroup
 
-from toolcrib.base.masking.known import KnownSecrets
 from toolcrib.base.masking.logs import MaskingFilter
+from toolcrib.base.masking.values import KnownSecrets, Redactor
 from toolcrib.base.network.web import Web
 from toolcrib.base.settings import Environment, Settings
-from toolcrib.gate.audit.redact import Redactor
 from toolcrib.gate.counters import CallCounters
 from toolcrib.model.errors import ConfigError
 from toolcrib.model.observing import CallObserver

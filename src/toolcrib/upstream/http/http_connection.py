@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Protocol, cast
 
 import httptools
 
-from toolcrib.upstream.flow_control import FlowControl
+from toolcrib.base.processes.pipes import FlowControl
 
 HEAD_LIMIT: Final = 64 * 1024
 """Maximum bytes of a response outside its body: head, trailers and chunk framing."""

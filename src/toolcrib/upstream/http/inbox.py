@@ -6,13 +6,13 @@ Must never let a reply resolve any call but its own: duplicate, foreign and look
 import logging
 from collections.abc import Callable
 
+from toolcrib.model import jsonrpc
 from toolcrib.model.json import Json, JsonObject, is_object
+from toolcrib.model.jsonrpc import RequestId
 from toolcrib.model.protocol import Era
-from toolcrib.upstream import jsonrpc
 from toolcrib.upstream.connection import OnNotification, OnRequest
 from toolcrib.upstream.http.http_connection import Broken
 from toolcrib.upstream.http.responses import HttpCall
-from toolcrib.upstream.jsonrpc import RequestId
 from toolcrib.upstream.stdio import OPEN_REQUESTS, Dropped
 
 logger = logging.getLogger(__name__)

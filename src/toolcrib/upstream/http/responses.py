@@ -11,13 +11,13 @@ from collections.abc import Callable
 from typing import Final
 
 from toolcrib.base.cooperative import Pacer
+from toolcrib.model import jsonrpc
 from toolcrib.model.json import JsonObject
+from toolcrib.model.jsonrpc import RequestId
 from toolcrib.model.sources import ReportProgress
-from toolcrib.upstream import jsonrpc
 from toolcrib.upstream.connection import MESSAGES_LIMIT, OnMessage
 from toolcrib.upstream.http.events import EventParser, EventTooLarge, ServerSentEvent
 from toolcrib.upstream.http.http_connection import Broken, ResponseHead
-from toolcrib.upstream.jsonrpc import RequestId
 
 BODY_LIMIT: Final = 16 * 1024 * 1024
 """Maximum size of a response that is not a stream, in bytes."""

@@ -14,18 +14,18 @@ from typing import Any, Final
 import anyio
 
 from toolcrib.base.network.urls import CheckedUrl
+from toolcrib.model import jsonrpc
 from toolcrib.model.errors import ToolcribError
 from toolcrib.model.json import JsonObject
+from toolcrib.model.jsonrpc import RequestId
 from toolcrib.model.protocol import LEGACY_VERSIONS
 from toolcrib.model.sources import ProtocolError
-from toolcrib.upstream import jsonrpc
 from toolcrib.upstream.handshake import ClientIntroduction, ServerIntroduction, parse_initialize, version_named_by
 from toolcrib.upstream.http.client import HttpClient, Unreachable
 from toolcrib.upstream.http.http_connection import Broken
 from toolcrib.upstream.http.requests import header_lines
 from toolcrib.upstream.http.responses import HttpCall, RequestRefused
 from toolcrib.upstream.http.web_connection import WebConnection
-from toolcrib.upstream.jsonrpc import RequestId
 from toolcrib.upstream.oauth.token_refresh import Bearer
 
 logger = logging.getLogger(__name__)

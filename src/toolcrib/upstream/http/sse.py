@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from urllib.parse import urljoin
 
 from toolcrib.base.network.urls import CheckedUrl, check_url
+from toolcrib.model import jsonrpc
 from toolcrib.model.errors import InvalidRequest, ToolcribError
 from toolcrib.model.json import JsonObject
-from toolcrib.upstream import jsonrpc
 from toolcrib.upstream.handshake import ClientIntroduction, ServerIntroduction
 from toolcrib.upstream.http.client import HttpClient, Unreachable
 from toolcrib.upstream.http.events import ServerSentEvent

@@ -19,10 +19,11 @@ from typing import Final
 import anyio
 
 from toolcrib.base.processes.process import ServerFailed
+from toolcrib.model import jsonrpc
 from toolcrib.model.errors import ToolcribError
 from toolcrib.model.json import Json, JsonObject
+from toolcrib.model.jsonrpc import RequestId
 from toolcrib.model.protocol import MODERN_VERSION, NAMED_BY, encode_header
-from toolcrib.upstream import jsonrpc
 from toolcrib.upstream.handshake import ClientIntroduction, ServerIntroduction
 from toolcrib.upstream.http.client import Unreachable
 from toolcrib.upstream.http.failures import error_in, failure, retry_after
@@ -31,7 +32,6 @@ from toolcrib.upstream.http.requests import header_lines
 from toolcrib.upstream.http.responses import HttpCall, RequestRefused, StreamEnded
 from toolcrib.upstream.http.session import SessionConnection
 from toolcrib.upstream.http.web_connection import MAY_REPEAT, WebConnection
-from toolcrib.upstream.jsonrpc import RequestId
 from toolcrib.upstream.retries import LONGEST_DELAY
 
 logger = logging.getLogger(__name__)

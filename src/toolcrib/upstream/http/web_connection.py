@@ -10,10 +10,11 @@ from typing import Final
 
 from toolcrib.base.network.urls import CheckedUrl
 from toolcrib.base.processes.process import ServerFailed
+from toolcrib.model import jsonrpc
 from toolcrib.model.json import Json, JsonObject, is_object
+from toolcrib.model.jsonrpc import RequestId
 from toolcrib.model.protocol import META, METHOD_NOT_FOUND, Era
 from toolcrib.model.sources import ReportProgress
-from toolcrib.upstream import jsonrpc
 from toolcrib.upstream.connection import OPEN_ENDED, OnMessage, OnNotification, OnRequest
 from toolcrib.upstream.http.client import HttpClient, Unreachable
 from toolcrib.upstream.http.failures import error_for_caller, failure, token_refused
@@ -21,7 +22,6 @@ from toolcrib.upstream.http.http_connection import Broken
 from toolcrib.upstream.http.inbox import Inbox
 from toolcrib.upstream.http.requests import Requests
 from toolcrib.upstream.http.responses import HttpCall, RequestRefused
-from toolcrib.upstream.jsonrpc import RequestId
 from toolcrib.upstream.oauth.token_refresh import Bearer
 from toolcrib.upstream.stdio import Dropped
 
@@ -155,8 +155,10 @@ class WebConnection(ABC):
 
     def _error_for(self, error: RequestRefused | Broken | Unreachable) -> Exception:
         bearer = self._requests.bearer
-        if bearer is None and isinstance(error, RequestRefused) and error.status == 401 and self._requests.has_token:
-            return token_refused(self.name)
+        if isinstance(error, RequestRefused) and error.status == 401 and self._requests.has_token:
+            challenge = error.head.get(b"www-authenticate") or ""
+            if bearer is None or "bearer" not in challenge.lower():
+                return token_refused(self.name)
         return error_for_caller(self.name, error, bearer.problem if bearer is not None else None)
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from toolcrib.model.json import Json, JsonObject, is_array, is_object
+from toolcrib.model.jsonrpc import RpcError, decode_header
 from toolcrib.model.protocol import HEADER_MISMATCH
-from toolcrib.web.mcp.jsonrpc import RpcError, decode_header
 
 ANNOTATION = "x-mcp-header"
 PREFIX = b"mcp-param-"

@@ -28,6 +28,7 @@ from toolcrib.gate.programs.sandbox import ProgramSandbox
 from toolcrib.model.errors import Denied, InvalidRequest, NotFound, Unavailable
 from toolcrib.model.events import Event
 from toolcrib.model.json import Json, JsonObject, dumps
+from toolcrib.model.jsonrpc import Message, RequestId, RpcError, check_modern, era_of, read_message
 from toolcrib.model.principals import Principal
 from toolcrib.model.protocol import HEADER_MISMATCH, INTERNAL_ERROR, PARSE_ERROR, Era, reaches_level
 from toolcrib.model.sources import Notice
@@ -35,7 +36,6 @@ from toolcrib.web import problems
 from toolcrib.web.limits import CREDENTIAL, ENDED, WHOLE
 from toolcrib.web.mcp.budgeted import Budgeted, ContextBudgets
 from toolcrib.web.mcp.ended_sessions import EndedSessions
-from toolcrib.web.mcp.jsonrpc import Message, RequestId, RpcError, check_modern, era_of, read_message
 from toolcrib.web.mcp.methods import InSession, Methods
 from toolcrib.web.mcp.pages import LISTED, Pages
 from toolcrib.web.mcp.parked_calls import ParkedCalls

@@ -21,6 +21,7 @@ from toolcrib.gate.results.reading import READ, read_kept
 from toolcrib.model.approvals import with_edited
 from toolcrib.model.errors import NotFound, ToolcribError
 from toolcrib.model.json import Json, JsonObject, is_object
+from toolcrib.model.jsonrpc import RpcError, trace_of
 from toolcrib.model.policy import Decision
 from toolcrib.model.principals import Principal
 from toolcrib.model.protocol import (
@@ -41,12 +42,10 @@ from toolcrib.model.sources import ContentMethod, ProtocolError, ReportProgress
 from toolcrib.model.tools import CallResult, Tool, ToolRef
 from toolcrib.web.mcp.argument_headers import RepeatedArgument, check_repeated, repeated_arguments
 from toolcrib.web.mcp.code_tools import ProgramRequest
-from toolcrib.web.mcp.jsonrpc import RpcError
 from toolcrib.web.mcp.parked_calls import ParkedCalls, open_state
 from toolcrib.web.mcp.request import McpRequest
 from toolcrib.web.mcp.sealed_state import StateSeal, TooMuchState
 from toolcrib.web.mcp.subscriptions import WATCHED_BY_ONE, Holder, Subscriptions
-from toolcrib.web.trace_context import trace_of
 
 logger = logging.getLogger(__name__)
 
@@ -179,7 +178,7 @@ class Methods:
                 raise RpcError(INVALID_PARAMS, f"Unknown tool: {name}") from error
             logger.info("refused %s: %s", ref, error.message, extra={"code": error.code})
             return CallResult.error(f"{error.message} {error.hint or ''}".strip())
-        if request.result_tokens and self._gate.results.has_any(request.principal):
+        if called.is_shortened:
             self._announce()
         return called.result if called.edited is None else with_edited(called.result, called.edited)
 

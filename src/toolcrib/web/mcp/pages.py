@@ -15,9 +15,9 @@ import orjson
 from toolcrib.gate.gate import Gate
 from toolcrib.gate.view import Listing
 from toolcrib.model.json import JsonObject
+from toolcrib.model.jsonrpc import RpcError
 from toolcrib.model.principals import Principal
 from toolcrib.model.protocol import INVALID_PARAMS, META, SERVER_INFO_KEY, Era
-from toolcrib.web.mcp.jsonrpc import RpcError
 from toolcrib.web.mcp.views import Kind, McpView
 
 LISTED: dict[str, Kind] = {

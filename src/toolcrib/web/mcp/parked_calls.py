@@ -14,6 +14,7 @@ import secrets
 from dataclasses import dataclass
 
 from toolcrib.model.json import Json, JsonObject, dumps, is_object
+from toolcrib.model.jsonrpc import ANSWER_WAIT, RpcError, capability_for
 from toolcrib.model.protocol import (
     CAPABILITIES_KEY,
     INTERNAL_ERROR,
@@ -23,7 +24,6 @@ from toolcrib.model.protocol import (
     SERVER_INFO_KEY,
 )
 from toolcrib.model.sources import ProtocolError
-from toolcrib.web.mcp.jsonrpc import ANSWER_WAIT, RpcError, capability_for
 from toolcrib.web.mcp.request import McpRequest
 from toolcrib.web.mcp.sealed_state import BrokenSeal, StateSeal
 

@@ -17,6 +17,7 @@ import anyio
 from starlette.types import Receive, Send
 
 from toolcrib.model.json import Json, JsonObject, digest, dumps, is_object
+from toolcrib.model.jsonrpc import Message, RequestId, RpcError, can_be_asked
 from toolcrib.model.principals import Principal
 from toolcrib.model.protocol import (
     CAPABILITIES_KEY,
@@ -31,7 +32,6 @@ from toolcrib.model.protocol import (
 )
 from toolcrib.model.sources import Ask, Client, ReportProgress
 from toolcrib.web.limits import WHOLE
-from toolcrib.web.mcp.jsonrpc import Message, RequestId, RpcError, can_be_asked
 from toolcrib.web.mcp.sessions import McpSession
 from toolcrib.web.mcp.views import McpView
 

@@ -23,11 +23,11 @@ import anyio
 from toolcrib.gate.principals import OWNER_KEY
 from toolcrib.model.errors import Unavailable
 from toolcrib.model.json import Json, JsonObject, is_object
+from toolcrib.model.jsonrpc import ANSWER_WAIT, Message, RequestId, capability_for
 from toolcrib.model.principals import Principal
 from toolcrib.model.protocol import INTERNAL_ERROR, METHOD_NOT_FOUND
 from toolcrib.model.sources import ProtocolError
 from toolcrib.web.mcp.ended_sessions import EndedSessions
-from toolcrib.web.mcp.jsonrpc import ANSWER_WAIT, Message, RequestId, capability_for
 from toolcrib.web.mcp.sealed_state import BrokenSeal, StateSeal, TooMuchState
 from toolcrib.web.mcp.views import McpView
 

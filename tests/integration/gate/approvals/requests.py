@@ -7,8 +7,8 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 
+from toolcrib.base.masking.values import shown
 from toolcrib.gate.approvals.approvals import Approvals
-from toolcrib.gate.audit.redact import shown
 from toolcrib.gate.principals import Principals
 from toolcrib.model.approvals import ApprovalRequest
 from toolcrib.model.errors import ToolcribError

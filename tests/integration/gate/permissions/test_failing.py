@@ -12,10 +12,9 @@ from toolcrib.gate.approvals.approvals import Approvals
 from toolcrib.gate.approvals.consent import Consent
 from toolcrib.gate.audit.records import Audit
 from toolcrib.gate.gate import Gate
-from toolcrib.gate.policy.limits import Limits
+from toolcrib.gate.policy.limits import Limit, Limits
 from toolcrib.gate.principals import Principals
 from toolcrib.model.errors import ToolcribError, Unavailable
-from toolcrib.store.engine import Store
 
 pytestmark = pytest.mark.anyio
 
@@ -77,7 +76,7 @@ async def test_deciding(desk: Desk, monkeypatch: pytest.MonkeyPatch, fault: Brea
 @pytest.mark.parametrize("fault", AT_ONCE)
 @pytest.mark.parametrize("part", ["_rules", "_grants", "_limits"])
 async def test_rules_grants_and_limits(desk: Desk, monkeypatch: pytest.MonkeyPatch, part: str, fault: Break) -> None:
-    monkeypatch.setattr(desk.crib.gate, part, fault)
+    monkeypatch.setattr(desk.crib.gate if part == "_limits" else desk.crib.gate.views, part, fault)
     assert await refused(desk) == ["outcome", "outcome"]
     if part != "_limits":
         assert await desk.owner.tools() == []
@@ -87,6 +86,7 @@ async def test_rules_grants_and_limits(desk: Desk, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("fault", [breaks, times_out])
 async def test_checking_a_limit(desk: Desk, monkeypatch: pytest.MonkeyPatch, fault: Break) -> None:
+    desk.crib.permissions.limits.set([Limit(calls=100)])
     monkeypatch.setattr(Limits, "check", fault)
     assert await refused(desk) == ["outcome", "outcome"]
 
@@ -142,7 +142,7 @@ async def test_the_credential(desk: Desk, monkeypatch: pytest.MonkeyPatch, fault
 
 @pytest.mark.parametrize("fault", AT_ONCE)
 async def test_the_record_itself(desk: Desk, monkeypatch: pytest.MonkeyPatch, fault: Break) -> None:
-    for owner, parts in ((Audit, ("call",)), (Store, ("append_now", "append"))):
+    for owner, parts in ((Audit, ("call",)), (desk.crib.store, ("append_now", "append"))):
         with monkeypatch.context() as broken:
             for part in parts:
                 broken.setattr(owner, part, fault)
@@ -163,15 +163,15 @@ async def test_an_intent_that_cannot_be_kept_is_a_call_that_is_not_made(
         future.set_exception(Unavailable("database.unavailable", "The disk is full."))
         return future
 
-    monkeypatch.setattr(Store, "append_now", nothing)
-    monkeypatch.setattr(Store, "append", full)
+    monkeypatch.setattr(desk.crib.store, "append_now", nothing)
+    monkeypatch.setattr(desk.crib.store, "append", full)
     with pytest.raises(Unavailable, match="The call was not made"):
         await desk.owner.call(SELL, {"what": "tea"})
     assert desk.shop.sold == []
 
 
 async def test_why_says_that_it_cannot_tell(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desk.crib.gate, "_rules", breaks)
+    monkeypatch.setattr(desk.crib.gate.views, "_rules", breaks)
     assert isinstance(desk.crib.gate, Gate)
     with pytest.raises(Unavailable):
         await desk.owner.permissions.explain("shop/sell")

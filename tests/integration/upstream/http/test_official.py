@@ -10,10 +10,10 @@ from integration.upstream.http.harness import official as official_parts
 from lab import cancelled_once, eventually
 from toolcrib.model.errors import Unavailable
 from toolcrib.model.json import JsonObject
+from toolcrib.model.jsonrpc import RequestId
 from toolcrib.model.protocol import Era
 from toolcrib.model.sources import ProtocolError
 from toolcrib.upstream.http.handshake import WebTransport
-from toolcrib.upstream.jsonrpc import RequestId
 
 pytestmark = pytest.mark.anyio
 

@@ -11,9 +11,9 @@ from integration.upstream.stdio.harness import HELLO, LOOPS, call, talk, upstrea
 from toolcrib.base.processes.process import Processes
 from toolcrib.base.processes.start import MARKER
 from toolcrib.model.json import JsonObject
+from toolcrib.model.jsonrpc import RequestId
 from toolcrib.model.sources import ProtocolError
 from toolcrib.upstream.handshake import open_initialized
-from toolcrib.upstream.jsonrpc import RequestId
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", LOOPS)]
 

@@ -12,9 +12,9 @@ from toolcrib.base.processes.process import Processes, ServerFailed
 from toolcrib.base.processes.stderr import STDERR_LIMIT
 from toolcrib.model.errors import Unavailable
 from toolcrib.model.json import JsonObject
+from toolcrib.model.jsonrpc import RequestId
 from toolcrib.upstream import stdio
 from toolcrib.upstream.handshake import open_initialized, probe
-from toolcrib.upstream.jsonrpc import RequestId
 from toolcrib.upstream.stdio import StdioConnection, open_stdio
 
 pytestmark = pytest.mark.anyio

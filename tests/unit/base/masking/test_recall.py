@@ -11,11 +11,9 @@ from urllib.parse import quote
 
 import pytest
 
-from toolcrib.base.masking.known import KnownSecrets
 from toolcrib.base.masking.text import mask_text
 from toolcrib.base.masking.urls import mask_url
-from toolcrib.base.masking.values import ValueMasker
-from toolcrib.gate.audit.redact import shown
+from toolcrib.base.masking.values import KnownSecrets, ValueMasker, shown
 from toolcrib.model.json import canonical
 from toolcrib.servers.masking import mask_definition
 from toolcrib.servers.paste import recognise

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from toolcrib.base.masking.values import shown
 from toolcrib.gate.approvals.remembering import propose
 from toolcrib.gate.approvals.requests import ApprovalReply, new_approval, remember_as, rule_of_answer
-from toolcrib.gate.audit.redact import shown
 from toolcrib.gate.policy.decide import Grants, decide
 from toolcrib.gate.policy.rules import Rules
 from toolcrib.gate.policy.zones import TouchedPath

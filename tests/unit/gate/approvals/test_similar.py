@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from toolcrib.base.masking.values import shown
 from toolcrib.gate.approvals.remembering import propose
 from toolcrib.gate.approvals.requests import ApprovalReply, new_approval, remember_as, rule_of_answer
 from toolcrib.gate.approvals.similar import propose_similar
-from toolcrib.gate.audit.redact import shown
 from toolcrib.gate.policy.decide import Grants, decide
 from toolcrib.gate.policy.rules import Rules
 from toolcrib.model.approvals import SIMILAR_FOR, Approval, ApprovalRequest

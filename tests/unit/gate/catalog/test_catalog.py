@@ -147,7 +147,7 @@ def test_new_names_are_handed_over_to_be_kept_and_known_ones_are_used() -> None:
     second = Recorder()
     catalog = second.catalog(NameTable(first.rows))
     catalog.add(Source("a", [a_tool("a", "b_c")]))
-    assert catalog.names.ref("endpoint", "a_b_c") == ToolRef("a_b", "c")
+    assert catalog.names.refs["endpoint"]["a_b_c"] == ToolRef("a_b", "c")
     assert {row.server for row in second.rows} == {"a"}
 
 

@@ -35,7 +35,7 @@ def test_every_name_is_safe_short_and_means_exactly_one_tool(refs: list[ToolRef]
         names = [table.name(form, ref) for ref in set(refs)]
         assert all(SAFE.fullmatch(name) for name in names)
         assert len(set(names)) == len(names)
-        assert {table.ref(form, name) for name in names} == set(refs)
+        assert {table.refs[form][name] for name in names} == set(refs)
 
 
 @given(REF_LISTS, st.randoms())

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from mcp.shared.inbound import mcp_param_headers, x_mcp_header_map
 
 from toolcrib.model.json import JsonObject
+from toolcrib.model.jsonrpc import RpcError
 from toolcrib.model.protocol import HEADER_MISMATCH
 from toolcrib.web.mcp.argument_headers import check_repeated, repeated_arguments
-from toolcrib.web.mcp.jsonrpc import RpcError
 
 SCHEMA: JsonObject = {
     "type": "object",

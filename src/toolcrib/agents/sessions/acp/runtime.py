@@ -24,9 +24,9 @@ from toolcrib.agents.sessions.acp.wire import ChildTransport
 from toolcrib.agents.sessions.programs import Program
 from toolcrib.agents.sessions.runtime import Brief, Conversation, SessionHost
 from toolcrib.agents.sessions.runtimes import EndpointAccess
-from toolcrib.base.masking.known import KnownSecrets
 from toolcrib.base.masking.names import is_secret_setting
 from toolcrib.base.masking.text import mask_text
+from toolcrib.base.masking.values import KnownSecrets
 from toolcrib.base.processes.process import Processes
 from toolcrib.base.processes.start import INHERITED
 from toolcrib.base.processes.stderr import Mask
@@ -132,6 +132,6 @@ class AcpRuntime:
         known = KnownSecrets([secret, *(value for name, value in given.items() if is_secret_setting(name))])
 
         def mask(text: str) -> str:
-            return mask_text(text, known)
+            return mask_text(text, known.mask)
 
         return mask

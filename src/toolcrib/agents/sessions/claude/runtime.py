@@ -40,9 +40,9 @@ from toolcrib.agents.sessions.claude.program import cli_variables, find_cli, has
 from toolcrib.agents.sessions.claude.servers import build_servers, tool_name
 from toolcrib.agents.sessions.claude.unknown_calls import UnknownCalls
 from toolcrib.agents.sessions.runtime import Brief, Conversation, SessionHost
-from toolcrib.base.masking.known import KnownSecrets
 from toolcrib.base.masking.names import is_secret_setting
 from toolcrib.base.masking.text import mask_text
+from toolcrib.base.masking.values import KnownSecrets
 from toolcrib.base.processes.stderr import StderrRing
 from toolcrib.model.errors import Unavailable
 from toolcrib.model.json import Json, is_object
@@ -126,7 +126,7 @@ class ClaudeRuntime:
 
     def _masked(self, text: str) -> str:
         known = KnownSecrets(value for name, value in self._environment.items() if is_secret_setting(name))
-        return mask_text(text, known)
+        return mask_text(text, known.mask)
 
 
 class _Conversation:

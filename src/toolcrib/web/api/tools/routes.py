@@ -10,6 +10,7 @@ from toolcrib.gate.pins.lint import ABOUT_OTHERS
 from toolcrib.host import Crib
 from toolcrib.model.errors import NotFound
 from toolcrib.model.json import JsonObject, dumps
+from toolcrib.model.jsonrpc import trace_of
 from toolcrib.model.principals import Principal
 from toolcrib.model.problems import Problem
 from toolcrib.model.tools import Tool, ToolRef
@@ -18,7 +19,6 @@ from toolcrib.web.api.reading import StrictRoute, cwd_of, door_of, principal_of,
 from toolcrib.web.api.resource import Resource
 from toolcrib.web.api.shapes import CallAnswer, CallRequest, CostShape, ProblemShape, ToolShape
 from toolcrib.web.tool_costs import tool_costs
-from toolcrib.web.trace_context import trace_of
 
 ToolForm = Literal["claude", "endpoint", "bridge"]
 

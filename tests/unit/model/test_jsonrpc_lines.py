@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolcrib.model import jsonrpc
 from toolcrib.model.json import Json
-from toolcrib.upstream import jsonrpc
 
 JSON = st.recursive(
     st.none()

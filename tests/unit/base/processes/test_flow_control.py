@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from toolcrib.upstream import flow_control
-from toolcrib.upstream.flow_control import SLICE, FlowControl
+from toolcrib.base.processes import pipes
+from toolcrib.base.processes.pipes import SLICE, FlowControl
 
 
 @pytest.fixture(autouse=True)
 def one_window(monkeypatch: pytest.MonkeyPatch) -> None:
     """Count all work together, however long it takes on a busy machine."""
-    monkeypatch.setattr(flow_control, "WINDOW", math.inf)
+    monkeypatch.setattr(pipes, "WINDOW", math.inf)
 
 
 class StepLoop(asyncio.SelectorEventLoop):

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.model.json import JsonObject
+from toolcrib.model.jsonrpc import Message, RpcError, check_modern, era_of, read_message
 from toolcrib.model.protocol import (
     CAPABILITIES_KEY,
     HEADER_MISMATCH,
@@ -22,7 +23,6 @@ from toolcrib.model.protocol import (
     VERSION_KEY,
     encode_header,
 )
-from toolcrib.web.mcp.jsonrpc import Message, RpcError, check_modern, era_of, read_message
 
 META: JsonObject = {VERSION_KEY: MODERN_VERSION, CAPABILITIES_KEY: {}}
 HEADERS = {b"mcp-protocol-version": MODERN_VERSION.encode(), b"mcp-method": b"tools/call", b"mcp-name": b"a_tool"}

@@ -1,19 +1,26 @@
-"""JSON-RPC messages and the rules of both protocol eras: headers, requests to clients, log levels.
+"""JSON-RPC messages of both sides: strict reading of clients, lenient reading of servers, and what the crib sends.
 
-Pure functions on bytes and headers, without the SDK, whose import takes longer than starting the crib. A valid message
-is one object with known members, an id that is a string or an integer, and no look-alike keys.
+Also the rules of both protocol eras on headers, and the trace context of a request. Pure functions on bytes and
+headers, without the SDK, whose import takes longer than starting the crib.
+
+A client's message is one object with known members, an id that is a string or an integer, and no look-alike keys. A
+server's line may be broken. Must never guess at its content: recovery replaces undecodable characters and nothing else.
 """
 
 import base64
 import binascii
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from toolcrib.model.json import Json, JsonObject, MalformedJson, dumps, is_object, parse_strict
+import orjson
+
+from toolcrib.model.json import Json, JsonObject, MalformedJson, dumps, is_array, is_object, loads, parse_strict
+from toolcrib.model.observing import Trace
 from toolcrib.model.protocol import (
     CAPABILITIES_KEY,
     HEADER_MISMATCH,
+    INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
     LEGACY_VERSIONS,
@@ -27,7 +34,12 @@ from toolcrib.model.protocol import (
     VERSION_KEY,
     Era,
 )
+from toolcrib.model.sources import ProtocolError
 from toolcrib.model.text import normalized
+
+RequestId = int | str
+
+SERVER_BUSY: Final = -32000
 
 ANSWER_WAIT = 600.0
 """Seconds a client has to answer a server's request."""
@@ -56,6 +68,24 @@ _KNOWN_PARAMS = frozenset(
 _FOLDED_PARAMS = frozenset(known.casefold() for known in _KNOWN_PARAMS)
 _BASE64 = re.compile(r"=\?base64\?(.*)\?=")
 
+_BOM = b"\xef\xbb\xbf"
+_STARTS = (b'{"jsonrpc"', b'{"id"', b'{"result"', b'{"method"', b'{"error"')
+_SURROGATES = re.compile(
+    r"\\\\"  # an escaped backslash: what follows it is text
+    r"|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"  # a surrogate pair: one character
+    r"|(?P<lone>\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
+)
+_ID_FIRST = re.compile(
+    rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18})\s*,\s*"(?:jsonrpc|result|error)"'
+)
+_ID_LAST = re.compile(
+    rb'[}\]"el\d]\s*,\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$'
+)
+
+_TRACE_PARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+_TRACE_STATE = re.compile(r"[\x20-\x7e]{1,512}")
+_NO_META: JsonObject = {}
+
 
 class RpcError(Exception):
     """A protocol error, returned as a JSON-RPC error."""
@@ -72,15 +102,12 @@ class RpcError(Exception):
             return _MODERN_STATUS.get(self.code, 200)
         return 200
 
-    def body(self, request_id: "RequestId | None") -> bytes:
+    def body(self, request_id: RequestId | None) -> bytes:
         """Return the serialized JSON-RPC error response."""
         error: JsonObject = {"code": self.code, "message": self.message}
         if self.data is not None:
             error["data"] = self.data
         return dumps({"jsonrpc": "2.0", "id": request_id, "error": error})
-
-
-RequestId = str | int
 
 
 class Message(NamedTuple):
@@ -99,8 +126,7 @@ class Message(NamedTuple):
     @property
     def progress_token(self) -> RequestId | None:
         """The token for progress notifications, or None if the client did not request them."""
-        token: Any = self.meta.get("progressToken")
-        return token if _is_id(token) else None
+        return as_id(self.meta.get("progressToken"))
 
 
 def read_message(body: bytes) -> Message:
@@ -116,7 +142,7 @@ def read_message(body: bytes) -> Message:
     method, params = message["method"], message.get("params", {})
     if not isinstance(method, str) or not method or not message.keys() <= _REQUEST_MEMBERS:
         raise RpcError(INVALID_REQUEST, "A request has the members jsonrpc, id, method and params, and no others.")
-    if "id" in message and not _is_id(message["id"]):
+    if "id" in message and as_id(message["id"]) is None:
         raise RpcError(INVALID_REQUEST, "A request's id must be a string or an integer.")
     if not is_object(params):
         raise RpcError(INVALID_REQUEST, "params must be an object.")
@@ -132,10 +158,6 @@ def _read_response(message: JsonObject) -> Message:
     if not is_object(reply):
         raise RpcError(INVALID_REQUEST, "The result or error of a response must be an object.")
     return Message("", message.get("id"), {}, {}, message)
-
-
-def _is_id(value: Any) -> bool:
-    return isinstance(value, str | int) and not isinstance(value, bool)
 
 
 def _refuse_lookalikes(params: Mapping[str, Json]) -> None:
@@ -200,3 +222,125 @@ def capability_for(method: str) -> str | None:
 def can_be_asked(capabilities: JsonObject) -> bool:
     """Return whether a client with these capabilities accepts any request."""
     return not capabilities.keys().isdisjoint(_CLIENT_CAPABILITIES.values())
+
+
+def trace_of(headers: Mapping[bytes, bytes], meta: JsonObject = _NO_META) -> Trace | None:
+    """Return the W3C trace context of a message with this `_meta` in a request with these headers, if there is any.
+
+    `_meta` comes first, because an HTTP request can carry several messages. An invalid `traceparent` is ignored, as the
+    standard demands.
+    """
+    if "traceparent" in meta:
+        return _checked_trace(meta["traceparent"], meta.get("tracestate"))
+    parent = headers.get(b"traceparent")
+    if parent is None:
+        return None
+    state = headers.get(b"tracestate")
+    return _checked_trace(parent.decode("latin-1"), state.decode("latin-1") if state is not None else None)
+
+
+def _checked_trace(parent: Json, state: Json) -> Trace | None:
+    if not isinstance(parent, str) or not _TRACE_PARENT.fullmatch(parent):
+        return None
+    if isinstance(state, str) and _TRACE_STATE.fullmatch(state):
+        return {"traceparent": parent, "tracestate": state}
+    return {"traceparent": parent}
+
+
+def read_line(line: bytes) -> list[JsonObject]:
+    """Return the message in a line, or the messages of a batch. Raises `ValueError` if there is none.
+
+    Ignores a byte order mark, a carriage return, and text before a message on the same line. Invalid UTF-8 and lone
+    surrogates become U+FFFD.
+    """
+    try:
+        parsed = loads(line)
+    except orjson.JSONDecodeError:
+        parsed = _repair(line)
+    if is_object(parsed):
+        return [parsed]
+    if is_array(parsed) and parsed and all(map(is_object, parsed)):
+        return list(parsed)
+    raise ValueError("The line is no object of JSON-RPC.")
+
+
+def _repair(line: bytes) -> Json:
+    line = line.removeprefix(_BOM)
+    starts = [at for at in (line.find(start) for start in _STARTS) if at > 0]
+    for start in (0, *sorted(starts)[:1]):
+        text = line[start:].decode("utf-8", "replace")
+        try:
+            return loads(_SURROGATES.sub(_without_halves, text))
+        except orjson.JSONDecodeError:
+            continue
+    raise ValueError("The line is not JSON.")
+
+
+def _without_halves(found: re.Match[str]) -> str:
+    return "\\ufffd" if found["lone"] else found[0]
+
+
+def answered_id(head: bytes, tail: bytes) -> int | None:
+    """Return the id of the request that an unreadable line answers, from its beginning or its end."""
+    found = _ID_FIRST.match(head.removeprefix(_BOM)) or _ID_LAST.search(tail)
+    return int(found[1]) if found else None
+
+
+def request(request_id: RequestId, method: str, params: JsonObject | None) -> bytes:
+    """Serialize a request."""
+    if params is None:
+        return dumps({"jsonrpc": "2.0", "id": request_id, "method": method}) + b"\n"
+    return dumps({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}) + b"\n"
+
+
+def notification(method: str, params: JsonObject | None) -> bytes:
+    """Serialize a notification."""
+    message: JsonObject = {"jsonrpc": "2.0", "method": method}
+    return dumps(message if params is None else {**message, "params": params}) + b"\n"
+
+
+def result(request_id: RequestId, value: JsonObject) -> bytes:
+    """Serialize the result of a server's request."""
+    return dumps({"jsonrpc": "2.0", "id": request_id, "result": value}) + b"\n"
+
+
+def error(request_id: RequestId, code: int, message: str, data: Json = None) -> bytes:
+    """Serialize an error response to a server's request."""
+    body: JsonObject = {"code": code, "message": message}
+    return (
+        dumps({"jsonrpc": "2.0", "id": request_id, "error": body if data is None else {**body, "data": data}}) + b"\n"
+    )
+
+
+def as_id(value: Json) -> RequestId | None:
+    """Return a valid request id, else None: `1.0`, `true` and `null` are invalid, and `"1"` is not `1`."""
+    return value if type(value) is int or type(value) is str else None
+
+
+def params_of(message: JsonObject) -> JsonObject:
+    """Return the params of a message, empty if it has none."""
+    params: Json = message.get("params")
+    return params if is_object(params) else {}
+
+
+def error_of(error: Json) -> ProtocolError:
+    """Return the error of an error response, with defaults for missing members."""
+    if not is_object(error):
+        return ProtocolError(INTERNAL_ERROR, str(error))
+    code: Json = error.get("code")
+    return ProtocolError(code if type(code) is int else INTERNAL_ERROR, str(error.get("message")), error.get("data"))
+
+
+def progress_of(params: JsonObject) -> tuple[float, float | None, str | None] | None:
+    """Return progress, total and message of a progress notification, or None if it is invalid."""
+    done, message = _number(params.get("progress")), params.get("message")
+    if done is None:
+        return None
+    return done, _number(params.get("total")), message if isinstance(message, str) else None
+
+
+def _number(value: Json) -> float | None:
+    try:
+        return float(value) if type(value) is int or type(value) is float else None
+    except OverflowError:
+        return None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolcrib.web.trace_context import trace_of
+from toolcrib.model.jsonrpc import trace_of
 
 ONE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 OTHER = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b8-00"

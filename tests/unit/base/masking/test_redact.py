@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.gate.audit.redact import LIMIT, MASK, mask, shown
+from toolcrib.base.masking import MASK
+from toolcrib.base.masking.values import SHOWN_BYTES, mask, shown
 from toolcrib.model.json import canonical
 
 json_values = st.recursive(
@@ -80,7 +81,7 @@ def test_what_only_looks_a_little_like_a_secret_is_shown(arguments: dict[str, An
 def test_what_is_shown_of_small_plain_arguments_is_what_was_given(value: Any) -> None:
     arguments = {"value": value}
     encoded = canonical(arguments)
-    if len(encoded) <= LIMIT and b"*" not in shown(arguments, encoded):
+    if len(encoded) <= SHOWN_BYTES and b"*" not in shown(arguments, encoded):
         assert show(arguments) == orjson.loads(encoded)
 
 
@@ -88,14 +89,14 @@ def test_what_is_shown_of_small_plain_arguments_is_what_was_given(value: Any) ->
 def test_the_quick_look_never_misses_what_the_patterns_would_mask(text: str, name: str) -> None:
     arguments = {name: text}
     if shown(arguments, canonical(arguments)) == canonical(arguments):
-        padded = {**arguments, "~": "x" * LIMIT}
+        padded = {**arguments, "~": "x" * SHOWN_BYTES}
         assert show(padded)[name] == text
 
 
 @given(json_values, st.integers(1, 400))
 def test_never_more_than_the_limit_is_shown(value: Any, times: int) -> None:
     arguments = {"list": [value] * times, "text": str(value) * times, "more": {str(n): value for n in range(times)}}
-    assert len(shown(arguments, canonical(arguments))) <= LIMIT + 512
+    assert len(shown(arguments, canonical(arguments))) <= SHOWN_BYTES + 512
 
 
 LARGE: list[dict[str, Any]] = [
@@ -114,7 +115,7 @@ LARGE: list[dict[str, Any]] = [
 @pytest.mark.parametrize("arguments", LARGE)
 def test_large_arguments_are_cut_and_say_so(arguments: dict[str, Any]) -> None:
     text = shown(arguments, canonical(arguments))
-    assert len(text) <= LIMIT + 256
+    assert len(text) <= SHOWN_BYTES + 256
     assert "…" in text.decode()
 
 
@@ -127,7 +128,7 @@ def test_deep_arguments_are_cut_and_say_so() -> None:
 
 def test_a_secret_at_the_edge_of_what_is_shown_is_not_shown_in_part() -> None:
     for shift in range(60):
-        text = "x" * (LIMIT - 40 - shift) + " ghp_abcdefghijklmnopqrstuvwxyz0123456789"
+        text = "x" * (SHOWN_BYTES - 40 - shift) + " ghp_abcdefghijklmnopqrstuvwxyz0123456789"
         assert "ghp_" not in shown({"t": text}, canonical({"t": text})).decode()
 
 
