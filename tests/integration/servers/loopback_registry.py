@@ -37,8 +37,12 @@ for line in sys.stdin:
 
 def bundle(command: str, members: dict[str, str] | None = None, **manifest: Any) -> bytes:
     """An MCPB bundle that runs the tiny server; `members` are further files."""
-    config = {"command": command, "args": ["${__dirname}/server/main.py", "${user_config.words}"], "env": {}}
-    whole = {
+    config: dict[str, Any] = {
+        "command": command,
+        "args": ["${__dirname}/server/main.py", "${user_config.words}"],
+        "env": {},
+    }
+    whole: dict[str, Any] = {
         "manifest_version": "0.3",
         "name": "tiny",
         "version": "1.0.0",
