@@ -21,7 +21,7 @@ from toolcrib.model.tools import CallResult, ContentItem, ProtocolFault, ServerK
 from toolcrib.model.upstreams import UpstreamStatus
 from toolcrib.servers.identity import identity
 from toolcrib.upstream.definitions import UpstreamTool, mcp_param_headers
-from toolcrib.upstream.offer import PROMPTS, RESOURCES, TEMPLATES, Offer, content_of, passes, tools_of
+from toolcrib.upstream.offer import PROMPTS, RESOURCES, SKILLS, TEMPLATES, Offer, content_of, passes, tools_of
 from toolcrib.upstream.session_connections import SessionUpstreams
 from toolcrib.upstream.upstream import Upstream
 
@@ -40,6 +40,7 @@ class _OfferView:
         self.prompts = content_of(offer.prompts, PROMPTS, alias)
         self.resources = content_of(offer.resources, RESOURCES, alias)
         self.templates = content_of(offer.templates, TEMPLATES, alias)
+        self.skills = content_of(offer.skills, SKILLS, alias)
 
 
 class UpstreamSource:
@@ -103,6 +104,11 @@ class UpstreamSource:
         """Return its resource templates."""
         view = self._view()
         return view.templates if view is not None else ()
+
+    async def skills(self) -> Sequence[ContentItem]:
+        """Return its skills."""
+        view = self._view()
+        return view.skills if view is not None else ()
 
     def prepare(self, tool: str, arguments: JsonObject, canonical: bytes) -> RunCall:
         """Bind the arguments of a call. The server validates them."""
