@@ -119,6 +119,11 @@ class Home:
         return self.root / "sandboxes"
 
     @property
+    def recordings(self) -> Path:
+        """Recordings of sessions."""
+        return self.root / "recordings"
+
+    @property
     def server_bundles(self) -> Path:
         """Unpacked MCPB bundles of servers from the registry."""
         return self.root / "server-bundles"

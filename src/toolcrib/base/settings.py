@@ -95,6 +95,7 @@ class Settings:
     github_label: str = "toolcrib"
     client_metadata_url: str | None = None
     registry_url: str = REGISTRY_URL
+    record_sessions: bool = False
     otel: bool = False
     otel_content: bool = False
     origins: Mapping[str, str] = field(default_factory=dict[str, str], compare=False, repr=False)
@@ -401,6 +402,11 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "registry_url", _registry, "a URL, or an absolute path",
         "The MCP registry that `mcp search` and `mcp add registry:NAME` use: its URL, or a snapshot file.",
+        by_tool=False,
+    ),
+    Setting(
+        "record_sessions", _switch, "true or false",
+        "Whether every session is recorded, so that it can be replayed. Otherwise those that ask for it are.",
         by_tool=False,
     ),
     Setting(

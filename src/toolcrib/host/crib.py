@@ -228,6 +228,7 @@ class Crib:
         self._agents = agents
         self.runners, self.transcripts = agents.runners, agents.transcripts
         self.sessions, self.schedules, self.work = agents.sessions, agents.schedules, agents.work
+        self.recordings, self.replays = agents.recordings, agents.replays
         return agents
 
     async def _open_plugins(self, stack: AsyncExitStack, context: CribContext) -> None:

@@ -121,6 +121,10 @@ class ApiClient:
         """Return one server in full."""
         return await self._ask("GET", _server_path(name), {"cwd": cwd})
 
+    async def record_server(self, name: str, calls: list[JsonObject]) -> JsonObject:
+        """Record what a server offers and the results of calls. Waits without a timeout."""
+        return await self._ask("POST", f"{_server_path(name)}/record", body={"calls": calls}, patient=True)
+
     async def add_server(self, body: JsonObject) -> JsonObject:
         """Add a server."""
         return await self._ask("POST", "/api/servers", body=body)

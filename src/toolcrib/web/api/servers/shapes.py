@@ -320,6 +320,19 @@ class TrustRequest(Shape):
     dry_run: bool = Field(default=False, description="Return the trust question, without trusting.")
 
 
+class RecordedCallRequest(Shape):
+    """A call whose result is recorded."""
+
+    tool: str = Field(max_length=NAME_LIMIT)
+    arguments: JsonObject = Field(default_factory=dict)
+
+
+class RecordRequest(Shape):
+    """What to record of a server besides what it offers."""
+
+    calls: list[RecordedCallRequest] = Field([], max_length=1000)
+
+
 class PathRequest(Shape):
     """A project directory, or a file of the user."""
 
