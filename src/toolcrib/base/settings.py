@@ -31,7 +31,6 @@ VARIABLE_PREFIX = "TOOLCRIB_"
 FILE_LIMIT = 1_048_576
 """Maximum size of a settings file, in bytes."""
 GITHUB_URL = "https://api.github.com"
-REGISTRY_URL = "https://registry.modelcontextprotocol.io"
 
 
 TABLES = frozenset({"rules", "limits", "runners"})
@@ -94,7 +93,7 @@ class Settings:
     github_organisations: tuple[str, ...] | None = None
     github_label: str = "toolcrib"
     client_metadata_url: str | None = None
-    registry_url: str = REGISTRY_URL
+    registry_url: str = "https://registry.modelcontextprotocol.io"
     record_sessions: bool = False
     otel: bool = False
     otel_content: bool = False
@@ -216,10 +215,7 @@ def _web_address(value: Json) -> str:
 
 
 def _registry(value: Json) -> str:
-    """Parse a web address, or an absolute path."""
-    if isinstance(value, str) and "://" not in value:
-        return str(_absolute_path(value))
-    return _web_address(value)
+    return _web_address(value) if isinstance(value, str) and "://" in value else str(_absolute_path(value))
 
 
 def _document_url(value: Json) -> str:
@@ -406,8 +402,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         "record_sessions", _switch, "true or false",
-        "Whether every session is recorded, so that it can be replayed. Otherwise those that ask for it are.",
-        by_tool=False,
+        "Whether every session is recorded, to be replayed. Otherwise, those that ask for it are.", by_tool=False,
     ),
     Setting(
         "otel", _switch, "true or false",
