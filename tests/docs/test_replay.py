@@ -6,6 +6,7 @@ import re
 import shlex
 import sys
 from pathlib import Path
+from typing import Any
 
 import anyio.to_thread
 import pytest
@@ -13,13 +14,13 @@ import pytest
 from docs.pages import commands, page
 from e2e.shell import Shell
 from integration.servers.loopback_registry import TINY_SERVER
-from toolcrib.base.settings import Settings
+from toolcrib.base.settings import Environment, Settings
 from toolcrib.testing.environments import claude_environment
 from toolcrib.testing.played import PlayedRunner
 from toolcrib.testing.scripted_model.server import ScriptedModel
 from toolcrib.web.run import hold
 
-SCRIPT = {
+SCRIPT: dict[str, Any] = {
     "default": [
         {"blocks": [{"tool": "mcp__toolcrib__list_servers", "input": {}}]},
         {"blocks": [{"text": "There is one."}]},
@@ -47,7 +48,8 @@ async def test_every_command_of_the_page_works_in_its_order(tmp_path: Path) -> N
     with ScriptedModel(SCRIPT) as model:
         path = os.pathsep.join((str(Path(sys.executable).parent), "/usr/bin", "/bin"))
         environment = {**claude_environment(tmp_path, model.url), "TOOLCRIB_HOME": str(home), "PATH": path}
-        async with hold(Settings(home=home), kind="serve", port=0, environment=environment) as holding:
+        crib_environment = Environment(environment)
+        async with hold(Settings(home=home), kind="serve", port=0, environment=crib_environment) as holding:
             holding.crib.runners.add(PlayedRunner(SCRIPT, name="claude"))
             recorded, other = "", ""
             for line in commands(page("replay")):

@@ -225,7 +225,7 @@ def _clock(context: CribContext) -> Clock:
 
 def _recordings(context: CribContext) -> Recordings:
     def mask(text: str) -> str:
-        return mask_text(text, context.secrets)
+        return mask_text(text, context.secrets.mask)
 
     return Recordings(context.home.recordings, mask, records_all=context.settings.record_sessions)
 
