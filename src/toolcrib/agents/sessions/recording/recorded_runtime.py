@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from toolcrib.agents.sessions.recording.model_endpoint import DEFAULT_MODEL_URL, model_endpoint
 from toolcrib.agents.sessions.recording.model_requests import request_key
 from toolcrib.agents.sessions.recording.recording import (
-    RecordedCall,
+    RecordedToolCall,
     RecordingWriter,
     masked_members,
     places_of,
@@ -158,7 +158,7 @@ class RecordedHost:
         """Report an event; the result of a tool of the runtime itself is only known from it."""
         if kind == "tool_result" and (own := self._own.pop(str(data.get("toolCallId")), None)) is not None:
             result = {key: data[key] for key in ("content", "isError", "structuredContent") if key in data}
-            call = RecordedCall(str(data["toolCallId"]), *own, result, float(data.get("durationMs") or 0.0))
+            call = RecordedToolCall(str(data["toolCallId"]), *own, result, float(data.get("durationMs") or 0.0))
             self._writer.call("own_call", call)
         self._host.emit(kind, data, parent)
 
@@ -168,7 +168,7 @@ class RecordedHost:
         """Call a tool and record the result as the model gets it."""
         made = await self._host.call(offered, arguments, tool_call, progress)
         result = made.for_model.to_json()
-        call = RecordedCall(tool_call, str(offered.tool.ref), arguments, result, made.duration_ms)
+        call = RecordedToolCall(tool_call, str(offered.tool.ref), arguments, result, made.duration_ms)
         self._writer.call("call", call)
         return made
 
@@ -179,7 +179,7 @@ class RecordedHost:
             self._own[tool_call] = (tool, arguments)
         else:
             refused = CallResult.error(permit.reason).to_json()
-            self._writer.call("own_call", RecordedCall(tool_call, tool, arguments, refused, 0.0, permit.reason))
+            self._writer.call("own_call", RecordedToolCall(tool_call, tool, arguments, refused, 0.0, permit.reason))
         return permit
 
     async def ended(self, tool_call: str, *, is_error: bool) -> None:

@@ -41,7 +41,7 @@ class RecordedAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedCall:
+class RecordedToolCall:
     """A tool call and its result. `tool` is `server/tool`, or the name of a tool of the runtime itself.
 
     `refusal` is the reason if a tool of the runtime itself was not permitted.
@@ -70,8 +70,8 @@ class Recording:
     home: str
     prompts: tuple[str, ...] = ()
     answers: tuple[RecordedAnswer, ...] = ()
-    calls: tuple[RecordedCall, ...] = ()
-    own_calls: tuple[RecordedCall, ...] = ()
+    calls: tuple[RecordedToolCall, ...] = ()
+    own_calls: tuple[RecordedToolCall, ...] = ()
     questions: tuple[tuple[bytes, Mapping[str, str] | None], ...] = ()
     approvals: tuple[JsonObject, ...] = ()
     contents: Mapping[str, JsonObject] = field(default_factory=dict[str, JsonObject], repr=False)
@@ -129,7 +129,7 @@ class RecordingWriter:
         request = {"model": key.model, "messages": list(key.messages), "tools": key.tools}
         self._write("model", key=key.digest, request=request, answer=message, durationMs=duration_ms)
 
-    def call(self, kind: str, call: RecordedCall) -> None:
+    def call(self, kind: str, call: RecordedToolCall) -> None:
         """Record a call of a tool of the crib (`call`) or of the runtime itself (`own_call`)."""
         more: JsonObject = {} if call.refusal is None else {"refusal": call.refusal}
         self._write(
@@ -208,8 +208,8 @@ def _key(request: JsonObject) -> ModelRequestKey:
     return ModelRequestKey(request["model"], tuple(request["messages"]), request["tools"])
 
 
-def _call(entry: JsonObject) -> RecordedCall:
-    return RecordedCall(
+def _call(entry: JsonObject) -> RecordedToolCall:
+    return RecordedToolCall(
         entry["toolCallId"],
         entry["tool"],
         entry["arguments"],

@@ -19,7 +19,7 @@ from toolcrib.agents.sessions.recording.recorded_runtime import MODEL_KEY, MODEL
 from toolcrib.agents.sessions.recording.recording import (
     Mask,
     RecordedAnswer,
-    RecordedCall,
+    RecordedToolCall,
     Recording,
     call_key,
     masked_members,
@@ -214,14 +214,14 @@ class ReplayedHost:
         return None
 
     def _take(
-        self, queues: Mapping[bytes, deque[RecordedCall]], tool: str, arguments: JsonObject
-    ) -> RecordedCall | None:
+        self, queues: Mapping[bytes, deque[RecordedToolCall]], tool: str, arguments: JsonObject
+    ) -> RecordedToolCall | None:
         found = queues.get(call_key(tool, masked_members(arguments, self._mask)))
         if not found:
             return None
         return found.popleft() if len(found) > 1 else found[0]
 
-    def _missed(self, tool: str, arguments: JsonObject, calls: Iterable[RecordedCall]) -> str:
+    def _missed(self, tool: str, arguments: JsonObject, calls: Iterable[RecordedToolCall]) -> str:
         same = [each for each in calls if each.tool == tool]
         wanted = _lines(masked_members(arguments, self._mask))
         close = max(same, key=lambda each: len(set(_lines(each.arguments)) & set(wanted)), default=None)
@@ -232,8 +232,8 @@ class ReplayedHost:
         return self._misses.add("\n".join((f"{message} The nearest is {close.id}:", *lines)))
 
 
-def _queues(calls: Iterable[RecordedCall]) -> dict[bytes, deque[RecordedCall]]:
-    queues: defaultdict[bytes, deque[RecordedCall]] = defaultdict(deque)
+def _queues(calls: Iterable[RecordedToolCall]) -> dict[bytes, deque[RecordedToolCall]]:
+    queues: defaultdict[bytes, deque[RecordedToolCall]] = defaultdict(deque)
     for each in calls:
         queues[each.key].append(each)
     return dict(queues)

@@ -57,7 +57,7 @@ class RunPairShape(Shape):
     same: bool
 
 
-class RunShape(Shape):
+class ComparedRunShape(Shape):
     """One of the compared runs."""
 
     session_id: str
@@ -71,8 +71,8 @@ class RunShape(Shape):
 class ComparisonShape(Shape):
     """Two runs side by side."""
 
-    left: RunShape
-    right: RunShape
+    left: ComparedRunShape
+    right: ComparedRunShape
     steps: list[RunPairShape]
     differences: int
 
