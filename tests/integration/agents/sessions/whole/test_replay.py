@@ -71,6 +71,17 @@ async def test_session_recorded_on_another_home_is_replayed_equally_and_without_
     assert "But why?" in missed.failure["message"]
 
 
+async def test_another_prompt_after_a_replay_is_answered_live_by_the_resumed_conversation(
+    workshop: Workshop, tmp_path: Path
+) -> None:
+    recording = await record(workshop)
+    third = workshop.script("third", do(use("mcp__lab__change", text="cap")), say("Changed once more."))
+    outcome = await workshop.crib.replays.replay(recording, ReplayRequest(prompt=third))
+    assert outcome.run.texts[-1] == "Changed once more."
+    assert workshop.lab.noted[-1] == {"text": "cap", "times": 1}
+    assert "Good bye." in str(workshop.model.bodies[-1]["messages"]), "it remembers what was replayed"
+
+
 async def test_exported_test_passes_by_itself(workshop: Workshop, tmp_path: Path) -> None:
     recording = await record(workshop)
     (tmp_path / "test_it.jsonl").write_bytes(recording)
