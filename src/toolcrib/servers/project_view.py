@@ -14,6 +14,7 @@ from pathlib import Path
 
 from toolcrib.base.files.reading import read_bytes
 from toolcrib.base.home import Home
+from toolcrib.base.named_secrets import SecretRecord, index_of, load_index
 from toolcrib.model.errors import ConfigError
 from toolcrib.model.problems import Problem
 from toolcrib.model.servers import Discovery, ServerEntry
@@ -89,7 +90,12 @@ class ProjectViews:
         around = self._around(cwd)
         places = config_files(around)
         # Taken before reading, so a concurrent change is noticed next time.
-        watched = (*(place.file for place in places.files), *places.consulted, self._home.trust_file)
+        watched = (
+            *(place.file for place in places.files),
+            *places.consulted,
+            self._home.trust_file,
+            index_of(self._home.secrets),
+        )
         prints = {path: fingerprint(path) for path in watched}
         kept = self._kept.get(cwd)
         if kept is None or kept.places != places or kept.prints != prints:
@@ -123,13 +129,24 @@ class ProjectViews:
         found = [self._memory.read(place, around.directories, around.platform) for place in places.files]
         readings = tuple(reading for reading in found if reading is not None)
         book, unreadable = self._trust(readings)
+        stored, damaged = self._secrets()
         composed = compose(
-            around, readings, partial(book.covers, environment=self._environment), (*unreadable, *places.problems)
+            replace(around, secrets=stored),
+            readings,
+            partial(book.covers, environment=self._environment),
+            (*unreadable, *damaged, *places.problems),
         )
         discovery = replace(
             composed, servers=tuple(_revealing(server, book) for server in composed.servers), agreed=book.agreed()
         )
         return ProjectView(cwd, around, places, prints, readings, book, discovery)
+
+    def _secrets(self) -> tuple[Mapping[str, SecretRecord], tuple[Problem, ...]]:
+        """Return the records of the stored secrets."""
+        try:
+            return load_index(self._home.secrets), ()
+        except ConfigError as error:
+            return {}, (Problem(error.code, error.message, error.hint, str(index_of(self._home.secrets))),)
 
     def _trust(self, readings: tuple[FileReading, ...]) -> tuple[TrustBook, tuple[Problem, ...]]:
         """Return the trust records; those of an earlier version are renewed for the definitions read."""

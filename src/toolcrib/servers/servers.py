@@ -20,6 +20,7 @@ import anyio.to_thread
 from toolcrib.base.files.undo import last_changed
 from toolcrib.base.files.write import WriteContext
 from toolcrib.base.home import Home
+from toolcrib.base.named_secrets import NamedSecrets
 from toolcrib.model.changes import ChangeRecorder
 from toolcrib.model.errors import Conflict, Denied, InvalidRequest, NotFound
 from toolcrib.model.json import JsonObject, digest
@@ -32,7 +33,6 @@ from toolcrib.servers.dangers import Danger
 from toolcrib.servers.edit.entries import ChangeText
 from toolcrib.servers.edits import Edit, together
 from toolcrib.servers.exposure import reveals_gravely
-from toolcrib.servers.masking import mask_definition
 from toolcrib.servers.outside_edits import OutsideEdits
 from toolcrib.servers.own_file import add_own, check_entry, own_place, own_project_place, replace_own
 from toolcrib.servers.project_view import ProjectView, ProjectViews
@@ -43,10 +43,10 @@ from toolcrib.servers.trust import (
     TrustBook,
     TrustQuestion,
     change_trust,
-    definition_digest,
     load_trust,
     trust_question,
 )
+from toolcrib.servers.trusted_locations import TrustedLocation, defined_at
 from toolcrib.servers.unmask import unmasked
 
 logger = logging.getLogger(__name__)
@@ -80,15 +80,6 @@ class Details:
         return self.server.to_json() | {"origins": values, "question": question}
 
 
-@dataclass(frozen=True, slots=True)
-class _TrustedLocation:
-    """A location that can be trusted as a whole: a project's directory or a file of the user."""
-
-    path: Path
-    is_project: bool
-    view: ProjectView
-
-
 class _Record(NamedTuple):
     """The kind of a change for the audit log, and its details besides file and diff."""
 
@@ -112,13 +103,15 @@ class Servers:
         user_home: Path,
         publish: Publish,
         changes: ChangeRecorder,
+        secrets: NamedSecrets | None = None,
     ) -> None:
-        """`changes` records every edit, including those made outside the crib."""
+        """`changes` records every edit, including those made outside the crib. `secrets` encrypts saved versions."""
         self._changes = changes
         self._outside_edits = OutsideEdits(home.last_rules, home.trust_file)
         self._home = home
         self._environment = environment
-        self._writing = WriteContext(user_home, home.backups, home.root)
+        sealer = (secrets or NamedSecrets(home.secrets)).sealer
+        self._writing = WriteContext(user_home, home.backups, home.root, sealer=sealer)
         self._views = ProjectViews(home, environment, user_home)
         self._publish = publish
         self._on_view: OnView = lambda _, __: None
@@ -263,6 +256,15 @@ class Servers:
         await self._agree([spec], secrets)
         return _again(await self.view(cwd), server)
 
+    async def keep_trust(self, entries: Collection[tuple[str, str]], cwd: Path | None) -> None:
+        """Trust the definitions with these files and names, after the crib changed them on the owner's behalf."""
+        readings = (await self.view(cwd)).readings
+        found = [
+            entry for reading in readings for entry in reading.entries if (entry.source.file, entry.name) in entries
+        ]
+        specs = [entry.spec for entry in found if entry.spec is not None]
+        await self._change_trust(lambda book: book.with_definitions(specs, secrets=True))
+
     async def untrust(self, name: str, cwd: Path | None = None) -> ServerEntry:
         """Withdraw trust. Raises `config.unsupported` for a server in the user's own file, which needs no trust."""
         view = await self.view(cwd)
@@ -278,7 +280,7 @@ class Servers:
     async def at(self, path: Path) -> tuple[Details, ...]:
         """Return the servers that a project's directory or a file of the user defines."""
         location = await self._location(path)
-        servers = _defined_at(location, self._environment)
+        servers = defined_at(location, self._environment)
         return await self._in_thread(lambda: tuple(self._details(location.view, server) for server in servers))
 
     async def trust_path(self, path: Path, *, shown: Collection[str] | None = None, secrets: bool = False) -> None:
@@ -287,7 +289,7 @@ class Servers:
         `secrets` and the errors are as in `trust`.
         """
         location = await self._location(path)
-        servers = _defined_at(location, self._environment)
+        servers = defined_at(location, self._environment)
         for server in servers:
             if shown is not None and server.digest not in shown:
                 raise _changed_since(server)
@@ -296,7 +298,7 @@ class Servers:
     async def untrust_path(self, path: Path) -> None:
         """Withdraw all trust in a project or a file."""
         location = await self._location(path)
-        servers = _defined_at(location, self._environment)
+        servers = defined_at(location, self._environment)
         specs = [server.spec for server in servers if server.spec is not None]
         place = location.view.discovery.project if location.is_project else str(location.path)
         await self._change_trust(lambda book: book.without_definitions(specs).without_place(place or ""))
@@ -383,10 +385,10 @@ class Servers:
         before, view = self._views.last(cwd), self._views.of(cwd)
         return before, view, () if before is view else self._outside_edits.between(before, view)
 
-    async def _location(self, path: Path) -> _TrustedLocation:
+    async def _location(self, path: Path) -> TrustedLocation:
         is_project = await self._in_thread(path.is_dir)
         view = await self.view(path if is_project else None)
-        return _TrustedLocation(_normal(path), is_project, view)
+        return TrustedLocation(_normal(path), is_project, view)
 
     async def _look_again(self) -> None:
         for cwd in self._views.kept():
@@ -405,13 +407,15 @@ class Servers:
         expected: str | None = None,
         purpose: str | None = None,
         secret: bool = False,
+        removes_secrets: bool = False,
         record: tuple[str, JsonObject] = ("servers.edit", {}),
     ) -> Edit:
         """Change one file. `purpose` can be passed to `undo`; `secret` makes the file unreadable for other users.
 
-        `record` is the kind of change for the audit log, and its details besides file and diff.
+        With `removes_secrets`, the old version is saved encrypted. `record` is the kind of change for the audit log,
+        and its details besides file and diff.
         """
-        writing = replace(self._writing, purpose=purpose, secret=secret)
+        writing = replace(self._writing, purpose=purpose, secret=secret, removes_secrets=removes_secrets)
 
         def work(*, dry_run: bool) -> Edit:
             self._views.check_not_emptied(place.file)
@@ -555,42 +559,6 @@ def _again(view: ProjectView, server: ServerEntry) -> ServerEntry:
     """Return a server after its trust changed, which may change its alias."""
     same = (each for each in view.discovery.servers if server.source in each.sources)
     return next((each for each in same if server.name in (each.name, *each.same_as)), None) or _find(view, server.name)
-
-
-def _defined_at(location: _TrustedLocation, environment: Mapping[str, str]) -> tuple[ServerEntry, ...]:
-    """Return every definition in a location as written there, even if another entry of it is in force."""
-    view, path = location.view, location.path
-    if not location.is_project and path not in {place.file for place in view.places.files}:
-        message = f"{path} is neither a directory nor a config file of an app."
-        raise NotFound("server.unknown", message)
-
-    def stands_there(source: DefinitionSource) -> bool:
-        return source.project == view.discovery.project if location.is_project else source.file == str(path)
-
-    usable = [server for server in view.discovery.servers if server.spec is not None]
-    found = [(server, entry) for server in usable for entry in view.written(server) if stands_there(entry.source)]
-    return tuple(
-        shown for server, entry in found if (shown := _as_written(server, entry, view, environment)) is not None
-    )
-
-
-def _as_written(
-    server: ServerEntry, entry: ReadEntry, view: ProjectView, environment: Mapping[str, str]
-) -> ServerEntry | None:
-    """Return one entry of a server as if it were the server; None if it is unusable."""
-    if (entry.source, entry.name) == (server.source, server.name):
-        return server
-    if entry.spec is None:
-        return None
-    return replace(
-        server,
-        name=entry.name,
-        source=entry.source,
-        definition=mask_definition(entry.raw),
-        spec=replace(entry.spec, alias=server.alias),
-        trusted=view.book.covers(entry.spec, environment),
-        digest=definition_digest(entry.spec),
-    )
 
 
 def _changed_since(server: ServerEntry) -> Conflict:

@@ -25,6 +25,7 @@ RESOURCES: Final[Mapping[str, tuple[str, ...]]] = {
     "servers": ("servers.routes",),
     "registry": ("registry",),
     "connect": ("connect.routes",),
+    "secrets": ("secrets",),
     "tools": ("tools.changes", "tools.routes"),
     "policy": ("policy.routes",),
     "approvals": ("approvals",),

@@ -19,6 +19,7 @@ from toolcrib.web.api_client.permissions import PermissionsClient
 from toolcrib.web.api_client.plugins import PluginsClient
 from toolcrib.web.api_client.registry import RegistryClient
 from toolcrib.web.api_client.schedules import SchedulesClient
+from toolcrib.web.api_client.secrets import SecretsClient
 from toolcrib.web.api_client.sessions import SessionsClient
 from toolcrib.web.api_client.wire import Param, Wire, path_to
 
@@ -38,6 +39,7 @@ class ApiClient:
         self.schedules = SchedulesClient(self._wire)
         self.plugins = PluginsClient(self._wire)
         self.registry = RegistryClient(self._wire)
+        self.secrets = SecretsClient(self._wire)
 
     async def __aenter__(self) -> Self:
         return self
