@@ -183,6 +183,7 @@ class Registry:
         entry = {**entry, "registry": origin}
         source = DefinitionSource("toolcrib", "user", f"{server.name} {server.version}, {self.address}")
         spec = replace(check_entry(name, entry), source=source)
+        spec = replace(spec, sandbox=default_sandbox(spec))
         given = {key for key, values in request.values.items() if values}
         missing = [each.name for each in option.inputs if each.required and each.default is None]
         return InstallPlan(
@@ -192,7 +193,7 @@ class Registry:
             self.address,
             entry,
             trust_question(spec, self._deps.environment),
-            default_sandbox(spec),
+            spec.sandbox,
             digest([server.document, option.id]),
             findings,
             tuple(name for name in missing if name not in given),
