@@ -60,6 +60,7 @@ UNRECORDED = {
 }
 ELSEWHERE = {
     ("POST", "/api/approvals/{approval_id}"): "approvals.answer",
+    ("POST", "/api/approvals/{approval_id}/link"): "approvals.link",
     ("POST", "/api/audit/erase"): "audit.erase",
     ("POST", "/api/audit/seal"): "audit.seal",
     ("POST", "/api/connect/{client}"): "clients.connect",
@@ -258,6 +259,7 @@ CONSOLE_UNRECORDED = {
 }
 """Memory, talk, looks and calls, as above."""
 CONSOLE_RECORDED = {
+    "/approve/{token}",
     "/secrets/move",
     "/secrets/set",
     "/secrets/undo",
