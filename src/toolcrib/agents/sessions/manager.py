@@ -26,6 +26,7 @@ from toolcrib.agents.sessions.elsewhere import RemoteSession, RemoteSessions
 from toolcrib.agents.sessions.event_log import SessionLog
 from toolcrib.agents.sessions.live_session import LiveSession, SessionDeps, status
 from toolcrib.agents.sessions.open_items import OpenItems
+from toolcrib.agents.sessions.open_session import OpenSession
 from toolcrib.base.stop_switch import StopSwitch
 from toolcrib.model.agents import Agent
 from toolcrib.model.changes import ChangeRecorder
@@ -476,7 +477,7 @@ class Sessions:
             live.emit("approval_required" if kind == "approval_required" else "approval_resolved", details)
 
     @asynccontextmanager
-    async def open(self, new: NewSession) -> AsyncGenerator["OpenSession"]:
+    async def open(self, new: NewSession) -> AsyncGenerator[OpenSession]:
         """Open a session for a program and end its process afterwards; its events are kept."""
         session = await self.create(new)
         try:
@@ -563,32 +564,6 @@ class Sessions:
         if live is not None:
             await _stop(live)
         await self._deps.recorder.flush()
-
-
-class OpenSession:
-    """A session used by a program."""
-
-    def __init__(self, sessions: Sessions, id: str) -> None:
-        self.id = id
-        self._sessions = sessions
-
-    async def send(self, content: str) -> AsyncIterator[SessionEvent]:
-        """Send a prompt and yield every event until it is answered."""
-        log = await self._sessions.events(self.id)
-        sent = await self._sessions.send(self.id, content)
-        async for batch in log.follow(sent.seq - 1):
-            for event in batch:
-                yield event
-                if event.kind == "done":
-                    return
-
-    async def interrupt(self) -> bool:
-        """Interrupt the running turn."""
-        return await self._sessions.interrupt(self.id)
-
-    async def answer(self, question: str, answers: Mapping[str, Json], *, by: Principal) -> None:
-        """Answer an agent's question as a person."""
-        await self._sessions.answer(question, answers, by=by)
 
 
 def _ignore_event(kind: SessionEventKind, data: JsonObject, parent: str | None) -> None:
