@@ -116,6 +116,7 @@ STEPS: list[tuple[str, str, str, Any, str]] = [
     ("POST", "/api/policy/rules", "", RULE, "rules.add"),
     ("PATCH", "/api/policy/rules/{rule_id}", "RULE", {"reason": "No."}, "rules.change"),
     ("DELETE", "/api/policy/rules/{rule_id}", "RULE", None, "rules.remove"),
+    ("POST", "/api/tools/cost/hide", "", {"source": "ide"}, "tools.hide"),
     ("PUT", "/api/policy/presets/{preset_id}", "lethal-trifecta", None, "rules.preset"),
     ("DELETE", "/api/policy/presets/{preset_id}", "lethal-trifecta", None, "rules.preset"),
     ("POST", "/api/bundles", "", {"id": "sales", **BUNDLE}, "bundles.create"),
@@ -265,7 +266,7 @@ CONSOLE_RECORDED = {
     "/connect/{client}/undo", "/rows/{alias}/{action}", "/schedules", "/schedules/{id}", "/schedules/{id}/{action}",
     "/resume-all", "/servers/-/undo", "/servers/new/save", "/servers/{alias}/{action}", "/sessions",
     "/sessions/{id}/change", "/sessions/{id}/fork", "/stop-all", "/tools/{server}/{tool:path}/accept",
-    "/tools/{server}/{tool:path}/reject", "/waiting/approvals/{id}",
+    "/tools/{server}/{tool:path}/reject", "/tools/hide", "/tools/hide/undo", "/waiting/approvals/{id}",
 }  # fmt: skip
 
 

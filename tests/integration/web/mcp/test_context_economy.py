@@ -115,3 +115,29 @@ async def test_connect_offers_search_to_apps_that_would_load_too_many_definition
 ) -> None:
     async with Crib(Settings(home=tmp_path, search_above=limit)) as crib:
         assert best_offer(crib, client, None) == offer
+
+
+async def test_unused_tools_are_hidden_by_rules_of_one_reason_and_shown_again(lab: Lab) -> None:
+    async with lab.http() as http:
+
+        async def seen(source: str) -> set[str]:
+            return {each["ref"] for each in (await http.get("/api/tools", params={"source": source})).json()}
+
+        before = await seen("ide")
+        used = next(ref for ref in sorted(before) if ref.startswith("toolcrib/"))
+        await http.post(f"/api/tools/{used}/call", json={"arguments": {}})
+        asked = {"source": "ide", "server": "toolcrib"}
+        plan = (await http.post("/api/tools/cost/hide", json={**asked, "dryRun": True})).json()
+        assert (plan["rules"], await seen("ide")) == ([], before)
+        done = (await http.post("/api/tools/cost/hide", json=asked)).json()
+        assert (done["patterns"], done["saves"]) == (plan["patterns"], plan["saves"])
+        assert await seen("ide") == before - set(plan["patterns"])
+        assert {used, "lab/echo"} <= await seen("ide")
+        assert set(plan["patterns"]) <= await seen("api")
+        rules = {each["id"]: each for each in (await http.get("/api/policy/rules")).json()}
+        assert {(rules[id]["effect"], rules[id]["reason"]) for id in done["rules"]} == {("deny", done["reason"])}
+        other = (await http.post("/api/tools/cost/hide", json={"agent": "reviewer", "undo": True})).json()
+        assert other["rules"] == []
+        undone = (await http.post("/api/tools/cost/hide", json={"undo": True})).json()
+        assert (set(undone["rules"]), await seen("ide")) == (set(done["rules"]), before)
+        assert (await http.post("/api/tools/cost/hide", json={})).status_code == 422
