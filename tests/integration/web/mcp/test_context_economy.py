@@ -141,3 +141,29 @@ async def test_unused_tools_are_hidden_by_rules_of_one_reason_and_shown_again(la
         undone = (await http.post("/api/tools/cost/hide", json={"undo": True})).json()
         assert (set(undone["rules"]), await seen("ide")) == (set(done["rules"]), before)
         assert (await http.post("/api/tools/cost/hide", json={})).status_code == 422
+
+
+@both_eras
+async def test_agent_decides_what_its_clients_list_unless_the_address_does(lab: Lab, era: ModeName) -> None:
+    async def listed(query: str = "") -> set[str]:
+        async with lab.client("http", era, path=f"/mcp/agents/lister{query}") as client:
+            return await tool_names(client)
+
+    async with lab.http() as http:
+        agent = {"id": "lister", "name": "Lister", "toolPermissions": ["lab/*"], "listing": "search"}
+        assert (await http.post("/api/agents", json=agent)).json()["listing"] == "search"
+        assert await listed() == {"find_tools", "call_tool"}
+        everything = await listed("?tools=all")
+        assert "lab_echo" in everything
+        assert await listed("?tool_tokens=1000000") == everything
+        assert "run_code" in await listed("?tools=code")
+        changed = await http.patch("/api/agents/lister", json={"listing": None, "toolTokens": 350})
+        assert (changed.json().get("listing"), changed.json()["toolTokens"]) == (None, 350)
+        within = await listed()
+        assert {"find_tools", "call_tool"} < within
+        assert len(within) < len(everything)
+        async with lab.client("http", era, path="/mcp/agents/lister") as client:
+            for name in sorted(everything & {"lab_echo", "lab_shout"}):
+                assert not (await client.call_tool(name, {"text": "still callable"})).is_error
+        assert await listed("?tools=search") == {"find_tools", "call_tool"}
+        assert (await http.patch("/api/agents/lister", json={"toolTokens": -1})).status_code == 422
