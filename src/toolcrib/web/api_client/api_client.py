@@ -99,6 +99,10 @@ class ApiClient:
         """Return the estimated tokens and the calls of the tools that this principal sees."""
         return await self._ask("GET", "/api/tools/cost", {"agent": agent, "source": source})
 
+    async def hide_unused_tools(self, body: JsonObject) -> JsonObject:
+        """Hide tools that were not called from an agent or a source, or show them again."""
+        return await self._ask("POST", "/api/tools/cost/hide", body=body)
+
     async def tool_problems(self) -> list[JsonObject]:
         """Return problems of servers that could not offer all their tools."""
         return await self._ask("GET", "/api/tools/problems")
