@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolcrib.cli import output, rules_marks, rules_reach, rules_suggest
+from toolcrib.cli.completion import names_of
 from toolcrib.cli.mcp.change import ask_crib
 from toolcrib.cli.options import HomeOption, JsonOption, begin, common
 from toolcrib.model.errors import InvalidRequest
@@ -28,7 +29,9 @@ PatternArgument = Annotated[
         metavar="PATTERN", help="SERVER/TOOL, where * matches anything, or a known name.", show_default=False
     ),
 ]
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The id of the rule.", show_default=False)]
+IdArgument = Annotated[
+    str, typer.Argument(metavar="ID", help="The id of the rule.", show_default=False, autocompletion=names_of("rule"))
+]
 ReadOnlyOption = Annotated[
     bool | None,
     typer.Option("--read-only/--not-read-only", help="Only tools with or without this mark.", show_default=False),
@@ -258,6 +261,9 @@ def simulate(
     since: Annotated[
         str | None, typer.Option("--since", metavar="TIME", help="Only calls after this time (ISO 8601).")
     ] = None,
+    session: Annotated[
+        str | None, typer.Option("--session", metavar="ID", help="Only the calls of this session.")
+    ] = None,
     limit: Annotated[
         int, typer.Option("--limit", metavar="N", min=1, max=100_000, help="Maximum number of records.")
     ] = 10_000,
@@ -274,6 +280,8 @@ def simulate(
         body["file"] = _text(file)
     if since is not None:
         body["since"] = since
+    if session is not None:
+        body["session"] = session
     found = ask_crib(invocation, lambda client: client.permissions.simulate(body))
     if invocation.as_json:
         output.document(found)

@@ -40,7 +40,7 @@ from toolcrib.store.batch import ConstraintError
 from toolcrib.store.engine import Store
 from toolcrib.store.tokens import load_tokens, revoke_token, save_token
 
-Door = Literal["mcp", "api", "cli", "console", "library", "session"]
+Door = Literal["mcp", "api", "cli", "console", "library", "session", "link"]
 """The interface that a call came in through."""
 
 OWNER_KEY = "owner"
@@ -261,6 +261,10 @@ class Principals:
         named = self._tokens.find(digest) if self._tokens is not None else None
         session = self._sessions.find(digest) if self._sessions is not None else None
         return self._owners[source] if is_owner else named or session
+
+    def owner_credential(self, source: Literal["ide", "api", "cli", "web"]) -> Credential:
+        """Return the owner's credential, for a request that another node has authenticated."""
+        return self._owners[source]
 
     def acting_as(self, owner: Credential, name: str) -> Credential:
         """Return the credential of a named token that the owner acts as: it has that token's level, until revoked.

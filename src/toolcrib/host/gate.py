@@ -9,10 +9,12 @@ from pathlib import Path
 
 from toolcrib.agents.sessions.creators import Creators
 from toolcrib.agents.zoo.zoo import Zoo
+from toolcrib.base.home import sealing_key
 from toolcrib.base.masking.values import ValueMasker
 from toolcrib.gate.approvals.approvals import Approvals
 from toolcrib.gate.approvals.consent import Consent
 from toolcrib.gate.approvals.handles import Handles
+from toolcrib.gate.approvals.links import ApprovalLinks
 from toolcrib.gate.audit.changes import Changes
 from toolcrib.gate.catalog.catalog import Catalog, CatalogChange
 from toolcrib.gate.catalog.naming import NameRow, NameTable
@@ -75,6 +77,7 @@ class GateParts:
         )
         self.marks = ConversationMarks(store, self.permissions.flows, self.catalog)
         self.approvals = self._new_approvals(context)
+        self.approval_links = ApprovalLinks(sealing_key(home), context.settings.approval_address)
         self._handles = Handles(self.approvals, context.tasks)
         self.servers = _open_servers(context, self.changes)
         self.guard = HomeGuard(home.root, home.work, context.user_home)
@@ -103,6 +106,8 @@ class GateParts:
             redact=context.audit.redactor.shown,
             mask=ValueMasker(context.secrets, certain=True).json,
             remember=self.permissions.remember,
+            cluster_key=context.cluster_key("approvals"),
+            alive=self._alive_nodes,
         )
 
     async def open(self, stack: AsyncExitStack) -> None:
@@ -118,6 +123,9 @@ class GateParts:
         stack.callback(self._context.feed.listen(self._on_remote_event, "remote"))
         await stack.enter_async_context(self.approvals)
         self._context.tasks.start_soon(self.zoo.follow)
+
+    async def _alive_nodes(self) -> set[str]:
+        return {node.id for node in await self._context.membership.alive()}
 
     async def _absence(self, principal: Principal, ref: ToolRef) -> ToolcribError | None:
         """Return the error for a tool whose server is disabled. `why` and `mcp list` explain other reasons."""

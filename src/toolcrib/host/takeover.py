@@ -136,4 +136,4 @@ class Takeover:
         others = [node for node in await membership.alive() if node.id != self._node and not node.draining]
         if others and not membership.lost:
             self._jobs.leave()
-            await self._sessions.hand_over(self._defer_session)
+            await self._sessions.give_away(self._defer_session)

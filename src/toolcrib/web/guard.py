@@ -7,6 +7,9 @@ The checks run in this order:
 - A credential is required: the token or, except on `/mcp`, the console's cookie. `/healthz` and `/login` are open.
 - The body must have an accepted encoding and size.
 
+Approval links carry their own credential. They are admitted without another one at the configured address only, and
+nothing else is admitted there.
+
 A failure in the guard refuses the request. Admitted requests carry their principal in the scope as `PRINCIPAL`.
 
 Must never read a body or send a header that grants access to another site.
@@ -23,6 +26,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from toolcrib.base.stop_switch import StopSwitch
+from toolcrib.gate.approvals.links import LINK_PATH
 from toolcrib.gate.principals import OWNER_KEY, Credential, Principals
 from toolcrib.model.errors import (
     Denied,
@@ -36,15 +40,12 @@ from toolcrib.model.principals import Principal
 from toolcrib.model.protocol import ACTING_AS
 from toolcrib.web import problems
 from toolcrib.web.console.refusal import STYLE_HASH, continue_page
-from toolcrib.web.limits import CONNECTION, CREDENTIAL, ENDED, Throttle
+from toolcrib.web.forwarded import SIGNATURE, CheckedBody, ForwardedRequests
+from toolcrib.web.limits import BY_OWNER, CONNECTION, CREDENTIAL, ENDED, PRINCIPAL, Throttle
 from toolcrib.web.login import Logins
 from toolcrib.web.problems import SAFE_HEADERS, Header
 from toolcrib.web.stopping import Stopping
 
-PRINCIPAL = "toolcrib.principal"
-"""Scope key of the authenticated principal."""
-BY_OWNER = "toolcrib.by_owner"
-"""Scope key that is set if the owner acts as a named token."""
 _ACTING_AS = ACTING_AS.encode()
 OPEN_PATHS = frozenset({"/healthz", "/login"})
 
@@ -59,14 +60,28 @@ PAGE_HEADERS: tuple[Header, ...] = (
     (b"content-security-policy", PAGE_POLICY.encode()),
 )
 OK = 200
+LINK_HEADERS: tuple[Header, ...] = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+    (b"x-robots-tag", b"noindex, nofollow"),
+    (
+        b"content-security-policy",
+        f"default-src 'none'; style-src '{STYLE_HASH}'; base-uri 'none'; form-action 'self'; "
+        "frame-ancestors 'none'".encode(),
+    ),
+)
+"""Headers of the page of an approval link, which runs no script and loads nothing."""
 _NOT_KEPT: tuple[Header, ...] = ((b"cache-control", b"no-store"),)
 FILES = "/static/"
 """Static files have content-hashed names and set their own caching headers."""
 
 _ONCE = (
     b"host", b"origin", b"sec-fetch-site", b"authorization", b"cookie", b"content-type", b"content-length",
-    b"content-encoding", b"transfer-encoding", _ACTING_AS,
+    b"content-encoding", b"transfer-encoding", _ACTING_AS, SIGNATURE,
 )  # fmt: skip
+_DIGEST = "toolcrib.body_digest"
+"""Scope key of the digest that the body of a forwarded request must have."""
 _NO_STATE: Mapping[str, object] = {}
 _SAFE_METHODS = frozenset({"GET", "HEAD"})
 
@@ -89,8 +104,13 @@ class RequestGuard:
         hosts: Iterable[str],
         body_bytes: int,
         stopping: Stopping | None = None,
+        forwarded: ForwardedRequests | None = None,
+        link_address: str | None = None,
     ) -> None:
+        """`forwarded` admits signed requests of other nodes; without it, they are refused."""
+        self._link_address = link_address
         self._mcp = mcp
+        self._forwarded = forwarded
         self._routes = routes
         self._principals = principals
         self._logins = logins
@@ -113,12 +133,13 @@ class RequestGuard:
         reply = _Reply(scope, send)
         try:
             headers = dict(scope["headers"])
-            if reply.is_page and scope["method"] == "GET" and (detour := self._detour(scope, headers)) is not None:
+            is_link = self._link_address is not None and scope["path"].startswith(LINK_PATH)
+            is_detour = reply.is_page and scope["method"] == "GET" and not is_link
+            if is_detour and (detour := self._detour(scope, headers)) is not None:
                 await reply.send_whole(detour)
                 return
-            app = self._admit(scope, headers)
-            if b"transfer-encoding" in headers:
-                receive = _Counted(receive, reply, self._body_bytes).receive
+            app = self._admit_link(scope, headers) if is_link else self._admit(scope, headers)
+            receive = self._limited(scope, headers, receive, reply)
             if ENDED in scope:
                 await _until_ended(app(scope, receive, reply.send), scope[ENDED])
             else:
@@ -131,6 +152,12 @@ class RequestGuard:
             await reply.refuse(Unavailable("crib.closed", "The crib stopped before the answer was ready."))
         except Exception as error:  # noqa: BLE001 boundary: any failure becomes a refusal, logged by `unexpected`
             await reply.refuse(problems.unexpected(error))
+
+    def _limited(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive, reply: "_Reply") -> Receive:
+        """Return a `receive` that limits a body of unknown length, and compares the body of a forwarded request."""
+        if b"transfer-encoding" in headers:
+            receive = _Counted(receive, reply, self._body_bytes).receive
+        return CheckedBody(receive, scope[_DIGEST]).receive if _DIGEST in scope else receive
 
     def _admit(self, scope: Scope, headers: dict[bytes, bytes]) -> ASGIApp:
         """Check the request, set its principal in the scope and return the application that handles it."""
@@ -145,6 +172,18 @@ class RequestGuard:
             self._stopping.check()
         self._check_body(headers)
         return self._mcp if to_mcp else self._routes
+
+    def _admit_link(self, scope: Scope, headers: dict[bytes, bytes]) -> ASGIApp:
+        """Check a request for an approval link. A link on another site may be opened, but not answered from there."""
+        if len(headers) != len(scope["headers"]):
+            _refuse_repeated(scope["headers"])
+        address = (self._link_address or "").encode()
+        if headers.get(b"host", b"").lower() != address.partition(b"://")[2]:
+            raise Denied("host.refused", "Approval links work only at the configured address.")
+        if scope["method"] not in _SAFE_METHODS and headers.get(b"origin") != address:
+            raise Denied("origin.refused", "An approval can be answered only on its own page.")
+        self._check_body(headers)
+        return self._routes
 
     def _detour(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Response | None:
         """Return where a browser that opens a page has to go first, or None.
@@ -174,6 +213,11 @@ class RequestGuard:
             raise Denied("origin.refused", "Cross-site requests are not allowed.")
 
     def _identify(self, scope: Scope, headers: Mapping[bytes, bytes], to_mcp: bool) -> Principal:
+        if SIGNATURE in headers:
+            if self._forwarded is None:
+                raise Denied("node.refused", "This crib has no node secret and accepts no requests of other nodes.")
+            known, scope[_DIGEST] = self._forwarded.identify(scope, headers[SIGNATURE])
+            return self._enter(scope, known)
         authorization = headers.get(b"authorization")
         if authorization is not None:
             scheme, _, token = authorization.partition(b" ")
@@ -183,15 +227,7 @@ class RequestGuard:
             if to_mcp and (name := headers.get(_ACTING_AS)) is not None:
                 known = self._principals.acting_as(known, name.decode("latin-1"))
                 scope[BY_OWNER] = True
-            _claim(scope, known.key)
-            if known.ended is not None:
-                scope[ENDED] = known.ended
-            scope[CREDENTIAL] = known.key
-            if not known.principal.is_owner:
-                self._stop_switch.check()  # named tokens and sessions are suspended while everything is stopped
-            if self._principals.may_reach(known.principal, scope["path"]) is not True:
-                raise NotFound("route.unknown", f"There is nothing at {scope['path']}.")
-            return known.principal
+            return self._enter(scope, known)
         if not to_mcp and b"cookie" in headers:
             ended = self._browser_session(headers[b"cookie"])
             if ended is not None:
@@ -200,6 +236,18 @@ class RequestGuard:
                 scope[ENDED] = ended
                 return self._as_web
         raise Unauthenticated("auth.required", "A token is required, or a signed-in browser.")
+
+    def _enter(self, scope: Scope, known: Credential) -> Principal:
+        """Return the principal of a credential, after checking that it may make this request."""
+        _claim(scope, known.key)
+        if known.ended is not None:
+            scope[ENDED] = known.ended
+        scope[CREDENTIAL] = known.key
+        if not known.principal.is_owner:
+            self._stop_switch.check()  # named tokens and sessions are suspended while everything is stopped
+        if self._principals.may_reach(known.principal, scope["path"]) is not True:
+            raise NotFound("route.unknown", f"There is nothing at {scope['path']}.")
+        return known.principal
 
     def _wrong_token(self, scope: Scope) -> ToolcribError:
         client = scope.get("client")
@@ -281,6 +329,8 @@ class _Reply:
         path: str = scope["path"]
         for_programs = path.startswith(("/mcp", "/api/"))
         self._headers = SAFE_HEADERS if for_programs else (*PAGE_HEADERS, *_NOT_KEPT)
+        if path.startswith(LINK_PATH):
+            self._headers = LINK_HEADERS
         self._file = path.startswith(FILES)
         self.is_page = not for_programs and problems.wants_page(scope["headers"], path)
         self._target = _target(scope) if self.is_page and scope["method"] == "GET" else "/"

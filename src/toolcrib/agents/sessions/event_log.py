@@ -109,6 +109,13 @@ class SessionLog:
         self.publish(events)
         self._numbered = self.last
 
+    def advance(self, last: int) -> None:
+        """Continue after the newest event that another crib has stored."""
+        if last > self._numbered:
+            self._recent.clear()
+            self.last = self._numbered = last
+            self._wake()
+
     def drop_unwritten(self) -> None:
         """Forget the events that are not stored: another crib writes this log now."""
         self._unwritten.clear()
@@ -202,6 +209,13 @@ class Recorder:
     async def read(self, session: str, after: int) -> tuple[SessionEvent, ...]:
         """Return stored events."""
         return tuple(await load_events(self._store, session, after, PAGE))
+
+    async def stored(self, session: str, after: int, last: int) -> AsyncGenerator[SessionEvent]:
+        """Yield the stored events after one number up to another."""
+        while after < last and (page := await self.read(session, after)):
+            for event in page:
+                yield event
+            after = page[-1].seq
 
     async def wait(self, updated: anyio.Event, log: SessionLog) -> None:
         """Wait for new events of a session; polls the store if other cribs share it."""

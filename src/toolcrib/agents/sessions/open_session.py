@@ -1,4 +1,4 @@
-"""A session as programs use it."""
+"""A session that a program opens, uses and closes in one block."""
 
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING

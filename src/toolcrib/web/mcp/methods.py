@@ -22,7 +22,7 @@ from toolcrib.gate.results.reading import READ, read_kept
 from toolcrib.model.approvals import with_edited
 from toolcrib.model.errors import NotFound, ToolcribError
 from toolcrib.model.json import Json, JsonObject, is_object
-from toolcrib.model.jsonrpc import RpcError, trace_of
+from toolcrib.model.jsonrpc import Message, RpcError, trace_of
 from toolcrib.model.policy import Decision
 from toolcrib.model.principals import Principal
 from toolcrib.model.protocol import (
@@ -46,8 +46,9 @@ from toolcrib.web.mcp.code_tools import ProgramRequest
 from toolcrib.web.mcp.parked_calls import ParkedCalls, open_state
 from toolcrib.web.mcp.request import McpRequest
 from toolcrib.web.mcp.sealed_state import StateSeal, TooMuchState
-from toolcrib.web.mcp.skills import SkillMethods
+from toolcrib.web.mcp.skills import SkillMethods, with_uri
 from toolcrib.web.mcp.subscriptions import WATCHED_BY_ONE, Holder, Subscriptions
+from toolcrib.web.mcp.tasks import McpTasks
 
 logger = logging.getLogger(__name__)
 
@@ -84,6 +85,7 @@ class Methods:
         announce: Callable[[], None] = lambda: None,
         whole_results: Sequence[str] = (),
         sandbox: ProgramSandbox | None = None,
+        tasks: McpTasks | None = None,
     ) -> None:
         """`announce` informs clients of changed lists. Results of `whole_results` (patterns) are never shortened."""
         self._gate = gate
@@ -109,14 +111,24 @@ class Methods:
             "resources/subscribe": self._subscribe,
             "resources/unsubscribe": self._unsubscribe,
         }
+        known_tasks = tasks or McpTasks(None, "")
+        modern: dict[str, Callable[[McpRequest], Awaitable[JsonObject]]] = {
+            "tasks/get": known_tasks.get,
+            "tasks/update": known_tasks.update,
+            "tasks/cancel": known_tasks.cancel,
+            "subscriptions/listen": known_tasks.listen,
+        }
         self._by_era: dict[Era, dict[str, Callable[[McpRequest], Awaitable[JsonObject]]]] = {
-            "modern": both,
+            "modern": both | modern,
             "legacy": both | legacy,
         }
 
-    def answers(self, era: Era, method: str) -> bool:
-        """Return whether the endpoint answers this method itself."""
-        return method in self._by_era[era]
+    def answers(self, era: Era, message: Message) -> bool:
+        """Return whether the endpoint answers this request itself. Of the subscriptions, it serves those to tasks."""
+        if message.method == "subscriptions/listen":
+            wanted: Json = message.params.get("notifications")
+            return era == "modern" and is_object(wanted) and "taskIds" in wanted
+        return message.method in self._by_era[era]
 
     def answer(self, request: McpRequest) -> Awaitable[JsonObject]:
         """Return an awaitable for the result of a request. Raises `RpcError`, immediately or when awaited."""
@@ -254,15 +266,22 @@ class Methods:
             return self._on_the_wire(request, {"contents": [kept], **private})
         result = await self._skills.read(request, uri, partial(self._perform, request, "resources/read"))
         if result is None:
-            server = request.mcp_view.reader(request.principal, uri)
-            if server is None:
-                raise _no_resource(request.era, uri)
-            result = await self._ask_server(request, server, "resources/read", {})
+            result = await self._read_plainly(request, uri)
         if request.era == "modern" and result.get("resultType", "complete") == "complete":
             # Read access is decided here for each principal, so the result must not be shared, whatever the server
             # allows.
             result = {"ttlMs": 0, **result, "cacheScope": "private"}
         return self._on_the_wire(request, result)
+
+    async def _read_plainly(self, request: McpRequest, uri: str) -> JsonObject:
+        """Read a resource that belongs to no skill. A UI resource may have another URI at its server."""
+        app = request.mcp_view.app_resource(request.principal, uri)
+        if app is not None and app[1] != uri:
+            return with_uri(await self._ask_server(request, app[0], "resources/read", {"uri": app[1]}), app[1], uri)
+        server = request.mcp_view.reader(request.principal, uri)
+        if server is None:
+            raise _no_resource(request.era, uri)
+        return await self._ask_server(request, server, "resources/read", {})
 
     async def _list_skills(self, request: McpRequest) -> JsonObject:
         return self._on_the_wire(request, await self._skills.list_page(request))
