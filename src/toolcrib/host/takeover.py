@@ -104,7 +104,10 @@ class Takeover:
         await self._schedules.take_over(self._node)
 
     async def _continue_session(self, arguments: JsonObject) -> None:
-        await self._sessions.take_over(str(arguments["session"]))
+        id = str(arguments["session"])
+        if self._sessions.held_epoch(id) is not None:  # for the others this node is dead: check the lease
+            await self._context.membership.renew()
+        await self._sessions.take_over(id)
 
     async def _begin_again(self) -> None:
         """Continue with a new lease what no other node has taken."""

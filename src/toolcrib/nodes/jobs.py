@@ -82,6 +82,7 @@ class Jobs:
         )
         self._app = App(connector=self._connector)
         self._manager = _FencedManager(self._connector)
+        self._manager.is_lost = lambda: membership.lost
         self._app.job_manager = self._manager
         self._handlers: dict[str, Handler] = {}
         self._seen_dead: set[tuple[str, int]] = set()
@@ -225,10 +226,11 @@ class _FencedManager(JobManager):
     """Finishes a job only while this worker holds it, and survives a database that does not respond."""
 
     is_open = True
+    is_lost: Callable[[], bool]
 
     async def fetch_job(self, queues: Any, worker_id: int) -> Job | None:
         try:
-            return await super().fetch_job(queues, worker_id) if self.is_open else None
+            return await super().fetch_job(queues, worker_id) if self.is_open and not self.is_lost() else None
         except ConnectorException as error:
             logger.warning("Jobs cannot be fetched now: %s", error)
             return None
