@@ -41,10 +41,14 @@ UNRECORDED = {
     ("POST", "/api/login"): LOGIN,
     ("POST", "/login"): LOGIN,
     ("POST", "/api/policy/simulate"): LOOK,
+    ("POST", "/api/registry/plan"): LOOK,
+    ("POST", "/api/sessions/replay"): TALK,
+    ("POST", "/api/sessions/{session_id}/replay"): TALK,
     ("POST", "/api/servers/recognise"): LOOK,
     ("POST", "/api/servers/reload"): LINK,
     ("POST", "/api/servers/test"): LINK,
     ("POST", "/api/servers/{name:path}/auth"): LINK,
+    ("POST", "/api/servers/{name:path}/record"): CALL,
     ("POST", "/api/servers/{name:path}/reload"): LINK,
     ("POST", "/api/servers/{name:path}/test"): LINK,
     ("POST", "/api/servers/{name:path}/unauth"): LINK,
@@ -56,6 +60,7 @@ UNRECORDED = {
 }
 ELSEWHERE = {
     ("POST", "/api/approvals/{approval_id}"): "approvals.answer",
+    ("POST", "/api/approvals/{approval_id}/link"): "approvals.link",
     ("POST", "/api/audit/erase"): "audit.erase",
     ("POST", "/api/audit/seal"): "audit.seal",
     ("POST", "/api/connect/{client}"): "clients.connect",
@@ -65,6 +70,7 @@ ELSEWHERE = {
     ("POST", "/api/plugins/{name}/grant"): "plugins.grant",
     ("POST", "/api/plugins/{name}/revoke"): "plugins.revoke",
     ("POST", "/api/plugins/{name}/{switch}"): "plugins.enable",
+    ("POST", "/api/registry/install"): "servers.add",
     ("POST", "/api/secrets/move"): "secrets.move",
     ("POST", "/api/secrets/undo"): "secrets.undo",
     ("POST", "/api/servers/trust"): "servers.trust",
@@ -116,6 +122,7 @@ STEPS: list[tuple[str, str, str, Any, str]] = [
     ("POST", "/api/policy/rules", "", RULE, "rules.add"),
     ("PATCH", "/api/policy/rules/{rule_id}", "RULE", {"reason": "No."}, "rules.change"),
     ("DELETE", "/api/policy/rules/{rule_id}", "RULE", None, "rules.remove"),
+    ("POST", "/api/tools/cost/hide", "", {"source": "ide"}, "tools.hide"),
     ("PUT", "/api/policy/presets/{preset_id}", "lethal-trifecta", None, "rules.preset"),
     ("DELETE", "/api/policy/presets/{preset_id}", "lethal-trifecta", None, "rules.preset"),
     ("POST", "/api/bundles", "", {"id": "sales", **BUNDLE}, "bundles.create"),
@@ -243,14 +250,17 @@ CONSOLE_UNRECORDED = {
     "/calls/{number}/stop",
     "/servers/check",
     "/servers/new",
+    "/servers/registry",
     "/sessions/{id}/delete",
     "/sessions/{id}/interrupt",
     "/sessions/{id}/messages",
+    "/sessions/{id}/replay",
     "/tools/{server}/{tool:path}/call",
     "/waiting/questions/{id}",
 }
 """Memory, talk, looks and calls, as above."""
 CONSOLE_RECORDED = {
+    "/approve/{token}",
     "/secrets/move",
     "/secrets/set",
     "/secrets/undo",
@@ -263,9 +273,10 @@ CONSOLE_RECORDED = {
     "/agents/{id}/skills/-/pick", "/agents/{id}/skills/{skill}", "/agents/{id}/skills/{skill}/remove",
     "/agents/{id}/skills/{skill}/switch", "/agents/{id}/tools", "/connect/{client}", "/connect/{client}/link",
     "/connect/{client}/undo", "/rows/{alias}/{action}", "/schedules", "/schedules/{id}", "/schedules/{id}/{action}",
-    "/resume-all", "/servers/-/undo", "/servers/new/save", "/servers/{alias}/{action}", "/sessions",
+    "/resume-all", "/servers/-/undo", "/servers/new/save", "/servers/registry/add",
+    "/servers/{alias}/{action}", "/sessions",
     "/sessions/{id}/change", "/sessions/{id}/fork", "/stop-all", "/tools/{server}/{tool:path}/accept",
-    "/tools/{server}/{tool:path}/reject", "/waiting/approvals/{id}",
+    "/tools/{server}/{tool:path}/reject", "/tools/hide", "/tools/hide/undo", "/waiting/approvals/{id}",
 }  # fmt: skip
 
 
