@@ -5,14 +5,14 @@ import psutil
 import pytest
 
 from toolcrib.gate.programs import sandbox
-from toolcrib.gate.programs.sandbox import ProgramError, ProgramSandbox
+from toolcrib.gate.programs.interpreter import ProgramError, ProgramInterpreter
 
 pytestmark = pytest.mark.anyio
 STUBS = "from typing import Any\nasync def wait() -> Any: ..."
 
 
 async def test_killed_worker_is_an_error_and_the_next_program_runs() -> None:
-    box = ProgramSandbox()
+    box = ProgramInterpreter()
     before = set(psutil.Process().children(recursive=True))
     try:
         async with box.running("await wait()", STUBS) as program:
@@ -31,7 +31,7 @@ async def test_killed_worker_is_an_error_and_the_next_program_runs() -> None:
 
 async def test_cancelled_computation_frees_its_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "TURN_SECONDS", 0.5)
-    box = ProgramSandbox()
+    box = ProgramInterpreter()
     try:
         with anyio.move_on_after(0.1) as scope:
             async with box.running("while True:\n    pass", "") as program:
