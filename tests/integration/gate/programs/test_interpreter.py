@@ -1,10 +1,10 @@
-"""The sandbox: killed workers and cancelled programs end cleanly."""
+"""The interpreter: killed workers and cancelled programs end cleanly."""
 
 import anyio
 import psutil
 import pytest
 
-from toolcrib.gate.programs import sandbox
+from toolcrib.gate.programs import interpreter
 from toolcrib.gate.programs.interpreter import ProgramError, ProgramInterpreter
 
 pytestmark = pytest.mark.anyio
@@ -30,7 +30,7 @@ async def test_killed_worker_is_an_error_and_the_next_program_runs() -> None:
 
 
 async def test_cancelled_computation_frees_its_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sandbox, "TURN_SECONDS", 0.5)
+    monkeypatch.setattr(interpreter, "TURN_SECONDS", 0.5)
     box = ProgramInterpreter()
     try:
         with anyio.move_on_after(0.1) as scope:
