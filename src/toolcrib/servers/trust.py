@@ -20,10 +20,8 @@ from toolcrib.base.files.lock import locked
 from toolcrib.base.files.reading import FileText, read_bytes, read_text
 from toolcrib.base.files.write import replace_file
 from toolcrib.model.errors import ConfigError
-from toolcrib.model.json import JsonObject, digest
-from toolcrib.model.json_values import as_list, as_object, as_text, at
-from toolcrib.model.server_names import OtherName
-from toolcrib.model.servers import Auth, ServerSpec
+from toolcrib.model.json import JsonObject, as_list, as_object, as_text, at, digest
+from toolcrib.model.servers import Auth, OtherName, ServerSpec
 from toolcrib.model.text import visible
 from toolcrib.servers.dangers import Danger, dangers
 from toolcrib.servers.exposure import ExposedValue, revealed, reveals_gravely

@@ -13,8 +13,7 @@ import orjson
 from toolcrib.base.files.private import create_private
 from toolcrib.base.files.reading import content_digest, read_bytes
 from toolcrib.model.errors import NotFound
-from toolcrib.model.json import JsonObject
-from toolcrib.model.json_values import as_object, as_text
+from toolcrib.model.json import JsonObject, as_object, as_text
 
 KEPT = 20
 """Number of changes kept per file."""

@@ -25,7 +25,7 @@ from toolcrib.gate.policy.zones import is_inside
 from toolcrib.model.json import JsonObject, digest
 from toolcrib.model.policy import DecisionStep, Rule, StepName
 from toolcrib.model.principals import Principal
-from toolcrib.model.server_names import NO_NAMES, OtherName, ServerNames
+from toolcrib.model.servers import NO_NAMES, OtherName, ServerNames
 from toolcrib.model.tools import Tool, ToolRef
 
 _ANY_MARKS = (None, None, None)

@@ -6,8 +6,7 @@ the description; nothing is looked up or installed.
 
 import re
 
-from toolcrib.model.json import Json, JsonObject
-from toolcrib.model.json_values import as_list, as_object, as_text, at
+from toolcrib.model.json import Json, JsonObject, as_list, as_object, as_text, at
 from toolcrib.servers.readers.dialect import Dialect, FoundEntry, Layout, ReadingContext
 from toolcrib.servers.readers.layouts import by_name
 
