@@ -268,8 +268,9 @@ class UpstreamStatus:
     """State of a connection, with a message and, if needed, the next step.
 
     `is_known`: the server's tools have been listed, possibly in an earlier run; `tools` is their number. `latency_ms`
-    is the duration of the last ping or list. `last_error` is kept after recovery. `retry_at` is the time of the next
-    attempt (Unix seconds), if one is planned. `refused` is what its sandbox refused, `problems` the same for people.
+    is the duration of the last ping or list. `last_error` and its `error_code` are kept after recovery. `retry_at` is
+    the time of the next attempt (Unix seconds), if one is planned. `refused` is what its sandbox refused, `problems`
+    the same for people.
     """
 
     state: UpstreamState = "not_checked"
@@ -279,6 +280,7 @@ class UpstreamStatus:
     tools: int = 0
     latency_ms: float | None = None
     last_error: str | None = None
+    error_code: str | None = None
     exited_with: int | None = None
     stderr: tuple[str, ...] = ()
     era: Era | None = None

@@ -111,6 +111,7 @@ def _live(link: UpstreamStatus) -> JsonObject:
     known = {
         "latencyMs": link.latency_ms,
         "lastError": link.last_error,
+        "errorCode": link.error_code,
         "exitCode": link.exited_with,
         "protocolVersion": link.version,
         "serverTitle": link.server_title,

@@ -74,6 +74,7 @@ class Report:
             tools=len(offer.checked_tools[0]) if offer is not None else 0,
             latency_ms=self._latency_ms,
             last_error=_brief(failure) if failure is not None else None,
+            error_code=failure.code if failure is not None else None,
             exited_with=failure.exited_with if isinstance(failure, ServerFailed) else None,
             stderr=failure.stderr if isinstance(failure, ServerFailed) else (),
             era=offer.era if offer is not None else None,

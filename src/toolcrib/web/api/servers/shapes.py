@@ -58,6 +58,7 @@ class ServerShape(Shape):
     action: str = Field("", description="The command to run next.")
     latency_ms: float = 0.0
     last_error: str = ""
+    error_code: str = Field("", description="The error code of `lastError`.")
     exit_code: int = Field(0, description="The last exit code of its process.")
     stderr: list[str] = Field([], description="The last lines of its standard error.")
     protocol_version: str = ""
