@@ -7,21 +7,23 @@ time.
 
 import os
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 
 from toolcrib.base.files.reading import read_bytes
 from toolcrib.base.home import Home
-from toolcrib.model.errors import ConfigError
+from toolcrib.model.errors import ConfigError, NotFound
 from toolcrib.model.problems import Problem
-from toolcrib.model.servers import Discovery, ServerEntry
+from toolcrib.model.servers import DefinitionSource, Discovery, ServerEntry
 from toolcrib.servers.discover import compose, surroundings
 from toolcrib.servers.extensions import config_files
+from toolcrib.servers.masking import mask_definition
 from toolcrib.servers.places import ConfigFiles, Machine
 from toolcrib.servers.readers.read import ConfigFile, FileReading, ReadEntry, read_place
-from toolcrib.servers.trust import TrustBook, change_trust, load_trust
+from toolcrib.servers.trust import TrustBook, change_trust, definition_digest, load_trust
 
 KEPT = 16
 """Number of cached views; the least recently used is evicted first. The view without a project always stays."""
@@ -200,3 +202,76 @@ def fingerprint(path: Path) -> Fingerprint:
         except (OSError, ValueError):
             return None
     return status.st_mtime_ns, status.st_size, status.st_ino, status.st_mode
+
+
+@dataclass(frozen=True, slots=True)
+class TrustedLocation:
+    """A location that can be trusted as a whole: a project's directory or a file of the user."""
+
+    path: Path
+    is_project: bool
+    view: ProjectView
+
+
+def find_server(view: ProjectView, name: str, *, hidden: bool = False) -> ServerEntry:
+    """Return the server of this name or alias; with `hidden`, also a removed one. Raises `server.unknown`."""
+    found = view.discovery.find(name)
+    if found is None and hidden:
+        found = next((each for each in view.discovery.hidden if name in (each.alias, each.name)), None)
+    if found is not None:
+        return found
+    known = sorted({word for each in view.discovery.servers for word in (each.name, each.alias)})
+    near = get_close_matches(name, known, n=3)
+    hint = f"Did you mean {' or '.join(near)}?" if near else None
+    raise NotFound("server.unknown", f'Server "{name}" not found.', hint)
+
+
+def chosen_servers(view: ProjectView, names: Collection[str]) -> tuple[ServerEntry, ...]:
+    """Return the named servers, else all of ours that are in force."""
+    if names:
+        return tuple(find_server(view, name) for name in names)
+    own = (server for server in view.discovery.servers if server.source.client == "toolcrib")
+    return tuple(server for server in own if server.shadowed_by is None)
+
+
+def server_after(view: ProjectView, server: ServerEntry) -> ServerEntry:
+    """Return a server after its trust changed, which may change its alias."""
+    same = (each for each in view.discovery.servers if server.source in each.sources)
+    named = (each for each in same if server.name in (each.name, *each.same_as))
+    return next(named, None) or find_server(view, server.name)
+
+
+def definitions_at(location: TrustedLocation, environment: Mapping[str, str]) -> tuple[ServerEntry, ...]:
+    """Return every definition in a location as written there, even if another entry of it is in force."""
+    view, path = location.view, location.path
+    if not location.is_project and path not in {place.file for place in view.places.files}:
+        message = f"{path} is neither a directory nor a config file of an app."
+        raise NotFound("server.unknown", message)
+
+    def is_there(source: DefinitionSource) -> bool:
+        return source.project == view.discovery.project if location.is_project else source.file == str(path)
+
+    usable = [server for server in view.discovery.servers if server.spec is not None]
+    found = [(server, entry) for server in usable for entry in view.written(server) if is_there(entry.source)]
+    return tuple(
+        shown for server, entry in found if (shown := _as_written(server, entry, view, environment)) is not None
+    )
+
+
+def _as_written(
+    server: ServerEntry, entry: ReadEntry, view: ProjectView, environment: Mapping[str, str]
+) -> ServerEntry | None:
+    """Return one entry of a server as if it were the server; None if it is unusable."""
+    if (entry.source, entry.name) == (server.source, server.name):
+        return server
+    if entry.spec is None:
+        return None
+    return replace(
+        server,
+        name=entry.name,
+        source=entry.source,
+        definition=mask_definition(entry.raw),
+        spec=replace(entry.spec, alias=server.alias),
+        trusted=view.book.covers(entry.spec, environment),
+        digest=definition_digest(entry.spec),
+    )
