@@ -10,7 +10,7 @@ COMPILE := sh scripts/uv.sh pip compile --quiet --universal --python-version 3.1
 	--no-emit-index-url --custom-compile-command "make lock" $(ARGS)
 EXTRAS := --extra claude --extra acp --extra code --extra monty --extra otel --extra sandbox
 
-.PHONY: help run test check bench search-eval lint-eval test-all lock docs screenshots fmt clean
+.PHONY: help run test check bench search-eval lint-eval test-all lock docs conformance screenshots fmt clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' Makefile
@@ -47,6 +47,9 @@ test-all: check ## all tests, also those that take long, and both commands of th
 docs: .venv/dev.stamp ## write docs/reference anew from the code, then build the site and check its links
 	@$(BIN)/python scripts/reference.py
 	@sh scripts/site.sh
+
+conformance: .venv/dev.stamp ## run the official conformance suite and write docs/conformance.md from its counts
+	@PYTHONPATH=tests $(BIN)/python -m conformance.page
 
 screenshots: .venv/dev.stamp ## take pictures of every screen of the console into docs/screenshots
 	@$(BIN)/python scripts/screenshots.py

@@ -1,19 +1,25 @@
-"""Membership: every node knows the others, and notices one that ends or is killed."""
+"""Membership: every node knows the others, a killed one is dead, and a drained one gives its place up."""
 
 from cluster.nodes import Cluster, wait_for
-from integration.store.databases import ask
+from toolcrib.model.json import JsonObject
 
 
-def test_a_node_that_leaves_is_forgotten_and_one_that_is_killed_is_dead(cluster: Cluster) -> None:
+def test_nodes_lists_every_node_and_a_drained_one_stops_in_good_order(cluster: Cluster) -> None:
     first, second, third = cluster.start(3)
 
-    def addresses() -> set[str]:
-        return {address for (address,) in ask(cluster.database, "SELECT address FROM nodes") if address}
+    def listed() -> dict[str, JsonObject]:
+        return {str(node["address"]): node for node in first.request("GET", "/api/nodes").json()}
 
-    wait_for(lambda: addresses() == {first.url, second.url, third.url})
-    epochs = ask(cluster.database, "SELECT epoch FROM nodes ORDER BY epoch")
-    assert epochs == [(1,), (2,), (3,)]
-    second.stop()
-    assert addresses() == {first.url, third.url}
+    wait_for(lambda: set(listed()) == {first.url, second.url, third.url})
+    assert [listed()[node.url]["epoch"] for node in cluster.nodes] != [0, 0, 0]
+    assert {node["state"] for node in listed().values()} == {"alive"}
+    shown = first.shell.run("nodes")
+    assert shown.returncode == 0
+    assert second.url in shown.stdout
+    assert first.shell.run("nodes", "drain", "no such node").returncode == 3
+    drained = first.shell.run("nodes", "drain", second.url, "--json")
+    assert drained.returncode == 0, drained.stderr
+    assert second.process.wait(60) == 0
     third.kill()
-    assert addresses() == {first.url, third.url}
+    assert set(listed()) == {first.url, third.url}
+    wait_for(lambda: listed()[third.url]["state"] == "dead")

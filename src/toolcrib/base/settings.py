@@ -6,6 +6,7 @@ a frozen `Environment` for code that expands variables or starts processes.
 This is the only module that reads the environment. Must never write to it or show a password.
 """
 
+import ipaddress
 import os
 import re
 import stat
@@ -71,6 +72,10 @@ class Settings:
     port: int = 4242
     default_cwd: Path | None = None
     database_url: str | None = field(default=None, repr=False)
+    node_secret_file: Path | None = None
+    behind_proxy: tuple[str, ...] = ()
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
     durability: Durability = "process"
     tool_timeout: float = 300.0
     max_body_bytes: int = 4 * 1_048_576
@@ -230,6 +235,13 @@ def _tool_patterns(value: Json) -> tuple[str, ...]:
     return tuple(names) if all(re.fullmatch(r"[^/\s]{1,200}/\S{1,200}", name) for name in names) else _refuse()
 
 
+def _networks(value: Json) -> tuple[str, ...]:
+    given = value.split(",") if isinstance(value, str) else value
+    if not is_array(given) or not given:
+        _refuse()
+    return tuple(str(ipaddress.ip_network(str(each).strip(), strict=False)) for each in given)
+
+
 def _label(value: Json) -> str:
     return value if isinstance(value, str) and re.fullmatch(r"[^\n\r,]{0,50}", value) else _refuse()
 
@@ -273,7 +285,10 @@ class Setting:
 
 SETTINGS: tuple[Setting, ...] = (
     Setting("home", _path, "a path", "The directory that holds all data of the crib.", "--home", in_file=False),
-    Setting("host", _host, "a host name or address", "The address to listen on. Only loopback is allowed.", "--host"),
+    Setting(
+        "host", _host, "a host name or address",
+        "The address to listen on. One that other machines can reach needs TLS or a proxy.", "--host",
+    ),
     Setting(
         "port", _whole(0, 65_535), "a whole number from 0 to 65535",
         "The port to listen on. 0 picks a free port.", "--port",
@@ -285,6 +300,24 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "database_url", _database, "a URL that starts with sqlite:// or postgresql://",
         "The database URL. If unset, the SQLite file `toolcrib.db` in the home.", "--database", secret=True,
+    ),
+    Setting(
+        "node_secret_file", _path, "a path",
+        "The secret that all nodes of a cluster share: a file of at least 32 bytes with mode 0600.",
+        "--node-secret-file", by_tool=False,
+    ),
+    Setting(
+        "behind_proxy", _networks, "a list of addresses or networks, such as 10.0.0.1 or 10.0.0.0/24",
+        "The proxies that end TLS in front of this crib. Only they can connect from other machines.",
+        "--behind-proxy", by_tool=False,
+    ),
+    Setting(
+        "tls_cert", _path, "a path",
+        "The certificate chain (PEM) for connections from other machines.", "--tls-cert", by_tool=False,
+    ),
+    Setting(
+        "tls_key", _path, "a path",
+        "The private key (PEM) of the certificate.", "--tls-key", by_tool=False,
     ),
     Setting(
         "durability", _one_of(*get_args(Durability)), '"process" or "power"',

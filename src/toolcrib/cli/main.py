@@ -15,6 +15,7 @@ from toolcrib.cli import (
     backup,
     console,
     doctor,
+    nodes,
     output,
     plugins,
     rules,
@@ -64,6 +65,7 @@ app.add_typer(tokens.app, name="tokens")
 app.add_typer(plugins.app, name="plugins")
 app.command("settings")(settings.show)
 app.add_typer(audit.app, name="audit")
+app.add_typer(nodes.app, name="nodes")
 app.command("backup")(backup.backup)
 app.command("restore")(backup.restore)
 app.command("stop-all")(stop_all.stop_all)

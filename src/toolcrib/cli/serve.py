@@ -49,6 +49,19 @@ def serve(
         typer.Option("--port", metavar="P", min=0, max=65_535, help="The port to listen on; 0 picks a free port."),
     ] = None,
     database: Annotated[str | None, typer.Option("--database", metavar="URL", help="The database URL.")] = None,
+    node_secret_file: Annotated[
+        str | None, typer.Option("--node-secret-file", metavar="F", help="The secret that all nodes share.")
+    ] = None,
+    behind_proxy: Annotated[
+        str | None,
+        typer.Option("--behind-proxy", metavar="A,…", help="The addresses of the proxy that ends TLS for this crib."),
+    ] = None,
+    tls_cert: Annotated[
+        str | None, typer.Option("--tls-cert", metavar="F", help="The certificate for other machines (PEM).")
+    ] = None,
+    tls_key: Annotated[
+        str | None, typer.Option("--tls-key", metavar="F", help="The private key of the certificate (PEM).")
+    ] = None,
     opened: Annotated[
         bool | None, typer.Option("--open/--no-open", help="Open the console in a browser.", show_default=False)
     ] = None,
@@ -59,7 +72,9 @@ def serve(
 
     Prints the addresses of the console and the MCP endpoint when ready.
     """
-    invocation = begin(ctx, home, as_json, host=host, port=port, database_url=database)
+    flags = {"node_secret_file": node_secret_file, "behind_proxy": behind_proxy}
+    files = {"tls_cert": tls_cert, "tls_key": tls_key}
+    invocation = begin(ctx, home, as_json, host=host, port=port, database_url=database, **flags, **files)
     run_crib(invocation, browser=bool(opened))
 
 
@@ -109,10 +124,14 @@ async def _serve(invocation: Invocation, home: "Home", browser: bool) -> None:
                 _announce(holding, home, invocation.as_json)
                 if browser:
                     await open_console(holding.login_url, invocation.environment)
-                await anyio.sleep_forever()
+                drained = anyio.Event()
+                holding.crib.membership.on_draining(drained.set)
+                await drained.wait()
+                output.note("This node was drained: it stops when its calls have ended.")
         except typer.Exit:
             await _let_calls_end(holding.stopping, invocation.settings.stop_grace)
             raise
+        await _let_calls_end(holding.stopping, invocation.settings.stop_grace)
 
 
 async def _let_calls_end(stopping: "Stopping", grace: float) -> None:

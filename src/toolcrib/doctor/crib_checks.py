@@ -86,7 +86,7 @@ def _failing(server: JsonObject) -> Finding:
         message = f'Server "{name}" requires sign-in (HTTP 401).'
         return Finding("servers", "warning", message, server["sentence"], action)
     error, stderr = server.get("lastError", ""), server.get("stderr", [])[-5:]
-    reason = _reason(server.get("errorCode", ""), error, stderr)
+    reason = _reason(server.get("lastErrorCode", ""), error, stderr)
     message = f'Server "{name}" did not start' + (f": {reason}." if reason else ".")
     evidence = " ".join([server["sentence"], error, *stderr]).strip()
     return Finding("servers", "error", message, evidence[:1000], action)

@@ -33,6 +33,7 @@ from toolcrib.gate.refusals import absent_error, approval_reason, error_sentence
 from toolcrib.gate.results.fitting import ResultBudget
 from toolcrib.gate.results.kept import KeptResults
 from toolcrib.gate.search.search import ToolSearch
+from toolcrib.gate.skills import Skills
 from toolcrib.gate.touched_paths import HomeGuard
 from toolcrib.gate.view import Listing, PrincipalView, PrincipalViews, encode_arguments, fill_defaults
 from toolcrib.model.approvals import Approval, ApprovalRequest
@@ -154,6 +155,7 @@ class Gate:
         self.results = KeptResults()
         self.views = PrincipalViews(catalog, rules, grants, home)
         self._view = self.views.of
+        self.skills = Skills(self._view, self.request, audit, consent)
         self._in_flight: dict[str, ToolRef] = {}
         self._is_stopping = False
         self._call_ids = (f"{audit.run}-{number}" for number in itertools.count(1))
@@ -445,10 +447,8 @@ class Gate:
             raise NotFound("server.unknown", f'Server "{server}" not found.')
         if self._home.is_named(ref, params, principal):
             await record.refused("policy.denied")
-            raise Denied(
-                "policy.denied",
-                f"The request to {server} was refused: the crib's home is closed to agents, in every mode.",
-            )
+            reason = "the crib's home is closed to agents, in every mode."
+            raise Denied("policy.denied", f"The request to {server} was refused: {reason}")
         try:
             self._refuse_if_stopped()
         except Denied as error:

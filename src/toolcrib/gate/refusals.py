@@ -1,7 +1,7 @@
 """The errors and sentences with which the gate refuses a call."""
 
 from toolcrib.gate.pins.lint import ABOUT_OTHERS, FINDINGS
-from toolcrib.gate.pins.pinned_source import held_back
+from toolcrib.gate.pins.skill_files import held_back
 from toolcrib.gate.view import PrincipalView
 from toolcrib.model.errors import Denied, NotFound, ToolcribError
 from toolcrib.model.policy import Decision

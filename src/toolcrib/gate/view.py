@@ -149,6 +149,10 @@ class PrincipalView:
         part = self.snapshot.parts.get(server)
         return self._decide(ref, Tool(ref, "", {}, part.source.kind, names=part.names) if part is not None else None)
 
+    def decide_on(self, tool: Tool) -> Decision:
+        """Return the decision on something that is decided like a tool, such as a skill."""
+        return self._decide(tool.ref, tool)
+
     def would_see(self, ref: ToolRef) -> bool:
         """Return whether this principal would see an upstream tool of this name if it existed."""
         ref = self.snapshot.canonical(ref)

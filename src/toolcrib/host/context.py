@@ -15,6 +15,7 @@ from toolcrib.base.processes.start import PROXY_NAMES
 from toolcrib.base.settings import SETTINGS, Environment, Settings
 from toolcrib.base.stop_switch import StopSwitch
 from toolcrib.gate.audit.records import Audit
+from toolcrib.nodes.cluster_secret import ClusterSecret
 from toolcrib.nodes.membership import Membership
 from toolcrib.nodes.signals import Signals
 from toolcrib.store.engine import Store
@@ -63,6 +64,7 @@ class CribContext:
     secrets: KnownSecrets
     store: Store
     membership: Membership
+    cluster_secret: ClusterSecret | None
     signals: Signals
     audit: Audit
     feed: Feed

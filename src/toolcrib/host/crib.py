@@ -49,6 +49,7 @@ from toolcrib.model.principals import Mode, Principal, Source
 from toolcrib.model.sessions import NO_LIMITS, SessionLimits
 from toolcrib.model.sources import Introduction, Notice
 from toolcrib.model.tools import CallResult, ToolRef
+from toolcrib.nodes.cluster_secret import ClusterSecret, check_secret
 from toolcrib.nodes.membership import Membership
 from toolcrib.nodes.outbox import Outbox
 from toolcrib.nodes.signals import Signals
@@ -148,6 +149,8 @@ class Crib:
 
     async def _open_home(self, stack: AsyncExitStack) -> str:
         """Lock the home and open its database. Returns the owner's token."""
+        file = self.settings.node_secret_file
+        self.cluster_secret = ClusterSecret.read(file) if file is not None else None
         self.home = prepare_home(self.settings.home)
         await self._lock(stack)
         self.stop_switch = StopSwitch(self.home.stop_marker)
@@ -158,6 +161,8 @@ class Crib:
                 alone=self.settings.database_url is None,  # then the lock of the home also protects its database
             )
         )
+        if self.store.shared:
+            await check_secret(self.store, self.cluster_secret, is_node=self._eager)
         owner_token = stack.enter_context(kept_token(self.home))
         self.secrets.add(owner_token, *own_secrets(self.settings, self._environment))
         stack.enter_context(mask_logs(self.secrets))
@@ -192,6 +197,7 @@ class Crib:
             secrets=self.secrets,
             store=self.store,
             membership=self.membership,
+            cluster_secret=self.cluster_secret,
             signals=self.signals,
             audit=self.audit,
             feed=self.feed,

@@ -13,7 +13,8 @@ NodeState = Literal["alive", "draining", "dead"]
 class Node:
     """One node. `age` is the number of seconds since its last heartbeat, by the clock of the database.
 
-    `epoch` is unique among all nodes and grows with every start. `load` is the number of calls in flight.
+    `epoch` is unique among all nodes and grows with every start. `load` is the number of calls in flight, `sessions`
+    that of sessions with work in progress.
     """
 
     id: str
@@ -25,6 +26,9 @@ class Node:
     age: float
     draining: bool
     is_alive: bool
+    sessions: int = 0
+    lease: float | None = None
+    """Seconds until the lease ends without a heartbeat; None for a lease that does not end."""
 
     @property
     def state(self) -> NodeState:
@@ -42,6 +46,8 @@ class Node:
             "version": self.version,
             "epoch": self.epoch,
             "load": self.load,
+            "sessions": self.sessions,
+            "leaseSeconds": None if self.lease is None else round(max(self.lease, 0.0), 1),
             "draining": self.draining,
             "seenAt": self.seen_at.astimezone(UTC).isoformat(timespec="milliseconds"),
         }

@@ -1,4 +1,4 @@
-"""Pins: the accepted definitions of a server's tools, prompts, resources and instructions."""
+"""Pins: the accepted definitions of a server's tools, prompts, resources, skills and instructions."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 from toolcrib.model.json import JsonObject
 
-PinKind = Literal["tool", "prompt", "resource", "template", "instructions"]
+PinKind = Literal["tool", "prompt", "resource", "template", "skill", "instructions"]
 """The kind of definition. `instructions` are those of the server, with its title; each server has one."""
 PIN_KINDS: tuple[PinKind, ...] = get_args(PinKind)
 

@@ -7,7 +7,7 @@ display.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from toolcrib.model.json import JsonObject
 from toolcrib.model.problems import Problem
@@ -28,6 +28,18 @@ ServerState = Literal[
     "needs_auth",
     "failed",
 ]
+STATE_LABELS: Final[dict[ServerState, str]] = {
+    "connected": "Connected",
+    "connecting": "Connecting…",
+    "not_checked": "Not checked",
+    "disabled": "Disabled",
+    "shadowed": "Shadowed",
+    "invalid": "Invalid",
+    "untrusted": "Not trusted",
+    "needs_auth": "Needs sign-in",
+    "failed": "Can't reach",
+}
+"""Per state: its label for people. A failure that the setup causes has its own (`ServerStatus.label`)."""
 
 
 def _no_strings() -> Mapping[str, str]:
@@ -201,6 +213,7 @@ class ServerEntry:
             "alias": self.alias,
             "type": self.spec.type if self.spec else None,
             "state": self.state,
+            "label": STATE_LABELS[self.state],
             "enabled": self.enabled,
             "trusted": self.trusted,
             "sources": [source.to_json() for source in self.sources or (self.source,)],
@@ -268,7 +281,8 @@ class UpstreamStatus:
     """State of a connection, with a message and, if needed, the next step.
 
     `is_known`: the server's tools have been listed, possibly in an earlier run; `tools` is their number. `latency_ms`
-    is the duration of the last ping or list. `last_error` and its `error_code` are kept after recovery. `retry_at` is
+    is the duration of the last ping or list. `last_error` is kept after recovery; `error_code` is its code, `is_setup`
+    whether the definition or the server has to change, in contrast to a server that cannot be reached. `retry_at` is
     the time of the next attempt (Unix seconds), if one is planned. `refused` is what its sandbox refused, `problems`
     the same for people.
     """
@@ -281,6 +295,7 @@ class UpstreamStatus:
     latency_ms: float | None = None
     last_error: str | None = None
     error_code: str | None = None
+    is_setup: bool = False
     exited_with: int | None = None
     stderr: tuple[str, ...] = ()
     era: Era | None = None

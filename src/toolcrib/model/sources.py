@@ -172,6 +172,15 @@ class ContentSource(ToolSource, Protocol):
 
 
 @runtime_checkable
+class SkillSource(Protocol):
+    """A source that also offers skills."""
+
+    async def skills(self) -> Sequence[ContentItem]:
+        """Return the current skills; each key is the URI of a `SKILL.md`, each definition an entry of `skills/list`."""
+        ...
+
+
+@runtime_checkable
 class ConditionalSource(Protocol):
     """A source that offers some tools only if their requirements are met."""
 

@@ -13,15 +13,16 @@ Must never report a lease that may have ended.
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final, Self
 
 import anyio
 
-from toolcrib.model.errors import ToolcribError
+from toolcrib.model.errors import NotFound, ToolcribError
 from toolcrib.model.nodes import Node
 from toolcrib.model.version import __version__
 from toolcrib.store.engine import Store
-from toolcrib.store.nodes import Heartbeat, beat, join, leave, load_nodes, mark_draining
+from toolcrib.store.nodes import Heartbeat, beat, count_sessions, join, leave, load_nodes, mark_draining
 
 logger = logging.getLogger(__name__)
 
@@ -115,11 +116,26 @@ class Membership:
         """Return the URL of a node; None if it is unknown, dead or does not listen."""
         return next((node.address for node in await self.alive() if node.id == id), None)
 
-    async def drain(self, id: str) -> bool:
-        """Ask a node to give its work away; return False if there is none of this id."""
-        is_known = await mark_draining(self._store, id)
+    async def described(self) -> list[Node]:
+        """Return all nodes with the number of their sessions."""
+        sessions = await count_sessions(self._store)
+        return [replace(node, sessions=sessions.get(node.id, 0)) for node in await self.all()]
+
+    async def find(self, name: str) -> Node:
+        """Return the node with this id, address, or beginning of its id. Raises `node.unknown`."""
+        nodes = await self.described()
+        exact = [node for node in nodes if name in (node.id, node.address, (node.address or "").partition("://")[2])]
+        found = exact or [node for node in nodes if node.id.startswith(name)]
+        if len(found) != 1:
+            raise NotFound("node.unknown", f"There is no single node named {name!r}.")
+        return found[0]
+
+    async def drain(self, name: str) -> Node:
+        """Ask a node to give its work away and stop. Raises `node.unknown`."""
+        node = await self.find(name)
+        await mark_draining(self._store, node.id)
         self._due.set()
-        return is_known
+        return replace(node, draining=True)
 
     async def follow(self) -> None:
         """Renew the lease until cancelled, and notice its end even while the database does not respond."""

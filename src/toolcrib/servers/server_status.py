@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from toolcrib.model.json import JsonObject
 from toolcrib.model.look_alikes import looks_foreign
 from toolcrib.model.problems import Problem
-from toolcrib.model.servers import ServerEntry, ServerState, UpstreamStatus
+from toolcrib.model.servers import STATE_LABELS, ServerEntry, ServerState, UpstreamStatus
 from toolcrib.model.text import visible
 
 
@@ -24,6 +24,13 @@ class ServerStatus:
     def state(self) -> ServerState:
         """The state of the definition, or of the connection if the server is startable."""
         return self.link.state if self.link is not None and self.entry.startable else self.entry.state
+
+    @property
+    def label(self) -> str:
+        """The state in one or two words. A failure is a setup problem, or a server that can't be reached."""
+        if self.state == "failed" and self.link is not None and self.link.is_setup:
+            return "Setup problem"
+        return STATE_LABELS[self.state]
 
     @property
     def sentence(self) -> str:
@@ -61,7 +68,7 @@ class ServerStatus:
 
     def to_json(self) -> JsonObject:
         """Return the public shape of a server without absent fields."""
-        shape = self.entry.to_json() | {"state": self.state, "sentence": self.sentence}
+        shape = self.entry.to_json() | {"state": self.state, "label": self.label, "sentence": self.sentence}
         if (alike := self.look_alike()) is not None:
             shape["problems"] = [*shape["problems"], alike.to_json()]
         if self.action is not None:
@@ -111,7 +118,7 @@ def _live(link: UpstreamStatus) -> JsonObject:
     known = {
         "latencyMs": link.latency_ms,
         "lastError": link.last_error,
-        "errorCode": link.error_code,
+        "lastErrorCode": link.error_code,
         "exitCode": link.exited_with,
         "protocolVersion": link.version,
         "serverTitle": link.server_title,

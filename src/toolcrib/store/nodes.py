@@ -8,10 +8,12 @@ from sqlalchemy import Row, delete, func, insert, select, update
 from toolcrib.model.nodes import Node, at_seconds
 from toolcrib.store.clock import database_seconds
 from toolcrib.store.engine import Store
-from toolcrib.store.schema import epochs, nodes
+from toolcrib.store.schema import epochs, nodes, sessions
 
 NODE_EPOCH = "nodes"
 """The name of the counter that numbers the starts of nodes."""
+_ACTIVE = ("starting", "running", "waiting")
+"""The states of a session with work in progress."""
 _FORGET_SECONDS = 86_400.0
 """Seconds after which a dead node is no longer listed."""
 
@@ -81,6 +83,13 @@ async def load_nodes(store: Store, lease: float) -> list[Node]:
     return [_node(row, lease) for row in rows]
 
 
+async def count_sessions(store: Store) -> dict[str, int]:
+    """Return the number of sessions that each node runs now."""
+    is_active = sessions.c.state.in_(_ACTIVE)
+    query = select(sessions.c.crib, func.count()).where(is_active).group_by(sessions.c.crib)
+    return dict(await store.read(lambda connection: connection.execute(query).all()))
+
+
 def _node(row: Row[*tuple[Any, ...]], lease: float) -> Node:
     return Node(
         id=row.id,
@@ -92,4 +101,5 @@ def _node(row: Row[*tuple[Any, ...]], lease: float) -> Node:
         age=row.age,
         draining=bool(row.draining),
         is_alive=row.age <= lease,
+        lease=None if lease == float("inf") else lease - row.age,
     )

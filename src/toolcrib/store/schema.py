@@ -505,6 +505,23 @@ epochs = Table(
 
 event.listen(epochs, "after_create", DDL("INSERT INTO epochs (name, value) VALUES ('nodes', 0), ('policy', 0)"))
 
+sealed_values = Table(
+    "sealed_values",
+    metadata,
+    Column("name", StoredText, primary_key=True),
+    Column("body", LargeBinary, nullable=False),
+)
+"""Secrets that all nodes need, encrypted with the node secret; see `toolcrib.nodes.cluster_secret`."""
+
+leases = Table(
+    "leases",
+    metadata,
+    Column("name", StoredText, primary_key=True),
+    Column("holder", StoredText, nullable=False),
+    Column("until", Float, nullable=False),
+)
+"""Work that one node does at a time. `until` is in seconds by the clock of the database."""
+
 events = Table(
     "events",
     metadata,

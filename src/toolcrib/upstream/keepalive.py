@@ -19,7 +19,7 @@ from toolcrib.model.errors import ToolcribError, Unavailable
 from toolcrib.model.json import Json, JsonObject, is_object
 from toolcrib.model.sources import ProtocolError
 from toolcrib.upstream.exchange import UpstreamRequests
-from toolcrib.upstream.offer import KINDS, PROMPTS, RESOURCES, TEMPLATES, TOOLS, Kind, Offer, read_offer
+from toolcrib.upstream.offer import KINDS, PROMPTS, RESOURCES, SKILLS, TEMPLATES, TOOLS, Kind, Offer, read_offer
 from toolcrib.upstream.retries import Timing
 from toolcrib.upstream.subscriptions import SubscribedResources, keep_listening
 
@@ -33,7 +33,7 @@ LONGEST_TTL: Final = 86_400.0
 CHANGES: Mapping[str, tuple[Kind, ...]] = {
     "notifications/tools/list_changed": (TOOLS,),
     "notifications/prompts/list_changed": (PROMPTS,),
-    "notifications/resources/list_changed": (RESOURCES, TEMPLATES),
+    "notifications/resources/list_changed": (RESOURCES, TEMPLATES, SKILLS),
 }
 _LISTED_BY: Mapping[str, Kind] = {kind.method: kind for kind in KINDS}
 

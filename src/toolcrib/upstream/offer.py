@@ -1,4 +1,4 @@
-"""What a server offers: its introduction and the definitions of its tools, prompts, resources and templates.
+"""What a server offers: its introduction and the definitions of its tools, prompts, resources, templates and skills.
 
 An offer is a value. `read_offer` reads it from an open connection within limits, it is stored as JSON across restarts,
 and `tools_of` turns it into tools under the server's name in one project. One invalid item becomes a problem that names
@@ -20,6 +20,7 @@ from toolcrib.model.json import Json, JsonObject, dumps, is_array, is_object, lo
 from toolcrib.model.problems import Problem
 from toolcrib.model.protocol import METHOD_NOT_FOUND, Era
 from toolcrib.model.servers import NO_NAMES, ServerNames, ToolFilter
+from toolcrib.model.skills import SKILLS_EXTENSION, entry_fault
 from toolcrib.model.sources import ProtocolError
 from toolcrib.model.text import visible
 from toolcrib.model.tools import ContentItem, Tool, ToolRef
@@ -56,7 +57,8 @@ RESOURCES: Final = Kind("resources", "resources/list", "resources", "uri", "reso
 TEMPLATES: Final = Kind(
     "resources", "resources/templates/list", "resourceTemplates", "uriTemplate", "template of resources"
 )
-KINDS: Final = (TOOLS, PROMPTS, RESOURCES, TEMPLATES)
+SKILLS: Final = Kind("resources", "skills/list", "skills", "uri", "skill")
+KINDS: Final = (TOOLS, PROMPTS, RESOURCES, TEMPLATES, SKILLS)
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ class Offer:
     prompts: Definitions = field(default=(), repr=False)
     resources: Definitions = field(default=(), repr=False)
     templates: Definitions = field(default=(), repr=False)
+    skills: Definitions = field(default=(), repr=False)
     problems: tuple[Problem, ...] = ()
     known: ToolChecks = field(default_factory=dict[str, ToolCheck], repr=False, compare=False)
     """Validation results to reuse, from an earlier offer or from this one."""
@@ -116,7 +119,8 @@ class Offer:
 
     def list_of(self, kind: Kind) -> Definitions:
         """Return the items of one kind."""
-        return {TOOLS: self.tools, PROMPTS: self.prompts, RESOURCES: self.resources, TEMPLATES: self.templates}[kind]
+        lists = (self.tools, self.prompts, self.resources, self.templates, self.skills)
+        return dict(zip(KINDS, lists, strict=True))[kind]
 
     def to_json(self) -> bytes:
         """Return the stored form, without tools nested too deep to serialize. Those are read from the server again."""
@@ -130,6 +134,7 @@ class Offer:
             "prompts": self.prompts,
             "resources": self.resources,
             "templates": self.templates,
+            "skills": self.skills,
             "problems": [problem.to_json() for problem in self.problems],
         }
         try:
@@ -146,7 +151,7 @@ class Offer:
             return None
         match row:
             case {"era": "legacy" | "modern" as era, "version": str(version)}:
-                lists = [_items(row.get(name)) for name in ("tools", "prompts", "resources", "templates")]
+                lists = [_items(row.get(name)) for name in ("tools", "prompts", "resources", "templates", "skills")]
                 return cls(
                     era,
                     version,
@@ -262,6 +267,7 @@ async def read_offer(
         prompts=lists[PROMPTS],
         resources=lists[RESOURCES],
         templates=lists[TEMPLATES],
+        skills=lists[SKILLS],
         problems=tuple(problems[:PROBLEMS_LIMIT]),
         known=before.checks if before is not None and before.era == introduction.era else {},
     )
@@ -269,6 +275,9 @@ async def read_offer(
 
 def _is_offered(introduction: ServerIntroduction, kind: Kind) -> bool:
     """Return whether to request this kind. Tools always are: some servers do not announce theirs."""
+    if kind is SKILLS:
+        extensions: Json = introduction.capabilities.get("extensions")
+        return is_object(extensions) and SKILLS_EXTENSION in extensions
     return kind is TOOLS or kind.capability in introduction.capabilities
 
 
@@ -325,6 +334,8 @@ class _Reading:
                 self._note(f"has an item without `{self._kind.key}` (number {number}), which is skipped")
             elif self._kind is not TOOLS and not _is_flat(item):  # an invalid member of a tool is dropped on its own
                 self._note(f"has {visible(key[:128])!r} nested too deep, which is skipped")
+            elif self._kind is SKILLS and (fault := entry_fault(item)) is not None:
+                self._note(f"has {visible(key[:128])!r}, which is skipped: {fault}")
             elif key in self._items:
                 self._note(f"names {visible(key[:128])!r} twice; the first one is used")
             elif len(self._items) >= ITEMS_LIMIT:

@@ -19,7 +19,7 @@ from toolcrib.model.sources import CallContext, ContentMethod, Introduction, Pro
 from toolcrib.model.tools import CallResult, ContentItem, ProtocolFault, ServerKind, Tool
 from toolcrib.servers.identity import identity
 from toolcrib.upstream.definitions import UpstreamTool, mcp_param_headers
-from toolcrib.upstream.offer import PROMPTS, RESOURCES, TEMPLATES, Offer, content_of, passes, tools_of
+from toolcrib.upstream.offer import PROMPTS, RESOURCES, SKILLS, TEMPLATES, Offer, content_of, passes, tools_of
 from toolcrib.upstream.session_connections import SessionUpstreams
 from toolcrib.upstream.upstream import Upstream
 
@@ -38,6 +38,7 @@ class _OfferView:
         self.prompts = content_of(offer.prompts, PROMPTS, alias)
         self.resources = content_of(offer.resources, RESOURCES, alias)
         self.templates = content_of(offer.templates, TEMPLATES, alias)
+        self.skills = content_of(offer.skills, SKILLS, alias)
 
 
 class UpstreamSource:
@@ -101,6 +102,11 @@ class UpstreamSource:
         """Return its resource templates."""
         view = self._view()
         return view.templates if view is not None else ()
+
+    async def skills(self) -> Sequence[ContentItem]:
+        """Return its skills."""
+        view = self._view()
+        return view.skills if view is not None else ()
 
     def prepare(self, tool: str, arguments: JsonObject, canonical: bytes) -> RunCall:
         """Bind the arguments of a call. The server validates them."""

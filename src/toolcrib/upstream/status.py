@@ -6,10 +6,15 @@ Must never name a command that does not exist.
 import time
 
 from toolcrib.base.processes.process import ServerFailed
-from toolcrib.model.errors import ConfigError, ToolcribError
+from toolcrib.model.errors import ConfigError, Denied, ToolcribError
 from toolcrib.model.servers import ServerSpec, UpstreamState, UpstreamStatus
+from toolcrib.upstream.http.failures import HttpRefused
 from toolcrib.upstream.offer import Offer
 from toolcrib.upstream.opener import OpenConnection
+
+_SETUP_CODES = frozenset({"server.ended", "server.flood", "server.protocol", "server.reply_invalid"})
+"""A program that exits, prints text that is not MCP, or a page in place of MCP."""
+_WRONG_REQUEST = frozenset(range(400, 500)) - {408, 425, 429}
 
 
 class Report:
@@ -75,6 +80,7 @@ class Report:
             latency_ms=self._latency_ms,
             last_error=_brief(failure) if failure is not None else None,
             error_code=failure.code if failure is not None else None,
+            is_setup=failure is not None and _is_setup(failure),
             exited_with=failure.exited_with if isinstance(failure, ServerFailed) else None,
             stderr=failure.stderr if isinstance(failure, ServerFailed) else (),
             era=offer.era if offer is not None else None,
@@ -109,6 +115,13 @@ class Report:
         parts = (_brief(failure), failure.hint)
         reason = " ".join(part if part.endswith((".", "!", "?", "…")) else f"{part}." for part in parts if part)
         return f"{reason} Retrying automatically." if self._retries else reason
+
+
+def _is_setup(failure: ToolcribError) -> bool:
+    """Return whether trying again is pointless before the definition or the server changes."""
+    if isinstance(failure, HttpRefused):
+        return failure.http_status in _WRONG_REQUEST
+    return isinstance(failure, ConfigError | Denied) or failure.code in _SETUP_CODES
 
 
 def _brief(failure: ToolcribError) -> str:

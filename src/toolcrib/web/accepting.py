@@ -12,6 +12,7 @@ import errno
 import logging
 import resource
 import socket
+import ssl
 from collections.abc import Callable
 
 from toolcrib.web.connections import Connections
@@ -55,8 +56,13 @@ class Acceptor:
     """Accepts connections on one listening socket until closed. uvicorn uses it as an `asyncio.Server`."""
 
     def __init__(
-        self, listener: socket.socket, protocol: Callable[[], asyncio.Protocol], connections: Connections
+        self,
+        listener: socket.socket,
+        protocol: Callable[[], asyncio.Protocol],
+        connections: Connections,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
+        self._tls = tls
         self._listener = listener
         self._protocol = protocol
         self._connections = connections
@@ -108,7 +114,7 @@ class Acceptor:
 
     async def _connect(self, connection: socket.socket) -> None:
         try:
-            transport, _ = await self._loop.connect_accepted_socket(self._protocol, connection)
+            transport, _ = await self._loop.connect_accepted_socket(self._protocol, connection, ssl=self._tls)
         except OSError as error:
             logger.info("Connection closed during setup: %s", error)
             connection.close()

@@ -1,6 +1,7 @@
-"""Listens on loopback: binds one socket before anything else is opened, and runs uvicorn on it in the current loop.
+"""Listens: binds one socket before anything else is opened, and runs uvicorn on it in the current loop.
 
-Must never bind anything but loopback, or install signal handlers: signals belong to the caller.
+`public` decides whether an address that other machines can reach is allowed. Must never install signal handlers:
+signals belong to the caller.
 """
 
 import asyncio
@@ -8,6 +9,7 @@ import contextlib
 import errno
 import ipaddress
 import socket
+import ssl
 import sys
 from collections.abc import AsyncGenerator, Callable, Generator
 from typing import Any
@@ -53,7 +55,11 @@ def bind(host: str, port: int) -> socket.socket:
 
     Raises `bind.refused` for any other address and `bind.occupied` for a port in use.
     """
-    family, address = check_loopback(host)
+    return bind_any(*check_loopback(host), port)
+
+
+def bind_any(family: socket.AddressFamily, address: str, port: int) -> socket.socket:
+    """Return a socket bound to any address of this machine. Raises `bind.occupied`."""
     # asyncio sets TCP_NODELAY only on sockets with an explicit TCP protocol.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
@@ -65,9 +71,9 @@ def bind(host: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         if error.errno == errno.EADDRINUSE:
-            raise Unavailable("bind.occupied", f"Port {port} on {host} is in use by another program.") from error
+            raise Unavailable("bind.occupied", f"Port {port} on {address} is in use by another program.") from error
         reason = error.strerror or str(error)
-        raise Unavailable("bind.occupied", f"Port {port} on {host} is not available: {reason}.") from error
+        raise Unavailable("bind.occupied", f"Port {port} on {address} is not available: {reason}.") from error
     return listener
 
 
@@ -84,6 +90,15 @@ def check_loopback(host: str) -> tuple[socket.AddressFamily, str]:
     return socket.AF_INET6 if address.version == 6 else socket.AF_INET, str(address)
 
 
+def is_loopback(host: str) -> bool:
+    """Return whether a host is loopback."""
+    try:
+        check_loopback(host)
+    except ConfigError:
+        return False
+    return True
+
+
 def address_of(listener: socket.socket) -> str:
     """Return the listener's address, such as `127.0.0.1:4242` or `[::1]:4242`."""
     host, port = listener.getsockname()[:2]
@@ -93,9 +108,10 @@ def address_of(listener: socket.socket) -> str:
 class _Server(uvicorn.Server):
     """uvicorn without signal handlers. Signals when it listens, and exits on an event instead of polling."""
 
-    def __init__(self, config: uvicorn.Config, table: Connections) -> None:
+    def __init__(self, config: uvicorn.Config, table: Connections, tls: ssl.SSLContext | None) -> None:
         super().__init__(config)
         self._table = table
+        self._tls = tls
         self.listening = anyio.Event()
         self._leaving = anyio.Event()
 
@@ -121,7 +137,7 @@ class _Server(uvicorn.Server):
         if _acceptor is None:
             await super().startup(sockets)
         else:
-            self.servers = [_acceptor(each, self._connection, self._table) for each in sockets or ()]  # pyright: ignore[reportAttributeAccessIssue] close and wait_closed are all that is used
+            self.servers = [_acceptor(each, self._connection, self._table, self._tls) for each in sockets or ()]  # pyright: ignore[reportAttributeAccessIssue] close and wait_closed are all that is used
             self.started = True
         self.listening.set()
 
@@ -132,7 +148,12 @@ class _Server(uvicorn.Server):
 
 @contextlib.asynccontextmanager
 async def serving(
-    app: ASGIApp, listener: socket.socket, limits: WireLimits | None = None, *, grace: int = GRACE
+    app: ASGIApp,
+    listener: socket.socket,
+    limits: WireLimits | None = None,
+    *,
+    grace: int = GRACE,
+    tls: ssl.SSLContext | None = None,
 ) -> AsyncGenerator[Callable[[], None]]:
     """Serve on this socket. On exit, requests in flight get `grace` seconds and are then cancelled.
 
@@ -140,7 +161,7 @@ async def serving(
     """
     limits = limits or WireLimits()
     table = _table(limits, listener.fileno() + 1)
-    server = _Server(_config(app, limits, table, grace), table)
+    server = _Server(_config(app, limits, table, grace), table, tls)
     # A task group would wrap the body's exception in a group, but callers expect single errors.
     task = asyncio.create_task(server.serve([listener]))
     try:

@@ -4,7 +4,7 @@ The order matters. The lock is acquired before the port is bound, so that a seco
 `run.json` is written once requests are answered. On exit, calls in flight get their grace period, then the streams end,
 then the crib closes and releases the lock.
 
-Must never listen on anything but loopback.
+Must never listen on an address that `public` refuses.
 """
 
 import asyncio
@@ -35,10 +35,11 @@ from toolcrib.model.tools import ToolRef
 from toolcrib.model.version import __version__
 from toolcrib.web.app import create_app
 from toolcrib.web.limits import WireLimits
-from toolcrib.web.listen import GRACE, address_of, bind, check_loopback, serving
+from toolcrib.web.listen import GRACE, address_of, bind, is_loopback, serving
 from toolcrib.web.login import Logins
 from toolcrib.web.mcp.budgeted import ContextBudgets
 from toolcrib.web.mcp.endpoint import McpEndpoint
+from toolcrib.web.public import PublicEntrance, bind_public, check_login, public_address
 from toolcrib.web.stopping import Stopping
 
 if sys.platform == "win32":
@@ -77,61 +78,76 @@ async def hold(
 ) -> AsyncGenerator[Holding]:
     """Open the crib of this home and listen.
 
-    Raises `bind.refused` for an address that is not loopback, `crib.running` if another process holds the home, and
-    `bind.occupied` if the port is in use. A stdio front falls back to any free port, because its address is never
-    typed.
+    Raises `bind.refused` for an address that is not safe to listen on, `crib.running` if another process holds the
+    home, and `bind.occupied` if the port is in use. A stdio front falls back to any free port, because its address is
+    never typed.
     """
-    check_loopback(settings.host)
+    public = public_address(settings) if kind == "serve" else None
     async with AsyncExitStack() as stack:
         # A command starts only what it needs; a long-running holder prepares everything.
         stays = kind != "command"
         if stays:
             raise_file_limit()
         crib = await stack.enter_async_context(Crib(settings, environment=environment, eager=stays, on_time=stays))
-        listener = _bind(settings, kind, port)
-        stack.callback(listener.close)
-        stack.enter_context(kept_from_children(listener.fileno()))
+        if public is not None:
+            check_login(settings, crib)
+        outer = _kept(stack, bind_public(public, _port(settings, port))) if public is not None else None
+        listener = _kept(stack, _bind(settings, kind, port, is_public=public is not None))
         address = address_of(listener)
         crib.port = listener.getsockname()[1]
         stopping = Stopping(crib.gate, lambda: hurry())
         key = sealing_key(crib.home)
-        mcp = await stack.enter_async_context(
-            McpEndpoint(
-                crib.gate,
-                crib.feed,
-                key=key,
-                zoo=crib.zoo,
-                introduce=crib.introduction,
-                enter=crib.placed,
-                ready=crib.ready,
-                notices=crib.listen,
-                ended=crib.pool.end_session,
-                in_session=crib.session_tokens.call,
-                ended_file=crib.home.ended_sessions,
-                stopping=stopping,
-                budgets=_budgets(crib),
-            )
-        )
+        mcp = await stack.enter_async_context(_endpoint(crib, key, stopping))
         logins = Logins(address, file=crib.home.browser_sessions, key=key)
         app = create_app(crib, mcp, logins, address=address, stopping=stopping)
         grace = COMMAND_GRACE if kind == "command" else GRACE
         hurry = await stack.enter_async_context(serving(app, listener, limits, grace=grace))
+        reachable = url = f"http://{address}"
+        if public is not None and outer is not None:
+            entrance = PublicEntrance(app, crib.principals, public, address)
+            await stack.enter_async_context(serving(entrance, outer, limits, grace=grace, tls=public.tls))
+            reachable = public.url(outer.getsockname()[1], settings.database)
         # From here on the exit order is: calls in flight, run.json, event streams, MCP streams, requests, the crib.
         stack.push_async_exit(mcp)
         stack.callback(crib.feed.close)
-        info = RunInfo(os.getpid(), f"http://{address}", kind, __version__, crib.started_at.isoformat())
-        stack.enter_context(_published(crib, info))
+        info = RunInfo(os.getpid(), url, kind, __version__, crib.started_at.isoformat())
+        stack.enter_context(_published(crib, info, reachable))
         stack.callback(asyncio.create_task(_keep_token(crib.home)).cancel)
         if stays:
             stack.push_async_callback(stopping.drain, settings.stop_grace)
-        yield Holding(info, crib, logins.link(), f"{info.url}/mcp", stopping)
+        yield Holding(info, crib, logins.link(), f"{reachable}/mcp", stopping)
+
+
+def _endpoint(crib: Crib, key: bytes, stopping: Stopping) -> McpEndpoint:
+    return McpEndpoint(
+        crib.gate,
+        crib.feed,
+        key=key,
+        zoo=crib.zoo,
+        introduce=crib.introduction,
+        enter=crib.placed,
+        ready=crib.ready,
+        notices=crib.listen,
+        ended=crib.pool.end_session,
+        in_session=crib.session_tokens.call,
+        ended_file=crib.home.ended_sessions,
+        stopping=stopping,
+        budgets=_budgets(crib),
+    )
+
+
+def _kept(stack: AsyncExitStack, listener: socket.socket) -> socket.socket:
+    """Close a listener at the end, and keep it from child processes."""
+    stack.callback(listener.close)
+    stack.enter_context(kept_from_children(listener.fileno()))
+    return listener
 
 
 @contextmanager
-def _published(crib: Crib, info: RunInfo) -> Generator[None]:
-    """Publish the address to commands on this machine and to other nodes."""
+def _published(crib: Crib, info: RunInfo, reachable: str) -> Generator[None]:
+    """Publish the address to commands on this machine, and the one that other nodes can reach to them."""
     write_run(crib.home, info)
-    crib.membership.announce(info.url)
+    crib.membership.announce(reachable)
     try:
         yield
     finally:
@@ -164,10 +180,16 @@ async def _keep_token(home: Home) -> None:
             has_warned = True
 
 
-def _bind(settings: Settings, kind: HolderKind, port: int | None) -> socket.socket:
+def _bind(settings: Settings, kind: HolderKind, port: int | None, *, is_public: bool) -> socket.socket:
+    """Bind loopback. A crib with a public address falls back to a free port: only commands here use this one."""
+    host = settings.host if is_loopback(settings.host) else "127.0.0.1"
     try:
-        return bind(settings.host, settings.port if port is None else port)
+        return bind(host, _port(settings, port))
     except Unavailable:
-        if kind != "stdio":
+        if kind != "stdio" and not is_public:
             raise
-        return bind(settings.host, 0)
+        return bind(host, 0)
+
+
+def _port(settings: Settings, port: int | None) -> int:
+    return settings.port if port is None else port

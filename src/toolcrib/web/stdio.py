@@ -108,7 +108,7 @@ class Front:
         agent: str | None = None,
         token: str | None = None,
     ) -> None:
-        self._common = _ACCEPT | ({ACTING_AS: token} if token is not None else {})
+        self._common = _ACCEPT | {CARRIED: "stdio"} | ({ACTING_AS: token} if token is not None else {})
         self._holder_connection = holder_connection
         self._http = http
         self._write = write
@@ -250,7 +250,6 @@ class Front:
             return self._session
         headers = {"mcp-protocol-version": str(message.meta.get(VERSION_KEY, MODERN_VERSION))}
         headers["mcp-method"] = encode_header(message.method)
-        headers[CARRIED] = "stdio"
         name: Json = message.params.get(NAMED_BY.get(message.method, ""))
         return headers | ({"mcp-name": encode_header(name)} if isinstance(name, str) else {})
 

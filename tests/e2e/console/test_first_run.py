@@ -73,7 +73,7 @@ def test_from_the_first_look_to_the_first_call(page: Page, axe: Axe, picture: Pi
     page.get_by_role("button", name="Check 3 servers").click()
     row = page.locator("#server-crafts")
     expect(row.get_by_text("Connected", exact=True)).to_be_visible()
-    expect(page.locator("#server-quits").get_by_text("Failed", exact=True)).to_be_visible()
+    expect(page.locator("#server-quits").get_by_text("Setup problem", exact=True)).to_be_visible()
     assert axe(page) == []
     picture(page, "servers")
     row.get_by_role("link", name="crafts").click()

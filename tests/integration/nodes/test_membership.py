@@ -3,6 +3,7 @@
 import pytest
 
 from integration.store.databases import run
+from toolcrib.model.errors import NotFound
 from toolcrib.nodes.membership import LEASE_SECONDS, Membership
 from toolcrib.store.engine import open_store
 
@@ -57,8 +58,9 @@ async def test_draining_node_is_told_once_and_stays_draining_with_a_new_lease(po
     noticed = list[str]()
     async with open_store(postgres_url) as store, Membership(store, "a") as node:
         node.on_draining(lambda: noticed.append("draining"))
-        assert await node.drain("a")
-        assert not await node.drain("unknown")
+        assert (await node.drain("a")).state == "draining"
+        with pytest.raises(NotFound, match="unknown"):
+            await node.drain("unknown")
         await node.renew()
         run(postgres_url, "UPDATE nodes SET seen_at = seen_at - 11")
         await node.renew()

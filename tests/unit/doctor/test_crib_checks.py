@@ -29,20 +29,20 @@ async def message_for(**failed: object) -> str:
 
 
 async def test_error_code_gives_the_reason() -> None:
-    message = await message_for(errorCode="server.timeout", lastError="No reply.", stderr=["certificate expired"])
+    message = await message_for(lastErrorCode="server.timeout", lastError="No reply.", stderr=["certificate expired"])
     assert message == 'Server "shop" did not start: the server did not answer in time.'
 
 
 async def test_output_of_the_program_gives_the_reason_of_an_exit() -> None:
-    message = await message_for(errorCode="server.ended", stderr=["npm error code E404"])
+    message = await message_for(lastErrorCode="server.ended", stderr=["npm error code E404"])
     assert message == 'Server "shop" did not start: package not found in the registry.'
 
 
 async def test_wording_of_the_crib_gives_no_reason() -> None:
-    message = await message_for(errorCode="server.ended", lastError="It timed out while setting up TLS.", stderr=[])
+    message = await message_for(lastErrorCode="server.ended", lastError="It timed out while setting up TLS.", stderr=[])
     assert message == 'Server "shop" did not start.'
 
 
 async def test_error_of_the_network_library_gives_the_reason_of_an_unreachable_server() -> None:
-    message = await message_for(errorCode="server.unreachable", lastError="certificate verify failed")
+    message = await message_for(lastErrorCode="server.unreachable", lastError="certificate verify failed")
     assert message == 'Server "shop" did not start: the certificate of the server is not accepted.'

@@ -1,4 +1,4 @@
-"""The source `agent_zoo`: its tools, one prompt per agent, and the agents as resources.
+"""The source `agent_zoo`: its tools, one prompt per agent, the agents as resources, and their skills.
 
 Listings come from the zoo's index and reads from its store, so a listed resource is readable while the agent exists.
 Brain entries can be many, so they are not listed but reachable by a template.
@@ -18,12 +18,14 @@ from toolcrib.agents.zoo.brain import EntryQuery
 from toolcrib.agents.zoo.check import InvalidFields
 from toolcrib.agents.zoo.input import InjectFormat
 from toolcrib.agents.zoo.zoo import Zoo
+from toolcrib.builtin.agent_zoo.skills import ZooSkills
 from toolcrib.builtin.agent_zoo.tools import SERVER, agent_zoo_server, failed
 from toolcrib.model.agents import ENTRY_TYPES, AgentSummary
 from toolcrib.model.errors import InvalidRequest, NotFound
 from toolcrib.model.json import Json, JsonObject, dumps, is_object
 from toolcrib.model.problems import Problem
 from toolcrib.model.protocol import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
+from toolcrib.model.skills import SKILL_SCHEME
 from toolcrib.model.sources import CallContext, ContentMethod, ProtocolError, RunCall
 from toolcrib.model.tools import CallResult, ContentItem, ServerKind, Tool
 from toolcrib.tools import PythonSource
@@ -54,6 +56,7 @@ class AgentZooSource:
         self._all = _resource(ROOT, "Agents", "All agents of the zoo.")
         self._made: dict[str, tuple[tuple[str, str], _Items]] = {}
         self._subscribed: Counter[str] = Counter()
+        self._skills = ZooSkills(zoo)
         self._answers: Mapping[str, Callable[[JsonObject], Awaitable[JsonObject]]] = {
             "resources/read": self._read,
             "completion/complete": self._complete,
@@ -123,6 +126,10 @@ class AgentZooSource:
             _template("/{agentId}/brain/{entryId}", "Brain entry", "One entry of a brain."),
         ]
 
+    async def skills(self) -> Sequence[ContentItem]:
+        """Return the enabled skills of all agents."""
+        return await self._skills.all()
+
     async def request(self, method: ContentMethod, params: JsonObject, context: CallContext) -> JsonObject:
         """Answer a content request; raise `ProtocolError` if the method is unknown."""
         if method == "prompts/get":
@@ -154,6 +161,8 @@ class AgentZooSource:
 
     async def _read(self, params: JsonObject) -> JsonObject:
         uri = params.get("uri")
+        if isinstance(uri, str) and uri.startswith(SKILL_SCHEME) and (page := await self._skills.read(uri)) is not None:
+            return {"contents": [{"uri": uri, "mimeType": "text/markdown", "text": page}]}
         found = _URI.fullmatch(uri) if isinstance(uri, str) else None
         try:
             if found is None:

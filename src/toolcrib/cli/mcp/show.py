@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from toolcrib.model.json import JsonObject
 
 _STDERR_LINES = 5
-_STATES = {"not_checked": "not checked", "untrusted": "not trusted", "needs_auth": "needs sign-in"}
 
 
 def show_servers(servers: "Sequence[JsonObject]", problems: "Sequence[JsonObject]") -> None:
@@ -64,8 +63,11 @@ def describe_problem(problem: "JsonObject") -> str:
 
 def describe_state(server: "JsonObject") -> str:
     """Return the state in words."""
-    state = str(server["state"])
-    words = f"shadowed by {server['shadowedBy']}" if state == "shadowed" else _STATES.get(state, state)
+    from toolcrib.model.servers import STATE_LABELS
+
+    state = server["state"]
+    label = str(server.get("label") or STATE_LABELS.get(state, state)).lower()
+    words = f"shadowed by {server['shadowedBy']}" if state == "shadowed" else label
     same = f" (same as {', '.join(server['sameAs'])})" if server["sameAs"] else ""
     return words + same
 

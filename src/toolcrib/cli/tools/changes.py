@@ -22,10 +22,10 @@ ToolArgument = Annotated[
     typer.Argument(metavar="SERVER/TOOL", help="The tool, or a server for its instructions.", show_default=False),
 ]
 WhatOption = Annotated[
-    str | None, typer.Option("--what", metavar="KIND", help="prompt, resource or template, if it is not a tool.")
+    str | None, typer.Option("--what", metavar="KIND", help="prompt, resource, template or skill, if it is not a tool.")
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")]
-_KINDS = ("tool", "prompt", "resource", "template", "instructions")
+_KINDS = ("tool", "prompt", "resource", "template", "skill", "instructions")
 _WORDS = {
     "instructions": "server instructions",
     "argument_added": "argument added",

@@ -1,8 +1,9 @@
-"""The pinned content of an upstream server besides tools: prompts, resources, templates, instructions.
+"""The pinned content of an upstream server besides tools: prompts, resources, templates, skills, instructions.
 
 Their text reaches a model just as a tool's does. A changed text waits for a person's review; meanwhile the pinned one
 stays in place, so that prompts and resources keep working. A new item with a lint finding has no pinned text, so it is
-omitted and cannot be read.
+omitted and cannot be read. A skill is pinned with the digests of its files: a changed one is omitted, like a tool, and
+its files cannot be read.
 
 Must never show a text that `pins` did not see.
 """
@@ -17,11 +18,16 @@ from toolcrib.gate.pins.pins import Pins, Sighting
 from toolcrib.model.json import Json, JsonObject, is_object
 from toolcrib.model.pins import PinKind
 from toolcrib.model.problems import Problem
-from toolcrib.model.sources import ContentSource, Introduction
+from toolcrib.model.sources import ContentSource, Introduction, SkillSource
 from toolcrib.model.tools import ContentItem
 
 _VERSION = re.compile(r"v?\d{1,9}(?:\.\d{1,9}){0,3}(?:[-+.][A-Za-z0-9.]{1,20})?")
-_NAMES: dict[PinKind, str] = {"prompt": "Prompt", "resource": "Resource", "template": "Resource template"}
+_NAMES: dict[PinKind, str] = {
+    "prompt": "Prompt",
+    "resource": "Resource",
+    "template": "Resource template",
+    "skill": "Skill",
+}
 _HINT = "Run `toolcrib tools changes`."
 
 
@@ -32,6 +38,7 @@ class PinnedContent:
     prompts: tuple[ContentItem, ...] = ()
     resources: tuple[ContentItem, ...] = ()
     templates: tuple[ContentItem, ...] = ()
+    skills: tuple[ContentItem, ...] = ()
     withheld: frozenset[tuple[PinKind, str]] = frozenset()
     problems: tuple[Problem, ...] = field(default=(), repr=False)
 
@@ -45,6 +52,7 @@ async def see_content(pins: Pins, identity: str, source: ContentSource, said: In
         "prompt": source.prompts(),
         "resource": source.resources(),
         "template": source.templates(),
+        "skill": await source.skills() if isinstance(source, SkillSource) else (),
     }
     shown: dict[PinKind, tuple[ContentItem, ...]] = {}
     withheld: set[tuple[PinKind, str]] = set()
@@ -53,7 +61,8 @@ async def see_content(pins: Pins, identity: str, source: ContentSource, said: In
         texts = [_text_of(item) for item in items] if kind == "resource" else items
         seen = await pins.see_content(identity, kind, texts, _review, known=known)
         counting = [
-            item if each.usable else _pinned(pins, identity, kind, item) for item, each in zip(items, seen, strict=True)
+            item if each.usable else None if kind == "skill" else _pinned(pins, identity, kind, item)
+            for item, each in zip(items, seen, strict=True)
         ]
         shown[kind] = tuple(item for item in counting if item is not None)
         withheld.update((kind, item.key) for item, kept in zip(items, counting, strict=True) if kept is None)
@@ -65,7 +74,8 @@ async def see_content(pins: Pins, identity: str, source: ContentSource, said: In
             f"Server {source.name!r} changed its instructions; the accepted ones stay in use until a person decides."
         )
         problems.append(Problem("tool.changed", message, _HINT))
-    return PinnedContent(shown["prompt"], shown["resource"], shown["template"], frozenset(withheld), tuple(problems))
+    lists_shown = (shown["prompt"], shown["resource"], shown["template"], shown["skill"])
+    return PinnedContent(*lists_shown, frozenset(withheld), tuple(problems))
 
 
 def instructions_of(said: Introduction) -> JsonObject:

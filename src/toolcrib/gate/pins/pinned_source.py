@@ -21,13 +21,13 @@ from toolcrib.gate.pins.lint import (
 )
 from toolcrib.gate.pins.pinned_content import PinnedContent
 from toolcrib.gate.pins.pins import Review, Sighting
-from toolcrib.model.errors import Denied, NotFound
+from toolcrib.gate.pins.skill_files import SkillFiles, held_back
+from toolcrib.model.errors import NotFound
 from toolcrib.model.json import Json, JsonObject, is_object
 from toolcrib.model.pins import PinKind
 from toolcrib.model.problems import Problem
 from toolcrib.model.servers import NO_NAMES
 from toolcrib.model.sources import CallContext, ContentMethod, ContentSource, NamedSource, RunCall
-from toolcrib.model.text import visible
 from toolcrib.model.tools import ContentItem, ServerKind, Tool, ToolRef
 
 IsAccepted = Callable[[Tool], bool]
@@ -57,6 +57,8 @@ class PinnedSource:
         self._content = content if content is not None else PinnedContent()
         self._notes = (*problems, *self._content.problems)
         self._held = frozenset(held) - self._tools.keys()
+        withheld = [name for kind, name in self._content.withheld if kind == "skill"]
+        self._skill_files = SkillFiles(self.name, self._content.skills, withheld)
 
     def tools(self) -> Sequence[Tool]:
         """Return the tools with accepted definitions."""
@@ -90,19 +92,21 @@ class PinnedSource:
         """Return the resource templates with accepted texts."""
         return self._content.templates
 
+    async def skills(self) -> Sequence[ContentItem]:
+        """Return the skills with accepted manifests."""
+        return self._content.skills
+
     async def request(self, method: ContentMethod, params: JsonObject, context: CallContext) -> JsonObject:
         """Send a content request to the server. Raises `Denied` for content that is held back."""
         for kind, name in _named(method, params):
             if (kind, name) in self._content.withheld:
                 raise held_back(ToolRef(self.name, name))
-        return await self._source.request(method, params, context)
-
-
-def held_back(ref: ToolRef) -> Denied:
-    """Return the error for a tool or other item that is held back."""
-    message = f"{visible(str(ref))} is held back (tool.changed): its definition is not accepted yet."
-    hint = f"Look at it with `toolcrib tools changes`, then run `toolcrib tools accept {visible(str(ref))}`."
-    return Denied("tool.changed", message, hint)
+        if method != "resources/read":
+            return await self._source.request(method, params, context)
+        self._skill_files.check_read(params.get("uri"))
+        result = await self._source.request(method, params, context)
+        self._skill_files.verify(params.get("uri"), result)
+        return result
 
 
 def _named(method: ContentMethod, params: JsonObject) -> Iterator[tuple[PinKind, str]]:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from toolcrib.base.masking.names import is_secret_name
 from toolcrib.base.network.urls import CheckedUrl
 from toolcrib.model.errors import InvalidRequest
 from toolcrib.model.json import JsonObject
@@ -68,6 +69,7 @@ class Requests:
         self._own_authorization = header_lines(
             {name: value for name, value in given.items() if name == "authorization"}
         )
+        self._has_key = any(is_secret_name(name) for name in given)
         common = {
             "host": url.origin.partition("://")[2],
             "user-agent": f"toolcrib/{__version__}",
@@ -83,7 +85,7 @@ class Requests:
     @property
     def has_token(self) -> bool:
         """Whether the definition itself provides the credentials."""
-        return bool(self._own_authorization)
+        return bool(self._own_authorization) or self._has_key
 
     def at(self, url: CheckedUrl) -> "Requests":
         """Return a copy for another URL of the same origin."""

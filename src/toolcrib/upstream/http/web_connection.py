@@ -155,8 +155,10 @@ class WebConnection(ABC):
 
     def _error_for(self, error: RequestRefused | Broken | Unreachable) -> Exception:
         bearer = self._requests.bearer
-        if bearer is None and isinstance(error, RequestRefused) and error.status == 401 and self._requests.has_token:
-            return token_refused(self.name)
+        if isinstance(error, RequestRefused) and error.status == 401 and self._requests.has_token:
+            challenge = error.head.get(b"www-authenticate") or ""
+            if bearer is None or "bearer" not in challenge.lower():
+                return token_refused(self.name)
         return error_for_caller(self.name, error, bearer.problem if bearer is not None else None)
 
 

@@ -39,6 +39,7 @@ RESOURCES: Final[Mapping[str, tuple[str, ...]]] = {
     "audit": ("audit",),
     "login": ("login",),
     "backups": ("backups",),
+    "nodes": ("nodes",),
     "status": ("status",),
     "stop-all": ("stop_all",),
     "resume-all": ("resume_all",),

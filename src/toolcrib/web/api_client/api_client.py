@@ -53,6 +53,14 @@ class ApiClient:
         """Return whether the crib is running or stopped."""
         return await self._ask("GET", "/api/status")
 
+    async def nodes(self) -> list[JsonObject]:
+        """Return the nodes that share the crib's database."""
+        return await self._ask("GET", "/api/nodes")
+
+    async def drain_node(self, name: str) -> JsonObject:
+        """Ask a node to give its work away and stop."""
+        return await self._ask("POST", f"{path_to('/api/nodes', name)}/drain")
+
     async def backups(self) -> list[JsonObject]:
         """Return the backups in the home, newest first."""
         return await self._ask("GET", "/api/backups")

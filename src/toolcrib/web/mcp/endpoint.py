@@ -30,7 +30,7 @@ from toolcrib.model.events import Event
 from toolcrib.model.json import Json, JsonObject, dumps
 from toolcrib.model.jsonrpc import Message, RequestId, RpcError, check_modern, era_of, read_message
 from toolcrib.model.principals import Principal
-from toolcrib.model.protocol import HEADER_MISMATCH, INTERNAL_ERROR, PARSE_ERROR, Era, reaches_level
+from toolcrib.model.protocol import CARRIED, HEADER_MISMATCH, INTERNAL_ERROR, PARSE_ERROR, Era, reaches_level
 from toolcrib.model.sources import Notice
 from toolcrib.web import problems
 from toolcrib.web.limits import CREDENTIAL, ENDED, WHOLE
@@ -41,6 +41,7 @@ from toolcrib.web.mcp.pages import LISTED, Pages
 from toolcrib.web.mcp.parked_calls import ParkedCalls
 from toolcrib.web.mcp.query_options import NOTHING_ASKED, Asked, ToolMode, read_query
 from toolcrib.web.mcp.request import LongRequests, McpRequest, ResponseWriter
+from toolcrib.web.mcp.resumable_streams import ResumableStreams
 from toolcrib.web.mcp.sealed_state import StateSeal
 from toolcrib.web.mcp.sessions import McpSession, McpSessions, owner_of
 from toolcrib.web.mcp.subscriptions import Subscriptions
@@ -58,6 +59,9 @@ ANNOUNCE_EVERY = 0.5
 """Seconds between two announcements of a changed list, which batches bursts of changes."""
 NOTICES_WAITING = 1_000
 """Limit of queued server notifications. More are dropped, because they only prompt clients to refresh."""
+
+LAST_EVENT_ID = b"last-event-id"
+CARRIED_HEADER = CARRIED.encode()
 
 _JSON = b"application/json"
 _PATHS = frozenset({"/mcp", "/mcp/"})
@@ -87,6 +91,12 @@ class HttpRequest:
     def session_id(self) -> str:
         """The MCP session id of the request, or an empty string."""
         value = next((value for name, value in self.scope["headers"] if name == b"mcp-session-id"), b"")
+        return value.decode("latin-1")
+
+    @property
+    def last_event_id(self) -> str:
+        """The id of the last event that the client received on a broken stream, or an empty string."""
+        value = next((value for name, value in self.scope["headers"] if name == LAST_EVENT_ID), b"")
         return value.decode("latin-1")
 
     @property
@@ -160,6 +170,7 @@ class McpEndpoint:
         )
         self._running: dict[tuple[str, RequestId], ResponseWriter] = {}
         self._long_requests = LongRequests()
+        self._resumable = ResumableStreams()
         self._sdk: SdkEndpoint | None = None
         self._loading = anyio.Lock()
         self._changed = anyio.Event()
@@ -318,6 +329,9 @@ class McpEndpoint:
         assert message.id is not None
         session = request.session
         if session is not None:
+            if CARRIED_HEADER not in request.headers:  # a front without HTTP cannot resume
+                version = request.headers.get(b"mcp-protocol-version", b"")
+                response.make_resumable(self._resumable, session.id, version)
             self._running[session.id, message.id] = response
             session.calls += 1
         outcome: JsonObject | RpcError | None = None
@@ -365,18 +379,32 @@ class McpEndpoint:
         await sdk.handle(http.scope, http.receive, http.send, http.principal, http.mcp_view, http.owner)
 
     async def _stream_or_end(self, http: HttpRequest) -> None:
-        """Open the event stream of a session, or end the session on `DELETE`."""
-        if self._stopping is not None:
-            self._stopping.check()
+        """Resume the stream of a call, open the stream of a session, or end the session on `DELETE`."""
         method = http.scope["method"]
+        resumed = self._resumable.find(http.session_id, http.last_event_id) if method == "GET" else None
+        if self._stopping is not None and resumed is None:  # the stream of a call in flight can still be resumed
+            self._stopping.check()
         if http.session_id and await self._is_open(http):
             session = self._sessions.get(http.session_id)
+            if resumed is not None:
+                log, number = resumed
+                await log.follow(number, http.receive, http.send)
+                return
             if method == "DELETE":
                 self._sessions.end(session.id)
-            elif method == "GET" and session.is_restored:
-                session.is_restored = False
-                http = replace(http, send=self._renewing(session.id, http.send))
+            elif method == "GET":
+                http = self._reopened(http, session)
         await self._delegate(http)
+
+    def _reopened(self, http: HttpRequest, session: McpSession) -> HttpRequest:
+        """Return a request for the session's own stream, from now on unless its missed messages are known."""
+        if session.is_restored:
+            session.is_restored = False
+            http = replace(http, send=self._renewing(session.id, http.send))
+        if http.last_event_id and (self._sdk is None or not self._sdk.can_resume(session.id, http.last_event_id)):
+            headers = [header for header in http.scope["headers"] if header[0] != LAST_EVENT_ID]
+            http = replace(http, scope={**http.scope, "headers": headers})
+        return http
 
     async def _open_session(self, http: HttpRequest, message: Message) -> None:
         """Answer `initialize` and register the session it opens."""
@@ -436,6 +464,7 @@ class McpEndpoint:
 
     def _session_ended(self, session_id: str) -> None:
         self._sessions.forget(session_id)
+        self._resumable.end_session(session_id)
         self._ended(session_id)
 
     def _renewing(self, session_id: str, send: Send) -> Send:

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
+from typing import Any
 
 from toolcrib.gate.gate import Gate
 from toolcrib.gate.programs.interpreter import ProgramInterpreter
@@ -45,6 +46,7 @@ from toolcrib.web.mcp.code_tools import ProgramRequest
 from toolcrib.web.mcp.parked_calls import ParkedCalls, open_state
 from toolcrib.web.mcp.request import McpRequest
 from toolcrib.web.mcp.sealed_state import StateSeal, TooMuchState
+from toolcrib.web.mcp.skills import SkillMethods
 from toolcrib.web.mcp.subscriptions import WATCHED_BY_ONE, Holder, Subscriptions
 
 logger = logging.getLogger(__name__)
@@ -92,12 +94,15 @@ class Methods:
         self._seal = seal
         self._parking = parking
         self._subscriptions = subscriptions
+        self._skills = SkillMethods(gate)
         self._annotated: dict[ToolRef, tuple[Tool, tuple[RepeatedArgument, ...]]] = {}
         both: dict[str, Callable[[McpRequest], Awaitable[JsonObject]]] = {
             "tools/call": self._call_tool,
             "resources/read": self._read_resource,
             "prompts/get": self._get_prompt,
             "completion/complete": self._complete,
+            "skills/list": self._list_skills,
+            "skills/get": self._get_skill,
         }
         legacy: dict[str, Callable[[McpRequest], Awaitable[JsonObject]]] = {
             "logging/setLevel": self._set_level,
@@ -247,15 +252,23 @@ class Methods:
         if uri.startswith(URI) and (kept := self._gate.results.resource(request.principal, uri)) is not None:
             private = {"ttlMs": 0, "cacheScope": "private"} if request.era == "modern" else {}
             return self._on_the_wire(request, {"contents": [kept], **private})
-        server = request.mcp_view.reader(request.principal, uri)
-        if server is None:
-            raise _no_resource(request.era, uri)
-        result = await self._ask_server(request, server, "resources/read", {})
+        result = await self._skills.read(request, uri, partial(self._perform, request, "resources/read"))
+        if result is None:
+            server = request.mcp_view.reader(request.principal, uri)
+            if server is None:
+                raise _no_resource(request.era, uri)
+            result = await self._ask_server(request, server, "resources/read", {})
         if request.era == "modern" and result.get("resultType", "complete") == "complete":
             # Read access is decided here for each principal, so the result must not be shared, whatever the server
             # allows.
             result = {"ttlMs": 0, **result, "cacheScope": "private"}
         return self._on_the_wire(request, result)
+
+    async def _list_skills(self, request: McpRequest) -> JsonObject:
+        return self._on_the_wire(request, await self._skills.list_page(request))
+
+    async def _get_skill(self, request: McpRequest) -> JsonObject:
+        return self._on_the_wire(request, await self._skills.get(request))
 
     async def _get_prompt(self, request: McpRequest) -> JsonObject:
         name = _text(request, "name")
@@ -322,26 +335,27 @@ class Methods:
         self, request: McpRequest, server: str, method: ContentMethod, changed: JsonObject
     ) -> JsonObject:
         """Return the server's result. Every failure is raised as `RpcError`."""
+
+        def ask(params: JsonObject, **context: Any) -> Awaitable[JsonObject]:
+            return self._gate.request(request.principal, server, method, params, door="mcp", **context)
+
+        return await self._perform(request, method, ask, **changed)
+
+    async def _perform(
+        self, request: McpRequest, method: ContentMethod, ask: Callable[..., Awaitable[JsonObject]], **changed: Json
+    ) -> JsonObject:
+        """Return the result of `ask` for the params of the request. Every failure is raised as `RpcError`."""
         params = {key: value for key, value in request.message.params.items() if key not in _OURS} | changed
+        client = request.client(partial(self._parking.ask, request))
+        trace = trace_of(request.headers, request.message.meta)
         try:
-            return dict(
-                await self._gate.request(
-                    request.principal,
-                    server,
-                    method,
-                    params,
-                    door="mcp",
-                    client=request.client(partial(self._parking.ask, request)),
-                    progress=request.progress,
-                    trace=trace_of(request.headers, request.message.meta),
-                )
-            )
+            return dict(await ask(params, client=client, progress=request.progress, trace=trace))
         except ProtocolError as error:
             if request.missing_capability is not None:
                 raise request.missing_capability from error
             raise RpcError(_code(request.era, method, error), error.message, error.data) from error
         except ToolcribError as error:
-            logger.info("refused %s of %s: %s", method, server, error.message, extra={"code": error.code})
+            logger.info("refused %s: %s", method, error.message, extra={"code": error.code})
             if method in ("resources/read", "resources/subscribe") and isinstance(error, NotFound):
                 raise _no_resource(request.era, params["uri"]) from error
             code = INVALID_PARAMS if isinstance(error, NotFound) else INTERNAL_ERROR

@@ -51,7 +51,7 @@ class Pages:
         pages = self._pages(mcp_view, kind, principal, era)
         if cursor is None:
             return pages.bodies[0]
-        start = _read_cursor(cursor)
+        start = read_cursor(cursor)
         index = bisect_left(pages.starts, start)
         if index < len(pages.starts) and pages.starts[index] == start:
             return pages.bodies[index]
@@ -99,16 +99,18 @@ def _stamp(mcp_view: McpView, principal: Principal, era: Era) -> JsonObject:
 
 
 def _body(kind: Kind, cut: list[tuple[str, bytes]], cursor: str | None, stamp: JsonObject) -> bytes:
-    rest = stamp | ({"nextCursor": _cursor(cursor)} if cursor is not None else {})
+    rest = stamp | ({"nextCursor": encode_cursor(cursor)} if cursor is not None else {})
     tail = b"," + orjson.dumps(rest)[1:] if rest else b"}"
     return b'{"%s":[' % kind.encode() + b",".join(encoded for _, encoded in cut) + b"]" + tail
 
 
-def _cursor(key: str) -> str:
+def encode_cursor(key: str) -> str:
+    """Return the cursor of the page that starts with this key."""
     return base64.urlsafe_b64encode(_MARK + key.encode()).decode()
 
 
-def _read_cursor(cursor: object) -> str:
+def read_cursor(cursor: object) -> str:
+    """Return the key that a page starts with. Raises `RpcError` for an invalid cursor."""
     try:
         raw = base64.urlsafe_b64decode(cursor) if isinstance(cursor, str) else b""
         if raw.startswith(_MARK):

@@ -1,19 +1,22 @@
 """One request in progress: its principal, its view and the response to its client.
 
 The response is plain JSON, or an event stream if messages precede the result. Most calls finish within milliseconds and
-cost nothing extra. Only a long call gets a monitor task, which cancels the call when the client disconnects and keeps
-the connection alive. One shared timer finds the long calls.
+cost nothing extra. Only a long call gets a monitor task, which keeps the connection alive and cancels the call when the
+client disconnects. In the legacy era, the stream of a long call can be resumed instead. One shared timer finds the long
+calls.
 
 Must never pass a client's claims on as ours: a server learns only what the client declared.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from functools import partial
 from types import TracebackType
 from typing import Self
 
 import anyio
+from starlette.types import Message as AsgiMessage
 from starlette.types import Receive, Send
 
 from toolcrib.model.json import Json, JsonObject, digest, dumps, is_object
@@ -32,23 +35,20 @@ from toolcrib.model.protocol import (
 )
 from toolcrib.model.sources import Ask, Client, ReportProgress
 from toolcrib.web.limits import WHOLE
+from toolcrib.web.mcp.resumable_streams import HEADERS, PING, PING_EVERY, EventLog, ResumableStreams
 from toolcrib.web.mcp.sessions import McpSession
 from toolcrib.web.mcp.views import McpView
 
 MONITOR_AFTER = 0.05
 """A call gets its monitor after this many seconds, at most twice as many. Earlier disconnects are noticed then."""
-PING_EVERY = 15.0
 
 _JSON = (b"content-type", b"application/json")
-_STREAM = [
-    (b"content-type", b"text/event-stream"),
-    (b"cache-control", b"no-cache, no-transform"),
-    (b"x-accel-buffering", b"no"),
-]
 _PER_ROUND = frozenset({META, "inputResponses", "requestState"})
 """Params that differ when a client repeats a request with answers."""
 _PER_HOP = frozenset({VERSION_KEY, CAPABILITIES_KEY, CLIENT_INFO_KEY, LOG_LEVEL_KEY, "progressToken"})
 """`_meta` keys of most requests that concern only the client and the crib."""
+_PRIMED_SINCE = b"2025-11-25"
+"""The first protocol version whose streams begin with an event without data."""
 _DURING_CALLS = frozenset({"notifications/message", "notifications/progress"})
 """Notifications that may precede a result in the modern era; changes have their own stream."""
 
@@ -94,6 +94,11 @@ class ResponseWriter:
     is_over = False
     _streaming = False
     _is_cancelled = False
+    _is_detached = False
+    _log: EventLog | None = None
+    _open_log: Callable[[], EventLog] | None = None
+    _is_primed = False
+    _sending: asyncio.Lock | None = None
     _work: asyncio.Task[object] | None = None
     _monitor_task: asyncio.Task[None] | None = None
 
@@ -114,6 +119,12 @@ class ResponseWriter:
         self.may_stream = b"text/event-stream" in headers.get(b"accept", b"")
         """Whether messages can be sent ahead of the result."""
 
+    def make_resumable(self, streams: ResumableStreams, session_id: str, version: bytes) -> None:
+        """Let the client of a legacy session resume this response, if it becomes a stream."""
+        if self.may_stream:
+            self._open_log = partial(streams.open, session_id, self.cancel)
+            self._is_primed = version >= _PRIMED_SINCE  # older clients cannot read an event without data
+
     def __enter__(self) -> Self:
         self._work = self._long_requests.add(self)
         return self
@@ -130,6 +141,7 @@ class ResponseWriter:
     def monitor(self) -> None:
         """Start monitoring the client, unless it has been answered."""
         if not self.is_over:
+            self._sending = self._sending or asyncio.Lock()
             self._monitor_task = asyncio.get_running_loop().create_task(self._watch_client())
 
     def cancel(self) -> None:
@@ -151,18 +163,27 @@ class ResponseWriter:
         """End without a result, as for a cancelled request."""
         if self.is_over:
             return
-        await self._start_stream()
         self.is_over = True
-        await self._send({"type": "http.response.body", "body": b""})
+        async with self._sending or nullcontext():
+            self._stop_monitor()
+            await self._start_stream()
+            if self._log is not None:
+                self._log.close()
+            await self._write({"type": "http.response.body", "body": b""})
 
     async def finish(self, body: bytes, status: int = 200) -> None:
         """Send the result and end the response."""
         if self.is_over:
             return
         self.is_over = True
-        self._stop_monitor()
+        if self._sending is not None:
+            async with self._sending:  # the monitor may be starting the stream
+                self._stop_monitor()
         if self._streaming:
-            await self._send({"type": "http.response.body", "body": _event(body)})
+            frame = self._frame(body)
+            if self._log is not None:
+                self._log.close()
+            await self._write({"type": "http.response.body", "body": frame})
             return
         headers = [_JSON, (b"content-length", b"%d" % len(body))]
         if self._can_send_whole:
@@ -174,28 +195,55 @@ class ResponseWriter:
     async def _stream(self, data: bytes | None) -> None:
         if self.is_over:
             return
-        await self._start_stream()
-        frame = b": ping\n\n" if data is None else _event(data)
-        await self._send({"type": "http.response.body", "body": frame, "more_body": True})
+        self._sending = self._sending or asyncio.Lock()
+        async with self._sending:
+            await self._start_stream()
+            frame = PING if data is None else self._frame(data)
+            await self._write({"type": "http.response.body", "body": frame, "more_body": True})
 
     async def _start_stream(self) -> None:
-        if not self._streaming:
-            self._streaming = True
-            await self._send({"type": "http.response.start", "status": 200, "headers": _STREAM})
+        if self._streaming:
+            return
+        self._streaming = True
+        await self._write({"type": "http.response.start", "status": 200, "headers": HEADERS})
+        if self._open_log is not None:
+            self._log = self._open_log()
+            if self._is_primed:
+                await self._write({"type": "http.response.body", "body": self._log.prime(), "more_body": True})
+
+    def _frame(self, data: bytes) -> bytes:
+        return _event(data) if self._log is None else self._log.add(data)
+
+    async def _write(self, message: AsgiMessage) -> None:
+        if not self._is_detached:
+            await self._send(message)
 
     def _stop_monitor(self) -> None:
         if self._monitor_task is not None:
             self._monitor_task.cancel()
 
     async def _watch_client(self) -> None:
+        """Start a resumable stream, keep the connection alive, and notice when the client disconnects."""
+        if self._is_primed:
+            assert self._sending is not None
+            async with self._sending:
+                await self._start_stream()
         while True:
             with anyio.move_on_after(PING_EVERY):
                 while (await self._receive())["type"] != "http.disconnect":
                     pass
-                self.cancel()
+                self._disconnected()
                 return
             if self.may_stream:
                 await self._stream(None)
+
+    def _disconnected(self) -> None:
+        """Cancel the work, unless the client can resume its stream."""
+        if self._log is None or not self._log.has_events:
+            self.cancel()
+            return
+        self._is_detached = True
+        self._log.detach()
 
 
 def _event(data: bytes) -> bytes:

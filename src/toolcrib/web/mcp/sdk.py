@@ -151,6 +151,10 @@ class SdkEndpoint:
         stay_open(transport)
         return True
 
+    def can_resume(self, session_id: str, event_id: str) -> bool:
+        """Return whether the session's own stream can be resumed after this event."""
+        return self._manager.can_resume(session_id, event_id)
+
     async def renew(self, session_id: str) -> None:
         """Notify a session that every list may have changed."""
         for kind in _CHANGES:

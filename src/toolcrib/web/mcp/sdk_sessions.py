@@ -7,19 +7,59 @@ Uses private parts of mcp 2.3: how the session manager registers, serves and dis
 official clients verify them.
 """
 
+import secrets
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
 import anyio
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, authorization_context
 from mcp.server.lowlevel.server import Server
-from mcp.server.streamable_http import StreamableHTTPServerTransport
+from mcp.server.streamable_http import EventCallback, EventMessage, EventStore, StreamableHTTPServerTransport
 from mcp.server.streamable_http_manager import DEFAULT_SESSION_IDLE_TIMEOUT, StreamableHTTPSessionManager
+from mcp.types import JSONRPCMessage
 from starlette.types import Message, Receive, Scope, Send
 
 from toolcrib.model.json import JsonObject, dumps, loads
+from toolcrib.web.mcp.resumable_streams import RETRY_MS
+
+MESSAGES_KEPT = 200
+"""Messages of one session that can be sent again when its own stream is resumed."""
 
 _OK = 300
+
+
+class SessionMessages(EventStore):
+    """The newest messages of one session, for streams that are resumed by `Last-Event-ID`."""
+
+    def __init__(self) -> None:
+        self._nonce = secrets.token_hex(4)
+        self._count = 0
+        self._kept: OrderedDict[str, tuple[str, JSONRPCMessage | None]] = OrderedDict()
+
+    def __contains__(self, event_id: str) -> bool:
+        return event_id in self._kept
+
+    async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
+        """Keep a message and return its id."""
+        self._count += 1
+        event_id = f"{self._nonce}-{self._count}"
+        self._kept[event_id] = stream_id, message
+        if len(self._kept) > MESSAGES_KEPT:
+            self._kept.popitem(last=False)
+        return event_id
+
+    async def replay_events_after(self, last_event_id: str, send_callback: EventCallback) -> str | None:
+        """Send the messages of the same stream that followed this one, and return the stream."""
+        if last_event_id not in self._kept:
+            return None
+        stream_id, _ = self._kept[last_event_id]
+        ids = list(self._kept)
+        for event_id in ids[ids.index(last_event_id) + 1 :]:
+            its_stream, message = self._kept[event_id]
+            if its_stream == stream_id and message is not None:
+                await send_callback(EventMessage(message, event_id))
+        return stream_id
 
 
 class LegacySessions(StreamableHTTPSessionManager):
@@ -28,10 +68,14 @@ class LegacySessions(StreamableHTTPSessionManager):
     def __init__(self, server: Server[Any], on_end: Callable[[str], None]) -> None:
         super().__init__(server, max_sessions=None)
         self._on_end = on_end
+        self._messages: dict[str, SessionMessages] = {}
 
     async def open(self, session_id: str, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer an `initialize` request and register its session with this id."""
-        transport = StreamableHTTPServerTransport(session_id, idle_timeout=self.session_idle_timeout)
+        messages = self._messages[session_id] = SessionMessages()
+        transport = StreamableHTTPServerTransport(
+            session_id, event_store=messages, retry_interval=RETRY_MS, idle_timeout=self.session_idle_timeout
+        )
         user = scope["user"]
         assert isinstance(user, AuthenticatedUser)
         self._session_owners[session_id] = authorization_context(user)
@@ -68,6 +112,10 @@ class LegacySessions(StreamableHTTPSessionManager):
             return None
         return transport
 
+    def can_resume(self, session_id: str, event_id: str) -> bool:
+        """Return whether the session's own stream can be resumed after this event."""
+        return event_id in self._messages.get(session_id, ())
+
     def is_open(self, session_id: str) -> bool:
         """Return whether this session is open."""
         transport = self._server_instances.get(session_id)
@@ -82,6 +130,7 @@ class LegacySessions(StreamableHTTPSessionManager):
         # An ended session may have been restored with the same id: that one stays open.
         if self._server_instances.get(session_id) is transport:
             await super()._discard_session(session_id, transport)
+            self._messages.pop(session_id, None)
             self._on_end(session_id)
         elif not transport.is_terminated:
             with anyio.CancelScope(shield=True):
@@ -129,7 +178,7 @@ class _Repeated:
     def result(self) -> JsonObject:
         """The result in the response, or an empty object."""
         for line in self._body.splitlines():
-            if line.startswith(b"data:"):
-                answer = loads(line.removeprefix(b"data:"))
+            if line.startswith(b"data:") and (data := line.removeprefix(b"data:").strip()):
+                answer = loads(data)
                 return answer.get("result") or {}
         return {}

@@ -22,6 +22,7 @@ from toolcrib.gate.results import reading
 from toolcrib.model.json import Json, JsonObject, dumps, is_object
 from toolcrib.model.principals import Principal
 from toolcrib.model.protocol import META
+from toolcrib.model.skills import SKILLS_EXTENSION
 from toolcrib.model.sources import Introduction
 from toolcrib.model.tools import CallResult, ContentItem, Tool, ToolRef
 from toolcrib.model.version import __version__
@@ -174,6 +175,7 @@ class Everything(McpView):
             "resources": {"subscribe": True, "listChanged": True},
             "completions": {},
             "logging": {},
+            "extensions": {SKILLS_EXTENSION: {}},
         }
 
     async def instructions(self, principal: Principal) -> str | None:
@@ -340,7 +342,7 @@ class OneServer(McpView):
         carried |= {kind: has[kind] for kind in ("completions", "logging") if is_object(has.get(kind))}
         extensions: Json = has.get("extensions")
         if is_object(extensions) and (kept := {key: extensions[key] for key in extensions if key not in _NOT_CARRIED}):
-            carried["extensions"] = kept
+            carried["extensions"] = kept | ({SKILLS_EXTENSION: {}} if SKILLS_EXTENSION in kept else {})
         return carried
 
     def server_info(self, principal: Principal) -> JsonObject:

@@ -60,6 +60,7 @@ ELSEWHERE = {
     ("POST", "/api/audit/seal"): "audit.seal",
     ("POST", "/api/connect/{client}"): "clients.connect",
     ("DELETE", "/api/connect/{client}"): "clients.disconnect",
+    ("POST", "/api/nodes/{id}/drain"): "nodes.drain",
     ("POST", "/api/plugins/{name}/grant"): "plugins.grant",
     ("POST", "/api/plugins/{name}/revoke"): "plugins.revoke",
     ("POST", "/api/plugins/{name}/{switch}"): "plugins.enable",

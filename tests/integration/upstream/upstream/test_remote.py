@@ -133,6 +133,7 @@ async def test_a_remote_server_that_went_away_fails_its_calls_and_its_tools_stay
     assert gone.is_error and "cannot be reached" in text_of(gone)
     await yard.until_state("web", "failed")
     assert "cannot be reached" in source.status.sentence
+    assert (source.status.is_setup, source.status.error_code) == (False, "server.unreachable")
     assert source.tools()
 
 
@@ -148,16 +149,18 @@ async def test_a_server_that_wants_a_sign_in_says_so_and_is_not_tried_again(yard
         assert "Retrying automatically" not in source.status.sentence
 
 
-async def test_refused_static_token_is_not_a_missing_sign_in(yard: Yard) -> None:
+@pytest.mark.parametrize("header", ["Authorization", "X-API-Key"])
+async def test_refused_static_token_is_not_a_missing_sign_in(yard: Yard, header: str) -> None:
     async def script(request: Request, writer: asyncio.StreamWriter) -> None:
         writer.write(answer(b"", "401 Unauthorized"))
 
     async with raw_server(script) as raw:
-        spec = replace(web_spec(raw.url), headers={"Authorization": "Bearer out-of-date-token"})
+        spec = replace(web_spec(raw.url), headers={header: "Bearer out-of-date-token"})
         yard.pool.reconcile(None, found(spec))
         source = await yard.until_state("web", "failed")
         assert source.status.sentence.startswith('Server "web" refused the token in its definition (HTTP 401).')
         assert "out-of-date" not in source.status.sentence
+        assert (source.status.is_setup, source.status.error_code) == (True, "server.token_refused")
         assert source.status.action == "toolcrib mcp get web"
 
 

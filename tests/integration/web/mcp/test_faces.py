@@ -137,7 +137,7 @@ async def test_a_tool_called_by_search_leaves_the_records_of_the_tool_itself(lab
 
 async def test_what_is_offered_is_what_the_face_can_do(lab: Lab) -> None:
     everything = (await modern(lab, "/mcp", "server/discover"))["result"]["capabilities"]
-    assert everything.keys() == {"tools", "prompts", "resources", "completions", "logging"}
+    assert everything.keys() == {"tools", "prompts", "resources", "completions", "extensions", "logging"}
     assert everything["resources"] == {"subscribe": True, "listChanged": True}
     assert (await modern(lab, SEARCH, "server/discover"))["result"]["capabilities"]["tools"] == {}
     said = (await modern(lab, ONE, "server/discover"))["result"]

@@ -47,6 +47,7 @@ class ServerShape(Shape):
     alias: str = Field(description="The safe, unique name: used in paths, in `server/tool` and in exposed names.")
     type: ServerType | None
     state: ServerState
+    label: str = Field(description="The state for people; a failure is `Setup problem` or `Can't reach`.")
     enabled: bool
     trusted: bool
     sources: list[SourceShape]
@@ -58,7 +59,7 @@ class ServerShape(Shape):
     action: str = Field("", description="The command to run next.")
     latency_ms: float = 0.0
     last_error: str = ""
-    error_code: str = Field("", description="The error code of `lastError`.")
+    last_error_code: str = ""
     exit_code: int = Field(0, description="The last exit code of its process.")
     stderr: list[str] = Field([], description="The last lines of its standard error.")
     protocol_version: str = ""

@@ -15,18 +15,17 @@ from toolcrib.model.servers import ServerState
 from toolcrib.servers.server_status import ServerStatus, own_crib
 from toolcrib.web.console.responses import Console, ScreenContent, error_json, route
 
-WORDS: Final[dict[ServerState, tuple[str, str]]] = {
-    "connected": ("Connected", "good"),
-    "connecting": ("Connecting…", "soft"),
-    "not_checked": ("Not checked", "soft"),
-    "disabled": ("Disabled", "soft"),
-    "shadowed": ("Shadowed", "soft"),
-    "invalid": ("Invalid", "alarm"),
-    "untrusted": ("Not trusted", "warn"),
-    "needs_auth": ("Needs sign-in", "warn"),
-    "failed": ("Failed", "alarm"),
+TONES: Final[dict[ServerState, str]] = {
+    "connected": "good",
+    "connecting": "soft",
+    "not_checked": "soft",
+    "disabled": "soft",
+    "shadowed": "soft",
+    "invalid": "alarm",
+    "untrusted": "warn",
+    "needs_auth": "warn",
+    "failed": "alarm",
 }
-"""Per state: label and tone."""
 NEEDS_YOU: Final = frozenset({"invalid", "untrusted", "needs_auth", "failed"})
 OFF: Final = frozenset({"disabled", "shadowed"})
 GROUPS: Final = (
@@ -147,7 +146,6 @@ def row(status: ServerStatus) -> JsonObject:
     `post` is the address of its action, `stays` whether that returns the list, `link` the label of what needs a review.
     """
     state, entry = status.state, status.entry
-    word, tone = WORDS[state]
     button = _BUTTONS.get(state) if own_crib(entry) is None else None
     alias = quote(entry.alias, safe="")
     return {
@@ -155,9 +153,10 @@ def row(status: ServerStatus) -> JsonObject:
         "name": entry.name,
         "href": f"/servers/{alias}/{_TABS.get(state, 'tools')}",
         "state": state,
-        "word": word,
-        "tone": tone,
+        "word": status.label,
+        "tone": TONES[state],
         "sentence": status.sentence,
+        "stderr": status.link.stderr[-1] if state == "failed" and status.link and status.link.stderr else None,
         "place": f"{entry.source.client}, …/{'/'.join(Path(entry.source.file).parts[-2:])}",
         "places": [f"{source.client}: {source.file}" for source in entry.sources or (entry.source,)],
         "button": button[0] if button else None,

@@ -24,7 +24,7 @@ from toolcrib.servers.server_status import own_crib
 from toolcrib.servers.servers import Details
 from toolcrib.store.audit import Filters
 from toolcrib.web.console.responses import Console, ScreenContent, back, error_json, route
-from toolcrib.web.console.screens.servers.list import WORDS, trust
+from toolcrib.web.console.screens.servers.list import TONES, trust
 from toolcrib.web.console.screens.tools.list import pending_changes, tool_row
 
 TABS: Final = (("tools", "Tools"), ("setup", "Setup"), ("log", "Log"), ("uses", "Usage"))
@@ -106,12 +106,11 @@ class ServerScreen:
 
     def _shape(self, details: Details) -> JsonObject:
         status = self._links.status(details.server)
-        word, tone = WORDS[status.state]
         shape = details.to_json() | status.to_json()
         known = {key: shape.get(key) for key in _OPTIONAL} | {"stderr": shape.get("stderr", [])}
         return shape | known | {
-            "word": word,
-            "tone": tone,
+            "word": status.label,
+            "tone": TONES[status.state],
             "etag": details.version,
             "isOwn": details.server.source.client == "toolcrib",
             "isOwnCrib": own_crib(details.server) is not None,

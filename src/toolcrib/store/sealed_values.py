@@ -1,0 +1,32 @@
+"""Encrypted values that all nodes of a cluster share. This module never sees them in plain."""
+
+from sqlalchemy import delete, insert, select
+
+from toolcrib.store.batch import ConstraintError
+from toolcrib.store.engine import Store
+from toolcrib.store.schema import sealed_values
+
+
+async def load_sealed(store: Store, name: str) -> bytes | None:
+    """Return the value of this name, or None."""
+    query = select(sealed_values.c.body).where(sealed_values.c.name == name)
+    body = await store.read(lambda connection: connection.execute(query).scalar())
+    return None if body is None else bytes(body)
+
+
+async def save_sealed(store: Store, name: str, body: bytes | None) -> None:
+    """Store a value, replacing the previous one; None removes it."""
+    gone = delete(sealed_values).where(sealed_values.c.name == name)
+    if body is None:
+        await store.write(gone)
+    else:
+        await store.write(gone, insert(sealed_values).values(name=name, body=body))
+
+
+async def add_sealed(store: Store, name: str, body: bytes) -> bool:
+    """Store a value unless there is one of this name; return whether it was stored."""
+    try:
+        await store.write(insert(sealed_values).values(name=name, body=body))
+    except ConstraintError:
+        return False
+    return True

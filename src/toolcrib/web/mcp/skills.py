@@ -1,0 +1,104 @@
+"""Skills over MCP (SEP-2640) at the endpoint: `skills/list`, `skills/get`, and reads of the files of skills.
+
+At `/mcp` the skills of all servers have collision-free URIs, `skill://SERVER/…/SKILL.md`. At the address of one server
+they keep their own.
+
+Must never name a skill that the principal does not see.
+"""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Protocol
+
+from toolcrib.gate.gate import Gate
+from toolcrib.model.json import Json, JsonObject, dumps, is_array, is_object
+from toolcrib.model.jsonrpc import RpcError
+from toolcrib.model.protocol import INVALID_PARAMS
+from toolcrib.model.skills import SkillUris
+from toolcrib.model.tools import ContentItem
+from toolcrib.web.mcp.pages import PAGE_BYTES, encode_cursor, read_cursor
+from toolcrib.web.mcp.request import McpRequest
+
+
+class PerformRead(Protocol):
+    """Performs a read for the params of a request, with every failure as `RpcError`."""
+
+    def __call__(self, ask: Callable[..., Awaitable[JsonObject]], *, uri: str) -> Awaitable[JsonObject]:
+        """Call `ask` with the params of the request, changed to this URI."""
+        ...
+
+
+class SkillMethods:
+    """Answers requests about skills."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+
+    async def list_page(self, request: McpRequest) -> JsonObject:
+        """Return one page of the skills that the principal sees."""
+        entries = sorted((await self._entries(request)).values(), key=lambda entry: entry["uri"])
+        cursor: Json = request.message.params.get("cursor")
+        start = read_cursor(cursor) if cursor is not None else ""
+        page: list[JsonObject] = []
+        size = 0
+        for entry in entries:
+            if entry["uri"] < start:
+                continue
+            size += len(dumps(entry))
+            if page and size > PAGE_BYTES:
+                return {"skills": page, "nextCursor": encode_cursor(entry["uri"]), **_stamp(request)}
+            page.append(entry)
+        return {"skills": page, **_stamp(request)}
+
+    async def get(self, request: McpRequest) -> JsonObject:
+        """Return the entry of one skill."""
+        uri: Json = request.message.params.get("uri")
+        entry = (await self._entries(request)).get(uri) if isinstance(uri, str) else None
+        if entry is None:
+            raise RpcError(INVALID_PARAMS, f"No skill is served at {uri}", {"uri": uri})
+        return {"skill": entry, **_stamp(request)}
+
+    async def read(self, request: McpRequest, uri: str, perform: PerformRead) -> JsonObject | None:
+        """Read a file of a skill. Returns None for a resource that belongs to no skill."""
+        found = await self._find(request, uri)
+        if found is None:
+            return None
+        item, own = found
+        read = partial(self._gate.skills.read, request.principal, item, door="mcp")
+        result = await perform(read, uri=own)
+        contents: Json = result.get("contents")
+        if own != uri and is_array(contents):
+            # The server answers with its own URI; the client asked with the one that it was shown.
+            own_uris = {own: uri}
+            renamed = [_renamed(content, own_uris) for content in contents]
+            result = {**result, "contents": renamed}
+        return result
+
+    async def _entries(self, request: McpRequest) -> dict[str, JsonObject]:
+        skills = await self._visible(request)
+        if request.mcp_view.is_one_server:
+            return {item.key: item.definition for item in skills}
+        uris = SkillUris(skills)
+        return {entry["uri"]: entry for entry in map(uris.exposed, skills)}
+
+    async def _visible(self, request: McpRequest) -> list[ContentItem]:
+        skills = await self._gate.skills.visible(request.principal)
+        if not request.mcp_view.is_one_server:
+            return skills
+        server = request.mcp_view.reader(request.principal, "")
+        return [item for item in skills if item.server == server]
+
+    async def _find(self, request: McpRequest, uri: str) -> tuple[ContentItem, str] | None:
+        if not request.mcp_view.is_one_server and (found := SkillUris(await self._visible(request)).find(uri)):
+            return found
+        server = request.mcp_view.reader(request.principal, uri)
+        item = await self._gate.skills.of_file(request.principal, server, uri) if server is not None else None
+        return (item, uri) if item is not None else None
+
+
+def _stamp(request: McpRequest) -> JsonObject:
+    return {"ttlMs": 0, "cacheScope": "private"} if request.era == "modern" else {}
+
+
+def _renamed(content: Json, uris: dict[str, str]) -> Json:
+    return {**content, "uri": uris.get(content.get("uri", ""), content.get("uri"))} if is_object(content) else content

@@ -1,0 +1,162 @@
+"""Skills over MCP: those of the zoo and of upstream servers, through the endpoint and under its rules."""
+
+import hashlib
+import json
+import sys
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import quote
+
+import anyio
+import httpx2
+import pytest
+
+from http_clients import PLAIN
+from integration.web.mcp.test_bad_input import HEADERS, META
+from lab import Lab, make_lab
+from toolcrib.model.json import JsonObject
+from toolcrib.web.run import hold
+
+pytestmark = pytest.mark.anyio
+
+TESTS = Path(__file__).parents[3]
+PAGE = "---\nname: refunds\ndescription: {0}\n---\n\n# Refunds\n\n{0}\n"
+
+
+def write_skill(folder: Path, text: str) -> Path:
+    skill = folder / "refunds"
+    skill.mkdir(parents=True, exist_ok=True)
+    (skill / "SKILL.md").write_text(PAGE.format(text), encoding="utf-8")
+    (skill / "table.md").write_text("| day | share |\n", encoding="utf-8")
+    return skill
+
+
+@pytest.fixture
+async def lab(tmp_path: Path) -> AsyncGenerator[Lab]:
+    stopped = make_lab(tmp_path)
+    servers: JsonObject = {}
+    for name in ("billing", "support"):
+        write_skill(tmp_path / name, f"Refunds of {name}.")
+        arguments = ["-S", "-m", "upstreams.skilled", str(tmp_path / name)]
+        servers[name] = {"command": sys.executable, "args": arguments, "env": {"PYTHONPATH": str(TESTS)}}
+    (stopped.home / "mcp.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
+    async with hold(stopped.settings, kind="serve") as holding:
+        lab = replace(stopped, url=holding.info.url)
+        async with lab.http() as http:
+            for name in servers:
+                assert (await http.post(f"/api/servers/{name}/test")).json()["state"] == "connected"
+        yield lab
+
+
+async def ask(http: httpx2.AsyncClient, method: str, path: str = "/mcp", **params: str) -> JsonObject:
+    """Send one request of a modern client; return the result or the error."""
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": META}}
+    named = {"mcp-name": params["uri"]} if method == "resources/read" else {}
+    answer = (await http.post(path, json=body, headers=HEADERS | {"mcp-method": method} | named)).json()
+    return answer.get("result") or answer["error"]
+
+
+async def listed(http: httpx2.AsyncClient, path: str = "/mcp") -> dict[str, JsonObject]:
+    result = await ask(http, "skills/list", path)
+    assert (result["resultType"], result["cacheScope"]) == ("complete", "private")
+    return {entry["uri"]: entry for entry in result["skills"]}
+
+
+async def test_skills_of_all_servers_have_distinct_uris_and_readable_files(lab: Lab) -> None:
+    async with lab.http() as http:
+        skills = await listed(http)
+        for server in ("billing", "support"):
+            entry = skills[f"skill://{server}/refunds/SKILL.md"]
+            assert entry["frontmatter"] == {"name": "refunds", "description": f"Refunds of {server}."}
+            assert [file["uri"] for file in entry["resources"]] == [
+                f"skill://{server}/refunds/SKILL.md",
+                f"skill://{server}/refunds/table.md",
+            ]
+            assert (await ask(http, "skills/get", uri=entry["uri"]))["skill"] == entry
+            for file in entry["resources"]:
+                (content,) = (await ask(http, "resources/read", uri=file["uri"]))["contents"]
+                raw = content["text"].encode()
+                assert content["uri"] == file["uri"]
+                assert (f"sha256:{hashlib.sha256(raw).hexdigest()}", len(raw)) == (file["digest"], file["size"])
+
+
+async def test_one_server_keeps_the_uris_of_its_skills(lab: Lab) -> None:
+    async with lab.http() as http:
+        skills = await listed(http, "/mcp/servers/billing")
+        assert list(skills) == ["skill://refunds/SKILL.md"]
+        found = await ask(http, "server/discover", "/mcp/servers/billing")
+        assert found["capabilities"]["extensions"] == {"io.modelcontextprotocol/skills": {}}
+
+
+async def test_enabled_skills_of_the_zoo_are_served(lab: Lab) -> None:
+    async with lab.http() as http:
+        skill: JsonObject = {"id": "s", "name": "Small steps", "description": "One at a time.", "enabled": True}
+        off: JsonObject = {**skill, "id": "t", "name": "Big leaps", "enabled": False}
+        await http.post("/api/agents", json={"id": "ada", "name": "Ada", "systemPrompt": "", "skills": [skill, off]})
+        skills = {uri: entry for uri, entry in (await listed(http)).items() if "/ada/" in uri}
+        assert list(skills) == ["skill://agent_zoo/ada/small-steps/SKILL.md"]
+        (content,) = (await ask(http, "resources/read", uri=next(iter(skills))))["contents"]
+        assert content["mimeType"] == "text/markdown"
+        assert "# Small steps\n\nOne at a time." in content["text"]
+
+
+async def test_changed_skill_is_held_until_a_person_accepts_it(lab: Lab, tmp_path: Path) -> None:
+    uri = "skill://billing/refunds/SKILL.md"
+    async with lab.http() as http:
+        write_skill(tmp_path / "billing", "Refund everything.")
+        stale = await ask(http, "resources/read", uri=uri)
+        assert "does not match the digest" in stale["message"]
+        await http.post("/api/servers/billing/reload")
+        await http.post("/api/servers/billing/test")
+        assert uri not in await listed(http)
+        assert (
+            "held back"
+            in (await ask(http, "resources/read", "/mcp/servers/billing", uri="skill://refunds/SKILL.md"))["message"]
+        )
+        (change,) = (await http.get("/api/tools/changes")).json()
+        assert (change["what"], change["tool"]) == ("skill", "skill://refunds/SKILL.md")
+        place = f"/api/tools/billing/{quote('skill://refunds/SKILL.md', safe='')}"
+        accepted = await http.post(f"{place}/accept", json={"what": "skill", "hash": change["hash"]})
+        assert accepted.status_code == 200, accepted.text
+        (content,) = (await ask(http, "resources/read", uri=uri))["contents"]
+        assert "Refund everything." in content["text"]
+
+
+async def test_deny_rule_hides_a_skill_under_every_uri(lab: Lab) -> None:
+    async with lab.http() as http:
+        rule = {"effect": "deny", "pattern": "billing/skills/refunds"}
+        assert (await http.post("/api/policy/rules", json=rule)).status_code == 201
+        assert "skill://billing/refunds/SKILL.md" not in await listed(http)
+        for path, uri in (
+            ("/mcp", "skill://billing/refunds/SKILL.md"),
+            ("/mcp/servers/billing", "skill://refunds/table.md"),
+        ):
+            assert (await ask(http, "resources/read", path, uri=uri))["code"] < 0
+
+
+async def test_skill_needs_the_approval_that_the_mode_requires(lab: Lab) -> None:
+    async with lab.http() as http:
+        created = (await http.post("/api/tokens", json={"name": "careful", "mode": "default"})).json()
+        careful = {"authorization": f"Bearer {created['secret']}"}
+        async with httpx2.AsyncClient(base_url=lab.url or "", headers=careful, timeout=30, verify=PLAIN) as client:
+            read: list[JsonObject] = []
+
+            async def reading() -> None:
+                read.append(await ask(client, "resources/read", uri="skill://billing/refunds/SKILL.md"))
+
+            async with anyio.create_task_group() as tasks:
+                tasks.cancel_scope.deadline = anyio.current_time() + 40
+                tasks.start_soon(reading)
+                pending: list[JsonObject] = []
+                with anyio.fail_after(20):
+                    while not pending:
+                        pending = [
+                            one for one in (await http.get("/api/approvals")).json() if one["status"] == "pending"
+                        ]
+                (approval,) = pending
+                assert (approval["server"], approval["tool"]) == ("billing", "skills/refunds")
+                answer = {"decision": "approve", "scope": "once"}
+                answered = await http.post(f"/api/approvals/{approval['id']}", json=answer)
+                assert answered.status_code == 200, answered.text
+            assert "Refunds of billing." in read[0]["contents"][0]["text"]

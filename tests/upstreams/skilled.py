@@ -1,0 +1,57 @@
+"""Serves the skills in a directory, read anew for every list. Modern era only. Its first word is the directory."""
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+
+from upstreams.protocol import Message, messages, refuse, reply
+
+KEY = "io.modelcontextprotocol/"
+DISCOVERED: Message = {
+    "supportedVersions": ["2026-07-28"],
+    "capabilities": {"resources": {}, "extensions": {KEY + "skills": {"directoryRead": True}}},
+    "_meta": {KEY + "serverInfo": {"name": "skilled", "version": "1"}},
+}
+
+
+def files_of(skill: Path) -> list[Message]:
+    """The manifest of a skill."""
+    listed: list[Message] = []
+    for file in sorted(path for path in skill.rglob("*") if path.is_file()):
+        raw = file.read_bytes()
+        uri = f"skill://{file.relative_to(skill.parent).as_posix()}"
+        listed.append({"uri": uri, "digest": f"sha256:{hashlib.sha256(raw).hexdigest()}", "size": len(raw)})
+    return listed
+
+
+def entry_of(skill: Path) -> Message:
+    """The entry of a skill. Its front matter has one line for each field."""
+    head = (skill / "SKILL.md").read_text(encoding="utf-8").split("---\n")[1]
+    fields = dict(line.split(": ", 1) for line in head.splitlines())
+    return {"uri": f"skill://{skill.name}/SKILL.md", "frontmatter": fields, "resources": files_of(skill)}
+
+
+def serve(folder: Path) -> None:
+    """Answer everything, until the input ends."""
+    for request in messages():
+        match request.get("method"):
+            case "server/discover":
+                reply(request, DISCOVERED)
+            case "tools/list" | "resources/list" | "resources/templates/list" as method:
+                member = {"tools/list": "tools", "resources/list": "resources"}.get(method, "resourceTemplates")
+                reply(request, {member: []})
+            case "skills/list":
+                reply(request, {"skills": [entry_of(skill) for skill in sorted(folder.iterdir())]})
+            case "resources/read":
+                uri: str = request["params"]["uri"]
+                file = folder / uri.removeprefix("skill://")
+                reply(request, {"contents": [{"uri": uri, "text": file.read_text(encoding="utf-8")}]})
+            case _ if "id" in request:
+                refuse(request, message=json.dumps(request.get("method")))
+            case _:
+                pass
+
+
+if __name__ == "__main__":
+    serve(Path(sys.argv[1]))
