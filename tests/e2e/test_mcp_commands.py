@@ -171,6 +171,22 @@ def test_servers_are_added_by_flags(joined: Shell) -> None:
     assert 'Invalid server config: Server "x": "url" must begin with http:// or https://' in refused.stderr
 
 
+def test_plaintext_secrets_are_listed_moved_and_moved_back(joined: Shell) -> None:
+    cursor = user(joined) / ".cursor" / "mcp.json"
+    listed = joined.run("mcp", "secrets")
+    assert ("GITHUB_TOKEN" in listed.stdout, "****GHIJ" in listed.stdout) == (True, True)
+    refused = joined.run("mcp", "secrets", "move")
+    assert (refused.returncode, cursor.read_text(encoding="utf-8")) == (2, CURSOR)
+    moved = joined.run("mcp", "secrets", "move", "GITHUB_TOKEN", "--yes")
+    assert (SECRET in cursor.read_text(encoding="utf-8"), joined.json("mcp", "secrets")) == (False, [])
+    stored = joined.run("mcp", "secrets", "set", "GITHUB_TOKEN", stdin="another-value-1\n")
+    assert "Stored GITHUB_TOKEN" in stored.stdout
+    undone = joined.run("mcp", "secrets", "undo")
+    assert cursor.read_text(encoding="utf-8") == CURSOR
+    told = "".join(each.stdout + each.stderr for each in (listed, refused, moved, stored, undone))
+    assert not [value for value in (SECRET, "another-value-1") if value in told]
+
+
 def test_the_sandbox_of_a_server_is_shown_and_changed(joined: Shell) -> None:
     joined.run("mcp", "add", "mine", "--disabled", "--", "x")
     shown = joined.run("mcp", "sandbox", "mine")

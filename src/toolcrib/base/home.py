@@ -159,6 +159,11 @@ class Home:
         return self.root / "credentials"
 
     @property
+    def secrets(self) -> Path:
+        """Names of stored secrets, records of moves, and the values if the system has no keyring."""
+        return self.root / "secrets"
+
+    @property
     def marker(self) -> str:
         """Value that marks processes started by a crib of this home."""
         return hashlib.sha256(os.fsencode(self.root)).hexdigest()[:32]

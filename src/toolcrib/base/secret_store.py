@@ -19,6 +19,7 @@ import orjson
 from toolcrib.base.files.lock import locked, try_lock
 from toolcrib.base.files.reading import read_bytes
 from toolcrib.base.files.write import replace_file
+from toolcrib.base.sealing import Sealer
 from toolcrib.model.errors import ConfigError
 from toolcrib.model.json import Json, JsonObject, as_object, at
 
@@ -49,10 +50,11 @@ class Keyring(Protocol):
 
 
 class FileSecretStore:
-    """Stores all objects in one private file."""
+    """Stores all objects in one private file, encrypted if there is a `sealer`."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, sealer: Sealer | None = None) -> None:
         self._file = file
+        self._sealer = sealer
 
     def get(self, name: str) -> JsonObject | None:
         """Return the object stored under the name, or None."""
@@ -70,17 +72,19 @@ class FileSecretStore:
             if value is not None:
                 changed[name] = value
             content = orjson.dumps({"version": 1, "entries": changed}, option=orjson.OPT_INDENT_2)
-            replace_file(self._file, content, 0o600, seen)
+            replace_file(self._file, self._sealer.seal(content) if self._sealer else content, 0o600, seen)
 
     def _read(self) -> tuple[JsonObject, bytes | None]:
         content = read_bytes(self._file)
         if content is None:
             return {}, None
-        entries = as_object(at(_json(content), "entries")) if isinstance(content, bytes) else None
-        if entries is None or not isinstance(content, bytes):
-            # Treating a damaged file as empty would lose every sign-in with the next write.
-            raise ConfigError("oauth.storage", f"The stored sign-ins in {self._file} cannot be read.")
-        return entries, content
+        if isinstance(content, bytes):
+            plain = self._sealer.unseal(content) if self._sealer else content
+            if (entries := as_object(at(_json(plain), "entries"))) is not None:
+                return entries, content
+        # Treating a damaged file as empty would lose every secret with the next write.
+        code, what = ("secret.storage", "secrets") if self._sealer else ("oauth.storage", "sign-ins")
+        raise ConfigError(code, f"The stored {what} in {self._file} cannot be read.")
 
 
 class KeyringSecretStore:

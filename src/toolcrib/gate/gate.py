@@ -23,6 +23,7 @@ from toolcrib.gate.audit.actor import run_as_actor
 from toolcrib.gate.audit.records import Audit, CallRecord
 from toolcrib.gate.catalog.catalog import Catalog
 from toolcrib.gate.catalog.naming import Form
+from toolcrib.gate.marks import ConversationMarks
 from toolcrib.gate.policy.decide import Grants
 from toolcrib.gate.policy.explain import Explanation, explain
 from toolcrib.gate.policy.limits import Limits
@@ -39,6 +40,7 @@ from toolcrib.gate.view import Listing, PrincipalView, PrincipalViews, encode_ar
 from toolcrib.model.approvals import Approval, ApprovalRequest
 from toolcrib.model.errors import Denied, InvalidRequest, NotFound, ToolcribError, Unavailable
 from toolcrib.model.json import JsonObject, canonical, loads
+from toolcrib.model.marks import Mark
 from toolcrib.model.observing import Trace
 from toolcrib.model.policy import Decision
 from toolcrib.model.principals import Principal
@@ -60,6 +62,7 @@ _UNSETTLED = "the decision failed. See the log."
 
 logger = logging.getLogger(__name__)
 
+Spend = Callable[[str], Awaitable[bool]]
 Absence = Callable[[Principal, ToolRef], Awaitable[ToolcribError | None]]
 
 
@@ -135,10 +138,13 @@ class Gate:
         home: HomeGuard,
         stop_switch: StopSwitch,
         absence: Absence,
+        marks: ConversationMarks,
+        spend: Spend,
     ) -> None:
         """`home` detects calls that touch the crib's home. While `stop_switch` is set, every call is refused.
 
-        `absence` returns why a tool that the principal may see is missing, such as a disabled server.
+        `absence` returns why a tool that the principal may see is missing, such as a disabled server. `marks` follows
+        what conversations have read, and `spend` counts a call against the limited rule that allowed it.
         """
         self._stop_switch = stop_switch
         self._catalog = catalog
@@ -150,10 +156,13 @@ class Gate:
         self.consent = consent
         self._home = home
         self._absence = absence
+        self.marks = marks
+        self._unmarking = marks.unmarking
+        self._spend = spend
         self._deadlines = Deadlines()
         self.search = ToolSearch()
         self.results = KeptResults()
-        self.views = PrincipalViews(catalog, rules, grants, home)
+        self.views = PrincipalViews(catalog, rules, grants, home, marks.held)
         self._view = self.views.of
         self.skills = Skills(self._view, self.request, audit, consent)
         self._in_flight: dict[str, ToolRef] = {}
@@ -289,6 +298,8 @@ class Gate:
         encoded, view = encode_arguments(arguments), self._view(principal)
         ref = view.canonical(ref)
         decision = view.decision_on(ref, arguments, encoded)
+        if decision.spends is not None or (decision.needs_arguments and self.marks.are_shared):
+            view, decision = await self._settle(principal, ref, arguments, encoded, decision)
         tool = view.snapshot.tools.get(ref)
         if tool is not None and (decision.needs_arguments or decision.verdict == "ask" or handle is not None):
             arguments, encoded = fill_defaults(tool, arguments, encoded)
@@ -330,6 +341,17 @@ class Gate:
         if self._limits.limits:
             self._count(call, tool)
         return tool, run
+
+    async def _settle(
+        self, principal: Principal, ref: ToolRef, arguments: JsonObject, encoded: bytes, decision: Decision
+    ) -> tuple[PrincipalView, Decision]:
+        """Return the decision with the marks that other processes set, after counting it against a limited rule."""
+        if self.marks.are_shared:
+            await self.marks.refresh(principal)
+            decision = self._view(principal).decision_on(ref, arguments, encoded)
+        while decision.spends is not None and not await self._spend(decision.spends):
+            decision = self._view(principal).decision_on(ref, arguments, encoded)
+        return self._view(principal), decision
 
     async def refuse(self, principal: Principal, ref: ToolRef, arguments: JsonObject, *, door: Door) -> None:
         """Record a call that was refused elsewhere because the caller has no such tool."""
@@ -458,7 +480,7 @@ class Gate:
         if method not in _READS:
             return await self._with_deadline(ref, ask, CallContext(principal, call_id, progress, client, trace))
         context = CallContext(principal, call_id, progress, client, self._start(call_id, trace, source))
-        await record.intent()
+        audit_id = await record.intent()
         started = time.perf_counter_ns()
         try:
             self._refuse_if_stopped()
@@ -469,7 +491,8 @@ class Gate:
         except BaseException:  # boundary: a refused or failed read records its outcome first
             await record.outcome(is_error=True, duration_ms=_since(started))
             raise
-        await record.outcome(is_error=False, duration_ms=_since(started), result=result)
+        marks = await self._mark(principal, Tool(ref, "", {}, source.kind), audit_id)
+        await record.outcome(is_error=False, duration_ms=_since(started), result=result, marks=marks)
         return result
 
     def _start(self, call_id: str, trace: Trace | None, target: Tool | ContentSource | None) -> Trace | None:
@@ -496,6 +519,8 @@ class Gate:
         if tool.kind == "builtin":  # these change the crib itself; the changes are recorded under their caller
             run = run_as_actor(run, call.principal, call.door)
         audit_id = await record.intent()
+        if call.session is not None and call.session.prepare is not None:  # the runtime delivers the result
+            await self._mark(context.principal, tool, audit_id)
         started = time.perf_counter_ns()
         timeout = tool.timeout or self._default_timeout
         self._in_flight[context.call_id] = tool.ref
@@ -512,11 +537,22 @@ class Gate:
         finally:
             del self._in_flight[context.call_id]
         duration = _since(started)
+        marks: tuple[Mark, ...] = ()
+        if self._unmarking.get(tool.ref) is not tool:
+            marks = await self._mark(context.principal, tool, audit_id, result)
         digest = None
         if call.budget is not None:
             result, digest = call.budget.fit(self.results, context.principal, tool, result)
-        await record.outcome(is_error=result.is_error, duration_ms=duration, digest=digest, result=result)
+        await record.outcome(is_error=result.is_error, duration_ms=duration, digest=digest, result=result, marks=marks)
         return CallOutcome(result, audit_id, duration, call.edited, digest is not None)
+
+    async def _mark(
+        self, principal: Principal, tool: Tool, audit_id: int, result: CallResult | None = None
+    ) -> tuple[Mark, ...]:
+        """Mark the conversation, before the result is delivered. Returns the marks that the call sets."""
+        if marks := self.marks.due(principal, tool, result):
+            await self.marks.set(principal, tool.ref, marks, audit_id)
+        return marks
 
 
 def _check_call(

@@ -11,6 +11,7 @@ from toolcrib.base.feed import Feed
 from toolcrib.base.home import Home
 from toolcrib.base.masking.names import is_secret_name
 from toolcrib.base.masking.values import KnownSecrets
+from toolcrib.base.named_secrets import NamedSecrets
 from toolcrib.base.processes.start import PROXY_NAMES
 from toolcrib.base.settings import SETTINGS, Environment, Settings
 from toolcrib.base.stop_switch import StopSwitch
@@ -62,6 +63,7 @@ class CribContext:
     address: CribAddress
     stop_switch: StopSwitch
     secrets: KnownSecrets
+    named_secrets: NamedSecrets
     store: Store
     membership: Membership
     cluster_secret: ClusterSecret | None

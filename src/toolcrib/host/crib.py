@@ -25,6 +25,7 @@ from toolcrib.base.feed import Feed, fresh_start
 from toolcrib.base.home import HomeLock, kept_token, prepare_home, read_run
 from toolcrib.base.masking.logs import mask_logs
 from toolcrib.base.masking.values import KnownSecrets, Redactor, ValueMasker
+from toolcrib.base.named_secrets import NamedSecrets
 from toolcrib.base.network.web import open_web
 from toolcrib.base.settings import Environment, Settings
 from toolcrib.base.stop_switch import StopSwitch
@@ -195,6 +196,7 @@ class Crib:
             address=self._address,
             stop_switch=self.stop_switch,
             secrets=self.secrets,
+            named_secrets=NamedSecrets(self.home.secrets, self.secrets),
             store=self.store,
             membership=self.membership,
             cluster_secret=self.cluster_secret,
@@ -221,6 +223,7 @@ class Crib:
         self._upstreams = upstreams
         self.pins, self.intake, self.clients = upstreams.pins, upstreams.intake, upstreams.clients
         self.pool, self.links = upstreams.pool, upstreams.links
+        self.definition_secrets = upstreams.definition_secrets
         return upstreams
 
     def _build_agents(self, context: CribContext, gate: GateParts, upstreams: Upstreams) -> Agents:

@@ -17,6 +17,7 @@ from toolcrib.gate.audit.changes import Changes
 from toolcrib.gate.catalog.catalog import Catalog, CatalogChange
 from toolcrib.gate.catalog.naming import NameRow, NameTable
 from toolcrib.gate.gate import Gate
+from toolcrib.gate.marks import ConversationMarks
 from toolcrib.gate.policy.bundles import Bundles, Projects
 from toolcrib.gate.policy.permissions import Permissions, RuleBook, managed_file
 from toolcrib.gate.principals import NamedTokens, Principals, SessionTokens
@@ -72,18 +73,10 @@ class GateParts:
             creator_now=self.creators.current,
             on_file=self.file_changes.record,
         )
-        self.approvals = Approvals(
-            store,
-            crib=context.id,
-            publish=feed.publish,
-            may_answer=self.principals.may_answer,
-            may_remember=self.principals.may_remember,
-            redact=context.audit.redactor.shown,
-            mask=ValueMasker(context.secrets, certain=True).json,
-            remember=self.permissions.remember,
-        )
+        self.marks = ConversationMarks(store, self.permissions.flows, self.catalog)
+        self.approvals = self._new_approvals(context)
         self._handles = Handles(self.approvals, context.tasks)
-        self.servers = Servers(home, context.environment, context.user_home, feed.publish, self.changes)
+        self.servers = _open_servers(context, self.changes)
         self.guard = HomeGuard(home.root, home.work, context.user_home)
         self.gate = Gate(
             self.catalog,
@@ -96,6 +89,20 @@ class GateParts:
             home=self.guard,
             stop_switch=context.stop_switch,
             absence=self._absence,
+            marks=self.marks,
+            spend=self.permissions.spend,
+        )
+
+    def _new_approvals(self, context: CribContext) -> Approvals:
+        return Approvals(
+            context.store,
+            crib=context.id,
+            publish=context.feed.publish,
+            may_answer=self.principals.may_answer,
+            may_remember=self.principals.may_remember,
+            redact=context.audit.redactor.shown,
+            mask=ValueMasker(context.secrets, certain=True).json,
+            remember=self.permissions.remember,
         )
 
     async def open(self, stack: AsyncExitStack) -> None:
@@ -103,6 +110,7 @@ class GateParts:
         await self.tokens.refresh()
         await self.zoo.open()
         await self.permissions.load()
+        await self.marks.load()
         self.tokens.watch(self.permissions.let_apps_read)
         self.tokens.listen(self._on_token_end)
         self._context.tasks.start_soon(self.permissions.follow)
@@ -148,3 +156,8 @@ class GateParts:
 
     def _publish_catalog(self, change: CatalogChange) -> None:
         self._context.feed.publish("catalog_changed", change.to_json())
+
+
+def _open_servers(context: CribContext, changes: Changes) -> Servers:
+    home, environment, publish = context.home, context.environment, context.feed.publish
+    return Servers(home, environment, context.user_home, publish, changes, context.named_secrets)

@@ -20,13 +20,15 @@ from toolcrib.host.context import CribContext
 from toolcrib.host.gate import GateParts
 from toolcrib.host.names import keep_names
 from toolcrib.model.principals import Principal
-from toolcrib.model.servers import Discovery, ServerEntry
+from toolcrib.model.servers import Discovery, ServerEntry, ServerSpec
 from toolcrib.model.sources import Introduction
 from toolcrib.model.version import __version__
 from toolcrib.servers.apps.apps import AppDeps, Apps
 from toolcrib.servers.crib_entry import own_command
 from toolcrib.servers.exposure import literal_secrets
 from toolcrib.servers.secret_commands import SecretCommands
+from toolcrib.servers.secrets.definition_secrets import DefinitionSecrets
+from toolcrib.servers.variables import spec_references
 from toolcrib.store.offers import load_offers, save_offers
 from toolcrib.upstream.credentials import CredentialStore
 from toolcrib.upstream.handshake import ClientIntroduction
@@ -64,6 +66,7 @@ class Upstreams:
             client_document=context.settings.client_metadata_url,
             may_open=context.stop_switch.check,
             secrets=context.secrets,
+            named_secrets=context.named_secrets,
             sandboxes=home.sandboxes,
         )
         self.pool = Pool(
@@ -76,6 +79,9 @@ class Upstreams:
         self._sign_ins = SignIns(web, credentials)
         self.links = UpstreamOperations(self.servers, self.pool, opener_deps, self._sign_ins, self._settle)
         self.clients = Apps(self.servers, gate.tokens, _app_deps(context))
+        self.definition_secrets = DefinitionSecrets(
+            home, environment, context.named_secrets, self.servers, self.clients, self._restart_users
+        )
         self.servers.watch(self._on_view)
         self.pool.watch(on_sources=self.intake.changed, on_status=self._on_status)
 
@@ -162,6 +168,14 @@ class Upstreams:
 
     def _on_status(self, entry: ServerEntry) -> None:
         self._context.feed.publish("server_changed", self.links.status(entry).news())
+
+    async def _restart_users(self, secret: str) -> tuple[str, ...]:
+        """Restart the running servers whose definitions refer to a stored secret; return their names."""
+
+        def uses(spec: ServerSpec) -> bool:
+            return any(each.kind == "keyring" and each.name == secret for _, each in spec_references(spec))
+
+        return self.pool.restart_if(uses)
 
     async def _settle(self, cwd: Path | None) -> None:
         await self.intake.take(Path(await anyio.Path(cwd).resolve()) if cwd is not None else None)

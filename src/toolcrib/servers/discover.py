@@ -9,7 +9,9 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
+from toolcrib.base.named_secrets import SecretRecord
 from toolcrib.model.errors import CODES
 from toolcrib.model.json import JsonObject, as_object
 from toolcrib.model.problems import Problem
@@ -23,7 +25,7 @@ from toolcrib.servers.readers.dialect import ClientRule
 from toolcrib.servers.readers.fields import judge
 from toolcrib.servers.readers.read import ConfigFile, FileReading, ReadEntry, read_place
 from toolcrib.servers.readers.rules import switches_off
-from toolcrib.servers.resolve import missing
+from toolcrib.servers.resolve import NOTHING_STORED, missing
 from toolcrib.servers.sandbox import sandbox_of, sandbox_problems
 from toolcrib.servers.trust import definition_digest
 
@@ -61,7 +63,7 @@ def compose(
     problems: Iterable[Problem] = (),
 ) -> Discovery:
     """Return the discovery of these readings, with these problems first and a hint on every problem that has one."""
-    merged = merge(readings, around.environment, trusted)
+    merged = merge(readings, around.environment, trusted, stored=around.secrets)
     project = str(around.project) if around.project is not None else None
     return _hinted(replace(merged, project=project, problems=(*problems, *merged.problems)))
 
@@ -79,6 +81,8 @@ def merge(
     environment: Mapping[str, str],
     trusted: Callable[[ServerSpec], bool],
     reserved: Collection[str] = BUILT_IN,
+    *,
+    stored: Mapping[str, SecretRecord] = NOTHING_STORED,
 ) -> Discovery:
     """Merge the entries of several files into one list."""
     files = sorted(readings, key=lambda reading: (reading.place.rank, str(reading.place.file)))
@@ -87,7 +91,7 @@ def merge(
     for reading in files:
         overlays |= (reading.overlays or {}) if reading.place.scope == "user" else {}
     entries = sorted((entry for reading in files for entry in reading.entries), key=priority)
-    rows = [_safe_row(entry, rules, overlays, environment, trusted) for entry in _overlaid(entries)]
+    rows = [_safe_row(entry, rules, overlays, _Known(environment, stored), trusted) for entry in _overlaid(entries)]
     shown, hidden = fold(rows, reserved)
     return Discovery(
         tuple(map(_finished, shown)),
@@ -167,16 +171,23 @@ def _laid_over(below: JsonObject, above: JsonObject) -> JsonObject:
     return merged
 
 
+class _Known(NamedTuple):
+    """What references can be resolved with: variables, and the records of stored secrets."""
+
+    environment: Mapping[str, str]
+    secrets: Mapping[str, SecretRecord]
+
+
 def _safe_row(
     entry: ReadEntry,
     rules: list[tuple[ConfigFile, ClientRule]],
     overlays: JsonObject,
-    environment: Mapping[str, str],
+    known: "_Known",
     trusted: Callable[[ServerSpec], bool],
 ) -> MergedRow:
     """Return the row of an entry; one that cannot be judged becomes invalid and does not affect the others."""
     try:
-        return _row(entry, rules, overlays, environment, trusted)
+        return _row(entry, rules, overlays, known, trusted)
     except Exception as error:  # boundary: an entry may contain something unforeseen
         logger.exception("The server %r in %s could not be judged.", entry.name, entry.source.file)
         message = f'Invalid server config: Server "{entry.name}": it cannot be read ({type(error).__name__})'
@@ -187,7 +198,7 @@ def _row(
     entry: ReadEntry,
     rules: list[tuple[ConfigFile, ClientRule]],
     overlays: JsonObject,
-    environment: Mapping[str, str],
+    known: "_Known",
     trusted: Callable[[ServerSpec], bool],
 ) -> MergedRow:
     spec, problems = entry.spec, entry.problems
@@ -201,7 +212,11 @@ def _row(
         enabled = switch if isinstance(switch, bool) else spec.enabled and not off
         enabled = enabled and not own
         spec = replace(spec, enabled=enabled, sandbox=sandbox_of(spec, overlay))
-        refused = (*_foreign_credential(spec), *missing(spec, environment), *sandbox_problems(spec))
+        refused = (
+            *_foreign_credential(spec),
+            *missing(spec, known.environment, known.secrets),
+            *sandbox_problems(spec),
+        )
         problems = (*problems, *off, *own, *refused)
     made = row(entry, spec, problems, trusted=spec is not None and trusted(spec))
     made.definition = mask_definition(entry.raw)

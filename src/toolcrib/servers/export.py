@@ -17,7 +17,7 @@ from toolcrib.servers.readers.apps import CLIENTS
 from toolcrib.servers.readers.dialect import Dialect
 from toolcrib.servers.readers.read import ConfigFile
 from toolcrib.servers.resolve import LOOKED_UP
-from toolcrib.servers.variables import SYNTAXES, Field, references, rewrite
+from toolcrib.servers.variables import SYNTAXES, Field, references, rewrite, syntax_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,14 +257,14 @@ class _Writer:
         return written
 
     def _text(self, kind: Field, text: str) -> str:
-        source, target = SYNTAXES[self._spec.variables], SYNTAXES[self._dialect.variables]
-        said = references(text, self._spec.variables) if kind in source.fields else ()
-        written, lost = rewrite(text, self._spec.variables, self._dialect.variables) if said else (text, ())
+        source, target = syntax_in(kind, self._spec.variables), SYNTAXES[self._dialect.variables]
+        said = references(text, source)
+        written, lost = rewrite(text, source, self._dialect.variables) if said else (text, ())
         if kind not in target.fields and said:
             written, lost = text, said
         for reference in lost:
             self._cannot(f"{reference.shown} in {kind} cannot be written there")
-        read_back = references(written, self._dialect.variables) if kind in target.fields else ()
+        read_back = references(written, syntax_in(kind, self._dialect.variables))
         if len(read_back) > len(said) - len(lost):
             self._cannot(f"a text in {kind} would be read as a variable by the app")
         return written

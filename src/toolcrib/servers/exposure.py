@@ -73,7 +73,7 @@ def literal_secrets(spec: ServerSpec, environment: Mapping[str, str]) -> Iterato
     for value in secret_values(spec.env, spec.headers, words, spec.url):
         if references(value, spec.variables):
             continue
-        if not looks_up or not (value.startswith("!") or _names_variable(value, environment)):
+        if not looks_up or not (value.startswith("!") or names_variable(value, environment)):
             yield value
 
 
@@ -95,12 +95,14 @@ def _variables(spec: ServerSpec, environment: Mapping[str, str]) -> Iterator[Exp
             name = reference.name.removeprefix("secrets.")
             grave = of_project and (is_secret or is_credential_name(name))
             yield ExposedValue("variable", visible(name), visible(key), grave)
+        elif reference.kind == "keyring":
+            yield ExposedValue("credential", visible(reference.name), visible(key), of_project)
     for key, value in _looked_up(spec):
-        if _names_variable(value, environment):
+        if names_variable(value, environment):
             yield ExposedValue("variable", visible(value), visible(key), of_project and is_credential_name(value))
 
 
-def _names_variable(value: str, environment: Mapping[str, str]) -> bool:
+def names_variable(value: str, environment: Mapping[str, str]) -> bool:
     """Return whether a value is the name of a variable."""
     return value in environment or _SHOUTED.fullmatch(value) is not None
 

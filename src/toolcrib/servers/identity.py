@@ -11,7 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 from toolcrib.model.json import digest
 from toolcrib.model.servers import ServerSpec
 from toolcrib.servers.definition_paths import DefinitionPaths
-from toolcrib.servers.variables import SYNTAXES, Field, VariableReference, fill
+from toolcrib.servers.variables import Field, VariableReference, fill, syntax_in
 
 MAX_NAME = 100
 _MAX_ALIAS = 60
@@ -39,8 +39,7 @@ def identity(spec: ServerSpec) -> str:
         return f"${{file:{paths.included(reference)}}}" if reference.kind == "file" else _named(reference)
 
     def text(kind: Field, value: str) -> str:
-        allowed = kind in SYNTAXES[spec.variables].fields
-        return fill(value, spec.variables, named) if allowed else value
+        return fill(value, syntax_in(kind, spec.variables), named)
 
     def values(kind: Field, mapping: Mapping[str, str]) -> dict[str, str]:
         return {name if kind == "env" else name.lower(): text(kind, value) for name, value in mapping.items()}

@@ -20,6 +20,9 @@ from toolcrib.servers.readers.apps import CLIENTS
 from toolcrib.servers.readers.fields import judge
 from toolcrib.servers.readers.read import ConfigFile
 
+_LABELS = frozenset({"name", "display_name", "description", "bundled"})
+"""Fields of apps that describe a server and do not change what it does."""
+
 
 @dataclass(frozen=True, slots=True)
 class Takeover:
@@ -104,6 +107,7 @@ def _takeover(server: ServerEntry, environment: Mapping[str, str]) -> Takeover:
     left_out = [
         Problem("server.not_exportable", f'Server "{spec.name}": "{key}" is not imported', None, spec.source.file)
         for key in spec.extra
+        if key not in _LABELS
     ]
     return Takeover(server, server.alias, written.entry, None, (*written.problems, *left_out))
 

@@ -6,10 +6,11 @@ directory. Must never read the environment of this process or open a file.
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from toolcrib.base.named_secrets import SecretRecord
 from toolcrib.model.problems import Problem
 from toolcrib.model.servers import Scope
 from toolcrib.servers.readers.read import ConfigFile
@@ -46,7 +47,10 @@ class ConfigFiles(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The input for building paths. `directories` are the project's, nearest first; `project` is its real root."""
+    """The input for building paths. `directories` are the project's, nearest first; `project` is its real root.
+
+    `secrets` are the records of the secrets that the crib stores.
+    """
 
     home: Path
     crib: Path
@@ -54,6 +58,7 @@ class Machine:
     directories: tuple[Path, ...] = ()
     project: Path | None = None
     platform: str = "linux"
+    secrets: Mapping[str, SecretRecord] = field(default_factory=dict[str, SecretRecord])
 
 
 _STORAGE = "{app}/Code/User/globalStorage"

@@ -15,15 +15,15 @@ from pathlib import Path
 
 from toolcrib.base.files.reading import read_bytes
 from toolcrib.base.home import Home
+from toolcrib.base.named_secrets import SecretRecord, index_of, load_index
 from toolcrib.model.errors import ConfigError, NotFound
 from toolcrib.model.problems import Problem
-from toolcrib.model.servers import DefinitionSource, Discovery, ServerEntry
+from toolcrib.model.servers import Discovery, ServerEntry
 from toolcrib.servers.discover import compose, surroundings
 from toolcrib.servers.extensions import config_files
-from toolcrib.servers.masking import mask_definition
 from toolcrib.servers.places import ConfigFiles, Machine
 from toolcrib.servers.readers.read import ConfigFile, FileReading, ReadEntry, read_place
-from toolcrib.servers.trust import TrustBook, change_trust, definition_digest, load_trust
+from toolcrib.servers.trust import TrustBook, change_trust, load_trust
 
 KEPT = 16
 """Number of cached views; the least recently used is evicted first. The view without a project always stays."""
@@ -118,7 +118,12 @@ class ProjectViews:
         around = self._around(cwd)
         places = config_files(around)
         # Taken before reading, so a concurrent change is noticed next time.
-        watched = (*(place.file for place in places.files), *places.consulted, self._home.trust_file)
+        watched = (
+            *(place.file for place in places.files),
+            *places.consulted,
+            self._home.trust_file,
+            index_of(self._home.secrets),
+        )
         prints = {path: fingerprint(path) for path in watched}
         kept = self._kept.get(cwd)
         if kept is None or kept.places != places or kept.prints != prints:
@@ -152,13 +157,24 @@ class ProjectViews:
         found = [self._memory.read(place, around.directories, around.platform) for place in places.files]
         readings = tuple(reading for reading in found if reading is not None)
         book, unreadable = self._trust(readings)
+        stored, damaged = self._secrets()
         composed = compose(
-            around, readings, partial(book.covers, environment=self._environment), (*unreadable, *places.problems)
+            replace(around, secrets=stored),
+            readings,
+            partial(book.covers, environment=self._environment),
+            (*unreadable, *damaged, *places.problems),
         )
         discovery = replace(
             composed, servers=tuple(_revealing(server, book) for server in composed.servers), agreed=book.agreed()
         )
         return ProjectView(cwd, around, places, prints, readings, book, discovery)
+
+    def _secrets(self) -> tuple[Mapping[str, SecretRecord], tuple[Problem, ...]]:
+        """Return the records of the stored secrets."""
+        try:
+            return load_index(self._home.secrets), ()
+        except ConfigError as error:
+            return {}, (Problem(error.code, error.message, error.hint, str(index_of(self._home.secrets))),)
 
     def _trust(self, readings: tuple[FileReading, ...]) -> tuple[TrustBook, tuple[Problem, ...]]:
         """Return the trust records; those of an earlier version are renewed for the definitions read."""
@@ -204,15 +220,6 @@ def fingerprint(path: Path) -> Fingerprint:
     return status.st_mtime_ns, status.st_size, status.st_ino, status.st_mode
 
 
-@dataclass(frozen=True, slots=True)
-class TrustedLocation:
-    """A location that can be trusted as a whole: a project's directory or a file of the user."""
-
-    path: Path
-    is_project: bool
-    view: ProjectView
-
-
 def find_server(view: ProjectView, name: str, *, hidden: bool = False) -> ServerEntry:
     """Return the server of this name or alias; with `hidden`, also a removed one. Raises `server.unknown`."""
     found = view.discovery.find(name)
@@ -239,39 +246,3 @@ def server_after(view: ProjectView, server: ServerEntry) -> ServerEntry:
     same = (each for each in view.discovery.servers if server.source in each.sources)
     named = (each for each in same if server.name in (each.name, *each.same_as))
     return next(named, None) or find_server(view, server.name)
-
-
-def definitions_at(location: TrustedLocation, environment: Mapping[str, str]) -> tuple[ServerEntry, ...]:
-    """Return every definition in a location as written there, even if another entry of it is in force."""
-    view, path = location.view, location.path
-    if not location.is_project and path not in {place.file for place in view.places.files}:
-        message = f"{path} is neither a directory nor a config file of an app."
-        raise NotFound("server.unknown", message)
-
-    def is_there(source: DefinitionSource) -> bool:
-        return source.project == view.discovery.project if location.is_project else source.file == str(path)
-
-    usable = [server for server in view.discovery.servers if server.spec is not None]
-    found = [(server, entry) for server in usable for entry in view.written(server) if is_there(entry.source)]
-    return tuple(
-        shown for server, entry in found if (shown := _as_written(server, entry, view, environment)) is not None
-    )
-
-
-def _as_written(
-    server: ServerEntry, entry: ReadEntry, view: ProjectView, environment: Mapping[str, str]
-) -> ServerEntry | None:
-    """Return one entry of a server as if it were the server; None if it is unusable."""
-    if (entry.source, entry.name) == (server.source, server.name):
-        return server
-    if entry.spec is None:
-        return None
-    return replace(
-        server,
-        name=entry.name,
-        source=entry.source,
-        definition=mask_definition(entry.raw),
-        spec=replace(entry.spec, alias=server.alias),
-        trusted=view.book.covers(entry.spec, environment),
-        digest=definition_digest(entry.spec),
-    )

@@ -10,7 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import anyio.to_thread
+
 from toolcrib.base.files.reading import read_bytes
+from toolcrib.base.named_secrets import NamedSecrets, SecretRecord
 from toolcrib.model.errors import Unavailable
 from toolcrib.model.problems import Problem
 from toolcrib.model.servers import ResolvedServer, ServerSpec
@@ -20,16 +23,17 @@ from toolcrib.servers.masking import mask_command, mask_text, mask_url, mask_val
 from toolcrib.servers.secret_commands import SecretCommands, shell_syntax, start_directory
 from toolcrib.servers.variables import (
     LOOKED_UP,
-    SYNTAXES,
     Field,
     VariableReference,
     fill,
     references,
     spec_references,
+    syntax_in,
     texts,
 )
 
 MAX_INCLUDED = 1024 * 1024
+NOTHING_STORED: Mapping[str, SecretRecord] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +45,19 @@ class ValueOrigin:
     origin: str
 
 
-def missing(spec: ServerSpec, environment: Mapping[str, str]) -> tuple[Problem, ...]:
+def missing(
+    spec: ServerSpec, environment: Mapping[str, str], stored: Mapping[str, SecretRecord] = NOTHING_STORED
+) -> tuple[Problem, ...]:
     """Return a problem for each reference that cannot be resolved. Values are not read."""
     found: dict[tuple[str, str], Problem] = {}
     for key, syntax in _shell_commands(spec):
         found[key, syntax] = _needs_shell(spec, key, syntax)
     for key, reference in spec_references(spec):
-        problem = _unresolved(spec, key, reference, environment)
+        problem = (
+            _not_stored(spec, key, reference, stored)
+            if reference.kind == "keyring"
+            else _unresolved(spec, key, reference, environment)
+        )
         if problem is not None:
             found.setdefault((key, reference.text), problem)
     return tuple(found.values())
@@ -59,12 +69,17 @@ def origins(spec: ServerSpec, environment: Mapping[str, str]) -> tuple[ValueOrig
 
 
 async def resolve(
-    spec: ServerSpec, environment: Mapping[str, str], commands: SecretCommands, workspace: Path | None = None
+    spec: ServerSpec,
+    environment: Mapping[str, str],
+    commands: SecretCommands,
+    workspace: Path | None = None,
+    secrets: NamedSecrets | None = None,
 ) -> ResolvedServer:
     """Resolve a trusted definition. `workspace` is the base of relative paths for definitions outside projects."""
     if not spec.may_reveal and reveals_gravely(spec, environment):
         return ResolvedServer(problems=(_not_agreed(spec),))
-    filler = _Filler(spec, environment, commands, workspace)
+    stored, values = await anyio.to_thread.run_sync(_stored_values, spec, secrets)
+    filler = _Filler(spec, environment, commands, workspace, values)
     env = await filler.map("env", spec.env)
     headers = await filler.map("headers", spec.headers)
     headers |= {header: filler.text("headers", text, "claude") for header, text in spec.header_env.items()}
@@ -77,8 +92,42 @@ async def resolve(
         cwd=filler.cwd(),
         url=filler.optional("url", spec.url),
         headers=headers,
-        problems=(*missing(spec, environment), *filler.problems),
+        problems=(*missing(spec, environment, stored), *filler.problems),
     )
+
+
+def _stored_values(
+    spec: ServerSpec, secrets: NamedSecrets | None
+) -> tuple[Mapping[str, SecretRecord], Mapping[str, str]]:
+    """Return the records of all stored secrets, and the values of those that a definition refers to and may use."""
+    names = {reference.name for _, reference in spec_references(spec) if reference.kind == "keyring"}
+    if secrets is None or not names:
+        return NOTHING_STORED, {}
+    records = secrets.records()
+    usable = [name for name in names if name in records and records[name].serves(spec.source.project)]
+    found = {name: secrets.get(name) for name in usable}
+    values = {name: value for name, value in found.items() if value is not None}
+    # A record without a value, such as one whose keyring entry was deleted, counts as not stored.
+    return {name: record for name, record in records.items() if name not in found or name in values}, values
+
+
+def _not_stored(
+    spec: ServerSpec, key: str, reference: VariableReference, stored: Mapping[str, SecretRecord]
+) -> Problem | None:
+    record, project = stored.get(reference.name), spec.source.project
+    if record is not None and record.serves(project):
+        return None
+    command = f"toolcrib mcp secrets set {reference.name}"
+    reason = (
+        f"the secret {reference.name} is not stored"
+        if record is None
+        else (f"the secret {reference.name} was not stored for this project")
+    )
+    hint = f"Run `{command}`." if project is None else f"Run `{command} --project` in the project."
+    if record is not None:
+        hint = "Store one under another name: `toolcrib mcp secrets set NAME --project`."
+    message = f'Server "{spec.name}": {reason}, which {key} needs'
+    return Problem("server.secret_missing", message, hint, spec.source.file, spec.source.line)
 
 
 def _not_agreed(spec: ServerSpec) -> Problem:
@@ -129,12 +178,11 @@ def _unresolved(
 
 
 def _origins(spec: ServerSpec, environment: Mapping[str, str]) -> Iterator[ValueOrigin]:
-    allowed = SYNTAXES[spec.variables].fields
     command = iter(mask_command([spec.command, *spec.args] if spec.command is not None else spec.args))
     for kind, key, text in texts(spec):
         # Words of the command come in order: whether one is a secret depends on the one before.
         shown = next(command) if kind in ("command", "args") else _shown(kind, key, text)
-        found = references(text, spec.variables) if kind in allowed else ()
+        found = references(text, syntax_in(kind, spec.variables))
         yield ValueOrigin(key, shown, _origin(spec, kind, text, found, environment))
     for header, text in spec.header_env.items():
         yield ValueOrigin(f"headers.{header}", text, _variables(references(text, "claude"), environment))
@@ -178,8 +226,14 @@ class _Filler:
     """Fills in the values of one definition."""
 
     def __init__(
-        self, spec: ServerSpec, environment: Mapping[str, str], commands: SecretCommands, workspace: Path | None
+        self,
+        spec: ServerSpec,
+        environment: Mapping[str, str],
+        commands: SecretCommands,
+        workspace: Path | None,
+        secrets: Mapping[str, str],
     ) -> None:
+        self._secrets = secrets
         self.problems: list[Problem] = []
         self._spec = spec
         self._environment = environment
@@ -187,9 +241,7 @@ class _Filler:
         self._located = DefinitionPaths(spec, environment, workspace)
 
     def text(self, kind: Field, text: str, syntax: str | None = None) -> str:
-        used = syntax or self._spec.variables
-        allowed = syntax is not None or kind in SYNTAXES[used].fields
-        return fill(text, used, self._lookup) if allowed else text
+        return fill(text, syntax or syntax_in(kind, self._spec.variables), self._lookup)
 
     def optional(self, kind: Field, text: str | None) -> str | None:
         return self.text(kind, text) if text is not None else None
@@ -244,6 +296,8 @@ class _Filler:
                 return self._environment.get(reference.name)
             case "secret":
                 return self._environment.get(reference.name.removeprefix("secrets."))
+            case "keyring":
+                return self._secrets.get(reference.name)
             case "place":
                 return self._located.place(reference.name)
             case "file":

@@ -19,6 +19,7 @@ import anyio.to_thread
 from toolcrib.base.files.undo import last_changed
 from toolcrib.base.files.write import WriteContext
 from toolcrib.base.home import Home
+from toolcrib.base.named_secrets import NamedSecrets
 from toolcrib.model.changes import ChangeRecorder
 from toolcrib.model.errors import Conflict, Denied, InvalidRequest
 from toolcrib.model.json import JsonObject, digest
@@ -36,9 +37,7 @@ from toolcrib.servers.own_file import add_own, check_entry, own_place, own_proje
 from toolcrib.servers.project_view import (
     ProjectView,
     ProjectViews,
-    TrustedLocation,
     chosen_servers,
-    definitions_at,
     find_server,
     server_after,
 )
@@ -52,6 +51,7 @@ from toolcrib.servers.trust import (
     load_trust,
     trust_question,
 )
+from toolcrib.servers.trusted_locations import TrustedLocation, defined_at
 from toolcrib.servers.unmask import unmasked
 
 logger = logging.getLogger(__name__)
@@ -108,13 +108,15 @@ class Servers:
         user_home: Path,
         publish: Publish,
         changes: ChangeRecorder,
+        secrets: NamedSecrets | None = None,
     ) -> None:
-        """`changes` records every edit, including those made outside the crib."""
+        """`changes` records every edit, including those made outside the crib. `secrets` encrypts saved versions."""
         self._changes = changes
         self._outside_edits = OutsideEdits(home.last_rules, home.trust_file)
         self._home = home
         self._environment = environment
-        self._writing = WriteContext(user_home, home.backups, home.root)
+        sealer = (secrets or NamedSecrets(home.secrets)).sealer
+        self._writing = WriteContext(user_home, home.backups, home.root, sealer=sealer)
         self._views = ProjectViews(home, environment, user_home)
         self._publish = publish
         self._on_view: OnView = lambda _, __: None
@@ -259,6 +261,15 @@ class Servers:
         await self._agree([spec], secrets)
         return server_after(await self.view(cwd), server)
 
+    async def keep_trust(self, entries: Collection[tuple[str, str]], cwd: Path | None) -> None:
+        """Trust the definitions with these files and names, after the crib changed them on the owner's behalf."""
+        readings = (await self.view(cwd)).readings
+        found = [
+            entry for reading in readings for entry in reading.entries if (entry.source.file, entry.name) in entries
+        ]
+        specs = [entry.spec for entry in found if entry.spec is not None]
+        await self._change_trust(lambda book: book.with_definitions(specs, secrets=True))
+
     async def untrust(self, name: str, cwd: Path | None = None) -> ServerEntry:
         """Withdraw trust. Raises `config.unsupported` for a server in the user's own file, which needs no trust."""
         view = await self.view(cwd)
@@ -274,7 +285,7 @@ class Servers:
     async def at(self, path: Path) -> tuple[Details, ...]:
         """Return the servers that a project's directory or a file of the user defines."""
         location = await self._location(path)
-        servers = definitions_at(location, self._environment)
+        servers = defined_at(location, self._environment)
         return await self._in_thread(lambda: tuple(self._details(location.view, server) for server in servers))
 
     async def trust_path(self, path: Path, *, shown: Collection[str] | None = None, secrets: bool = False) -> None:
@@ -283,7 +294,7 @@ class Servers:
         `secrets` and the errors are as in `trust`.
         """
         location = await self._location(path)
-        servers = definitions_at(location, self._environment)
+        servers = defined_at(location, self._environment)
         for server in servers:
             if shown is not None and server.digest not in shown:
                 raise _changed_since(server)
@@ -292,7 +303,7 @@ class Servers:
     async def untrust_path(self, path: Path) -> None:
         """Withdraw all trust in a project or a file."""
         location = await self._location(path)
-        servers = definitions_at(location, self._environment)
+        servers = defined_at(location, self._environment)
         specs = [server.spec for server in servers if server.spec is not None]
         place = location.view.discovery.project if location.is_project else str(location.path)
         await self._change_trust(lambda book: book.without_definitions(specs).without_place(place or ""))
@@ -401,13 +412,15 @@ class Servers:
         expected: str | None = None,
         purpose: str | None = None,
         secret: bool = False,
+        removes_secrets: bool = False,
         record: tuple[str, JsonObject] = ("servers.edit", {}),
     ) -> Edit:
         """Change one file. `purpose` can be passed to `undo`; `secret` makes the file unreadable for other users.
 
-        `record` is the kind of change for the audit log, and its details besides file and diff.
+        With `removes_secrets`, the old version is saved encrypted. `record` is the kind of change for the audit log,
+        and its details besides file and diff.
         """
-        writing = replace(self._writing, purpose=purpose, secret=secret)
+        writing = replace(self._writing, purpose=purpose, secret=secret, removes_secrets=removes_secrets)
 
         def work(*, dry_run: bool) -> Edit:
             self._views.check_not_emptied(place.file)

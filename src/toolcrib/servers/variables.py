@@ -1,7 +1,8 @@
 """Variables in definitions: each app's own syntax, as data.
 
 `references` finds the references in a text, `fill` inserts values, `rewrite` converts to another app's syntax. Values
-come from given functions; unresolved references stay literal.
+come from given functions; unresolved references stay literal. `${keyring:NAME}` refers to a secret that the crib stores
+and works in every syntax and field.
 
 Must never read the environment, a file or a keyring.
 """
@@ -11,9 +12,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from toolcrib.base.named_secrets import SECRET_NAME
 from toolcrib.model.servers import ServerSpec
 
-Kind = Literal["variable", "file", "input", "secret", "place", "command"]
+Kind = Literal["variable", "file", "input", "secret", "place", "command", "keyring"]
 Field = Literal["command", "args", "env", "cwd", "url", "headers"]
 
 ALL_FIELDS: frozenset[Field] = frozenset({"command", "args", "env", "cwd", "url", "headers"})
@@ -21,6 +23,7 @@ _ENV_AND_HEADERS: frozenset[Field] = frozenset({"env", "headers"})
 _URL_AND_HEADERS: frozenset[Field] = frozenset({"url", "headers"})
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
+_KEYRING = rf"\$\{{keyring:(?P<keyring>{SECRET_NAME})\}}"
 _BRACES = rf"\$\{{(?P<var_b>{_NAME})\}}"
 _BRACES_DEFAULT = rf"\$\{{(?P<var>{_NAME})(?::-(?P<default>[^}}]*))?\}}"
 _PLAIN = rf"\$(?P<var_p>{_NAME})"
@@ -37,7 +40,7 @@ _USER_CONFIG = r"\$\{(?P<input_u>user_config\.[^}]+)\}"
 class Syntax:
     """How one app writes references, in which fields, and how to write a plain variable (None: unsupported)."""
 
-    pattern: re.Pattern[str] | None
+    pattern: re.Pattern[str]
     fields: frozenset[Field] = ALL_FIELDS
     write: str | None = None
     write_default: str | None = None
@@ -64,13 +67,13 @@ def _syntax(
     write: str | None = None,
     default: str | None = None,
 ) -> Syntax:
-    return Syntax(re.compile("|".join(patterns)), fields, write, default)
+    return Syntax(re.compile("|".join((_KEYRING, *patterns))), fields, write, default)
 
 
 _WRITE_BRACES, _WRITE_DEFAULT = "${{{name}}}", "${{{name}:-{default}}}"
 
 SYNTAXES: Mapping[str, Syntax] = {
-    "none": Syntax(None),
+    "none": _syntax(fields=frozenset()),
     "toolcrib": _syntax(_BRACES_DEFAULT, _ENV_COLON, write=_WRITE_BRACES, default=_WRITE_DEFAULT),
     "pasted": _syntax(_BRACES_DEFAULT, _ENV_COLON, _PLACES, r"\$\{input:(?P<input>[^}]+)\}"),
     "claude": _syntax(_BRACES_DEFAULT, write=_WRITE_BRACES, default=_WRITE_DEFAULT),
@@ -111,22 +114,28 @@ Lookup = Callable[[VariableReference], str | None]
 
 def references(text: str, syntax: str) -> tuple[VariableReference, ...]:
     """Return the references in a text, in order."""
-    pattern = SYNTAXES[syntax].pattern
-    return tuple(_reference(match) for match in pattern.finditer(text)) if pattern is not None else ()
+    return tuple(_reference(match) for match in SYNTAXES[syntax].pattern.finditer(text))
+
+
+def syntax_in(field: Field, syntax: str) -> str:
+    """Return the syntax that applies in a field: the app's own, or only the crib's."""
+    return syntax if field in SYNTAXES[syntax].fields else "none"
+
+
+def keyring_reference(name: str) -> str:
+    """Return the reference to a secret that the crib stores."""
+    return f"${{keyring:{name}}}"
 
 
 def fill(text: str, syntax: str, lookup: Lookup) -> str:
     """Replace every reference that `lookup` resolves or that has a default; others stay."""
-    pattern = SYNTAXES[syntax].pattern
-    if pattern is None:
-        return text
 
     def value(match: re.Match[str]) -> str:
         reference = _reference(match)
         found = lookup(reference)
         return next(each for each in (found, reference.default, reference.text) if each is not None)
 
-    return pattern.sub(value, text)
+    return SYNTAXES[syntax].pattern.sub(value, text)
 
 
 def rewrite(text: str, old: str, new: str) -> tuple[str, tuple[VariableReference, ...]]:
@@ -136,14 +145,15 @@ def rewrite(text: str, old: str, new: str) -> tuple[str, tuple[VariableReference
 
     def written(match: re.Match[str]) -> str:
         reference = _reference(match)
+        if reference.kind == "keyring" and new == "toolcrib":
+            return reference.text
         form = target.write_default if reference.default is not None else target.write
         if reference.kind != "variable" or form is None:
             lost.append(reference)
             return reference.text
         return form.format(name=reference.name, default=reference.default)
 
-    pattern = SYNTAXES[old].pattern
-    return (pattern.sub(written, text) if pattern is not None else text), tuple(lost)
+    return SYNTAXES[old].pattern.sub(written, text), tuple(lost)
 
 
 def texts(spec: ServerSpec) -> Iterator[tuple[Field, str, str]]:
@@ -164,11 +174,9 @@ def texts(spec: ServerSpec) -> Iterator[tuple[Field, str, str]]:
 
 def spec_references(spec: ServerSpec) -> Iterator[tuple[str, VariableReference]]:
     """Yield every reference of a definition with its key."""
-    allowed = SYNTAXES[spec.variables].fields
     for field, key, text in texts(spec):
-        if field in allowed:
-            for reference in references(text, spec.variables):
-                yield key, reference
+        for reference in references(text, syntax_in(field, spec.variables)):
+            yield key, reference
     for header, text in spec.header_env.items():
         for reference in references(text, "claude"):
             yield f"headers.{header}", reference
@@ -188,6 +196,7 @@ _KINDS: Mapping[str, Kind] = {
     "input": "input",
     "secret": "secret",
     "command": "command",
+    "keyring": "keyring",
 }
 """The kind of each pattern group; a suffix after an underscore only keeps group names unique."""
 

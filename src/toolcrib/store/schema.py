@@ -46,6 +46,8 @@ REVISIONS = (
     "0015",
     "0016",
     "0017",
+    "0018",
+    "0019",
 )
 HEAD = REVISIONS[-1]
 
@@ -219,10 +221,24 @@ rules = Table(
     Column("conditions", LargeBinary, nullable=False),
     Column("applies", LargeBinary, nullable=False),
     Column("principal", StoredText),
+    Column("uses", Integer),
 )
 """Rules that are not in a file: those added by command, and remembered answers. `conditions`, `applies` (principals and
-tools) and `principal` are JSON in the public shape.
+tools) and `principal` are JSON in the public shape. `uses` is the number of calls that a limited rule still decides.
 """
+
+marks = Table(
+    "marks",
+    metadata,
+    Column("conversation", StoredText, primary_key=True),
+    Column("mark", StoredText, primary_key=True),
+    Column("audit_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("server", StoredText, nullable=False),
+    Column("tool", StoredText, nullable=False),
+    Column("at", StoredText, nullable=False),
+    Column("until", StoredText),
+)
+"""The calls that marked a conversation as having read untrusted text or private data."""
 
 bundles = Table(
     "bundles",

@@ -14,6 +14,7 @@ import anyio.to_thread
 
 from toolcrib.base.masking.text import mask_text
 from toolcrib.base.masking.values import KnownSecrets
+from toolcrib.base.named_secrets import NamedSecrets
 from toolcrib.base.network.urls import CheckedUrl, check_url, is_loopback
 from toolcrib.base.network.web import Web
 from toolcrib.base.processes.process import Processes, ServerFailed
@@ -60,6 +61,8 @@ class OpenerDeps:
     """The parent of the private directories of sandboxed servers."""
     client_document: str | None = None
     secrets: KnownSecrets = field(default_factory=KnownSecrets, repr=False)
+    named_secrets: NamedSecrets | None = None
+    """Resolves `${keyring:NAME}`."""
     timing: Timing = field(default_factory=Timing)
     may_open: Callable[[], None] = lambda: None
     """Raises if no server may be started or contacted now."""
@@ -152,7 +155,7 @@ class Opener:
 
     async def _resolve(self) -> ResolvedServer:
         deps, spec = self._deps, self._spec
-        resolved = await resolve(spec, deps.environment, deps.commands, deps.workspace)
+        resolved = await resolve(spec, deps.environment, deps.commands, deps.workspace, deps.named_secrets)
         if resolved.problems:
             problem = resolved.problems[0]
             raise ConfigError(problem.code, problem.message, problem.hint)

@@ -163,7 +163,8 @@ class UpstreamOperations:
         if spec.type == "stdio":
             message = f'Server "{spec.name}" is a local command and has no sign-in.'
             raise InvalidRequest("server.invalid", message, "Pass its credentials in `env`.")
-        filled = await resolve(spec, self._deps.environment, self._deps.commands)
+        deps = self._deps
+        filled = await resolve(spec, deps.environment, deps.commands, secrets=deps.named_secrets)
         if filled.url is None and filled.problems:
             problem = filled.problems[0]
             raise ConfigError(problem.code, f"{problem.message}.", problem.hint)

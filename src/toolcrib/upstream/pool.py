@@ -195,6 +195,20 @@ class Pool:
             if pooled.upstream.status.state in ("failed", "needs_auth"):
                 pooled.upstream.restart()
 
+    def restart_if(self, condition: Callable[[ServerSpec], bool]) -> tuple[str, ...]:
+        """Restart the servers whose definition meets a condition and that run or failed; return their names."""
+        names: list[str] = []
+        for pooled in self._pooled.values():
+            entry = next(iter(pooled.entries.values()))
+            if entry.spec is None or not condition(entry.spec):
+                continue
+            others = pooled.sessions.upstreams() if pooled.sessions is not None else ()
+            used = [each for each in (pooled.upstream, *others) if each.status.state != "not_checked"]
+            for upstream in used:
+                upstream.restart()
+            names += [entry.name] if used else []
+        return tuple(names)
+
     def demand(self, entry: ServerEntry) -> Demand:
         """Return the authorization requirement from a server's last rejection, including per-session connections."""
         demands = [self._upstream(entry).demand]

@@ -1,20 +1,24 @@
 """Stores old versions of changed files in the crib's home, so that changes can be undone exactly.
 
-Each change is one file: a line of JSON with metadata, then the old bytes. It is written to disk before the change.
+Each change is one file: a line of JSON with metadata, then the old bytes. They are encrypted if the change removes
+secrets. It is written to disk before the change.
 """
 
 import contextlib
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
 
-from toolcrib.base.files.private import create_private
+from toolcrib.base.files.private import create_private, replace_private
 from toolcrib.base.files.reading import content_digest, read_bytes
-from toolcrib.model.errors import NotFound
+from toolcrib.base.sealing import Sealer
+from toolcrib.model.errors import ConfigError, NotFound
 from toolcrib.model.json import JsonObject, as_object, as_text
 
+GetSealer = Callable[[], Sealer]
 KEPT = 20
 """Number of changes kept per file."""
 
@@ -32,9 +36,19 @@ class SavedVersion:
 
 
 def remember(
-    backups: Path, target: Path, before: bytes | None, after: bytes | None, mode: int, purpose: str | None = None
+    backups: Path,
+    target: Path,
+    before: bytes | None,
+    after: bytes | None,
+    mode: int,
+    purpose: str | None = None,
+    *,
+    sealer: GetSealer | None = None,
 ) -> None:
-    """Save the bytes that are about to be replaced; changes with the same `purpose` belong together."""
+    """Save the bytes that are about to be replaced; changes with the same `purpose` belong together.
+
+    With `sealer`, the bytes are encrypted.
+    """
     folder = _folder(backups, target)
     _make_private(backups)
     _make_private(folder)
@@ -47,27 +61,41 @@ def remember(
         "mode": mode,
         "purpose": purpose,
     }
+    saved = before or b""
+    if sealer is not None:
+        head["sealed"] = True
+        saved = sealer().seal(saved)
     record = folder / f"{number:08d}.undo"
-    create_private(record, orjson.dumps(head) + b"\n" + (before or b""))
+    create_private(record, orjson.dumps(head) + b"\n" + saved)
     for old in known[: max(0, len(known) + 1 - KEPT)]:
         old.unlink(missing_ok=True)
 
 
-def last(backups: Path, target: Path, now: str | None) -> SavedVersion | None:
+def seal_all(backups: Path, target: Path, sealer: GetSealer) -> None:
+    """Encrypt the saved versions of a file that are not encrypted yet."""
+    for record in _records(_folder(backups, target)):
+        head, old = _head(record)
+        if head is not None and head.get("sealed") is not True:
+            replace_private(record, orjson.dumps({**head, "sealed": True}) + b"\n" + sealer().seal(old))
+
+
+def last(backups: Path, target: Path, now: str | None, sealer: GetSealer | None = None) -> SavedVersion | None:
     """Return the last change. Records of changes that were never applied (the process died) are removed."""
     for record in reversed(_records(_folder(backups, target))):
-        saved = _load(record)
+        saved = _load(record, sealer)
         if saved is not None and (saved.after == now or saved.before != now):
             return saved
         forget_record(record)
     return None
 
 
-def made_for(backups: Path, target: Path, now: str | None, purpose: str) -> tuple[SavedVersion, ...]:
+def made_for(
+    backups: Path, target: Path, now: str | None, purpose: str, sealer: GetSealer | None = None
+) -> tuple[SavedVersion, ...]:
     """Return the last consecutive changes made for this purpose, newest first, up to the first change by others."""
     chain: list[SavedVersion] = []
     for record in reversed(_records(_folder(backups, target))):
-        saved = _load(record)
+        saved = _load(record, sealer)
         if saved is not None and saved.after != now == saved.before:
             continue  # it was never applied
         if saved is None or saved.after != now or saved.purpose != purpose:
@@ -132,11 +160,15 @@ def _head(record: Path) -> tuple[JsonObject | None, bytes]:
         return None, old
 
 
-def _load(record: Path) -> SavedVersion | None:
+def _load(record: Path, sealer: GetSealer | None) -> SavedVersion | None:
     head, old = _head(record)
     if head is None:
         return None
     before = head.get("before")
+    if head.get("sealed") is True:
+        if sealer is None:
+            raise ConfigError("secret.storage", f"The old content of {head.get('file')} is encrypted.")
+        old = sealer().unseal(old)
     if before is not None and content_digest(old) != before:
         return None
     content, mode = (old if before is not None else None), int(head.get("mode", 0o600))

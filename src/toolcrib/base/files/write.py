@@ -30,7 +30,7 @@ class WriteContext:
     """Paths and options for writing: the user's home, the undo directory, and the crib's private directory.
 
     `purpose` is stored with each change and limits what an undo reverts. `secret`: the content includes a secret, so
-    the file becomes private.
+    the file becomes private. `removes_secrets`: this and all earlier versions are saved encrypted, with `sealer`.
     """
 
     home: Path
@@ -39,6 +39,8 @@ class WriteContext:
     lock_seconds: float = LOCK_SECONDS
     purpose: str | None = None
     secret: bool = False
+    removes_secrets: bool = False
+    sealer: undo.GetSealer | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +70,11 @@ def change_file(path: Path, change: ChangeBytes, writing: WriteContext, expected
         if after == before:
             return FileChange(target, False, _version(before), _version(before))
         mode = _mode(target, writing)
-        undo.remember(writing.backups, target, before, after, mode, writing.purpose)
+        sealer = writing.sealer if writing.removes_secrets else None
+        undo.remember(writing.backups, target, before, after, mode, writing.purpose, sealer=sealer)
         replace_file(target, after, mode & 0o600 if writing.secret else mode, before)
+        if sealer is not None:
+            undo.seal_all(writing.backups, target, sealer)
         return FileChange(target, True, _version(before), _version(after))
 
 
@@ -101,9 +106,9 @@ def content_before(path: Path, writing: WriteContext) -> bytes | None:
 
 def _last_changes(target: Path, now: bytes | None, writing: WriteContext) -> tuple[undo.SavedVersion, ...]:
     if writing.purpose is not None:
-        chain = undo.made_for(writing.backups, target, _version(now), writing.purpose)
+        chain = undo.made_for(writing.backups, target, _version(now), writing.purpose, writing.sealer)
     else:
-        last = undo.last(writing.backups, target, _version(now))
+        last = undo.last(writing.backups, target, _version(now), writing.sealer)
         chain = (last,) if last is not None else ()
     if not chain:
         raise _nothing_to_undo(target)

@@ -13,6 +13,7 @@ from toolcrib.cli.asking import can_ask
 from toolcrib.cli.mcp import add as mcp_add
 from toolcrib.cli.mcp import connection as mcp_link
 from toolcrib.cli.mcp import sandbox as mcp_sandbox
+from toolcrib.cli.mcp import secrets as mcp_secrets
 from toolcrib.cli.mcp import trust as mcp_trust
 from toolcrib.cli.mcp.change import ask_crib, check_scope, require_value, show_changed, take_back
 from toolcrib.cli.mcp.show import show_server, show_servers, show_transfer
@@ -55,6 +56,7 @@ app.command("add")(mcp_add.add)
 app.command("trust")(mcp_trust.trust)
 app.command("untrust")(mcp_trust.untrust)
 app.command("sandbox")(mcp_sandbox.sandbox)
+app.add_typer(mcp_secrets.app)
 app.command("test")(mcp_link.test)
 app.command("reload")(mcp_link.reload)
 app.command("auth")(mcp_link.auth)

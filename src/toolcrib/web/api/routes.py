@@ -24,6 +24,7 @@ from toolcrib.web.login import Logins
 RESOURCES: Final[Mapping[str, tuple[str, ...]]] = {
     "servers": ("servers.routes",),
     "connect": ("connect.routes",),
+    "secrets": ("secrets",),
     "tools": ("tools.changes", "tools.routes"),
     "policy": ("policy.routes",),
     "approvals": ("approvals",),

@@ -18,6 +18,7 @@ from toolcrib.web.api_client.connections import ConnectionsClient
 from toolcrib.web.api_client.permissions import PermissionsClient
 from toolcrib.web.api_client.plugins import PluginsClient
 from toolcrib.web.api_client.schedules import SchedulesClient
+from toolcrib.web.api_client.secrets import SecretsClient
 from toolcrib.web.api_client.sessions import SessionsClient
 from toolcrib.web.api_client.wire import Param, Wire, path_to
 
@@ -36,6 +37,7 @@ class ApiClient:
         self.sessions = SessionsClient(self._wire)
         self.schedules = SchedulesClient(self._wire)
         self.plugins = PluginsClient(self._wire)
+        self.secrets = SecretsClient(self._wire)
 
     async def __aenter__(self) -> Self:
         return self

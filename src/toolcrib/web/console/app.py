@@ -10,13 +10,14 @@ from toolcrib.web.console.screens.access import check as access
 from toolcrib.web.console.screens.agents import list as agents
 from toolcrib.web.console.screens.servers import add as server_add
 from toolcrib.web.console.screens.servers import list as servers
-from toolcrib.web.console.screens.servers import server
+from toolcrib.web.console.screens.servers import secrets, server
 from toolcrib.web.console.screens.tools import list as tools
 from toolcrib.web.console.screens.tools import tool
 
 SCREENS = (
     servers,
     server_add,
+    secrets,
     server,
     tools,
     tool,

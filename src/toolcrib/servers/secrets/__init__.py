@@ -1,0 +1,1 @@
+"""Secrets in definitions: finding plaintext ones, and moving them into the keyring."""
