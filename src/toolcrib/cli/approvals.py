@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolcrib.cli import output
+from toolcrib.cli.completion import names_of
 from toolcrib.cli.mcp.change import ask_crib
 from toolcrib.cli.options import HomeOption, JsonOption, begin, common
 from toolcrib.model.errors import InvalidRequest
@@ -22,7 +23,13 @@ if TYPE_CHECKING:
 app = typer.Typer(name="approvals", rich_markup_mode=None)
 
 IdArgument = Annotated[
-    str, typer.Argument(metavar="ID", help="The id of the approval or question.", show_default=False)
+    str,
+    typer.Argument(
+        metavar="ID",
+        help="The id of the approval or question.",
+        show_default=False,
+        autocompletion=names_of("approval"),
+    ),
 ]
 ScopeOption = Annotated[
     str,

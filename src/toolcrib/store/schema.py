@@ -48,6 +48,7 @@ REVISIONS = (
     "0017",
     "0018",
     "0019",
+    "0020",
 )
 HEAD = REVISIONS[-1]
 
@@ -567,3 +568,16 @@ questions = Table(
     Column("answers", LargeBinary),
 )
 """Questions of agents in a shared database. `node` waits for the answers; `is_open` becomes false exactly once."""
+
+mcp_tasks = Table(
+    "mcp_tasks",
+    metadata,
+    Column("id", StoredText, primary_key=True),
+    Column("owner", StoredText, nullable=False),
+    Column("crib", StoredText, nullable=False),
+    Column("status", StoredText, nullable=False),
+    Column("expires_at", StoredText, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Index(None, "expires_at"),
+)
+"""Tasks of MCP clients. `owner` is a digest of the principal, `crib` the one that runs the call, `body` is JSON."""

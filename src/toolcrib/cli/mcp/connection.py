@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolcrib.cli import output
+from toolcrib.cli.completion import names_of
 from toolcrib.cli.mcp.change import ask_crib
 from toolcrib.cli.mcp.show import show_servers, show_status
 from toolcrib.cli.options import HomeOption, Invocation, JsonOption, begin
@@ -14,9 +15,17 @@ if TYPE_CHECKING:
     from toolcrib.model.json import JsonObject
     from toolcrib.web.api_client.api_client import ApiClient
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The server.", show_default=False)]
+NameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="The server.", show_default=False, autocompletion=names_of("server"))
+]
 AllOrName = Annotated[
-    str | None, typer.Argument(metavar="[NAME]", help="The server; all servers if omitted.", show_default=False)
+    str | None,
+    typer.Argument(
+        metavar="[NAME]",
+        help="The server; all servers if omitted.",
+        show_default=False,
+        autocompletion=names_of("server"),
+    ),
 ]
 AnswerOption = Annotated[
     str | None,
