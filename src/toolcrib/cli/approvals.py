@@ -143,6 +143,23 @@ def deny(
     _answer(begin(ctx, home, as_json), id, body, confirmed=yes)
 
 
+@app.command("link")
+def link(
+    ctx: typer.Context,
+    id: Annotated[str, typer.Argument(metavar="ID", help="The id of the approval.", show_default=False)],
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print a one-time link that answers an approval from another device."""
+    invocation = begin(ctx, home, as_json)
+    made = ask_crib(invocation, lambda client: client.permissions.link(id))
+    if invocation.as_json:
+        output.document(made)
+        return
+    output.line(made["url"])
+    output.note(f"It works once, until {made['expiresAt']}. Anyone who has it can answer this approval.")
+
+
 @app.command("answer")
 def answer(
     ctx: typer.Context,

@@ -30,7 +30,6 @@ from toolcrib.model.protocol import (
     MODERN_VERSION,
     NAMED_BY,
     PARSE_ERROR,
-    TASKS_EXTENSION,
     UNSUPPORTED_VERSION,
     VERSION_KEY,
     Era,
@@ -128,13 +127,6 @@ class Message(NamedTuple):
     def progress_token(self) -> RequestId | None:
         """The token for progress notifications, or None if the client did not request them."""
         return as_id(self.meta.get("progressToken"))
-
-    @property
-    def declares_tasks(self) -> bool:
-        """Whether the client supports tasks."""
-        capabilities: Json = self.meta.get(CAPABILITIES_KEY)
-        extensions: Json = capabilities.get("extensions") if is_object(capabilities) else None
-        return is_object(extensions) and TASKS_EXTENSION in extensions
 
 
 def read_message(body: bytes) -> Message:

@@ -58,6 +58,13 @@ _SUBSCRIPTION_KEY = KEY + "subscriptionId"
 Outcome = JsonObject | RpcError | None
 
 
+def declares_tasks(meta: JsonObject) -> bool:
+    """Return whether the client of a request supports tasks."""
+    capabilities: Json = meta.get(CAPABILITIES_KEY)
+    extensions: Json = capabilities.get("extensions") if is_object(capabilities) else None
+    return is_object(extensions) and TASKS_EXTENSION in extensions
+
+
 class McpTask:
     """One call that became a task."""
 
@@ -266,7 +273,7 @@ class McpTasks:
         """Return a candidate if this request may become a task."""
         if self._store is None or request.era != "modern" or request.message.method != "tools/call":
             return None
-        if not request.message.declares_tasks or request.principal.kind == "session":
+        if not declares_tasks(request.message.meta) or request.principal.kind == "session":
             return None
         owner = _owner(request.principal)
         if sum(task.owner == owner for task in self._tasks.values()) >= TASKS_OF_ONE:
@@ -385,7 +392,7 @@ def _task_id(request: McpRequest) -> str:
 
 
 def _require_tasks(request: McpRequest) -> None:
-    if not request.message.declares_tasks:
+    if not declares_tasks(request.message.meta):
         needed: JsonObject = {"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}}
         raise RpcError(MISSING_CAPABILITY, "Missing required client capability", needed)
 
