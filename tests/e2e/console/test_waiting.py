@@ -89,3 +89,15 @@ def test_opened_part_stays_opened_when_another_call_comes(
     expect(page.locator("form.ask")).to_have_count(1)
     page.locator("form.ask").get_by_role("button", name="Deny").click()
     expect(page.locator("#waiting")).to_contain_text("Nothing is waiting for you.")
+
+
+def test_a_browser_can_install_the_console_as_an_app(page: Page) -> None:
+    page.goto("/waiting")
+    devtools = page.context.new_cdp_session(page)
+    found: JsonObject = devtools.send("Page.getAppManifest")
+    assert found["errors"] == []
+    assert found["url"].endswith("/manifest.webmanifest")
+    obstacles: JsonObject = devtools.send("Page.getInstallabilityErrors")
+    assert {each["errorId"] for each in obstacles["installabilityErrors"]} <= {
+        "in-incognito"
+    }  # every context of a test is one

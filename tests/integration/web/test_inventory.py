@@ -233,6 +233,7 @@ CONSOLE = {
     ("POST", "/connect/{client}/link"),
     ("POST", "/connect/{client}/undo"),
     ("GET", "/find"),
+    ("GET", "/manifest.webmanifest"),
     ("POST", "/rows/{alias}/{action}"),
     ("GET", "/overview"),
     ("GET", "/schedules"),
