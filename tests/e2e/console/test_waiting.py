@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Generator
+from typing import Any
 
 import httpx2
 import pytest
@@ -93,7 +94,7 @@ def test_opened_part_stays_opened_when_another_call_comes(
 
 def test_a_browser_can_install_the_console_as_an_app(page: Page) -> None:
     page.goto("/waiting")
-    devtools = page.context.new_cdp_session(page)
+    devtools: Any = page.context.new_cdp_session(page)
     found: JsonObject = devtools.send("Page.getAppManifest")
     assert found["errors"] == []
     assert found["url"].endswith("/manifest.webmanifest")
@@ -101,3 +102,29 @@ def test_a_browser_can_install_the_console_as_an_app(page: Page) -> None:
     assert {each["errorId"] for each in obstacles["installabilityErrors"]} <= {
         "in-incognito"
     }  # every context of a test is one
+
+
+NOTIFICATIONS = """
+window.shown = [];
+window.Notification = class {
+  static permission = "default";
+  static async requestPermission() { return (this.permission = "granted"); }
+  constructor(title, options) { shown.push([title, options.body]); }
+};
+document.hasFocus = () => false;
+"""
+
+
+def test_allowed_notifications_name_each_call_that_waits(
+    page: Page, call: Callable[[JsonObject], threading.Thread]
+) -> None:
+    page.add_init_script(NOTIFICATIONS)
+    page.goto("/waiting")
+    button = page.get_by_role("button", name="Enable notifications")
+    button.click()
+    expect(button).to_be_hidden()
+    call({"name": "Ann"})
+    page.wait_for_function("shown.length === 1")
+    assert page.evaluate("shown") == [["Approval needed", "lab/greet"]]
+    page.locator("form.ask").get_by_role("button", name="Deny").click()
+    expect(page.locator("#waiting")).to_contain_text("Nothing is waiting for you.")
