@@ -261,6 +261,9 @@ def simulate(
     since: Annotated[
         str | None, typer.Option("--since", metavar="TIME", help="Only calls after this time (ISO 8601).")
     ] = None,
+    session: Annotated[
+        str | None, typer.Option("--session", metavar="ID", help="Only the calls of this session.")
+    ] = None,
     limit: Annotated[
         int, typer.Option("--limit", metavar="N", min=1, max=100_000, help="Maximum number of records.")
     ] = 10_000,
@@ -277,6 +280,8 @@ def simulate(
         body["file"] = _text(file)
     if since is not None:
         body["since"] = since
+    if session is not None:
+        body["session"] = session
     found = ask_crib(invocation, lambda client: client.permissions.simulate(body))
     if invocation.as_json:
         output.document(found)

@@ -26,14 +26,18 @@ from toolcrib.agents.sessions.live_session import SessionDeps
 from toolcrib.agents.sessions.manager import NewSession, Sessions
 from toolcrib.agents.sessions.programs import Programs
 from toolcrib.agents.sessions.questions import Questions
+from toolcrib.agents.sessions.recording.recorded_runtime import ModelAccess
+from toolcrib.agents.sessions.recording.recordings import RecordableRuntimes, Recordings
 from toolcrib.agents.sessions.runtimes import EndpointAccess, Runtimes, load_claude
 from toolcrib.agents.sessions.session_tools import SessionTools
 from toolcrib.agents.sessions.transcripts import Transcripts
 from toolcrib.agents.work.git import Git
 from toolcrib.agents.work.work import Work
+from toolcrib.base.masking.text import mask_text
 from toolcrib.gate.approvals.approvals import WAIT
 from toolcrib.host.context import CribContext
 from toolcrib.host.gate import GateParts
+from toolcrib.host.session_replays import SessionReplays
 from toolcrib.host.upstreams import Upstreams
 from toolcrib.model.agents import Agent
 from toolcrib.model.events import Event
@@ -70,12 +74,14 @@ class Agents:
         self.credits = Credits(store)
         self.notifier = Notifier(store, context.feed, upstreams.web, context.environment, settings.webhook_secret)
         self._briefing = Briefing(gate.gate, gate.zoo, upstreams.placed)
+        self.recordings = _recordings(context)
+        access = ModelAccess(context.environment, upstreams.web, str(context.user_home))
         session_deps = SessionDeps(
             gate=gate.gate,
             questions=self.questions,
             budget=self.credits,
             recorder=Recorder(store, context.id, lambda id: context.signals.send(f"{_SESSION}{id}")),
-            runner=self.runners.get,
+            runner=RecordableRuntimes(self.runners.get, self.recordings, access).get,
             brief=self._briefing.of,
             starts=anyio.CapacityLimiter(os.cpu_count() or 1),
             idle_seconds=settings.session_idle,
@@ -83,19 +89,8 @@ class Agents:
             on_mode=self._on_mode,
             health=upstreams.health,
         )
-        self.sessions = Sessions(
-            store,
-            session_deps,
-            crib=context.id,
-            agent=self._agent,
-            default_agent=self._default_agent,
-            default_cwd=context.default_cwd,
-            most_at_once=settings.max_sessions,
-            changes=gate.changes,
-            stop_switch=context.stop_switch,
-            creators=gate.creators,
-            is_alive=self._is_alive,
-        )
+        self.sessions = self._build_sessions(session_deps)
+        self.replays = SessionReplays(self.sessions, self.runners, self.recordings, access)
         self.transcripts = Transcripts(claude_folder(context), self._known_runtimes)
         self.schedules = Schedules(
             store,
@@ -113,13 +108,31 @@ class Agents:
             stop_switch=context.stop_switch,
             on_time=on_time,
         )
-        git = Git(context.environment)
-        self.work = Work(store, self.sessions, git, crib=context.id, place=home.work, now=clock.now)
+        self.work = Work(
+            store, self.sessions, Git(context.environment), crib=context.id, place=home.work, now=clock.now
+        )
+
+    def _build_sessions(self, deps: SessionDeps) -> Sessions:
+        context, gate = self._context, self._parts
+        return Sessions(
+            context.store,
+            deps,
+            crib=context.id,
+            agent=self._agent,
+            default_agent=self._default_agent,
+            default_cwd=context.default_cwd,
+            most_at_once=context.settings.max_sessions,
+            changes=gate.changes,
+            stop_switch=context.stop_switch,
+            creators=gate.creators,
+            is_alive=self._is_alive,
+        )
 
     async def open(self, stack: AsyncExitStack) -> None:
         """Load the stored state and start the background tasks."""
         await stack.enter_async_context(self.sessions)
         self._parts.approvals.listen(self.sessions.on_approval)
+        self._parts.approvals.listen(self.recordings.on_approval)
         await stack.enter_async_context(self.schedules)
         await stack.enter_async_context(self.work)
         self._context.tasks.start_soon(self.notifier.follow)
@@ -218,6 +231,13 @@ def _clock(context: CribContext) -> Clock:
         return Clock()
     clock = DatabaseClock(context.store)
     return Clock(clock.now, synchronise=clock.synchronise)
+
+
+def _recordings(context: CribContext) -> Recordings:
+    def mask(text: str) -> str:
+        return mask_text(text, context.secrets.mask)
+
+    return Recordings(context.home.recordings, mask, records_all=context.settings.record_sessions)
 
 
 def claude_folder(context: CribContext) -> Path:

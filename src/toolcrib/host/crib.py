@@ -223,7 +223,7 @@ class Crib:
         upstreams = Upstreams(context, gate, web=web, credentials=credentials, eager=self._eager)
         self._upstreams = upstreams
         self.pins, self.intake, self.clients = upstreams.pins, upstreams.intake, upstreams.clients
-        self.pool, self.links = upstreams.pool, upstreams.links
+        self.pool, self.links, self.registry = upstreams.pool, upstreams.links, upstreams.registry
         self.definition_secrets = upstreams.definition_secrets
         return upstreams
 
@@ -232,6 +232,7 @@ class Crib:
         self._agents = agents
         self.runners, self.transcripts = agents.runners, agents.transcripts
         self.sessions, self.schedules, self.work = agents.sessions, agents.schedules, agents.work
+        self.recordings, self.replays = agents.recordings, agents.replays
         return agents
 
     async def _open_plugins(self, stack: AsyncExitStack, context: CribContext) -> None:

@@ -373,6 +373,15 @@ class Sessions:
         self._deps.on_change(session)
         return session
 
+    async def hand_over(self, id: str, runner: str, forked_from: str) -> Session:
+        """Continue a session with another runtime, which can resume it, as a fork of the session that it replayed."""
+        await self._end(id)
+        session = replace((await self._load(id))[0], runner=runner, forked_from=forked_from)
+        self._deps.recorder.change(session)
+        await self._deps.recorder.flush()
+        self._deps.on_change(session)
+        return session
+
     async def stop_all(self, reason: str) -> int:
         """End all processes and turns, and drop queued prompts; return the number of sessions."""
         async with self._opening:  # prompts accepted earlier have their live session by now

@@ -39,7 +39,7 @@ from toolcrib.agents.zoo.input import (
     named,
 )
 from toolcrib.agents.zoo.starters import STARTERS
-from toolcrib.model.agents import Agent, AgentSummary, slug
+from toolcrib.model.agents import Agent, AgentSummary, ToolListing, slug
 from toolcrib.model.changes import ChangeRecorder
 from toolcrib.model.errors import Conflict, NotFound, Unavailable
 from toolcrib.model.events import HostEventKind
@@ -140,6 +140,7 @@ class Zoo:
         self._lock = anyio.Lock()
         self._index: dict[str, IndexRow] = {}
         self._grants: dict[str, Permissions] = {}
+        self._listings: dict[str, tuple[int, ToolListing]] = {}
         self._changes_to_publish: list[tuple[Publish, JsonObject]] = []
         self._elsewhere = anyio.Event()
         self._holding = 0
@@ -223,6 +224,7 @@ class Zoo:
                 continue
             self._changes_to_publish.append((publish, _event(agent_id, old, new)))
             self._grants.pop(agent_id, None)
+            self._listings.pop(agent_id, None)
             if new is None:
                 del self._index[agent_id]
             else:
@@ -251,6 +253,15 @@ class Zoo:
             permissions, bundles = loads(row.grants)
             self._grants[agent_id] = (None if permissions is None else tuple(permissions), tuple(bundles))
         return self._grants[agent_id]
+
+    async def listing(self, agent_id: str) -> ToolListing:
+        """Return how MCP clients of an agent list its tools; read once for each version of the agent."""
+        row, known = self._index.get(agent_id), self._listings.get(agent_id)
+        if known is None or row is None or known[0] != row.version:
+            stored = await self.get(agent_id)
+            known = stored.version, ToolListing(stored.agent.listing, stored.agent.tool_tokens)
+            self._listings[agent_id] = known
+        return known[1]
 
     async def list(self) -> Sequence[AgentSummary]:
         """Return all agents, sorted by id."""

@@ -45,15 +45,23 @@ def test(ctx: typer.Context, name: AllOrName = None, home: HomeOption = None, as
         work = _test_each if not invocation.as_json else _test_all
         _show_all(invocation, ask_crib(invocation, work))
         return
-    server = ask_crib(invocation, lambda client: client.test_server(name))
+    server, findings = ask_crib(invocation, lambda client: _tested(client, name))
     if not invocation.as_json:
         show_status(server)
+        output.warn_all(findings)
     if server["state"] != "connected":
         error = _failure(server)
         output.failure(error, as_json=invocation.as_json, result=server)
         raise typer.Exit(error.exit_code)
     if invocation.as_json:
         output.document(server)
+
+
+async def _tested(client: "ApiClient", name: str) -> "tuple[JsonObject, list[JsonObject]]":
+    """Return the server after connecting it, and the findings in the tools that it offers."""
+    server = await client.test_server(name)
+    tools = await client.tools(server=server["alias"]) if server["state"] == "connected" else []
+    return server, [{"message": f"{tool['ref']}: {each['message']}"} for tool in tools for each in tool["problems"]]
 
 
 async def _test_all(client: "ApiClient") -> "list[JsonObject]":

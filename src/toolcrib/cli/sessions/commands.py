@@ -11,6 +11,7 @@ from toolcrib.cli import output
 from toolcrib.cli.completion import names_of
 from toolcrib.cli.mcp.change import ask_crib
 from toolcrib.cli.options import HomeOption, Invocation, JsonOption, begin, common
+from toolcrib.cli.sessions import replays
 from toolcrib.model.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -216,6 +217,10 @@ def delete(
         output.line(f"Deleted {id}.")
 
 
+app.command("replay")(replays.replay)
+app.command("compare")(replays.compare)
+
+
 @app.command("export")
 def export(
     ctx: typer.Context,
@@ -224,12 +229,21 @@ def export(
     file: Annotated[
         str | None, typer.Option("--output", metavar="FILE", help="Write to a new file instead of standard output.")
     ] = None,
+    recording: Annotated[
+        bool, typer.Option("--recording", help="Export the recording, to be replayed anywhere.")
+    ] = False,
+    as_test: Annotated[
+        bool, typer.Option("--as-test", help="Write a pytest that replays the recording, and the recording beside it.")
+    ] = False,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Export the conversation of a session."""
+    """Export the conversation of a session, or its recording."""
     from toolcrib.cli.sessions.show import FORMATS, export_to
 
+    if recording or as_test:
+        replays.export_recording(begin(ctx, home, as_json), session, file, as_test=as_test)
+        return
     if form not in FORMATS:
         raise InvalidRequest("cli.usage", f"{form!r} is not a format.", f"Choose {' or '.join(FORMATS)}.")
     invocation = begin(ctx, home, as_json)

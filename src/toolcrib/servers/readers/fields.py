@@ -34,7 +34,9 @@ _DENY_KEYS = ("excludeTools", "disabledTools", "disabled_tools")
 _APPROVE_KEYS = ("autoApprove", "alwaysAllow", "trust", "toolPermissions", "default_tools_approval_mode")
 _HELPER_KEYS = ("headersHelper", "http_headers_helper")
 _OAUTH_KEYS = ("oauth", "oauthClientId", "oauth_client_id", "oauth_client_secret", "oauthScopes", "scopes")
-_NOTES = frozenset({"name", "description", "title", "metadata", "icon", "version", "gallery", "bundled", "source"})
+_NOTES = frozenset(
+    {"name", "description", "title", "metadata", "icon", "version", "gallery", "bundled", "source", "registry"}
+)
 """Fields that describe a server to people; kept without a report."""
 
 

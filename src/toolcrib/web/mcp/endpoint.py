@@ -200,10 +200,11 @@ class McpEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one HTTP request that the guard has admitted."""
         principal: Principal = scope["toolcrib.principal"]
-        query = read_query(scope["query_string"]) if scope["query_string"] else NOTHING_ASKED
+        path: str = scope["path"]
+        text: bytes = scope["query_string"]
+        query = read_query(text, of_agent=path.startswith(_AGENTS)) if text else NOTHING_ASKED
         if query.cwd is not None:
             principal = await self._in_directory(principal, query.cwd, by_owner="toolcrib.by_owner" in scope)
-        path: str = scope["path"]
         mcp_view: McpView
         if path in _PATHS:
             mcp_view = await self._everything(query, principal)
@@ -248,8 +249,11 @@ class McpEndpoint:
 
     async def _everything(self, asked: Asked, principal: Principal, *, as_agent: bool = False) -> McpView:
         """Return the view of everything in the mode and within the budget that the client asked for."""
-        if asked.tool_tokens is None or asked.tools != "all":
-            return (self._agent_views if as_agent else self._views)[asked.tools]
+        if as_agent and self._zoo is not None and principal.agent is not None:
+            asked = asked.within(await self._zoo.listing(principal.agent))
+        mode = asked.tools or "all"
+        if asked.tool_tokens is None or mode != "all":
+            return (self._agent_views if as_agent else self._views)[mode]
         mcp_view = self._budgeted.get((asked.tool_tokens, as_agent))
         if mcp_view is None:
             if len(self._budgeted) >= BUDGETS_KEPT:

@@ -81,7 +81,7 @@ class ClaudeRuntime:
         calls = ClaudeCalls(host)
         hooks = ClaudeHooks({tool_name(offered) for offered in brief.tools}, host, calls, brief.cwd)
         servers = build_servers(brief.tools, host, calls)
-        return build_options(brief, self._begun(brief), self._setting(), servers, hooks)
+        return build_options(brief, self._begun(brief), self._setting(brief), servers, hooks)
 
     @asynccontextmanager
     async def open(self, brief: Brief, host: SessionHost) -> AsyncGenerator[Conversation]:
@@ -92,7 +92,7 @@ class ClaudeRuntime:
         calls = ClaudeCalls(host, mapper)
         hooks = ClaudeHooks(offered, host, calls, brief.cwd)
         start = await anyio.to_thread.run_sync(self._begun, brief)
-        setting = await anyio.to_thread.run_sync(self._setting)
+        setting = await anyio.to_thread.run_sync(self._setting, brief)
         options = build_options(
             brief,
             start,
@@ -120,9 +120,10 @@ class ClaudeRuntime:
     def _begun(self, brief: Brief) -> Start:
         return Start.of(brief, is_kept=brief.resume is not None and has_kept(self._environment, brief.resume))
 
-    def _setting(self) -> ClaudeLaunch:
+    def _setting(self, brief: Brief) -> ClaudeLaunch:
         wrapper = write_wrapper(self._folder, find_cli(self._environment))
-        return ClaudeLaunch(wrapper, cli_variables(self._environment), self._folder)
+        variables = cli_variables({**self._environment, **brief.variables})
+        return ClaudeLaunch(wrapper, variables, self._folder)
 
     def _masked(self, text: str) -> str:
         known = KnownSecrets(value for name, value in self._environment.items() if is_secret_setting(name))

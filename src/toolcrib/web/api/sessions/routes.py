@@ -22,6 +22,7 @@ from toolcrib.model.sessions import SessionEvent, SessionState
 from toolcrib.store.sessions import SessionFilter
 from toolcrib.web.api.reading import StrictRoute, check_owner, json_list, path_of
 from toolcrib.web.api.resource import Resource
+from toolcrib.web.api.sessions.replays import add_replays
 from toolcrib.web.api.sessions.shapes import (
     AnsweredQuestion,
     ForkRequest,
@@ -57,6 +58,7 @@ _Format = Annotated[Literal["jsonl", "markdown"], Query(description="`jsonl` for
 def routes(crib: Crib) -> Resource:
     """Return the routes of this crib."""
     router = Resource("sessions", StrictRoute)
+    add_replays(router, crib, _owner(crib), _id(crib))
     _add_collection(router, crib)
     _add_sessions(router, crib)
     _add_talking(router, crib)
@@ -85,6 +87,8 @@ def _add_collection(router: APIRouter, crib: Crib) -> None:
                 resume=body.resume,
             )
         )
+        if body.record:
+            crib.recordings.start(session.id)
         response.headers["location"] = f"/api/sessions/{session.id}"
         return session.to_json()
 
@@ -132,6 +136,7 @@ def _add_sessions(router: APIRouter, crib: Crib) -> None:
     async def delete_session(id: Annotated[str, known]) -> None:
         """Delete a session and its events. Its followers receive a final `closed` status."""
         await crib.sessions.delete(id)
+        crib.recordings.delete(id)
 
 
 def _add_talking(router: APIRouter, crib: Crib) -> None:
