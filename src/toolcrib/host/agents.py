@@ -21,11 +21,12 @@ from toolcrib.agents.schedules.readiness import ReadinessCheck
 from toolcrib.agents.schedules.runs import Runs
 from toolcrib.agents.schedules.schedules import Clock, Schedules
 from toolcrib.agents.sessions.briefing import Briefing
+from toolcrib.agents.sessions.elsewhere import RemoteSessions
 from toolcrib.agents.sessions.event_log import Recorder
 from toolcrib.agents.sessions.live_session import SessionDeps
 from toolcrib.agents.sessions.manager import NewSession, Sessions
 from toolcrib.agents.sessions.programs import Programs
-from toolcrib.agents.sessions.questions import Questions
+from toolcrib.agents.sessions.questions import Questions, SharedQuestions
 from toolcrib.agents.sessions.recording.recorded_runtime import ModelAccess
 from toolcrib.agents.sessions.recording.recordings import RecordableRuntimes, Recordings
 from toolcrib.agents.sessions.runtimes import EndpointAccess, Runtimes, load_claude
@@ -54,6 +55,8 @@ logger = logging.getLogger(__name__)
 
 _SESSION = "session "
 """Prefix of the signal that a session has new events."""
+_QUESTION = "question "
+"""Prefix of the signal that a question was answered."""
 
 
 class Agents:
@@ -70,7 +73,7 @@ class Agents:
         endpoint_access = EndpointAccess(context.address.for_runtimes, gate.session_tokens, endpoint_name)
         programs = Programs(home.settings_file)
         self.runners = Runtimes(context.environment, home.runtimes, programs, upstreams.processes, endpoint_access)
-        self.questions = Questions(gate.principals.may_answer)
+        self.questions = Questions(gate.principals.may_answer, self._shared_questions(context))
         self.credits = Credits(store)
         self.notifier = Notifier(store, context.feed, upstreams.web, context.environment, settings.webhook_secret)
         self._briefing = Briefing(gate.gate, gate.zoo, upstreams.placed)
@@ -96,11 +99,7 @@ class Agents:
             store,
             Runs(store, self.sessions, context.id, clock.now),
             ReadinessCheck(
-                gate.gate,
-                gate.permissions.has_agent,
-                upstreams.placed,
-                upstreams.note,
-                self.sessions.check_creator,
+                gate.gate, gate.permissions.has_agent, upstreams.placed, upstreams.note, self.sessions.check_creator
             ),
             publish=context.feed.publish,
             clock=clock,
@@ -110,6 +109,17 @@ class Agents:
         )
         self.work = Work(
             store, self.sessions, Git(context.environment), crib=context.id, place=home.work, now=clock.now
+        )
+
+    def _shared_questions(self, context: CribContext) -> SharedQuestions | None:
+        if not context.store.shared:
+            return None
+
+        async def alive() -> set[str]:
+            return {node.id for node in await context.membership.alive()}
+
+        return SharedQuestions(
+            context.store, context.id, signal=lambda id: context.signals.send(f"{_QUESTION}{id}"), alive=alive
         )
 
     def _build_sessions(self, deps: SessionDeps) -> Sessions:
@@ -125,6 +135,7 @@ class Agents:
             changes=gate.changes,
             stop_switch=context.stop_switch,
             creators=gate.creators,
+            remote=RemoteSessions(context.node_client) if context.node_client is not None else None,
             is_alive=self._is_alive,
         )
 
@@ -220,6 +231,8 @@ class Agents:
     def _on_signal(self, topic: str) -> None:
         if topic.startswith(_SESSION):
             self.sessions.changed_elsewhere(topic.removeprefix(_SESSION))
+        elif topic.startswith(_QUESTION):
+            self.questions.answered_elsewhere(topic.removeprefix(_QUESTION))
 
     def _on_session(self, session: Session) -> None:
         self._context.feed.publish("session_changed", {"session": session.to_json()})

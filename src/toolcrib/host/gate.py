@@ -106,6 +106,8 @@ class GateParts:
             redact=context.audit.redactor.shown,
             mask=ValueMasker(context.secrets, certain=True).json,
             remember=self.permissions.remember,
+            cluster_key=context.cluster_key("approvals"),
+            alive=self._alive_nodes,
         )
 
     async def open(self, stack: AsyncExitStack) -> None:
@@ -121,6 +123,9 @@ class GateParts:
         stack.callback(self._context.feed.listen(self._on_remote_event, "remote"))
         await stack.enter_async_context(self.approvals)
         self._context.tasks.start_soon(self.zoo.follow)
+
+    async def _alive_nodes(self) -> set[str]:
+        return {node.id for node in await self._context.membership.alive()}
 
     async def _absence(self, principal: Principal, ref: ToolRef) -> ToolcribError | None:
         """Return the error for a tool whose server is disabled. `why` and `mcp list` explain other reasons."""

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import anyio.to_thread
 
-from toolcrib.agents.sessions.manager import NewSession, OpenSession, Sessions
+from toolcrib.agents.sessions.manager import NewSession, Sessions
+from toolcrib.agents.sessions.open_session import OpenSession
 from toolcrib.agents.sessions.recording.comparison import (
     RunComparison,
     SessionRun,

@@ -100,6 +100,8 @@ CODES: dict[str, Code] = {
     "bind.refused": Code(ConfigError, 503, "Listening on an address that other machines can reach is not safe with these settings.", "Use 127.0.0.1, or add `--tls-cert` and `--tls-key`, or `--behind-proxy` with the addresses of your proxy."),
     "node.secret": Code(ConfigError, 503, "The node secret is missing, not private, or differs from that of the cluster.", "Use the same file of at least 32 bytes, with mode 0600, on every node."),
     "node.unknown": Code(NotFound, 404, "No node has this name.", "Run `toolcrib nodes` to list them."),
+    "node.refused": Code(Denied, 403, "The request of another node is not signed correctly, or was sent before.", "Use the same node secret file on every node, and keep their clocks within a minute."),
+    "node.unreachable": Code(Unavailable, 503, "Another node does not respond.", "Try again in a moment, or see `toolcrib nodes`."),
     "node.lost": Code(Unavailable, 503, "This node lost its lease: it could not reach the database.", "Use another node, or wait until this one reaches the database again."),
     "bind.occupied": Code(Unavailable, 503, "The port is already in use.", "Choose another port with `--port` or `TOOLCRIB_PORT`."),
     "crib.running": Code(Unavailable, 503, "A crib is already running on this home.", "Use the running crib, or stop it first."),

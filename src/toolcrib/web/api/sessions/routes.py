@@ -35,8 +35,7 @@ from toolcrib.web.api.sessions.shapes import (
     SessionRequest,
     SessionShape,
 )
-from toolcrib.web.guard import PRINCIPAL
-from toolcrib.web.limits import ENDED
+from toolcrib.web.limits import ENDED, PRINCIPAL
 from toolcrib.web.sse import MEDIA_TYPE, PIECE, SessionStream, resume_point
 
 _LINES = "application/x-ndjson"
@@ -158,7 +157,7 @@ def _add_talking(router: APIRouter, crib: Crib) -> None:
         principal: Annotated[Principal, owner], id: Annotated[str, known], question_id: str, body: QuestionAnswers
     ) -> JsonObject:
         """Answer an agent's question. The first answer counts; later ones get a 409."""
-        asked = next((each for each in crib.sessions.questions() if each.id == question_id), None)
+        asked = next((each for each in await crib.sessions.questions() if each.id == question_id), None)
         if asked is not None and asked.session != id:
             raise NotFound("question.unknown", f"Session {id} has no question {question_id!r}.")
         answers = await crib.sessions.answer(question_id, body.answers, by=principal)
