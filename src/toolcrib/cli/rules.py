@@ -158,10 +158,7 @@ def _add(invocation: "Invocation", given: "JsonObject") -> None:
         return added, [each for each in found if each["rule"] == added["id"] and each["code"] != _UNMATCHED]
 
     rule, findings = ask_crib(invocation, work)
-    if invocation.as_json:
-        output.document(rule)
-    else:
-        output.line(f"Added rule {rule['id']}: {describe_rule(rule)}.")
+    invocation.confirm(rule, f"Added rule {rule['id']}: {describe_rule(rule)}.")
     output.warn_all(rule.get("problems", []))
     output.warn_all([{"message": each["message"], "hint": each["fix"]} for each in findings])
 
@@ -175,10 +172,7 @@ def remove(ctx: typer.Context, id: IdArgument, home: HomeOption = None, as_json:
     """Remove a rule that is not in a file."""
     invocation = begin(ctx, home, as_json)
     rule = ask_crib(invocation, lambda client: client.permissions.remove_rule(id))
-    if invocation.as_json:
-        output.document(rule)
-    else:
-        output.line(f"Removed rule {rule['id']}: {describe_rule(rule)}.")
+    invocation.confirm(rule, f"Removed rule {rule['id']}: {describe_rule(rule)}.")
 
 
 @app.command("check")
@@ -239,10 +233,7 @@ def narrow(ctx: typer.Context, id: IdArgument, home: HomeOption = None, as_json:
         return await client.permissions.change_rule(id, changed)
 
     rule = ask_crib(invocation, work)
-    if invocation.as_json:
-        output.document(rule)
-    else:
-        output.line(f"Rule {rule['id']} is now: {describe_rule(rule)}.")
+    invocation.confirm(rule, f"Rule {rule['id']} is now: {describe_rule(rule)}.")
 
 
 @app.command("simulate")
@@ -283,10 +274,7 @@ def simulate(
     if session is not None:
         body["session"] = session
     found = ask_crib(invocation, lambda client: client.permissions.simulate(body))
-    if invocation.as_json:
-        output.document(found)
-    else:
-        _show_simulation(found)
+    invocation.show(found, _show_simulation)
 
 
 app.command("suggest")(rules_suggest.suggest)

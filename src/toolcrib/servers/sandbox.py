@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 
 from toolcrib.base.processes.sandbox import sandbox_support
 from toolcrib.model.errors import InvalidRequest
-from toolcrib.model.json import Json, JsonObject
-from toolcrib.model.json_values import as_list, as_object, as_text
+from toolcrib.model.json import Json, JsonObject, as_list, as_object, as_text
 from toolcrib.model.problems import Problem
 from toolcrib.model.sandbox import OFF, PROFILES, Sandbox, profile_of
 from toolcrib.model.servers import ServerSpec

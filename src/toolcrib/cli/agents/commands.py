@@ -70,10 +70,7 @@ def list_agents(ctx: typer.Context, home: HomeOption = None, as_json: JsonOption
     """List agents."""
     invocation = begin(ctx, home, as_json)
     found = ask_crib(invocation, lambda client: client.agents())
-    if invocation.as_json:
-        output.document(found)
-    else:
-        show_agents(found)
+    invocation.show(found, show_agents)
 
 
 @app.command("show")
@@ -81,10 +78,7 @@ def show(ctx: typer.Context, agent: IdArgument, home: HomeOption = None, as_json
     """Show an agent: prompt, skills, permissions, memory, and estimated tokens."""
     invocation = begin(ctx, home, as_json)
     found = ask_crib(invocation, lambda client: client.agent(agent))
-    if invocation.as_json:
-        output.document(found)
-    else:
-        show_agent(found)
+    invocation.show(found, show_agent)
 
 
 @app.command("create")
@@ -166,10 +160,7 @@ def delete(ctx: typer.Context, agent: IdArgument, home: HomeOption = None, as_js
     """Delete an agent and its memory; its history is kept."""
     invocation = begin(ctx, home, as_json)
     done = ask_crib(invocation, lambda client: client.delete_agent(agent))
-    if invocation.as_json:
-        output.document(done)
-    else:
-        output.line(f"Deleted {agent}. Its history is kept: `toolcrib agents history {agent}`.")
+    invocation.confirm(done, f"Deleted {agent}. Its history is kept: `toolcrib agents history {agent}`.")
 
 
 @app.command("clone")
@@ -226,10 +217,7 @@ def history(
         found = ask_crib(invocation, lambda client: client.agent_revisions(agent))
     else:
         found = ask_crib(invocation, lambda client: client.agent_revision(agent, version))
-    if invocation.as_json:
-        output.document(found)
-    else:
-        show_history(found)
+    invocation.show(found, show_history)
 
 
 @app.command("restore")

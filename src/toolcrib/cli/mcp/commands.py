@@ -99,10 +99,7 @@ def get(ctx: typer.Context, name: NameArgument, home: HomeOption = None, as_json
     """Show a server: definition, origin of each value, and problems."""
     invocation = begin(ctx, home, as_json)
     server = ask_crib(invocation, lambda client: client.server(name))
-    if invocation.as_json:
-        output.document(server)
-    else:
-        show_server(server)
+    invocation.show(server, show_server)
 
 
 @app.command("rm", hidden=True)

@@ -106,10 +106,7 @@ def reload(ctx: typer.Context, name: AllOrName = None, home: HomeOption = None, 
         _show_all(invocation, ask_crib(invocation, lambda client: client.reload_servers()))
         return
     server = ask_crib(invocation, lambda client: client.reload_server(name))
-    if invocation.as_json:
-        output.document(server)
-    else:
-        show_status(server)
+    invocation.show(server, show_status)
 
 
 def auth(
@@ -140,10 +137,7 @@ def unauth(ctx: typer.Context, name: NameArgument, home: HomeOption = None, as_j
     """Sign out of a server."""
     invocation = begin(ctx, home, as_json)
     server = ask_crib(invocation, lambda client: client.sign_out(name))
-    if invocation.as_json:
-        output.document(server)
-    else:
-        output.line(f'Signed out of "{server["name"]}".')
+    invocation.confirm(server, f'Signed out of "{server["name"]}".')
 
 
 def sign_in(
@@ -166,10 +160,7 @@ def sign_in(
         failed = Unavailable(error["code"], error["message"], error["hint"])
         output.failure(failed, as_json=invocation.as_json, result=ended)
         raise typer.Exit(failed.exit_code)
-    if invocation.as_json:
-        output.document(ended)
-    else:
-        output.line(f'Signed in to "{name}".')
+    invocation.confirm(ended, f'Signed in to "{name}".')
 
 
 async def _show_address(name: str, begun: "JsonObject", browser: bool) -> None:

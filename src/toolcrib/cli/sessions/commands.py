@@ -68,10 +68,7 @@ def list_sessions(
         invocation,
         lambda client: client.sessions.list(cwd=place, agent=agent, state=state, found=found, limit=limit),
     )
-    if invocation.as_json:
-        output.document(listed)
-    else:
-        show_sessions(listed)
+    invocation.show(listed, show_sessions)
 
 
 @app.command("show")
@@ -119,10 +116,7 @@ def send(
         return await client.sessions.send(session, text)
 
     sent = ask_crib(invocation, work)
-    if invocation.as_json:
-        output.document(sent)
-    else:
-        output.line("Queued. Another message is answered first." if sent["queued"] else "Sent.")
+    invocation.confirm(sent, "Queued. Another message is answered first." if sent["queued"] else "Sent.")
 
 
 async def _send_and_wait(invocation: Invocation, session: str, text: str) -> int:
@@ -164,10 +158,7 @@ def fork(
 
     invocation = begin(ctx, home, as_json)
     made = ask_crib(invocation, lambda client: client.sessions.fork(session, title))
-    if invocation.as_json:
-        output.document(made)
-    else:
-        output.line(f"Created {made['id']}. Continue with `{resume_command(made)}`.")
+    invocation.confirm(made, f"Created {made['id']}. Continue with `{resume_command(made)}`.")
 
 
 @app.command("rename")
@@ -181,10 +172,7 @@ def rename(
     """Change the title of a session."""
     invocation = begin(ctx, home, as_json)
     changed = ask_crib(invocation, lambda client: client.sessions.change(session, {"title": title}))
-    if invocation.as_json:
-        output.document(changed)
-    else:
-        output.line(f"Renamed {changed['id']} to {changed['title']}.")
+    invocation.confirm(changed, f"Renamed {changed['id']} to {changed['title']}.")
 
 
 @app.command("delete")
@@ -211,10 +199,7 @@ def delete(
         if not confirm(f"Permanently delete {id} ({title})?"):
             raise typer.Exit(1)
     ask_crib(invocation, lambda client: client.sessions.delete(id))
-    if invocation.as_json:
-        output.document(found)
-    else:
-        output.line(f"Deleted {id}.")
+    invocation.confirm(found, f"Deleted {id}.")
 
 
 app.command("replay")(replays.replay)

@@ -118,10 +118,7 @@ def show(ctx: typer.Context, tool: ToolArgument, home: HomeOption = None, as_jso
     ref = parse_ref(tool)
     invocation = begin(ctx, home, as_json)
     found = run(lambda: ask(invocation.settings, lambda client: client.tool(ref)))
-    if invocation.as_json:
-        output.document(found)
-    else:
-        _show_tool(found)
+    invocation.show(found, _show_tool)
 
 
 @app.command("call")

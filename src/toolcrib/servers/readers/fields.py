@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from toolcrib.model.json import Json, JsonObject
-from toolcrib.model.json_values import as_list, as_object
+from toolcrib.model.json import Json, JsonObject, as_list, as_object
 from toolcrib.model.problems import Problem
 from toolcrib.model.servers import Auth, DefinitionSource, ServerSpec, ServerType, Share, ToolFilter
 from toolcrib.servers.readers.dialect import Dialect, Translated

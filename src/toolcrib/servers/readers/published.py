@@ -4,8 +4,7 @@ The file names are common, so an unrelated file yields neither entries nor probl
 the description; nothing is looked up or installed.
 """
 
-from toolcrib.model.json import Json, JsonObject
-from toolcrib.model.json_values import as_object, as_text, at
+from toolcrib.model.json import Json, JsonObject, as_object, as_text, at
 from toolcrib.servers.readers.dialect import Dialect, FoundEntry, Layout, ReadingContext
 from toolcrib.servers.readers.layouts import by_name
 from toolcrib.servers.registry.server_json import (

@@ -21,8 +21,7 @@ from typing import Final
 import orjson
 
 from toolcrib.model.errors import InvalidRequest
-from toolcrib.model.json import Json, JsonObject
-from toolcrib.model.json_values import as_list, as_object, as_text, at
+from toolcrib.model.json import Json, JsonObject, as_list, as_object, as_text, at
 from toolcrib.servers.registry.server_json import (
     InputValues,
     InstallOption,

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from toolcrib.model.errors import InvalidRequest
-from toolcrib.model.json import Json, JsonObject
-from toolcrib.model.json_values import as_list, as_object, as_text, at
+from toolcrib.model.json import Json, JsonObject, as_list, as_object, as_text, at
 from toolcrib.model.text import visible
 from toolcrib.servers.exposure import names_credential
 from toolcrib.servers.registry.server_json import InstallOption, install_options

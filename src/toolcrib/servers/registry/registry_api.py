@@ -18,8 +18,7 @@ import orjson
 from toolcrib.base.network.urls import check_url
 from toolcrib.base.network.web import DOCUMENT_TIMEOUT, Web, get
 from toolcrib.model.errors import ConfigError, NotFound, ToolcribError, Unavailable
-from toolcrib.model.json import Json
-from toolcrib.model.json_values import as_list, at
+from toolcrib.model.json import Json, as_list, at
 from toolcrib.servers.registry.published_server import PublishedServer, is_latest, parse_published
 
 LARGEST_SNAPSHOT: Final = 256 * 1024 * 1024

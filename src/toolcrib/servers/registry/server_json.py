@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from toolcrib.model.errors import InvalidRequest
-from toolcrib.model.json import Json, JsonObject
-from toolcrib.model.json_values import as_list, as_object, as_text, at
+from toolcrib.model.json import Json, JsonObject, as_list, as_object, as_text, at
 
 _PLACEHOLDER = re.compile(r"\{([A-Za-z0-9_.-]+)\}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_]+")

@@ -24,7 +24,7 @@ from starlette.types import Receive, Scope, Send
 from toolcrib.agents.zoo.zoo import Zoo
 from toolcrib.base.feed import Feed
 from toolcrib.gate.gate import Gate
-from toolcrib.gate.programs.sandbox import ProgramSandbox
+from toolcrib.gate.programs.interpreter import ProgramInterpreter
 from toolcrib.model.errors import Denied, InvalidRequest, NotFound, Unavailable
 from toolcrib.model.events import Event
 from toolcrib.model.json import Json, JsonObject, dumps
@@ -34,7 +34,6 @@ from toolcrib.model.protocol import CARRIED, HEADER_MISMATCH, INTERNAL_ERROR, Er
 from toolcrib.model.sources import Notice
 from toolcrib.web import problems
 from toolcrib.web.limits import CREDENTIAL, ENDED, WHOLE
-from toolcrib.web.mcp.bodies import read_body, replay
 from toolcrib.web.mcp.budgeted import Budgeted, ContextBudgets
 from toolcrib.web.mcp.ended_sessions import EndedSessions
 from toolcrib.web.mcp.methods import InSession, Methods
@@ -42,7 +41,7 @@ from toolcrib.web.mcp.node_routing import NodeRouting
 from toolcrib.web.mcp.pages import LISTED, Pages
 from toolcrib.web.mcp.parked_calls import ParkedCalls
 from toolcrib.web.mcp.query_options import NOTHING_ASKED, Asked, ToolMode, read_query
-from toolcrib.web.mcp.request import LongRequests, McpRequest, ResponseWriter
+from toolcrib.web.mcp.request import LongRequests, McpRequest, ResponseWriter, read_body, replay
 from toolcrib.web.mcp.resumable_streams import ResumableStreams
 from toolcrib.web.mcp.sealed_state import StateSeal
 from toolcrib.web.mcp.sessions import McpSession, McpSessions, owner_of
@@ -157,7 +156,7 @@ class McpEndpoint:
         self._views = _views(gate, None)
         self._agent_views = _views(gate, self._instruct)
         self._budgeted: dict[tuple[int, bool], Budgeted] = {}
-        self._sandbox = ProgramSandbox()
+        self._interpreter = ProgramInterpreter()
         self._pages = Pages(gate)
         self._subscriptions = Subscriptions()
         seal = StateSeal(key or secrets.token_bytes(32))
@@ -168,11 +167,9 @@ class McpEndpoint:
         self._opening, self._loading = anyio.Lock(), anyio.Lock()
         self._watched: set[str] = set()
         self._parking = ParkedCalls(seal, node)
-        whole, sandbox = budgets.whole_results, self._sandbox
         self._mcp_tasks = tasks or McpTasks(None, "")
-        self._methods = Methods(
-            gate, seal, self._parking, self._subscriptions, in_session, self._announce, whole, sandbox, self._mcp_tasks
-        )
+        parts = (gate, seal, self._parking, self._subscriptions, in_session, self._announce)
+        self._methods = Methods(*parts, budgets.whole_results, self._interpreter, self._mcp_tasks)
         self._running: dict[tuple[str, RequestId], ResponseWriter] = {}
         self._long_requests = LongRequests()
         self._resumable = ResumableStreams()
@@ -193,7 +190,7 @@ class McpEndpoint:
             self._tasks.start_soon(self._forward_notices)
         await self._mcp_tasks.open()
         self._stack.callback(self._parking.close)
-        self._stack.push_async_callback(self._sandbox.close)
+        self._stack.push_async_callback(self._interpreter.close)
         return self
 
     async def __aexit__(self, *_: object) -> None:
