@@ -40,7 +40,7 @@ from toolcrib.gate.approvals.approvals import WAIT
 from toolcrib.host.context import CribContext
 from toolcrib.host.gate import GateParts
 from toolcrib.host.session_replays import SessionReplays
-from toolcrib.host.takeover import Takeover
+from toolcrib.host.takeover import WorkTransfer
 from toolcrib.host.upstreams import Upstreams
 from toolcrib.model.agents import Agent
 from toolcrib.model.events import Event
@@ -117,7 +117,9 @@ class Agents:
         self.work = Work(
             store, self.sessions, Git(context.environment), crib=context.id, place=home.work, now=clock.now, jobs=jobs
         )
-        self._takeover = Takeover(context, jobs, self.sessions, self.schedules, self._close_approvals) if jobs else None
+        self._takeover = (
+            WorkTransfer(context, jobs, self.sessions, self.schedules, self._close_approvals) if jobs else None
+        )
 
     async def _close_approvals(self, node: str) -> None:
         await self._parts.approvals.close_of_cribs([node])

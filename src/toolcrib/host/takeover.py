@@ -36,7 +36,7 @@ _RETRY_SECONDS: Final = 1.0
 logger = logging.getLogger(__name__)
 
 
-class Takeover:
+class WorkTransfer:
     """Connects the membership of this node and its jobs with sessions, schedules and the audit."""
 
     def __init__(
