@@ -44,6 +44,7 @@ class Chain(Journalled[Entry]):
 
     table = audit
     head: ChainHead
+    reads_policy_epoch = True
 
     def __init__(self, file: HeadFile, head: ChainHead) -> None:
         self._file = file
