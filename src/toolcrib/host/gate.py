@@ -134,7 +134,7 @@ class GateParts:
         return not_startable(entry) if entry is not None and entry.state == "disabled" else None
 
     def _keep_names(self, rows: Sequence[NameRow]) -> None:
-        self._context.tasks.start_soon(keep_names, self._context.store, rows)
+        self._context.tasks.start_soon(keep_names, self._context.store, self.catalog.names, rows)
 
     def _agent_grants(self, agent: str) -> AgentGrants | None:
         granted = self.zoo.granted(agent)
