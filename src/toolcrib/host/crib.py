@@ -264,9 +264,9 @@ class Crib:
     def _start_maintenance(self, context: CribContext) -> None:
         """Start sealing, backing up and anchoring the audit, as configured."""
         days = self.settings.audit_keep_days
-        if days is not None and self.store.shared:
-            logger.warning("Audit records are not sealed: other cribs may use their database.")
-        elif days is not None:
+        if self.audit.lane:
+            context.tasks.start_soon(self.audit.checkpoints.follow)
+        if days is not None:
             sealing = partial(self.audit.segments.follow, days, by=self.principals.owner("scheduler"))
             context.tasks.start_soon(sealing)
         self.backups = Backups(self.store, self.audit, self.home, database_file(self.settings))

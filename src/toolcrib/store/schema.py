@@ -48,6 +48,7 @@ REVISIONS = (
     "0017",
     "0018",
     "0019",
+    "0020",
 )
 HEAD = REVISIONS[-1]
 
@@ -564,6 +565,15 @@ usage = Table(
     Index(None, "key", "at"),
 )
 """What counts towards limits that hold across nodes. `at` is in seconds by the clock of the database."""
+
+audit_lanes = Table(
+    "audit_lanes",
+    metadata,
+    Column("lane", BigInteger, primary_key=True, autoincrement=False),
+    Column("crib", StoredText, nullable=False),
+    UniqueConstraint("crib"),
+)
+"""The lane of each node in the audit log; see `audit_lanes`."""
 
 POLICY_TRIGGERS = (
     "CREATE OR REPLACE FUNCTION bump_policy_epoch() RETURNS trigger LANGUAGE plpgsql AS "
