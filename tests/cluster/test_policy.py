@@ -1,7 +1,8 @@
 """Permissions across nodes: a change on one binds at the next call on every other."""
 
-from cluster.nodes import Cluster, ClusterNode
+from cluster.nodes import Cluster, ClusterNode, wait_for
 from e2e.shell import Shell
+from toolcrib.store.audit_lanes import LANE_SIZE
 
 LIMITS = """
 [[limits]]
@@ -36,7 +37,12 @@ def test_deny_rule_and_token_revocation_bind_at_the_next_call_on_every_node(clus
         assert second.call("lab/greet", GREETING, token=token).status_code == 200, "a new token is known at once"
         assert first.request("DELETE", f"/api/tokens/robot{number}").status_code == 200
         assert second.call("lab/greet", GREETING, token=token).status_code in (401, 403)
-    assert second.request("GET", "/api/audit/verify").json()["ok"]
+    lanes = {record["id"] // LANE_SIZE for record in first.request("GET", "/api/audit?limit=100").json()}
+    assert len(lanes) == 2, "each node writes its own lane"
+    wait_for(lambda: first.request("GET", "/api/audit?phase=checkpoint").json())
+    for node in (first, second):
+        verified = node.request("GET", "/api/audit/verify").json()
+        assert verified["ok"], verified
 
 
 def test_limits_and_failed_sign_ins_count_across_nodes(cluster: Cluster) -> None:

@@ -137,12 +137,12 @@ class Gate:
         home: HomeGuard,
         stop_switch: StopSwitch,
         absence: Absence,
-        policy: PolicyEpoch,
+        policy: PolicyEpoch | None = None,
     ) -> None:
         """`home` detects calls that touch the crib's home. While `stop_switch` is set, every call is refused.
 
         `absence` returns why a tool that the principal may see is missing, such as a disabled server. `policy` notices
-        permissions that other nodes changed.
+        permissions that other nodes changed; None if there are none.
         """
         self._policy = policy
         self._stop_switch = stop_switch
@@ -469,8 +469,8 @@ class Gate:
         started = time.perf_counter_ns()
         try:
             self._refuse_if_stopped()
-            if self._policy.is_outdated:
-                await self._see_again(principal, server)
+            if self._policy is not None and self._policy.is_outdated:
+                await self._see_again(self._policy, principal, server)
             result = await self._with_deadline(ref, ask, context)
         except asyncio.CancelledError:
             record.abandoned(_since(started))
@@ -481,10 +481,10 @@ class Gate:
         await record.outcome(is_error=False, duration_ms=_since(started), result=result)
         return result
 
-    async def _see_again(self, principal: Principal, server: str) -> None:
+    async def _see_again(self, policy: PolicyEpoch, principal: Principal, server: str) -> None:
         """Check again that a principal sees a server: another node changed permissions. Raises `NotFound`."""
-        await self._policy.refresh()
-        if self._policy.revoked(principal) is not None or server not in self._view(principal).servers:
+        await policy.refresh()
+        if policy.revoked(principal) is not None or server not in self._view(principal).servers:
             raise NotFound("server.unknown", f'Server "{server}" not found.')
 
     def _start(self, call_id: str, trace: Trace | None, target: Tool | ContentSource | None) -> Trace | None:
@@ -511,8 +511,8 @@ class Gate:
         if tool.kind == "builtin":  # these change the crib itself; the changes are recorded under their caller
             run = run_as_actor(run, call.principal, call.door)
         audit_id = await record.intent()
-        if self._policy.is_outdated:
-            await self._decide_again(tool, call)
+        if self._policy is not None and self._policy.is_outdated:
+            await self._decide_again(self._policy, tool, call)
         started = time.perf_counter_ns()
         timeout = tool.timeout or self._default_timeout
         self._in_flight[context.call_id] = tool.ref
@@ -535,14 +535,14 @@ class Gate:
         await record.outcome(is_error=result.is_error, duration_ms=duration, digest=digest, result=result)
         return CallOutcome(result, audit_id, duration, call.edited, digest is not None)
 
-    async def _decide_again(self, tool: Tool, call: "_Call") -> None:
+    async def _decide_again(self, policy: PolicyEpoch, tool: Tool, call: "_Call") -> None:
         """Decide on a call again: another node changed permissions before its intent was stored. Raises `Denied`."""
         try:
-            await self._policy.refresh()
+            await policy.refresh()
             view, ref = self._view(call.principal), call.ref
             decision = view.decision_on(ref, loads(call.arguments), call.arguments)
             current = view.snapshot.tools.get(ref)
-            if (revoked := self._policy.revoked(call.principal)) is not None:
+            if (revoked := policy.revoked(call.principal)) is not None:
                 raise Denied("policy.denied", f"{ref} was refused: {revoked}")
             if current is None or not decision.visible:
                 raise invisible_error(decision, call.principal)

@@ -87,7 +87,7 @@ class GateParts:
         self._handles = Handles(self.approvals, context.tasks)
         self.servers = Servers(home, context.environment, context.user_home, feed.publish, self.changes)
         self.guard = HomeGuard(home.root, home.work, context.user_home)
-        self.policy = PolicyEpoch(store, self.creators.revoked)
+        self.policy = PolicyEpoch(store, context.membership, self.creators.revoked)
         self.principals.look_again = self.policy.refresh
         if store.shared:
             self.permissions.limits.share(SharedCounts(store))
@@ -102,7 +102,7 @@ class GateParts:
             home=self.guard,
             stop_switch=context.stop_switch,
             absence=self._absence,
-            policy=self.policy,
+            policy=self.policy if store.shared else None,
         )
 
     async def open(self, stack: AsyncExitStack) -> None:

@@ -13,8 +13,9 @@ from typing import Final
 
 import anyio
 
-from toolcrib.model.errors import ToolcribError
+from toolcrib.model.errors import ToolcribError, Unavailable
 from toolcrib.model.principals import Principal
+from toolcrib.nodes.membership import Membership
 from toolcrib.store.engine import Store
 from toolcrib.store.policy_epoch import load_policy_epoch
 
@@ -24,10 +25,16 @@ POLL_SECONDS: Final = 1.0
 
 
 class PolicyEpoch:
-    """The epoch that this node has loaded. `revoked` returns a message for a principal that lost its rights."""
+    """The epoch that this node has loaded. `revoked` returns a message for a principal that lost its rights.
 
-    def __init__(self, store: Store, revoked: Callable[[Principal], str | None] = lambda _: None) -> None:
+    A node whose lease has ended is always outdated, and cannot be refreshed.
+    """
+
+    def __init__(
+        self, store: Store, membership: Membership, revoked: Callable[[Principal], str | None] = lambda _: None
+    ) -> None:
         self._store = store
+        self._membership = membership
         self._loaded = 0
         self._lock = anyio.Lock()
         self._due = anyio.Event()
@@ -36,8 +43,8 @@ class PolicyEpoch:
 
     @property
     def is_outdated(self) -> bool:
-        """Whether the last stored intent saw changes that this node has not loaded."""
-        return self._store.policy_epoch > self._loaded
+        """Whether the last stored intent saw changes that this node has not loaded, or its lease has ended."""
+        return self._store.policy_epoch > self._loaded or self._membership.lost
 
     def on_change(self, reload: Callable[[], Awaitable[None]]) -> None:
         """Call this to load the permissions again after a change on any node."""
@@ -48,9 +55,14 @@ class PolicyEpoch:
         self._due.set()
 
     async def refresh(self) -> None:
-        """Load everything again if another node changed something. Raises `Unavailable` without the database."""
+        """Load everything again if another node changed something.
+
+        Raises `Unavailable` without the database, and `node.lost` without a lease.
+        """
         if not self._store.shared:
             return
+        if self._membership.lost:
+            raise Unavailable("node.lost", "This node lost its lease, so it makes no calls.")
         async with self._lock:
             epoch = await load_policy_epoch(self._store)
             if epoch <= self._loaded:

@@ -7,7 +7,7 @@ crib uses, and the one that cribs shared before there were lanes. Lane 1 holds t
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, insert, literal_column, select
+from sqlalchemy import ColumnElement, Connection, insert, literal_column, select
 
 from toolcrib.store.batch import ConstraintError
 from toolcrib.store.engine import Store
@@ -64,18 +64,16 @@ def lane_heads(connection: Connection, lanes: Sequence[int]) -> list[tuple[int, 
     """Return number and hash of the newest record of each lane that has one."""
     heads: list[tuple[int, str]] = []
     for lane in lanes:
-        newest = _in_lane(lane).order_by(audit.c.id.desc()).limit(1)
-        heads += [(row[0], row[1]) for row in connection.execute(newest)]
+        query = select(audit.c.id, audit.c.hash).where(audit.c.id > lane_start(lane), audit.c.id < lane_end(lane))
+        rows: Sequence[Any] = connection.execute(query.order_by(audit.c.id.desc()).limit(1)).all()
+        heads += [(row.id, row.hash) for row in rows]
     return heads
 
 
 def lane_begin(connection: Connection, lane: int) -> tuple[int, Any] | None:
     """Return number and body of the oldest record of a lane, or None."""
-    columns = [literal_column("id"), literal_column("body")]
-    oldest = select(*columns).select_from(audit).where(audit.c.id > lane_start(lane), audit.c.id < lane_end(lane))
-    row = connection.execute(oldest.order_by(audit.c.id).limit(1)).first()
-    return None if row is None else (row[0], row[1])
-
-
-def _in_lane(lane: int) -> Any:
-    return select(audit.c.id, audit.c.hash).where(audit.c.id > lane_start(lane), audit.c.id < lane_end(lane))
+    number: ColumnElement[Any] = literal_column("id")
+    body: ColumnElement[Any] = literal_column("body")
+    query = select(number, body).select_from(audit).where(audit.c.id > lane_start(lane), audit.c.id < lane_end(lane))
+    row: Any = connection.execute(query.order_by(audit.c.id).limit(1)).first()
+    return None if row is None else (row.id, row.body)

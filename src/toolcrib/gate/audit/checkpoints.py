@@ -10,7 +10,7 @@ Must never name a record that is not committed.
 import logging
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import anyio
 from sqlalchemy import Connection
@@ -19,6 +19,7 @@ from toolcrib.gate.audit.chain import Chain, columns_of, stored
 from toolcrib.gate.audit.head import ChainHead, HeadFile, beginning, read_head
 from toolcrib.model.errors import Unavailable
 from toolcrib.model.json import JsonObject, dumps
+from toolcrib.model.json_values import as_list
 from toolcrib.store.audit import CHECKPOINT, moment
 from toolcrib.store.audit_lanes import CHECKPOINT_LANE, lane_heads, lane_of, load_lanes
 from toolcrib.store.engine import Store
@@ -97,9 +98,9 @@ def _entry(heads: list[ChainHead]) -> tuple[bytes, tuple[str | None, ...]]:
 
 def heads_in(record: JsonObject) -> list[ChainHead]:
     """Return the positions that a checkpoint names."""
-    listed: Any = record.get("heads")
+    listed = as_list(record.get("heads")) or []
     found: list[ChainHead] = []
-    for each in listed if isinstance(listed, list) else ():
+    for each in listed:
         match each:
             case {"id": int(number), "hash": str(digest)}:
                 found.append(ChainHead(number, digest))
