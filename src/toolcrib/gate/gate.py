@@ -52,6 +52,7 @@ from toolcrib.model.sources import (
     RunCall,
 )
 from toolcrib.model.tools import CallResult, ContentItem, Tool, ToolRef
+from toolcrib.nodes.policy_epoch import PolicyEpoch
 
 _READS = frozenset({"resources/read", "prompts/get"})
 """Content methods that are audited. The others return nothing a model could act on."""
@@ -113,6 +114,8 @@ class _Call:
     edited: bytes | None = None
     budget: ResultBudget | None = None
     program: ProgramCall | None = None
+    arguments: bytes = b"{}"
+    is_approved: bool = False
 
     @property
     def principal(self) -> Principal:
@@ -135,11 +138,14 @@ class Gate:
         home: HomeGuard,
         stop_switch: StopSwitch,
         absence: Absence,
+        policy: PolicyEpoch | None = None,
     ) -> None:
         """`home` detects calls that touch the crib's home. While `stop_switch` is set, every call is refused.
 
-        `absence` returns why a tool that the principal may see is missing, such as a disabled server.
+        `absence` returns why a tool that the principal may see is missing, such as a disabled server. `policy` notices
+        permissions that other nodes changed; None if there are none.
         """
+        self._policy = policy
         self._stop_switch = stop_switch
         self._catalog = catalog
         self._names = catalog.names
@@ -297,7 +303,7 @@ class Gate:
         record = self._audit.call(*made, rules=view.rules_version, program=program and program.id)
         trace = self._start(call_id, trace, tool)
         call = _Call(ref, door, CallContext(principal, call_id, progress, client, trace), record, session, handle)
-        call.budget, call.program = budget, program
+        call.budget, call.program, call.arguments = budget, program, encoded
         try:
             tool, run = await self._admit(call, view, decision, arguments, encoded)
         except InvalidRequest as error:
@@ -328,7 +334,7 @@ class Gate:
         if decision.verdict != "allow" or call.handle not in (None, HANDLE):  # the id may belong to another call
             tool, run = await self._obtain_consent(call, tool, run, decision, encoded)
         if self._limits.limits:
-            self._count(call, tool)
+            await self._count(call, tool)
         return tool, run
 
     async def refuse(self, principal: Principal, ref: ToolRef, arguments: JsonObject, *, door: Door) -> None:
@@ -351,6 +357,7 @@ class Gate:
             view = self._view(call.principal)
             arguments = loads(encoded)
             if program.planned.is_same(tool, encoded, view.paths(call.ref, arguments)):
+                call.is_approved = True
                 call.record = self._audit.call(
                     call.context.call_id, call.door, call.principal, call.ref, tool, arguments, encoded, decision,
                     rules=view.rules_version, approval=program.approval, program=program.id,
@@ -360,12 +367,11 @@ class Gate:
             raise refusal_error(decision)
         return await self._wait_for_approval(call, tool, decision, encoded)
 
-    def _count(self, call: "_Call", tool: Tool) -> None:
+    async def _count(self, call: "_Call", tool: Tool) -> None:
         """Count the call. Raises `Denied` if its limit is reached."""
-        refusal = self._limits.check(call.principal, call.ref, tool.names)
+        refusal = await self._limits.take(call.principal, call.ref, tool.names)
         if refusal is not None:
             raise Denied("limit.reached", refusal)
-        self._limits.count(call.principal, call.ref, tool.names)
 
     async def _wait_for_approval(
         self, call: "_Call", requested: Tool, decision: Decision, encoded: bytes
@@ -407,6 +413,7 @@ class Gate:
         if not answer.approved:
             raise Denied("approval.denied", answer.refusal)
         call.edited = encoded if answer.edited else None
+        call.arguments, call.is_approved = encoded, True
         if tool is None or tool.definition_hash != requested.definition_hash:
             raise Denied("tool.changed", f"{ref} was redefined while its approval was pending.")
         if unedited and view.paths(ref, arguments) != requested_paths:
@@ -462,6 +469,8 @@ class Gate:
         started = time.perf_counter_ns()
         try:
             self._refuse_if_stopped()
+            if self._policy is not None and self._policy.is_outdated:
+                await self._see_again(self._policy, principal, server)
             result = await self._with_deadline(ref, ask, context)
         except asyncio.CancelledError:
             record.abandoned(_since(started))
@@ -471,6 +480,12 @@ class Gate:
             raise
         await record.outcome(is_error=False, duration_ms=_since(started), result=result)
         return result
+
+    async def _see_again(self, policy: PolicyEpoch, principal: Principal, server: str) -> None:
+        """Check again that a principal sees a server: another node changed permissions. Raises `NotFound`."""
+        await policy.refresh()
+        if policy.revoked(principal) is not None or server not in self._view(principal).servers:
+            raise NotFound("server.unknown", f'Server "{server}" not found.')
 
     def _start(self, call_id: str, trace: Trace | None, target: Tool | ContentSource | None) -> Trace | None:
         """Notify the observer of a call to this tool or source. Returns the trace to send to the server."""
@@ -496,6 +511,8 @@ class Gate:
         if tool.kind == "builtin":  # these change the crib itself; the changes are recorded under their caller
             run = run_as_actor(run, call.principal, call.door)
         audit_id = await record.intent()
+        if self._policy is not None and self._policy.is_outdated:
+            await self._decide_again(self._policy, tool, call)
         started = time.perf_counter_ns()
         timeout = tool.timeout or self._default_timeout
         self._in_flight[context.call_id] = tool.ref
@@ -517,6 +534,30 @@ class Gate:
             result, digest = call.budget.fit(self.results, context.principal, tool, result)
         await record.outcome(is_error=result.is_error, duration_ms=duration, digest=digest, result=result)
         return CallOutcome(result, audit_id, duration, call.edited, digest is not None)
+
+    async def _decide_again(self, policy: PolicyEpoch, tool: Tool, call: "_Call") -> None:
+        """Decide on a call again: another node changed permissions before its intent was stored. Raises `Denied`."""
+        try:
+            await policy.refresh()
+            view, ref = self._view(call.principal), call.ref
+            decision = view.decision_on(ref, loads(call.arguments), call.arguments)
+            current = view.snapshot.tools.get(ref)
+            if (revoked := policy.revoked(call.principal)) is not None:
+                raise Denied("policy.denied", f"{ref} was refused: {revoked}")
+            if current is None or not decision.visible:
+                raise invisible_error(decision, call.principal)
+            if current.definition_hash != tool.definition_hash:
+                raise Denied("tool.changed", f"{ref} was redefined while the call was recorded.")
+            if decision.verdict == "ask" and not call.is_approved:
+                raise Denied("approval.required", f"{ref} needs an approval now: the rules changed. Call it again.")
+            if decision.verdict not in ("allow", "ask"):
+                raise refusal_error(decision)
+        except ToolcribError as error:
+            await call.record.outcome(is_error=True, duration_ms=0.0, refused=error.code)
+            raise
+        except BaseException:  # boundary: a call that could not be decided again records its outcome first
+            call.record.abandoned(0.0)
+            raise
 
 
 def _check_call(

@@ -59,7 +59,8 @@ from toolcrib.store.names import load_names
 from toolcrib.tools import PythonSource, ToolServer
 from toolcrib.tools.folder import ToolFolder
 from toolcrib.tools.plugins.packages import Plugins
-from toolcrib.upstream.credentials import open_credentials
+from toolcrib.upstream.credentials import CredentialStore, open_credentials
+from toolcrib.upstream.shared_credentials import open_shared_credentials
 
 if TYPE_CHECKING:
     from claude_agent_sdk import ClaudeAgentOptions  # noqa: TID251 for its type only
@@ -217,7 +218,7 @@ class Crib:
         return gate
 
     async def _build_upstreams(self, context: CribContext, gate: GateParts) -> Upstreams:
-        credentials = await open_credentials(self.home.credentials, self.secrets)
+        credentials = await self._open_credentials(context)
         web = await open_web(self._environment)
         upstreams = Upstreams(context, gate, web=web, credentials=credentials, eager=self._eager)
         self._upstreams = upstreams
@@ -225,6 +226,13 @@ class Crib:
         self.pool, self.links = upstreams.pool, upstreams.links
         self.definition_secrets = upstreams.definition_secrets
         return upstreams
+
+    async def _open_credentials(self, context: CribContext) -> CredentialStore:
+        """Open the sign-ins: those of the cluster if it has a secret to encrypt them with, else those of the home."""
+        folder, secret = self.home.credentials, context.cluster_secret
+        if self.store.shared and secret is not None:
+            return await open_shared_credentials(self.store, secret, context.id, folder, self.secrets)
+        return await open_credentials(folder, self.secrets)
 
     def _build_agents(self, context: CribContext, gate: GateParts, upstreams: Upstreams) -> Agents:
         agents = Agents(context, gate, upstreams, clock=self._clock, on_time=self._on_time)
@@ -259,9 +267,9 @@ class Crib:
     def _start_maintenance(self, context: CribContext) -> None:
         """Start sealing, backing up and anchoring the audit, as configured."""
         days = self.settings.audit_keep_days
-        if days is not None and self.store.shared:
-            logger.warning("Audit records are not sealed: other cribs may use their database.")
-        elif days is not None:
+        if self.audit.lane:
+            context.tasks.start_soon(self.audit.checkpoints.follow)
+        if days is not None:
             sealing = partial(self.audit.segments.follow, days, by=self.principals.owner("scheduler"))
             context.tasks.start_soon(sealing)
         self.backups = Backups(self.store, self.audit, self.home, database_file(self.settings))

@@ -47,6 +47,8 @@ REVISIONS = (
     "0016",
     "0017",
     "0018",
+    "0019",
+    "0020",
 )
 HEAD = REVISIONS[-1]
 
@@ -552,3 +554,45 @@ questions = Table(
     Column("answers", LargeBinary),
 )
 """Questions of agents in a shared database. `node` waits for the answers; `is_open` becomes false exactly once."""
+
+usage = Table(
+    "usage",
+    metadata,
+    Column("id", StoredText, primary_key=True),
+    Column("key", StoredText, nullable=False),
+    Column("at", Float, nullable=False),
+    Column("amount", Float, nullable=False),
+    Index(None, "key", "at"),
+)
+"""What counts towards limits that hold across nodes. `at` is in seconds by the clock of the database."""
+
+audit_lanes = Table(
+    "audit_lanes",
+    metadata,
+    Column("lane", BigInteger, primary_key=True, autoincrement=False),
+    Column("crib", StoredText, nullable=False),
+    UniqueConstraint("crib"),
+)
+"""The lane of each node in the audit log; see `audit_lanes`."""
+
+POLICY_TRIGGERS = (
+    "CREATE OR REPLACE FUNCTION bump_policy_epoch() RETURNS trigger LANGUAGE plpgsql AS "
+    "'BEGIN UPDATE epochs SET value = value + 1 WHERE name = ''policy''; RETURN NULL; END'",
+    *(
+        f"CREATE TRIGGER policy_of_{table} AFTER {changes} ON {table} "
+        "FOR EACH STATEMENT EXECUTE FUNCTION bump_policy_epoch()"
+        for table, changes in (
+            ("rules", "INSERT OR UPDATE OR DELETE"),
+            ("tokens", "INSERT OR UPDATE OR DELETE"),
+            ("bundles", "INSERT OR UPDATE OR DELETE"),
+            ("projects", "INSERT OR UPDATE OR DELETE"),
+            ("agents", "INSERT OR DELETE OR UPDATE OF grants"),
+            ("pins", "UPDATE OR DELETE"),
+        )
+    ),
+)
+"""The statements that count every change of permissions on PostgreSQL, in the transaction of the change and whatever
+version of Toolcrib makes it.
+"""
+for _statement in POLICY_TRIGGERS:
+    event.listen(metadata, "after_create", DDL(_statement).execute_if(dialect="postgresql"))

@@ -73,6 +73,10 @@ _SAFE_METHODS = frozenset({"GET", "HEAD"})
 logger = logging.getLogger(__name__)
 
 
+class _UnknownToken(Exception):
+    """Raised for a token that this node does not know."""
+
+
 class RequestGuard:
     """The outermost ASGI application: checks a request, then passes it to `mcp` or `routes`."""
 
@@ -116,7 +120,10 @@ class RequestGuard:
             if reply.is_page and scope["method"] == "GET" and (detour := self._detour(scope, headers)) is not None:
                 await reply.send_whole(detour)
                 return
-            app = self._admit(scope, headers)
+            try:
+                app = self._admit(scope, headers)
+            except _UnknownToken:
+                app = await self._admit_late(scope, headers)
             if b"transfer-encoding" in headers:
                 receive = _Counted(receive, reply, self._body_bytes).receive
             if ENDED in scope:
@@ -145,6 +152,17 @@ class RequestGuard:
             self._stopping.check()
         self._check_body(headers)
         return self._mcp if to_mcp else self._routes
+
+    async def _admit_late(self, scope: Scope, headers: dict[bytes, bytes]) -> ASGIApp:
+        """Check a request with an unknown token again: another node may have created the token just now."""
+        await self._principals.look_again()
+        try:
+            return self._admit(scope, headers)
+        except _UnknownToken:
+            client = scope.get("client")
+            if await self._throttle.failed(client[0] if client else ""):
+                raise Unavailable("auth.throttled", "Too many invalid tokens from this address.") from None
+            raise Unauthenticated("auth.invalid", "The token is not valid.") from None
 
     def _detour(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Response | None:
         """Return where a browser that opens a page has to go first, or None.
@@ -179,7 +197,7 @@ class RequestGuard:
             scheme, _, token = authorization.partition(b" ")
             known = self._principals.authenticate(token.strip(), "ide" if to_mcp else "api")
             if scheme.lower() != b"bearer" or not isinstance(known, Credential):
-                raise self._wrong_token(scope)
+                raise _UnknownToken
             if to_mcp and (name := headers.get(_ACTING_AS)) is not None:
                 known = self._principals.acting_as(known, name.decode("latin-1"))
                 scope[BY_OWNER] = True
@@ -200,12 +218,6 @@ class RequestGuard:
                 scope[ENDED] = ended
                 return self._as_web
         raise Unauthenticated("auth.required", "A token is required, or a signed-in browser.")
-
-    def _wrong_token(self, scope: Scope) -> ToolcribError:
-        client = scope.get("client")
-        if self._throttle.record_failure(client[0] if client else ""):
-            return Unavailable("auth.throttled", "Too many invalid tokens from this address.")
-        return Unauthenticated("auth.invalid", "The token is not valid.")
 
     def _browser_session(self, header: bytes) -> anyio.Event | None:
         # Other programs on this host may set cookies of any form; only the console's cookie is checked.
