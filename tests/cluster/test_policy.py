@@ -39,7 +39,8 @@ def test_deny_rule_and_token_revocation_bind_at_the_next_call_on_every_node(clus
         assert second.call("lab/greet", GREETING, token=token).status_code in (401, 403)
     lanes = {record["id"] // LANE_SIZE for record in first.request("GET", "/api/audit?limit=100").json()}
     assert len(lanes) == 2, "each node writes its own lane"
-    wait_for(lambda: first.request("GET", "/api/audit?phase=checkpoint").json())
+    newest = wait_for(lambda: first.shell.json("audit", "--phase", "checkpoint"))[0]
+    assert {head["lane"] for head in newest["heads"]} <= lanes
     for node in (first, second):
         verified = node.request("GET", "/api/audit/verify").json()
         assert verified["ok"], verified

@@ -91,7 +91,11 @@ class GateParts:
         self.principals.look_again = self.policy.refresh
         if store.shared:
             self.permissions.limits.share(SharedCounts(store))
-        self.gate = Gate(
+        self.gate = self._build_gate()
+
+    def _build_gate(self) -> Gate:
+        context = self._context
+        return Gate(
             self.catalog,
             context.audit,
             default_timeout=context.settings.tool_timeout,
@@ -102,7 +106,7 @@ class GateParts:
             home=self.guard,
             stop_switch=context.stop_switch,
             absence=self._absence,
-            policy=self.policy if store.shared else None,
+            policy=self.policy if context.store.shared else None,
         )
 
     async def open(self, stack: AsyncExitStack) -> None:
