@@ -10,7 +10,7 @@ COMPILE := sh scripts/uv.sh pip compile --quiet --universal --python-version 3.1
 	--no-emit-index-url --custom-compile-command "make lock" $(ARGS)
 EXTRAS := --extra claude --extra acp --extra code --extra monty --extra otel --extra sandbox
 
-.PHONY: help run test check bench search-eval lint-eval test-all lock docs conformance screenshots fmt clean
+.PHONY: help run test check bench search-eval lint-eval marks-eval test-all lock docs conformance screenshots fmt clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' Makefile
@@ -39,6 +39,10 @@ search-eval: .venv/dev.stamp ## measure the search on the public sets in TOOLCRI
 
 lint-eval: .venv/dev.stamp ## measure the lint of tool definitions on public sets in TOOLCRIB_DATA (docs/lint.md)
 	@$(BIN)/python scripts/lint_eval.py $(ARGS) "$${TOOLCRIB_DATA:?is not set. Clone the sets of docs/lint.md into a directory first.}"
+
+marks-eval: .venv/dev.stamp ## measure data-flow rules with AgentDojo, installed beside this project (docs/permissions.md)
+	@[ -x .tools/agentdojo/bin/python ] || { python3 -m venv .tools/agentdojo && .tools/agentdojo/bin/pip install -q agentdojo==0.1.35; }
+	@$(BIN)/python scripts/marks_eval.py $(ARGS) .tools/agentdojo/bin/python
 
 test-all: check ## all tests, also those that take long, and both commands of the README in a fresh clone
 	@TOOLCRIB_TEST_ALL=1 $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal $(ARGS)

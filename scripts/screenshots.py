@@ -26,7 +26,8 @@ LIMIT = 120.0
 SIZE = (1280, 720)
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 SCREENS = {
-    "servers": "/",
+    "overview": "/",
+    "servers": "/servers",
     "server": "/servers/tracker",
     "log": "/servers/tracker/log",
     "add-server": "/servers/new",

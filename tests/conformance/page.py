@@ -9,7 +9,7 @@ import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
-from conformance.runs import PAGE, RUNS, TESTS, conform, row
+from conformance.runs import EXTENSIONS, PAGE, RUNS, TESTS, conform, conform_extension, extension_row, row
 from programs import installed
 from wheel import unpack_wheel
 
@@ -25,8 +25,9 @@ protocol version runs, and a warning counts as a failure. A check that is repeat
 """
 CLOSING = """
 2025-11-25 is the last version of the legacy era and 2026-07-28 the first of the modern one; the scenarios of 2025-03-26
-are the old forms of OAuth discovery. The suite's scenarios for extensions belong to no protocol version and are not
-counted here; [the protocol page](protocol.md) names the tests that cover them.
+are the old forms of OAuth discovery. The scenarios of extensions belong to no protocol version. Of tasks, one is left
+out: it wants a server that refuses clients without tasks, which the crib serves. [The protocol page](protocol.md)
+describes what each extension does here.
 """
 
 
@@ -56,6 +57,16 @@ def main() -> int:
                 sys.stderr.write(f"{' '.join(run)}: {verdict}\n")
                 return 1
             lines.append(row(run, verdict.tally))
+            sys.stderr.write(f"{lines[-1]}\n")
+        lines += ["", "| extension | scenarios | passed checks | failed | warnings |", "|---|---|---|---|---|"]
+        for name in EXTENSIONS:
+            folder = Path(temporary) / name
+            folder.mkdir()
+            verdict = conform_extension(name, programs, wheel, folder)
+            if not verdict.is_clean:
+                sys.stderr.write(f"{name}: {verdict}\n")
+                return 1
+            lines.append(extension_row(name, verdict.tally))
             sys.stderr.write(f"{lines[-1]}\n")
     named = "\n".join(f"- {name}: `{number}`" for name, number in versions().items())
     PAGE.write_text("\n".join((INTRODUCTION, named, "", *lines, CLOSING)), encoding="utf-8")

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -59,6 +60,45 @@ def conform(run: Run, programs: Path, wheel: Path, folder: Path) -> Verdict:
     with running_crib(folder, wheel) as variables:
         options = ["--command", driver, "--suite", "all", "--spec-version", run.version]
         return run_suite(programs, "client", options, folder, variables)
+
+
+EXTENSIONS: dict[str, tuple[str, ...]] = {
+    "skills": ("sep-2640-skills-enumeration", "sep-2640-skills-manifest", "sep-2640-skills-directory"),
+    "tasks": (
+        "tasks-lifecycle",
+        "tasks-capability-negotiation",
+        "tasks-wire-fields",
+        "tasks-request-state-removal",
+        "tasks-mrtr-input",
+        "tasks-request-headers",
+        "tasks-dispatch-and-envelope",
+        "tasks-status-notifications",
+        "tasks-mrtr-composition",
+    ),
+}
+"""The scenarios of extensions. One of tasks is left out: its server must refuse a client without tasks, which the crib
+serves by waiting for the task itself."""
+
+
+def conform_extension(name: str, programs: Path, wheel: Path, folder: Path) -> Verdict:
+    """Run the scenarios of one extension against an upstream that has it."""
+    skill = folder / "skills" / "git-workflow"
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_text("---\nname: git-workflow\ndescription: Commit in steps.\n---\n\nSmall steps.\n")
+    words = ["upstreams.skilled", str(skill.parent)] if name == "skills" else ["upstreams.tasking"]
+    entry: JsonObject = {"command": sys.executable, "args": ["-m", *words], "env": VARIABLES}
+    with crib_with(entry, folder, wheel) as url:
+        address = url.replace("127.0.0.1", "localhost")
+        verdicts = [
+            run_suite(programs, "server", ["--url", address, "--scenario", scenario], folder)
+            for scenario in EXTENSIONS[name]
+        ]
+    return replace(verdicts[-1], exit_code=max(verdict.exit_code for verdict in verdicts))
+
+
+def extension_row(name: str, tally: Tally) -> str:
+    """The line of the published table for one extension."""
+    return f"| {name} | {tally.scenarios} | {tally.passed} | {tally.failed} | {tally.warnings} |"
 
 
 def judge_server(programs: Path, url: str, version: SpecVersion, folder: Path) -> Verdict:

@@ -6,7 +6,18 @@ from pathlib import Path
 import pytest
 
 from conformance.page import versions
-from conformance.runs import PAGE, RUNS, Run, conform, everything, judge_server, row
+from conformance.runs import (
+    EXTENSIONS,
+    PAGE,
+    RUNS,
+    Run,
+    conform,
+    conform_extension,
+    everything,
+    extension_row,
+    judge_server,
+    row,
+)
 from conformance.suite import SpecVersion
 from long_tests import takes_long
 
@@ -28,6 +39,16 @@ def test_crib_passes_every_scenario_without_a_warning(
     verdict = conform(run, node_programs, installed_wheel, tmp_path)
     assert verdict.is_clean, str(verdict)
     assert row(run, verdict.tally) in PAGE.read_text(encoding="utf-8"), "Run `make conformance`."
+
+
+@takes_long
+@pytest.mark.parametrize("name", EXTENSIONS)
+def test_crib_passes_the_scenarios_of_extensions(
+    node_programs: Path, installed_wheel: Path, tmp_path: Path, name: str
+) -> None:
+    verdict = conform_extension(name, node_programs, installed_wheel, tmp_path)
+    assert verdict.is_clean, str(verdict)
+    assert extension_row(name, verdict.tally) in PAGE.read_text(encoding="utf-8"), "Run `make conformance`."
 
 
 def test_published_versions_are_the_locked_ones() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from upstreams.protocol import Message, messages, refuse, reply
 
 KEY = "io.modelcontextprotocol/"
+MARKDOWN = "text/markdown"
 DISCOVERED: Message = {
     "supportedVersions": ["2026-07-28"],
     "capabilities": {"resources": {}, "extensions": {KEY + "skills": {"directoryRead": True}}},
@@ -38,15 +39,23 @@ def serve(folder: Path) -> None:
         match request.get("method"):
             case "server/discover":
                 reply(request, DISCOVERED)
-            case "tools/list" | "resources/list" | "resources/templates/list" as method:
-                member = {"tools/list": "tools", "resources/list": "resources"}.get(method, "resourceTemplates")
-                reply(request, {member: []})
+            case "tools/list":
+                reply(request, {"tools": []})
+            case "resources/templates/list":
+                reply(request, {"resourceTemplates": []})
+            case "resources/list":
+                entries = [entry_of(skill) for skill in sorted(folder.iterdir())]
+                listed = [{**entry["frontmatter"], "uri": entry["uri"], "mimeType": MARKDOWN} for entry in entries]
+                reply(request, {"resources": listed})
             case "skills/list":
                 reply(request, {"skills": [entry_of(skill) for skill in sorted(folder.iterdir())]})
             case "resources/read":
                 uri: str = request["params"]["uri"]
                 file = folder / uri.removeprefix("skill://")
-                reply(request, {"contents": [{"uri": uri, "text": file.read_text(encoding="utf-8")}]})
+                reply(
+                    request,
+                    {"contents": [{"uri": uri, "mimeType": MARKDOWN, "text": file.read_text(encoding="utf-8")}]},
+                )
             case _ if "id" in request:
                 refuse(request, message=json.dumps(request.get("method")))
             case _:

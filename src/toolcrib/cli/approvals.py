@@ -32,6 +32,21 @@ PrefixOption = Annotated[
     str | None,
     typer.Option("--prefix", metavar="WORDS", help="With --scope: create the wider rule for this prefix, as listed."),
 ]
+ConditionsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--if",
+        metavar="TEST",
+        help="With --scope: the rule has these conditions 'POINTER TEST VALUE' instead of the proposed ones.",
+    ),
+]
+UsesOption = Annotated[
+    int | None, typer.Option("--next", metavar="N", min=1, help="With --scope: the rule allows the next N calls.")
+]
+UntilOption = Annotated[
+    str | None,
+    typer.Option("--until", metavar="TIME", help="With --scope: the rule ends at this time: 18:00, or ISO 8601."),
+]
 YesOption = Annotated[bool, typer.Option("--yes", help="Create the rule of --scope without confirmation.")]
 ReasonOption = Annotated[
     str | None, typer.Option("--reason", metavar="TEXT", help="The reason; the model sees it if the call is denied.")
@@ -88,15 +103,21 @@ def approve(
         str | None, typer.Option("--arguments", metavar="JSON", help="Call the tool with these arguments instead.")
     ] = None,
     prefix: PrefixOption = None,
+    conditions: ConditionsOption = None,
+    uses: UsesOption = None,
+    until: UntilOption = None,
     yes: YesOption = False,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Approve a call once, or with --scope also similar calls."""
     from toolcrib.cli.arguments import parse_arguments
+    from toolcrib.cli.rules import parse_condition
 
     edited = parse_arguments(arguments) if arguments is not None else None
-    body = {"decision": "approve", "scope": scope, "reason": reason, "arguments": edited, "prefix": prefix}
+    body: JsonObject = {"decision": "approve", "scope": scope, "reason": reason, "arguments": edited, "prefix": prefix}
+    body["conditions"] = [parse_condition(text) for text in conditions] if conditions else None
+    body |= {"uses": uses, "expiresAt": parse_until(until) if until is not None else None}
     _answer(begin(ctx, home, as_json), id, body, confirmed=yes)
 
 
@@ -162,6 +183,21 @@ def read_answers(questions: "Sequence[str]", given: "Sequence[str]") -> "dict[st
     return {text: words if len(words) > 1 else words[0] for text, words in answers.items()}
 
 
+def parse_until(text: str) -> str:
+    """Return the next moment with this local time of day, or the moment of an ISO 8601 text."""
+    from datetime import datetime, time, timedelta
+
+    now = datetime.now().astimezone()
+    try:
+        if len(text) <= len("18:00:00") and ":" in text:
+            at = datetime.combine(now.date(), time.fromisoformat(text), now.tzinfo)
+            return (at if at > now else at + timedelta(days=1)).isoformat()
+        at = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InvalidRequest("cli.usage", f"{text!r} is not a time.", "Write 18:00 or 2030-01-31T18:00.") from error
+    return (at if at.tzinfo is not None else at.astimezone()).isoformat()
+
+
 def _answer(invocation: "Invocation", id: str, body: "JsonObject", *, confirmed: bool) -> None:
     from toolcrib.cli.asking import can_ask, confirm
     from toolcrib.cli.rules import describe_rule
@@ -173,7 +209,7 @@ def _answer(invocation: "Invocation", id: str, body: "JsonObject", *, confirmed:
         asked = ask_crib(invocation, lambda client: client.permissions.approval(id))
         sentence = _rule_of(asked, given)
         if sentence is not None:
-            output.note(f"This creates a rule: {output.one_line(sentence, 5000)}")
+            output.note(f"This creates a rule: {output.one_line(sentence, 5000)}{_limits_of(given)}")
             if not confirmed and not invocation.as_json and can_ask() and not confirm("Create it?"):
                 raise typer.Exit(1)
     approval = ask_crib(invocation, lambda client: client.permissions.answer(id, given))
@@ -183,6 +219,16 @@ def _answer(invocation: "Invocation", id: str, body: "JsonObject", *, confirmed:
     output.line(f"{approval['server']}/{approval['tool']} was {approval['status']}.")
     if rule := approval.get("rule"):
         output.line(f"Added rule {rule['id']}: {output.one_line(describe_rule(rule), 5000)}.")
+
+
+def _limits_of(given: "JsonObject") -> str:
+    """Return how the answer changes the proposed rule, in words."""
+    from toolcrib.cli.rules import describe_scope
+
+    changes = [f"with the conditions {describe_scope(given)}"] if "conditions" in given else []
+    changes += [f"for the next {given['uses']} calls"] if "uses" in given else []
+    changes += [f"until {given['expiresAt']}"] if "expiresAt" in given else []
+    return f" Changed: {', '.join(changes)}." if changes else ""
 
 
 def _rule_of(approval: "JsonObject", given: "JsonObject") -> str | None:

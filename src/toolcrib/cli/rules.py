@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolcrib.cli import output, rules_reach, rules_suggest
+from toolcrib.cli import output, rules_marks, rules_reach, rules_suggest
 from toolcrib.cli.mcp.change import ask_crib
 from toolcrib.cli.options import HomeOption, JsonOption, begin, common
 from toolcrib.model.errors import InvalidRequest
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from toolcrib.cli.options import Invocation
-    from toolcrib.model.json import Json, JsonObject
+    from toolcrib.model.json import JsonObject
     from toolcrib.web.api_client.api_client import ApiClient
 
 app = typer.Typer(name="rules", rich_markup_mode=None)
@@ -29,13 +29,30 @@ PatternArgument = Annotated[
     ),
 ]
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The id of the rule.", show_default=False)]
+ReadOnlyOption = Annotated[
+    bool | None,
+    typer.Option("--read-only/--not-read-only", help="Only tools with or without this mark.", show_default=False),
+]
+ProjectsOption = Annotated[list[Path] | None, typer.Option("--project", metavar="DIR", help="Only in this directory.")]
+ExpiresOption = Annotated[
+    str | None, typer.Option("--expires", metavar="TIME", help="When the rule expires (ISO 8601).")
+]
+UsesOption = Annotated[
+    int | None, typer.Option("--uses", metavar="N", min=1, help="Only for the next N calls that it decides.")
+]
+MarkOption = Annotated[
+    list[str] | None,
+    typer.Option("--mark", metavar="M", help="Only after the conversation has read this: untrusted or private."),
+]
+FlowOption = Annotated[
+    list[str] | None, typer.Option("--flow", metavar="F", help="Only calls that do this: sends or destroys.")
+]
 _EFFECTS = {
     "allow": "Run matching tools without asking. Does not make hidden tools visible.",
     "ask": "Require approval before matching tools run.",
     "deny": "Deny matching tools. Without --if, they are also hidden. Overrides all other rules.",
 }
 _UNMATCHED = "rule.matches_nothing"
-_TESTS = ("equals", "glob", "regex", "range", "path", "command", "present")
 
 
 @app.callback()
@@ -82,13 +99,8 @@ def add(
     agents: Annotated[list[str] | None, typer.Option("--agent", metavar="A", help="Only for this agent.")] = None,
     sources: Annotated[list[str] | None, typer.Option("--source", metavar="S", help="Only from this source.")] = None,
     modes: Annotated[list[str] | None, typer.Option("--mode", metavar="M", help="Only in this mode.")] = None,
-    projects: Annotated[
-        list[Path] | None, typer.Option("--project", metavar="DIR", help="Only in this directory.")
-    ] = None,
-    read_only: Annotated[
-        bool | None,
-        typer.Option("--read-only/--not-read-only", help="Only tools with or without this mark.", show_default=False),
-    ] = None,
+    projects: ProjectsOption = None,
+    read_only: ReadOnlyOption = None,
     destructive: Annotated[
         bool | None,
         typer.Option(
@@ -99,12 +111,13 @@ def add(
         bool | None,
         typer.Option("--open-world/--not-open-world", help="Only tools with or without this mark.", show_default=False),
     ] = None,
+    marks: MarkOption = None,
+    flows: FlowOption = None,
     reason: Annotated[
         str | None, typer.Option("--reason", metavar="TEXT", help="The reason, shown with each decision.")
     ] = None,
-    expires: Annotated[
-        str | None, typer.Option("--expires", metavar="TIME", help="When the rule expires (ISO 8601).")
-    ] = None,
+    expires: ExpiresOption = None,
+    uses: UsesOption = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -117,6 +130,8 @@ def add(
         "agents": agents,
         "sources": sources,
         "modes": modes,
+        "marks": marks,
+        "flows": flows,
         "projects": [str(path.expanduser().absolute()) for path in projects or ()],
     }
     body: JsonObject = {
@@ -126,6 +141,7 @@ def add(
         "where": {key: value for key, value in where.items() if value not in (None, [])},
         "reason": reason,
         "expiresAt": expires,
+        "uses": uses,
     }
     _add(invocation, {key: value for key, value in body.items() if value not in (None, [], {})})
 
@@ -236,6 +252,9 @@ def simulate(
     file: Annotated[
         Path | None, typer.Option("--file", metavar="FILE", help="Use this file instead of toolcrib.toml.")
     ] = None,
+    preset: Annotated[
+        str | None, typer.Option("--preset", metavar="PRESET", help="Add the rules of this preset.")
+    ] = None,
     since: Annotated[
         str | None, typer.Option("--since", metavar="TIME", help="Only calls after this time (ISO 8601).")
     ] = None,
@@ -246,10 +265,11 @@ def simulate(
     as_json: JsonOption = False,
 ) -> None:
     """Replay the audit log with other rules and list the decisions that differ."""
-    if not (added or removed or file):
-        raise InvalidRequest("cli.usage", "Nothing to simulate.", "Use --add, --remove or --file.")
+    if not (added or removed or file or preset):
+        raise InvalidRequest("cli.usage", "Nothing to simulate.", "Use --add, --remove, --file or --preset.")
     invocation = begin(ctx, home, as_json)
-    body: JsonObject = {"add": added or [], "remove": removed or [], "limit": limit}
+    more = rules_marks.rules_of_preset(invocation, preset) if preset is not None else []
+    body: JsonObject = {"add": [*(added or []), *more], "remove": removed or [], "limit": limit}
     if file is not None:
         body["file"] = _text(file)
     if since is not None:
@@ -262,24 +282,20 @@ def simulate(
 
 
 app.command("suggest")(rules_suggest.suggest)
+app.command("preset")(rules_marks.preset)
+app.command("marks")(rules_marks.marks)
+app.command("flows")(rules_marks.flows)
 
 
 def parse_condition(text: str) -> "JsonObject":
     """Parse `POINTER TEST VALUE`; a value that is not JSON is a string."""
-    import json
+    from toolcrib.model.policy import CONDITION_EXAMPLE
+    from toolcrib.model.policy import parse_condition as parse
 
-    parts = text.strip().split(None, 2)
-    if len(parts) != 3 or parts[1] not in _TESTS:
-        example = "Write '/path path /etc', '/amount range {\"max\": 10}' or '/force equals true'."
-        raise InvalidRequest("cli.usage", f"{text!r} is not POINTER TEST VALUE.", example)
-    pointer, test, written = parts
-    value: Json = written
-    if test in ("equals", "range", "present"):
-        try:
-            value = json.loads(written)
-        except ValueError:
-            value = written
-    return {"pointer": pointer, "test": test, "value": value}
+    found = parse(text)
+    if found is None:
+        raise InvalidRequest("cli.usage", f"{text!r} is not POINTER TEST VALUE.", CONDITION_EXAMPLE)
+    return found
 
 
 def describe_rule(rule: "JsonObject") -> str:
@@ -294,9 +310,9 @@ def describe_scope(rule: "JsonObject") -> str:
     words = {"readOnly": "read-only", "destructive": "destructive", "openWorld": "open-world"}
     where: JsonObject = rule.get("where", {})
     parts += [word if where[mark] else f"not {word}" for mark, word in words.items() if mark in where]
-    for key in ("sources", "agents", "projects", "modes"):
+    for key in ("sources", "agents", "projects", "modes", "marks", "flows"):
         if key in where:
-            parts.append(f"{key.removesuffix('s')} {' or '.join(where[key])}")
+            parts.append(f"{key.removesuffix('s')} {(' and ' if key == 'marks' else ' or ').join(where[key])}")
     if bound := rule.get("principal"):
         who = [bound["kind"], *(f"{key} {bound[key]}" for key in ("name", "agent", "source") if bound.get(key))]
         parts.append(f"principal {' '.join(who)}")
@@ -304,6 +320,8 @@ def describe_scope(rule: "JsonObject") -> str:
         parts.append(f"session {rule['session']}")
     if "definitionHash" in rule:
         parts.append(f"defined as {rule['definitionHash'][:8]}")
+    if "uses" in rule:
+        parts.append(f"{rule['uses']} more {'call' if rule['uses'] == 1 else 'calls'}")
     return ", ".join(parts)
 
 

@@ -67,10 +67,14 @@ def why(
 
 def show_explanation(found: "JsonObject") -> None:
     """Print the steps of a decision."""
+    from toolcrib.cli.sessions.show import describe_marks
+
     principal = found["principal"]
     named = (f"{part} {principal[part]}" for part in ("source", "mode", "agent", "session", "cwd") if part in principal)
     output.line(f"{found['ref']} {_VERDICTS[found['verdict']]} ({found['verdict']}).")
     output.line(f"principal: {principal['name']}, {', '.join(named)}")
+    if read := describe_marks(found):
+        output.line(f"has read:  {output.one_line(read, 1000)}")
     if recorded := found.get("recorded"):
         doubt = "; the record does not contain all arguments" if recorded["uncertain"] else ""
         output.line(f"record {recorded['auditId']} at {recorded['at']}: decided {recorded['decision']}{doubt}")

@@ -23,6 +23,8 @@ from toolcrib.gate.audit.actor import run_as_actor
 from toolcrib.gate.audit.records import Audit, CallRecord
 from toolcrib.gate.catalog.catalog import Catalog
 from toolcrib.gate.catalog.naming import Form
+from toolcrib.gate.changed_policy import decide_again, see_again
+from toolcrib.gate.marks import ConversationMarks
 from toolcrib.gate.policy.decide import Grants
 from toolcrib.gate.policy.explain import Explanation, explain
 from toolcrib.gate.policy.limits import Limits
@@ -39,6 +41,7 @@ from toolcrib.gate.view import Listing, PrincipalView, PrincipalViews, encode_ar
 from toolcrib.model.approvals import Approval, ApprovalRequest
 from toolcrib.model.errors import Denied, InvalidRequest, NotFound, ToolcribError, Unavailable
 from toolcrib.model.json import JsonObject, canonical, loads
+from toolcrib.model.marks import Mark
 from toolcrib.model.observing import Trace
 from toolcrib.model.policy import Decision
 from toolcrib.model.principals import Principal
@@ -61,6 +64,7 @@ _UNSETTLED = "the decision failed. See the log."
 
 logger = logging.getLogger(__name__)
 
+Spend = Callable[[str], Awaitable[bool]]
 Absence = Callable[[Principal, ToolRef], Awaitable[ToolcribError | None]]
 
 
@@ -138,12 +142,15 @@ class Gate:
         home: HomeGuard,
         stop_switch: StopSwitch,
         absence: Absence,
+        marks: ConversationMarks,
+        spend: Spend,
         policy: PolicyEpoch | None = None,
     ) -> None:
         """`home` detects calls that touch the crib's home. While `stop_switch` is set, every call is refused.
 
-        `absence` returns why a tool that the principal may see is missing, such as a disabled server. `policy` notices
-        permissions that other nodes changed; None if there are none.
+        `absence` returns why a tool that the principal may see is missing, such as a disabled server. `marks` follows
+        what conversations have read, and `spend` counts a call against the limited rule that allowed it. `policy`
+        notices permissions that other nodes changed; None if there are no other nodes.
         """
         self._policy = policy
         self._stop_switch = stop_switch
@@ -156,10 +163,13 @@ class Gate:
         self.consent = consent
         self._home = home
         self._absence = absence
+        self.marks = marks
+        self._unmarking = marks.unmarking
+        self._spend = spend
         self._deadlines = Deadlines()
         self.search = ToolSearch()
         self.results = KeptResults()
-        self.views = PrincipalViews(catalog, rules, grants, home)
+        self.views = PrincipalViews(catalog, rules, grants, home, marks.held)
         self._view = self.views.of
         self.skills = Skills(self._view, self.request, audit, consent)
         self._in_flight: dict[str, ToolRef] = {}
@@ -295,6 +305,8 @@ class Gate:
         encoded, view = encode_arguments(arguments), self._view(principal)
         ref = view.canonical(ref)
         decision = view.decision_on(ref, arguments, encoded)
+        if decision.spends is not None or (decision.needs_arguments and self.marks.are_shared):
+            view, decision = await self._settle(principal, ref, arguments, encoded, decision)
         tool = view.snapshot.tools.get(ref)
         if tool is not None and (decision.needs_arguments or decision.verdict == "ask" or handle is not None):
             arguments, encoded = fill_defaults(tool, arguments, encoded)
@@ -304,6 +316,7 @@ class Gate:
         trace = self._start(call_id, trace, tool)
         call = _Call(ref, door, CallContext(principal, call_id, progress, client, trace), record, session, handle)
         call.budget, call.program, call.arguments = budget, program, encoded
+        call.is_approved = decision.spends is not None
         try:
             tool, run = await self._admit(call, view, decision, arguments, encoded)
         except InvalidRequest as error:
@@ -336,6 +349,17 @@ class Gate:
         if self._limits.limits:
             await self._count(call, tool)
         return tool, run
+
+    async def _settle(
+        self, principal: Principal, ref: ToolRef, arguments: JsonObject, encoded: bytes, decision: Decision
+    ) -> tuple[PrincipalView, Decision]:
+        """Return the decision with the marks that other processes set, after counting it against a limited rule."""
+        if self.marks.are_shared:
+            await self.marks.refresh(principal)
+            decision = self._view(principal).decision_on(ref, arguments, encoded)
+        while decision.spends is not None and not await self._spend(decision.spends):
+            decision = self._view(principal).decision_on(ref, arguments, encoded)
+        return self._view(principal), decision
 
     async def refuse(self, principal: Principal, ref: ToolRef, arguments: JsonObject, *, door: Door) -> None:
         """Record a call that was refused elsewhere because the caller has no such tool."""
@@ -465,12 +489,12 @@ class Gate:
         if method not in _READS:
             return await self._with_deadline(ref, ask, CallContext(principal, call_id, progress, client, trace))
         context = CallContext(principal, call_id, progress, client, self._start(call_id, trace, source))
-        await record.intent()
+        audit_id = await record.intent()
         started = time.perf_counter_ns()
         try:
             self._refuse_if_stopped()
             if self._policy is not None and self._policy.is_outdated:
-                await self._see_again(self._policy, principal, server)
+                await see_again(self._policy, self._view, principal, server)
             result = await self._with_deadline(ref, ask, context)
         except asyncio.CancelledError:
             record.abandoned(_since(started))
@@ -478,14 +502,9 @@ class Gate:
         except BaseException:  # boundary: a refused or failed read records its outcome first
             await record.outcome(is_error=True, duration_ms=_since(started))
             raise
-        await record.outcome(is_error=False, duration_ms=_since(started), result=result)
+        marks = await self._mark(principal, Tool(ref, "", {}, source.kind), audit_id)
+        await record.outcome(is_error=False, duration_ms=_since(started), result=result, marks=marks)
         return result
-
-    async def _see_again(self, policy: PolicyEpoch, principal: Principal, server: str) -> None:
-        """Check again that a principal sees a server: another node changed permissions. Raises `NotFound`."""
-        await policy.refresh()
-        if policy.revoked(principal) is not None or server not in self._view(principal).servers:
-            raise NotFound("server.unknown", f'Server "{server}" not found.')
 
     def _start(self, call_id: str, trace: Trace | None, target: Tool | ContentSource | None) -> Trace | None:
         """Notify the observer of a call to this tool or source. Returns the trace to send to the server."""
@@ -512,7 +531,9 @@ class Gate:
             run = run_as_actor(run, call.principal, call.door)
         audit_id = await record.intent()
         if self._policy is not None and self._policy.is_outdated:
-            await self._decide_again(self._policy, tool, call)
+            await decide_again(self._policy, self._view, tool, call)
+        if call.session is not None and call.session.prepare is not None:  # the runtime delivers the result
+            await self._mark(context.principal, tool, audit_id)
         started = time.perf_counter_ns()
         timeout = tool.timeout or self._default_timeout
         self._in_flight[context.call_id] = tool.ref
@@ -529,35 +550,22 @@ class Gate:
         finally:
             del self._in_flight[context.call_id]
         duration = _since(started)
+        marks: tuple[Mark, ...] = ()
+        if self._unmarking.get(tool.ref) is not tool:
+            marks = await self._mark(context.principal, tool, audit_id, result)
         digest = None
         if call.budget is not None:
             result, digest = call.budget.fit(self.results, context.principal, tool, result)
-        await record.outcome(is_error=result.is_error, duration_ms=duration, digest=digest, result=result)
+        await record.outcome(is_error=result.is_error, duration_ms=duration, digest=digest, result=result, marks=marks)
         return CallOutcome(result, audit_id, duration, call.edited, digest is not None)
 
-    async def _decide_again(self, policy: PolicyEpoch, tool: Tool, call: "_Call") -> None:
-        """Decide on a call again: another node changed permissions before its intent was stored. Raises `Denied`."""
-        try:
-            await policy.refresh()
-            view, ref = self._view(call.principal), call.ref
-            decision = view.decision_on(ref, loads(call.arguments), call.arguments)
-            current = view.snapshot.tools.get(ref)
-            if (revoked := policy.revoked(call.principal)) is not None:
-                raise Denied("policy.denied", f"{ref} was refused: {revoked}")
-            if current is None or not decision.visible:
-                raise invisible_error(decision, call.principal)
-            if current.definition_hash != tool.definition_hash:
-                raise Denied("tool.changed", f"{ref} was redefined while the call was recorded.")
-            if decision.verdict == "ask" and not call.is_approved:
-                raise Denied("approval.required", f"{ref} needs an approval now: the rules changed. Call it again.")
-            if decision.verdict not in ("allow", "ask"):
-                raise refusal_error(decision)
-        except ToolcribError as error:
-            await call.record.outcome(is_error=True, duration_ms=0.0, refused=error.code)
-            raise
-        except BaseException:  # boundary: a call that could not be decided again records its outcome first
-            call.record.abandoned(0.0)
-            raise
+    async def _mark(
+        self, principal: Principal, tool: Tool, audit_id: int, result: CallResult | None = None
+    ) -> tuple[Mark, ...]:
+        """Mark the conversation, before the result is delivered. Returns the marks that the call sets."""
+        if marks := self.marks.due(principal, tool, result):
+            await self.marks.set(principal, tool.ref, marks, audit_id)
+        return marks
 
 
 def _check_call(

@@ -24,6 +24,7 @@ from toolcrib.gate.policy.zones import TouchedPath
 from toolcrib.gate.touched_paths import HomeGuard
 from toolcrib.model.errors import InvalidRequest, Unavailable
 from toolcrib.model.json import JsonObject, canonical
+from toolcrib.model.marks import NO_MARKS, HeldMarks
 from toolcrib.model.policy import Decision, DecisionStep, Verdict
 from toolcrib.model.principals import Principal
 from toolcrib.model.server_names import NO_NAMES
@@ -69,12 +70,15 @@ class PrincipalView:
         grants: Grants,
         before: "PrincipalView | None" = None,
         home: HomeGuard | None = None,
+        marks: Callable[[Principal], HeldMarks] | None = None,
     ) -> None:
+        """`marks` returns the current marks of the principal's conversation."""
         self.version = (snapshot.version, rules.version)
         self.rules_version: str | None = rules.fingerprint
         self.snapshot = snapshot
         self._inputs = (principal, grants, rules)
         self._home = home or HomeGuard()
+        self._marks = marks
         known: dict[str, _ServerDecisions] = {}
         if before is not None and before.version[1] == rules.version and before._inputs[1] == grants:
             known = before._by_server
@@ -112,7 +116,12 @@ class PrincipalView:
     def question(self, ref: ToolRef, arguments: JsonObject | None) -> ExplainQuery:
         """Return everything the decision depends on, for an explanation."""
         paths = self.paths(ref, arguments) if arguments is not None else None
-        return ExplainQuery(ref, self.snapshot.tools.get(ref), *self._inputs, arguments, paths, REAL)
+        return ExplainQuery(ref, self.snapshot.tools.get(ref), *self._inputs, arguments, paths, REAL, self.held)
+
+    @property
+    def held(self) -> HeldMarks:
+        """The current marks of the principal's conversation."""
+        return self._marks(self._inputs[0]) if self._marks is not None else NO_MARKS
 
     @cached_property
     def listing(self) -> Listing:
@@ -202,7 +211,8 @@ class PrincipalView:
     def _decide(self, ref: ToolRef, tool: Tool | None, arguments: JsonObject | None = None) -> Decision:
         try:
             paths = self.paths(ref, arguments) if arguments is not None else None
-            decision = decide(ref, tool, *self._inputs, arguments, paths, REAL)
+            marks = self.held if self._inputs[2].test_marks else NO_MARKS
+            decision = decide(ref, tool, *self._inputs, arguments, paths, REAL, marks=marks)
             if decision.verdict in _VERDICTS:
                 return decision
         except Exception:  # boundary: an undecided tool is hidden, and the others are still decided
@@ -234,8 +244,15 @@ class PrincipalViews:
     """The current view of every principal. The last ones are cached."""
 
     def __init__(
-        self, catalog: Catalog, rules: RuleBook, grants: Callable[[Principal], Grants], home: HomeGuard
+        self,
+        catalog: Catalog,
+        rules: RuleBook,
+        grants: Callable[[Principal], Grants],
+        home: HomeGuard,
+        marks: Callable[[Principal], HeldMarks] | None = None,
     ) -> None:
+        """`marks` returns the current marks of a principal's conversation."""
+        self._marks = marks
         self._snapshots = catalog.by_directory
         self._rules = rules
         self._grants = grants
@@ -255,7 +272,7 @@ class PrincipalViews:
             view = self._views.get(principal)
             if view is None or view.version != version:
                 view = self._views[principal] = PrincipalView(
-                    snapshot, rules, principal, self._grants(principal), view, self._home
+                    snapshot, rules, principal, self._grants(principal), view, self._home, self._marks
                 )
         except Exception:  # boundary: without a computed view the principal sees nothing, until the next attempt
             logger.exception("Could not compute what %s may see.", principal.name)

@@ -1,4 +1,4 @@
-"""Audit records for an edited rules or settings file: one each for changed rules, limits and settings."""
+"""Audit records for an edited rules or settings file: one each for changed rules, limits, flows and settings."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from toolcrib.model.principals import Principal
 from toolcrib.servers.masking import mask_definition
 
 _KEPT_WRITES = 8
-_ELSEWHERE = frozenset({"rules", "limits"})
+_ELSEWHERE = frozenset({"rules", "limits", "flows"})
 """Tables that have their own records."""
 
 
@@ -50,6 +50,9 @@ def changes_of(file: RuleFile, before: RuleFileState, now: RuleFileState) -> Ite
     if before.limits != now.limits:
         limits: JsonObject = {name: [asdict(each) for each in state.limits] for name, state in _both(before, now)}
         yield "limits.file", {**where, **limits}
+    if before.flows != now.flows:
+        flows: JsonObject = {name: [each.to_json() for each in state.flows] for name, state in _both(before, now)}
+        yield "flows.file", {**where, **flows}
     settings = _settings(before, now)
     if settings:
         yield "settings.file", {**where, **settings}

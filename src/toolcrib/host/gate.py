@@ -17,6 +17,7 @@ from toolcrib.gate.audit.changes import Changes
 from toolcrib.gate.catalog.catalog import Catalog, CatalogChange
 from toolcrib.gate.catalog.naming import NameRow, NameTable
 from toolcrib.gate.gate import Gate
+from toolcrib.gate.marks import ConversationMarks
 from toolcrib.gate.policy.bundles import Bundles, Projects
 from toolcrib.gate.policy.permissions import Permissions, RuleBook, managed_file
 from toolcrib.gate.principals import NamedTokens, Principals, SessionTokens
@@ -74,16 +75,8 @@ class GateParts:
             creator_now=self.creators.current,
             on_file=self.file_changes.record,
         )
-        self.approvals = Approvals(
-            store,
-            crib=context.id,
-            publish=feed.publish,
-            may_answer=self.principals.may_answer,
-            may_remember=self.principals.may_remember,
-            redact=context.audit.redactor.shown,
-            mask=ValueMasker(context.secrets, certain=True).json,
-            remember=self.permissions.remember,
-        )
+        self.marks = ConversationMarks(store, self.permissions.flows, self.catalog)
+        self.approvals = self._new_approvals(context)
         self._handles = Handles(self.approvals, context.tasks)
         self.servers = _open_servers(context, self.changes)
         self.guard = HomeGuard(home.root, home.work, context.user_home)
@@ -106,7 +99,21 @@ class GateParts:
             home=self.guard,
             stop_switch=context.stop_switch,
             absence=self._absence,
+            marks=self.marks,
+            spend=self.permissions.spend,
             policy=self.policy if context.store.shared else None,
+        )
+
+    def _new_approvals(self, context: CribContext) -> Approvals:
+        return Approvals(
+            context.store,
+            crib=context.id,
+            publish=context.feed.publish,
+            may_answer=self.principals.may_answer,
+            may_remember=self.principals.may_remember,
+            redact=context.audit.redactor.shown,
+            mask=ValueMasker(context.secrets, certain=True).json,
+            remember=self.permissions.remember,
         )
 
     async def open(self, stack: AsyncExitStack) -> None:
@@ -114,6 +121,7 @@ class GateParts:
         await self.tokens.refresh()
         await self.zoo.open()
         await self.permissions.load()
+        await self.marks.load()
         self.tokens.watch(self.permissions.let_apps_read)
         self.tokens.listen(self._on_token_end)
         self._context.tasks.start_soon(self.permissions.follow)

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import anyio.to_thread
 
+from toolcrib.gate.marks import conversation_of
 from toolcrib.gate.policy.decide import Grants
 from toolcrib.gate.policy.fields import FaultyRequest
 from toolcrib.gate.policy.rule_parser import read_line
@@ -128,5 +129,6 @@ async def _replay_at(
         tool=find,
         grants=lambda principal: grants_of(principal.agent),
         grants_after=lambda principal: grants_after(principal.agent),
+        sets=lambda principal, tool: (conversation_of(principal), crib.gate.marks.due(principal, tool)),
     )
     return await anyio.to_thread.run_sync(work)

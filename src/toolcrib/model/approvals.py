@@ -73,6 +73,18 @@ class Remembering:
 
 
 @dataclass(frozen=True, slots=True)
+class RuleLimits:
+    """How a person limits the rule of a remembered answer: a number of calls, an end, and edited conditions."""
+
+    uses: int | None = None
+    expires_at: datetime | None = None
+    conditions: tuple[Condition, ...] | None = None
+
+
+NO_RULE_LIMITS = RuleLimits()
+
+
+@dataclass(frozen=True, slots=True)
 class ApprovalRequest:
     """Request to approve one call with exactly these arguments (`arguments` is their canonical JSON).
 

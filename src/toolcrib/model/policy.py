@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal, get_args
 
-from toolcrib.model.json import Json, JsonObject
+from toolcrib.model.json import Json, JsonObject, loads
+from toolcrib.model.marks import NO_MARKS, Act, HeldMarks, Mark
 from toolcrib.model.principals import Mode, Principal, PrincipalKind, Source
 from toolcrib.model.tools import ToolRef
 
@@ -63,11 +64,30 @@ class Condition:
         return {"pointer": self.pointer, "test": self.test, "value": self.value}
 
 
+CONDITION_EXAMPLE = "Write '/path path /etc', '/amount range {\"max\": 10}' or '/force equals true'."
+
+
+def parse_condition(text: str) -> JsonObject | None:
+    """Parse a line `POINTER TEST VALUE`, None if it is not one. A value that is not JSON is a string."""
+    parts = text.strip().split(None, 2)
+    if len(parts) != 3 or parts[1] not in CONDITION_TESTS:
+        return None
+    pointer, test, written = parts
+    value: Json = written
+    if test in ("equals", "range", "present"):
+        try:
+            value = loads(written)
+        except ValueError:
+            value = written
+    return {"pointer": pointer, "test": test, "value": value}
+
+
 @dataclass(frozen=True, slots=True)
 class Where:
     """Restricts a rule to some principals and tools. None and empty fields match everything.
 
-    `projects` are real paths; a principal matches if its working directory is inside one of them.
+    `projects` are real paths; a principal matches if its working directory is inside one of them. `marks` must all be
+    held by the conversation, and the call must do one of `flows`.
     """
 
     read_only: bool | None = None
@@ -77,12 +97,21 @@ class Where:
     agents: tuple[str, ...] = ()
     projects: tuple[str, ...] = ()
     modes: tuple[Mode, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    flows: tuple[Act, ...] = ()
 
     def to_json(self) -> JsonObject:
         """Return the public shape, without fields that match everything."""
         marks = {"readOnly": self.read_only, "destructive": self.destructive, "openWorld": self.open_world}
-        principals = {"sources": self.sources, "agents": self.agents, "projects": self.projects, "modes": self.modes}
-        return _present(marks) | {key: list(values) for key, values in principals.items() if values}
+        lists = {
+            "sources": self.sources,
+            "agents": self.agents,
+            "projects": self.projects,
+            "modes": self.modes,
+            "marks": self.marks,
+            "flows": self.flows,
+        }
+        return _present(marks) | {key: list(values) for key, values in lists.items() if values}
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +161,7 @@ class Rule:
     """Applies `effect` to the tools that match `pattern`, a glob over `server/tool`.
 
     `where` and all `conditions` on the arguments must match, and so must `definition_hash`, `principal` and `session`,
-    if set. The rule ends at `expires_at`.
+    if set. The rule ends at `expires_at`, and after `uses` more calls that it decides.
     """
 
     id: str
@@ -148,6 +177,12 @@ class Rule:
     definition_hash: str | None = None
     session: str | None = None
     principal: Binding | None = None
+    uses: int | None = None
+
+    @property
+    def is_conditional(self) -> bool:
+        """Whether it depends on the call: its arguments, or the marks of the conversation."""
+        return bool(self.conditions or self.where.marks or self.where.flows)
 
     def to_json(self) -> JsonObject:
         """Return the public shape, without absent fields."""
@@ -166,6 +201,7 @@ class Rule:
                 "definitionHash": self.definition_hash,
                 "session": self.session,
                 "principal": self.principal.to_json() if self.principal is not None else None,
+                "uses": self.uses,
             }
         )
 
@@ -195,8 +231,9 @@ class DecisionStep:
 class Decision:
     """The verdict on one tool for one principal, with all steps; the last matched step decided.
 
-    With `needs_arguments`, the verdict depends on the arguments and is only valid for those it was computed with.
-    Visibility never depends on them.
+    With `needs_arguments`, the verdict depends on the arguments or the marks of the conversation, and is only valid for
+    those it was computed with. Visibility never depends on them. `marks` are those that a rule tested. `spends` is the
+    rule that decided, if it is limited to a number of calls.
     """
 
     verdict: Verdict
@@ -204,6 +241,8 @@ class Decision:
     steps: tuple[DecisionStep, ...]
     rules: tuple[str, ...] = field(default=())
     needs_arguments: bool = False
+    marks: HeldMarks = NO_MARKS
+    spends: str | None = None
     visible: bool = field(init=False, compare=False, repr=False)
     """Whether the tool is listed. Listing and calling both use this value, so callable ⊆ listed."""
 

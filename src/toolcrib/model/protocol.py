@@ -28,6 +28,8 @@ CAPABILITIES_KEY: Final = KEY + "clientCapabilities"
 LOG_LEVEL_KEY: Final = KEY + "logLevel"
 SERVER_INFO_KEY: Final = KEY + "serverInfo"
 
+TASKS_EXTENSION: Final = KEY + "tasks"
+
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
 METHOD_NOT_FOUND: Final = -32601
@@ -44,7 +46,14 @@ URL_ELICITATION_REQUIRED: Final = -32042
 
 CARRIED: Final = "toolcrib-carried"
 """Header that marks a request from a transport without headers, so arguments cannot be repeated in them."""
-NAMED_BY: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+NAMED_BY: Final = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    "tasks/get": "taskId",
+    "tasks/update": "taskId",
+    "tasks/cancel": "taskId",
+}
 """Methods whose subject is repeated in the header `Mcp-Name`, with the name of that parameter."""
 
 _PLAIN_HEADER = re.compile(r"[\x20-\x7e]*")

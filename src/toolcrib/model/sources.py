@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
+from toolcrib.model.approvals import Approval
 from toolcrib.model.json import Json, JsonObject, no_members
 from toolcrib.model.observing import Trace
 from toolcrib.model.principals import Principal
@@ -22,6 +23,8 @@ ReportProgress = Callable[[float, float | None, str | None], Awaitable[None]]
 Ask = Callable[[str, JsonObject], Awaitable[JsonObject]]
 """Sends a server's request (method, params) to the client of the call and returns its result. Raises `ProtocolError` if
 the client refuses or does not support it."""
+OnApproval = Callable[[Approval | None], None]
+"""Notices that a call waits for this approval, or with None that it no longer waits."""
 Tell = Callable[[str, JsonObject], Awaitable[None]]
 """Forwards a server's notification (method, params) to the client of the call."""
 
@@ -46,7 +49,8 @@ class Client(NamedTuple):
     `capabilities` and `info` are as sent by the client. `session` identifies its MCP session, for servers that are not
     shared between sessions. `ask` is None if the client cannot answer. `answers_by_retry`: the client accepts an
     `input_required` result and retries with the answers, in `responses` and `state`. `meta` is the rest of the
-    request's `_meta`, to be forwarded.
+    request's `_meta`, to be forwarded. `on_approval` is called when the call begins and ends to wait for an approval,
+    `on_task` when the server answered with a task, which takes longer than other calls.
     """
 
     capabilities: JsonObject = _NOTHING
@@ -59,6 +63,8 @@ class Client(NamedTuple):
     responses: JsonObject | None = None
     state: str | None = None
     meta: Mapping[str, Json] = _NOTHING
+    on_approval: OnApproval | None = None
+    on_task: Callable[[], Awaitable[None]] | None = None
 
 
 class CallContext(NamedTuple):

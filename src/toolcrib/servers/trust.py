@@ -19,9 +19,11 @@ import orjson
 from toolcrib.base.files.lock import locked
 from toolcrib.base.files.reading import FileText, read_bytes, read_text
 from toolcrib.base.files.write import replace_file
+from toolcrib.base.processes.sandbox import sandbox_support
 from toolcrib.model.errors import ConfigError
 from toolcrib.model.json import JsonObject, digest
 from toolcrib.model.json_values import as_list, as_object, as_text, at
+from toolcrib.model.sandbox import Sandbox, SandboxProfile
 from toolcrib.model.server_names import OtherName
 from toolcrib.model.servers import Auth, ServerSpec
 from toolcrib.model.text import visible
@@ -34,6 +36,11 @@ PERSONAL = "personal"
 """The place of definitions outside projects."""
 
 _NOTHING: Mapping[str, str] = {}
+_CONFINED: Mapping[SandboxProfile, str] = {
+    "off": "It can read and change everything you can. The profile `project` would confine it.",
+    "project": "It reaches the project, its caches and the network, not the rest of your home.",
+    "strict": "It reads the project, writes temporary files only, and has no network.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +168,8 @@ class TrustQuestion:
     """The trust prompt: everything that decides what runs, untruncated.
 
     Secrets in arguments are masked; of variables and headers, only the names are shown. `program` is the file the
-    command resolves to. `resolves` is everything taken from this machine and passed on.
+    command resolves to. `resolves` is everything taken from this machine and passed on. `sandbox` is what confines it;
+    None for a server that the crib does not start.
     """
 
     name: str
@@ -177,6 +185,7 @@ class TrustQuestion:
     digest: str
     resolves: tuple[ExposedValue, ...] = ()
     auth: JsonObject | None = None
+    sandbox: JsonObject | None = None
 
     @property
     def needs_second_yes(self) -> bool:
@@ -200,6 +209,7 @@ class TrustQuestion:
             "resolves": [each.to_json() for each in self.resolves],
             "needsSecondYes": self.needs_second_yes,
             "auth": self.auth,
+            "sandbox": self.sandbox,
         }
 
 
@@ -260,7 +270,18 @@ def trust_question(spec: ServerSpec, environment: Mapping[str, str]) -> TrustQue
         digest=definition_digest(spec),
         resolves=revealed(spec, environment),
         auth=_shown_auth(spec.auth) if spec.auth is not None else None,
+        sandbox=_shown_sandbox(spec.sandbox) if spec.type == "stdio" else None,
     )
+
+
+def _shown_sandbox(sandbox: Sandbox) -> JsonObject:
+    """Return the profile, whether this system enforces it, and both as a sentence."""
+    is_enforced = sandbox.is_confined and sandbox_support().is_supported
+    sentence = _CONFINED[sandbox.profile]
+    if sandbox.is_confined and not is_enforced:
+        outcome = "so it does not start" if sandbox.chosen else "so it runs without a sandbox"
+        sentence = f"This system cannot enforce the profile, {outcome}."
+    return {"profile": sandbox.profile, "enforced": is_enforced, "sentence": sentence}
 
 
 def _shown_auth(auth: Auth) -> JsonObject:

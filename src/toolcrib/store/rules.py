@@ -40,6 +40,13 @@ async def delete_rule(store: Store, id: str) -> bool:
     return gone == 1
 
 
+async def spend_rule(store: Store, id: str) -> bool:
+    """Count a call against a limited rule. Returns False if none is left, in one statement for all processes."""
+    left = update(rules).where(rules.c.id == id, rules.c.uses > 0)
+    (counted,) = await store.write(left.values(uses=rules.c.uses - 1))
+    return counted == 1
+
+
 def _columns(rule: Rule) -> JsonObject:
     return {
         "id": rule.id,
@@ -55,6 +62,7 @@ def _columns(rule: Rule) -> JsonObject:
         "conditions": dumps([condition.to_json() for condition in rule.conditions]),
         "applies": dumps(rule.where.to_json()),
         "principal": None if rule.principal is None else dumps(rule.principal.to_json()).decode(),
+        "uses": rule.uses,
     }
 
 
@@ -73,11 +81,12 @@ def _rule(row: Row[*tuple[Any, ...]]) -> Rule:
         definition_hash=row.definition_hash,
         session=row.session,
         principal=None if row.principal is None else Binding.of_json(loads(row.principal)),
+        uses=row.uses,
     )
 
 
 def _where(shape: JsonObject) -> Where:
-    lists = {key: tuple(shape.get(key, ())) for key in ("sources", "agents", "projects", "modes")}
+    lists = {key: tuple(shape.get(key, ())) for key in ("sources", "agents", "projects", "modes", "marks", "flows")}
     return Where(shape.get("readOnly"), shape.get("destructive"), shape.get("openWorld"), **lists)
 
 

@@ -49,6 +49,8 @@ REVISIONS = (
     "0018",
     "0019",
     "0020",
+    "0021",
+    "0022",
 )
 HEAD = REVISIONS[-1]
 
@@ -222,10 +224,24 @@ rules = Table(
     Column("conditions", LargeBinary, nullable=False),
     Column("applies", LargeBinary, nullable=False),
     Column("principal", StoredText),
+    Column("uses", Integer),
 )
 """Rules that are not in a file: those added by command, and remembered answers. `conditions`, `applies` (principals and
-tools) and `principal` are JSON in the public shape.
+tools) and `principal` are JSON in the public shape. `uses` is the number of calls that a limited rule still decides.
 """
+
+marks = Table(
+    "marks",
+    metadata,
+    Column("conversation", StoredText, primary_key=True),
+    Column("mark", StoredText, primary_key=True),
+    Column("audit_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("server", StoredText, nullable=False),
+    Column("tool", StoredText, nullable=False),
+    Column("at", StoredText, nullable=False),
+    Column("until", StoredText),
+)
+"""The calls that marked a conversation as having read untrusted text or private data."""
 
 bundles = Table(
     "bundles",
@@ -554,6 +570,19 @@ questions = Table(
     Column("answers", LargeBinary),
 )
 """Questions of agents in a shared database. `node` waits for the answers; `is_open` becomes false exactly once."""
+
+mcp_tasks = Table(
+    "mcp_tasks",
+    metadata,
+    Column("id", StoredText, primary_key=True),
+    Column("owner", StoredText, nullable=False),
+    Column("crib", StoredText, nullable=False),
+    Column("status", StoredText, nullable=False),
+    Column("expires_at", StoredText, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Index(None, "expires_at"),
+)
+"""Tasks of MCP clients. `owner` is a digest of the principal, `crib` the one that runs the call, `body` is JSON."""
 
 usage = Table(
     "usage",

@@ -44,6 +44,7 @@ from toolcrib.upstream.handshake import ClientIntroduction
 from toolcrib.upstream.opener import OpenConnection
 from toolcrib.upstream.protocol_log import CANCELLED, OK, ProtocolLog, ending
 from toolcrib.upstream.retries import Timing
+from toolcrib.upstream.task_driver import await_task, supports_tasks, with_tasks
 
 logger = logging.getLogger(__name__)
 
@@ -285,7 +286,8 @@ class UpstreamRequests:
         client = context.client
         trace = context.trace
         if self._is_modern:
-            params = {**params, META: self._envelope if trace is None else {**self._envelope, **trace}}
+            meta = self._envelope if trace is None else {**self._envelope, **trace}
+            params = {**params, META: self._offering_tasks(method, meta)}
         elif trace is not None or (client is not None and client.meta):
             params = {**params, META: {**(_forwarded_meta(client) if client is not None else {}), **(trace or {})}}
         pending_call, began = self._pending_calls.add(context), time()
@@ -296,6 +298,8 @@ class UpstreamRequests:
                 result = await self._send(method, params, pending_call, headers)
                 if pending_call.has_messages:
                     await pending_call.deliver()
+            if result.get("resultType") == "task":
+                result = await self._await_task(result, params[META], Client(), pending_call)
         except _NO_RESULT as error:
             self._note((began, time(), "out", method, params.get("name"), ending(error)))
             raise
@@ -315,7 +319,7 @@ class UpstreamRequests:
         self, method: str, params: JsonObject, context: CallContext, client: Client, headers: Headers
     ) -> JsonObject:
         """Send a client's request to a modern server, and retry it with answers while the server requires input."""
-        request = {**params, META: self._meta(client, context.trace)}
+        request = {**params, META: self._offering_tasks(method, self._meta(client, context.trace))}
         if client.responses is not None:
             request["inputResponses"] = client.responses
         if client.state is not None:
@@ -328,6 +332,8 @@ class UpstreamRequests:
                     await pending_call.deliver()  # deliver earlier messages before the result
                 self._note((began, time(), "out", method, params.get("name"), OK))
                 self._last_message_at = self._last_used_at = self._now()
+                if result.get("resultType") == "task":
+                    return await self._await_task(result, request[META], client, pending_call)
                 if result.get("resultType") != "input_required" or client.answers_by_retry:
                     return result
                 if client.ask is None:
@@ -344,6 +350,20 @@ class UpstreamRequests:
             self._pending_calls.remove(pending_call)
         message = f'Server "{self.connection.name}" asked for input more than {ROUNDS_LIMIT} times.'
         raise Unavailable("server.reply_invalid", message)
+
+    def _offering_tasks(self, method: str, meta: JsonObject) -> JsonObject:
+        """Return the `_meta` of a request; a server that supports tasks may answer a call with one."""
+        offers = method == "tools/call" and supports_tasks(self.introduction.capabilities)
+        return with_tasks(meta) if offers else meta
+
+    async def _await_task(
+        self, created: JsonObject, meta: JsonObject, client: Client, pending_call: PendingCall
+    ) -> JsonObject:
+        """Return the result of the task that a server answered a call with."""
+        if client.on_task is not None:
+            await client.on_task()
+        alive = partial(self._pending_calls.prolong, pending_call)
+        return await await_task(self.connection.name, created, meta, self._call, client.ask, alive)
 
     async def _with_answers(
         self, request: JsonObject, result: JsonObject, client: Client, pending_call: PendingCall

@@ -39,6 +39,7 @@ from toolcrib.web.listen import GRACE, address_of, bind, is_loopback, serving
 from toolcrib.web.login import Logins
 from toolcrib.web.mcp.budgeted import ContextBudgets
 from toolcrib.web.mcp.endpoint import McpEndpoint
+from toolcrib.web.mcp.tasks import McpTasks
 from toolcrib.web.public import PublicEntrance, bind_public, check_login, public_address
 from toolcrib.web.stopping import Stopping
 
@@ -133,6 +134,7 @@ def _endpoint(crib: Crib, key: bytes, stopping: Stopping) -> McpEndpoint:
         ended_file=crib.home.ended_sessions,
         stopping=stopping,
         budgets=_budgets(crib),
+        tasks=McpTasks(crib.store, crib.membership.id),
     )
 
 

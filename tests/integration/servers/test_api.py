@@ -39,7 +39,7 @@ async def test_servers_are_listed_with_exactly_the_agreed_fields(world: World) -
     assert all(fits(ServerShape, server) for server in listed)
     assert set(listed[0]) == {
         "name", "alias", "type", "state", "enabled", "trusted", "sources", "sameAs", "problems", "tools", "definition",
-        "sentence", "action", "sandbox",
+        "label", "sentence", "action", "sandbox",
     }  # fmt: skip
     assert listed[0]["sources"] == [
         {"client": "claude-code", "scope": "project", "file": str(world.project / ".mcp.json"), "line": 3}

@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+from toolcrib.base.processes.sandbox import SandboxSupport
 from toolcrib.model.errors import ConfigError
+from toolcrib.model.sandbox import Sandbox
 from toolcrib.model.servers import Auth, DefinitionSource, ServerSpec
+from toolcrib.servers import trust
 from toolcrib.servers.dangers import dangers
 from toolcrib.servers.resolve import origins
 from toolcrib.servers.trust import (
@@ -206,3 +209,21 @@ def test_preload_variables_and_secret_commands_are_warned_of_and_plain_servers_a
     assert [danger.code for danger in dangers(own)] == ["secret_command"]
     plain = replace(SPEC, type="http", command=None, args=(), url="http://example.com/mcp")
     assert [danger.code for danger in dangers(plain)] == ["not_encrypted"]
+
+
+@pytest.mark.parametrize(
+    ("sandbox", "supported", "enforced", "words"),
+    [
+        (Sandbox("project"), True, True, "reaches the project"),
+        (Sandbox("project"), False, False, "so it runs without a sandbox"),
+        (Sandbox("strict", chosen=True), False, False, "so it does not start"),
+        (Sandbox("off"), True, False, "would confine it"),
+    ],
+)
+def test_the_question_shows_the_sandbox_and_whether_it_is_enforced(
+    monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox, supported: bool, enforced: bool, words: str
+) -> None:
+    monkeypatch.setattr(trust, "sandbox_support", lambda: SandboxSupport(supported, ""))
+    shown = trust_question(replace(SPEC, sandbox=sandbox), {}).to_json()["sandbox"]
+    assert (shown["profile"], shown["enforced"], words in shown["sentence"]) == (sandbox.profile, enforced, True)
+    assert trust_question(replace(SPEC, type="http", url="https://x"), {}).to_json()["sandbox"] is None

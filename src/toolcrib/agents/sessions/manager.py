@@ -354,6 +354,7 @@ class Sessions:
             spent=Spent(),
             last_seq=self._log(parent).last,
         )
+        await self._deps.gate.marks.copy(parent.id, session.id)  # the history is the same, and so is what was read
         fork = partial(insert_fork, self._store, session, self._crib, parent.id)
         await self._store_new("sessions.fork", session, fork)
         self._deps.on_change(session)
@@ -388,6 +389,7 @@ class Sessions:
         session = await self.close(id)
         log = self._logs.get(id)
         await delete_session(self._store, id)
+        await self._deps.gate.marks.forget(id)
         self._views.drop(id)
         if log is not None:
             log.close()

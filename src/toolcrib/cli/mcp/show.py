@@ -110,12 +110,17 @@ def question_lines(question: "JsonObject") -> "list[str]":
         ("variables", ", ".join(question["env"]) or None),
         ("headers", ", ".join(question["headers"]) or None),
         ("signs in", _auth_words(question.get("auth"))),
+        ("sandbox", _sandbox_words(question.get("sandbox"))),
         *(("takes", _describe_value(taken)) for taken in question.get("resolves", ())),
     ]
     # Line breaks are escaped, so that no value can imitate a line of our own.
     lines = [f"  {name + ':':<12} {value}".replace("\n", "\\n") for name, value in parts if value]
     words = {True: "DANGER", False: "warning"}
     return [*lines, *(f"  {words[warning['grave']]}: {warning['message']}" for warning in question["warnings"])]
+
+
+def _sandbox_words(sandbox: "JsonObject | None") -> str | None:
+    return f"{sandbox['profile']}. {sandbox['sentence']}" if sandbox is not None else None
 
 
 def _auth_words(auth: "JsonObject | None") -> str | None:

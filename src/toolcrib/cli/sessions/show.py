@@ -53,6 +53,7 @@ def show_session(session: "JsonObject", waiting: int) -> None:
         ("runtime", session["runner"]),
         ("forked from", session.get("forkedFrom")),
         ("started by", session.get("creator")),
+        ("has read", describe_marks(session)),
         ("used", describe_cost(session)),
         ("created", session["createdAt"]),
         ("last used", session["updatedAt"]),
@@ -65,6 +66,14 @@ def show_session(session: "JsonObject", waiting: int) -> None:
             f"\n{waiting} {'approval pending' if waiting == 1 else 'approvals pending'}: `toolcrib approvals list`."
         )
     output.line(f"\nContinue with `{resume_command(session)}`.")
+
+
+def describe_marks(shape: "JsonObject") -> str:
+    """Return what a conversation has read, with the calls; empty if it has no marks."""
+    from toolcrib.cli.rules_marks import calls_of
+    from toolcrib.model.marks import MARK_WORDS
+
+    return ", ".join(f"{MARK_WORDS[each['mark']]} with {calls_of(each)}" for each in shape.get("marks", ()))
 
 
 def describe_cost(session: "JsonObject") -> str:

@@ -17,7 +17,7 @@ import itertools
 import logging
 import secrets
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -28,12 +28,14 @@ import orjson
 from anyio.abc import TaskGroup
 
 from toolcrib.base.masking.restore import restore_masked
+from toolcrib.gate.approvals.edited_rule import edited_conditions
 from toolcrib.gate.approvals.remembering import propose
 from toolcrib.gate.approvals.requests import (
     ApprovalReply,
     already_decided,
     answer_without_reply,
     bind,
+    chosen_conditions,
     new_approval,
     required_event,
     resolved_event,
@@ -42,10 +44,20 @@ from toolcrib.gate.approvals.requests import (
 )
 from toolcrib.gate.approvals.similar import NEEDED, propose_similar
 from toolcrib.gate.policy.paths import REAL
-from toolcrib.model.approvals import Approval, ApprovalAnswer, ApprovalRequest, ApprovalStatus, Decided, Scope, Verb
+from toolcrib.model.approvals import (
+    NO_RULE_LIMITS,
+    Approval,
+    ApprovalAnswer,
+    ApprovalRequest,
+    ApprovalStatus,
+    Decided,
+    RuleLimits,
+    Scope,
+    Verb,
+)
 from toolcrib.model.errors import Conflict, Denied, InvalidRequest, NotFound, Unavailable
 from toolcrib.model.json import Json, JsonObject, canonical, is_object, loads
-from toolcrib.model.policy import Binding, Rule
+from toolcrib.model.policy import Binding, Condition, Rule
 from toolcrib.model.principals import Principal
 from toolcrib.store.approvals import (
     Closing,
@@ -344,10 +356,14 @@ class Approvals:
         reason: str | None = None,
         arguments: JsonObject | None = None,
         prefix: str | None = None,
+        conditions: Sequence[JsonObject] | None = None,
+        uses: int | None = None,
+        expires_at: datetime | None = None,
     ) -> ApprovalAnswer:
         """Answer an approval. With `arguments`, the call is made with these instead.
 
-        A `scope` other than `once` writes the proposed rule, and with `prefix` the wider one for that prefix. Raises
+        A `scope` other than `once` writes the proposed rule, and with `prefix` the wider one for that prefix. The rule
+        has the edited `conditions` instead, and ends after `uses` further calls and at `expires_at`, if given. Raises
         `NotFound` (`approval.unknown`), `Denied` (`approval.not_a_person`, `approval.once_only`), `Conflict`
         (`approval.decided`) if it was answered before or has expired, and `InvalidRequest` for invalid arguments, scope
         or prefix. After the last, the approval stays pending.
@@ -364,11 +380,13 @@ class Approvals:
         if scope != "once" and self._may_remember(by) is not True:
             raise Denied("approval.once_only", f"{by.name} may only answer `once`; {scope!r} creates a rule.")
         edited = None if decision == "deny" else _encode_edited(self._restore_secrets(arguments, approval), pending)
-        reply = ApprovalReply(decision, scope, by.name, _shorten(reason), edited, prefix)
+        limits = RuleLimits(uses, expires_at, self._edited_conditions(approval, prefix, conditions))
+        reply = ApprovalReply(decision, scope, by.name, _shorten(reason), edited, prefix, limits)
         if scope != "once":
-            rule_of_answer(approval, reply, approval.created_at)
-        elif prefix is not None:
-            raise InvalidRequest("approval.prefix", "A prefix applies only to remembered answers.", "Choose a scope.")
+            rule_of_answer(approval, reply, self._clock())
+        elif prefix is not None or limits != NO_RULE_LIMITS:
+            message = "A prefix and limits apply only to remembered answers."
+            raise InvalidRequest("approval.prefix", message, "Choose a scope.")
         await self._refuse_late(approval, pending)
         if pending is None:
             if approval.status == "pending" and crib == self._crib:
@@ -378,6 +396,13 @@ class Approvals:
             if pending.answer is not None:
                 raise already_decided(id, pending.answer.decision, pending.answer.by)
             return await self._decide(approval, binding, reply, pending)
+
+    def _edited_conditions(
+        self, approval: Approval, prefix: str | None, raw: Sequence[JsonObject] | None
+    ) -> tuple[Condition, ...] | None:
+        if raw is None:
+            return None
+        return edited_conditions(approval, chosen_conditions(approval, prefix), raw, self._redact, REAL)
 
     async def _refuse_late(self, approval: Approval, pending: PendingApproval | None) -> None:
         """Raise `Conflict` for an approval that is overdue but not yet expired by a timer."""

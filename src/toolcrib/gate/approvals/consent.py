@@ -64,15 +64,19 @@ class Consent:
         self, question: ApprovalRequest, context: CallContext, check: Check, patience: float | None = None
     ) -> ApprovalAnswer:
         """Request an approval and wait up to `patience` seconds. Raises `Denied` if too many approvals are pending."""
+        client = context.client
         async with self._approvals.open(question, seconds=patience or WAIT, check=check) as pending:
             async with anyio.create_task_group() as beside:
-                client = context.client
                 if context.report_progress is not None:
                     beside.start_soon(self._report, pending, context.report_progress)
+                if client is not None and client.on_approval is not None:
+                    client.on_approval(pending.approval)
                 if client is not None and self._can_ask(client, question.principal):
                     beside.start_soon(self._elicit, pending, question, client)
                 await self._approvals.wait(pending)
                 beside.cancel_scope.cancel()
+            if client is not None and client.on_approval is not None:
+                client.on_approval(None)
             return await self._approvals.wait(pending)
 
     async def fetch(self, question: ApprovalRequest, check: Check, handle: str) -> ApprovalAnswer | Approval:

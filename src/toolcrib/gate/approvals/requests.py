@@ -14,6 +14,7 @@ from toolcrib.gate.policy.patterns import literal_pattern
 from toolcrib.gate.policy.wording import describe
 from toolcrib.gate.policy.zones import is_inside
 from toolcrib.model.approvals import (
+    NO_RULE_LIMITS,
     SIMILAR_FOR,
     Approval,
     ApprovalAnswer,
@@ -21,6 +22,7 @@ from toolcrib.model.approvals import (
     Decided,
     Prefix,
     Remembering,
+    RuleLimits,
     Scope,
     Verb,
 )
@@ -43,6 +45,7 @@ class ApprovalReply:
     reason: str | None
     edited: bytes | None
     prefix: str | None = None
+    limits: RuleLimits = NO_RULE_LIMITS
 
 
 _NOTHING = Remembering()
@@ -114,7 +117,13 @@ def rule_of_answer(approval: Approval, reply: ApprovalReply, now: datetime) -> R
         )
         raise InvalidRequest("approval.scope", message, "Answer `once`.")
     effect: RuleEffect = "allow" if reply.verb == "approve" else "deny"
+    limits = reply.limits
+    if limits != NO_RULE_LIMITS and effect != "allow":
+        raise InvalidRequest("approval.scope", "Only an approval can be limited or edited.", "Leave the limits out.")
+    if limits.expires_at is not None and limits.expires_at <= now:
+        raise InvalidRequest("approval.scope", "The rule would end in the past.", "Choose a later time.")
     chosen = _chosen(offered, reply.prefix) if effect == "allow" and reply.prefix is not None else None
+    ends = approval.created_at + SIMILAR_FOR if chosen is not None and chosen.conditions else None
     return Rule(
         id=f"answer-{approval.id}",
         effect=effect,
@@ -123,13 +132,20 @@ def rule_of_answer(approval: Approval, reply: ApprovalReply, now: datetime) -> R
         reason=reply.reason,
         created_by=reply.by,
         created_at=now,
-        expires_at=approval.created_at + SIMILAR_FOR if chosen is not None and chosen.conditions else None,
-        conditions=_conditions(offered, chosen),
+        expires_at=limits.expires_at or ends,
+        conditions=proposed_conditions(offered, chosen) if limits.conditions is None else limits.conditions,
         where=_where(approval) if effect == "allow" else Where(),
         definition_hash=approval.definition_hash,
         session=principal.session if for_session else None,
         principal=Binding.of(principal),
+        uses=limits.uses,
     )
+
+
+def chosen_conditions(approval: Approval, prefix: str | None) -> tuple[Condition, ...]:
+    """Return the conditions of the proposed rule for a prefix, or of the narrowest one. Raises `approval.prefix`."""
+    offered = approval.remembering
+    return proposed_conditions(offered, None if prefix is None else _chosen(offered, prefix))
 
 
 def _chosen(offered: Remembering, prefix: str) -> Prefix:
@@ -142,7 +158,8 @@ def _chosen(offered: Remembering, prefix: str) -> Prefix:
     return chosen
 
 
-def _conditions(offered: Remembering, chosen: Prefix | None) -> tuple[Condition, ...]:
+def proposed_conditions(offered: Remembering, chosen: Prefix | None) -> tuple[Condition, ...]:
+    """Return the conditions of a proposed rule."""
     if chosen is None:
         return offered.conditions
     if chosen.conditions:
@@ -167,7 +184,11 @@ def remember_as(approval: Approval) -> JsonObject:
     for scope in scopes if approval.remembering.refusal is None else ():
         shapes[scope] = {verb: _proposed(approval, scope, verb) for verb in verbs}
         prefixes = [
-            {"prefix": each.text, "sentence": _sentence(approval, scope, "approve", each.text)}
+            {
+                "prefix": each.text,
+                "sentence": _sentence(approval, scope, "approve", each.text),
+                "conditions": [one.to_json() for one in proposed_conditions(approval.remembering, each)],
+            }
             for each in approval.remembering.prefixes
         ]
         shapes[scope]["approve"]["prefixes"] = prefixes

@@ -34,6 +34,7 @@ from toolcrib.gate.audit.unfinished import unfinished
 from toolcrib.gate.audit.verify import ChainFinding, Verification, Witness, verify, verify_lanes
 from toolcrib.model.errors import Conflict, NotFound, Unavailable
 from toolcrib.model.json import JsonObject, dumps, loads, storable
+from toolcrib.model.marks import Mark
 from toolcrib.model.observing import CallEnd, CallEnding, CallObserver
 from toolcrib.model.policy import Decision
 from toolcrib.model.principals import Principal
@@ -91,6 +92,8 @@ class _Form(NamedTuple):
         decided: JsonObject = {"decision": decision.verdict, "rules": decision.rules}
         if rules_version is not None:
             decided["rulesVersion"] = rules_version
+        if decision.marks:
+            decided["marks"] = decision.marks.audit_ids()
         after, second = _encoded(decided)
         return cls(of, before, after, stored(columns_of(first | second))[2:])
 
@@ -456,13 +459,16 @@ class CallRecord:
         digest: str | None = None,
         result: CallResult | JsonObject | None = None,
         refused: str | None = None,
+        marks: Sequence[Mark] = (),
     ) -> int:
         """Record how the call ended. Returns the number of the record once it is durable.
 
         `digest` is that of the whole result, if the caller received a part of it. Only the observer gets `result`, and
-        the error code `refused` of a call that did not run.
+        the error code `refused` of a call that did not run. `marks` are those that the call set.
         """
         outcome: JsonObject = {"isError": is_error, "durationMs": duration_ms}
+        if marks:
+            outcome["setMarks"] = list(marks)
         entry = self._entry("outcome", outcome if digest is None else outcome | {"resultDigest": digest})
         number = self._store.append_now(self._chain, entry)
         try:

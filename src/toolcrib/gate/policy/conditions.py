@@ -13,10 +13,12 @@ from typing import Final, NamedTuple, TypeAlias
 
 from toolcrib.gate.policy import coding_tools
 from toolcrib.gate.policy.commands import begins_with
+from toolcrib.gate.policy.flows import Acts, acts_of
 from toolcrib.gate.policy.paths import LEXICAL, Files, names_path
 from toolcrib.gate.policy.patterns import glob
 from toolcrib.gate.policy.regular import LONGEST_TEXT, NotRegular, regular
 from toolcrib.model.json import Json, JsonObject, is_array, is_object
+from toolcrib.model.marks import NO_MARKS, HeldMarks
 from toolcrib.model.policy import Condition, ConditionTest
 from toolcrib.model.principals import Principal
 from toolcrib.model.text import normalized
@@ -29,17 +31,22 @@ MOST_ITEMS = 1_000
 
 
 class ConditionContext(NamedTuple):
-    """Inputs of conditions besides the arguments: the tool, its directory if known, and the file system."""
+    """Inputs of conditions besides the arguments: the tool, its directory if known, the file system, the marks
+    of the conversation, and what a call does."""
 
     tool: Tool | None = None
     cwd: str | None = None
     files: Files = LEXICAL
+    marks: HeldMarks = NO_MARKS
+    acts: Acts = acts_of
 
     @classmethod
-    def of(cls, tool: Tool | None, principal: Principal, files: Files) -> "ConditionContext":
+    def of(
+        cls, tool: Tool | None, principal: Principal, files: Files, marks: HeldMarks = NO_MARKS, acts: Acts = acts_of
+    ) -> "ConditionContext":
         """Return the context of a call. Only the coding agent uses the caller's directory; servers have their own."""
         is_coding = tool is not None and tool.ref.server == coding_tools.SERVER
-        return cls(tool, principal.cwd if is_coding else None, files)
+        return cls(tool, principal.cwd if is_coding else None, files, marks, acts)
 
 
 NOWHERE: Final = ConditionContext()

@@ -10,7 +10,7 @@ call if this raises. Must never read a clock, a file or any other input that is 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from toolcrib.gate.policy.patterns import PatternIndex
 from toolcrib.gate.policy.rules import Ranked, Rules, unmet
 from toolcrib.gate.policy.zones import Closed, TouchedPath, closed_paths, touches_decisive, zone_of
 from toolcrib.model.json import JsonObject
+from toolcrib.model.marks import NO_MARKS, HeldMarks
 from toolcrib.model.policy import Decision, DecisionStep, Effect, Rule, Verdict
 from toolcrib.model.principals import Mode, Principal
 from toolcrib.model.tools import Tool, ToolRef
@@ -134,21 +135,22 @@ def decide(
     paths: Sequence[TouchedPath] | None = None,
     files: Files = LEXICAL,
     assume: Callable[[Rule], bool] | None = None,
+    marks: HeldMarks = NO_MARKS,
 ) -> Decision:
     """Decide whether this principal sees the tool and, if so, what a call of it does.
 
     Without `arguments`, as in a listing, rules with conditions on arguments are skipped, and `needs_arguments` is set
     if one of them could matter. `paths` are the paths the call touches (see `zones`); unknown ones count as outside the
     project. `files` resolves the paths that conditions test. `assume` replaces the test of a rule's conditions, so that
-    proofs can try every outcome of them.
+    proofs can try every outcome of them. `marks` are those of the conversation that the call belongs to.
     """
-    own = _decide(ref, tool, principal, grants, rules, arguments, paths, files, assume)
+    own = _decide(ref, tool, principal, grants, rules, arguments, paths, files, assume, marks)
     if grants.creator is None or tool is None:
         return own
     if grants.creator.is_revoked:
         return Decision("hidden", ref, (*own.steps, _CREATOR_REVOKED))
     creator = grants.creator
-    above = decide(ref, tool, creator.principal, creator.grants, rules, arguments, paths, files, assume)
+    above = decide(ref, tool, creator.principal, creator.grants, rules, arguments, paths, files, assume, marks)
     return _stricter(own, above, principal)
 
 
@@ -172,6 +174,7 @@ def _decide(
     paths: Sequence[TouchedPath] | None,
     files: Files,
     assume: Callable[[Rule], bool] | None,
+    marks: HeldMarks,
 ) -> Decision:
     if tool is None:
         return Decision("unknown", ref, (_UNREGISTERED,))
@@ -183,14 +186,15 @@ def _decide(
         applicable = [ranked for ranked in applicable if ranked.step.step != "remembered"]
     ruling = _NO_RULING
     if applicable:
-        ruling = _deciding_rule(applicable, arguments, ConditionContext.of(tool, principal, files), assume)
+        context = ConditionContext.of(tool, principal, files, marks, rules.acts)
+        ruling = _deciding_rule(applicable, arguments, context, assume)
     by_paths = ref.server == coding_tools.SERVER and coding_tools.depends_on_paths(ref.tool)
     ruling = _Ruling(ruling.rule, ruling.needs_arguments or by_paths)
     closed = () if principal.by_hand else closed_paths(paths, principal.projects)
     if closed and not (ruling.rule is not None and ruling.rule.hides):
         return Decision("deny", ref, (REGISTERED, *sight_steps, _CLOSED[closed[0].closed or "inside"]), (), True)
     if ruling.rule is not None:
-        return _decide_by_rule(ref, ruling.rule, ruling, sight_steps, principal)
+        return _decide_by_rule(ref, ruling.rule, ruling, sight_steps, principal, marks)
     step = _by_mode(tool, principal, paths)
     after = _replace_asking(principal) if step.effect == "ask" else ()
     steps = (REGISTERED, *sight_steps, _NO_DENY, step, *after)
@@ -204,17 +208,26 @@ def is_decisive_edit(tool: Tool, paths: Sequence[TouchedPath] | None) -> bool:
 
 
 def _decide_by_rule(
-    ref: ToolRef, ranked: Ranked, ruling: _Ruling, sight_steps: tuple[DecisionStep, ...], principal: Principal
+    ref: ToolRef,
+    ranked: Ranked,
+    ruling: _Ruling,
+    sight_steps: tuple[DecisionStep, ...],
+    principal: Principal,
+    marks: HeldMarks,
 ) -> Decision:
-    """Return the decision of a rule."""
-    step = ranked.step
-    ids = (ranked.rule.id,)
+    """Return the decision of a rule. The reason names the calls that set the marks it tests."""
+    step, rule = ranked.step, ranked.rule
+    ids = (rule.id,)
     if ranked.hides:
         return Decision("hidden", ref, (REGISTERED, *sight_steps, step), ids)
+    held = marks if rule.where.marks else NO_MARKS
+    if read := held.sentence(rule.where.marks):
+        step = replace(step, reason=f"{step.reason} {read}")
     no_deny = () if step.step == "deny" else (_NO_DENY,)
     after = _replace_asking(principal) if step.effect == "ask" else ()
     steps = (REGISTERED, *sight_steps, *no_deny, step, *after)
-    return Decision(_VERDICTS[steps[-1].effect], ref, steps, ids, ruling.needs_arguments)
+    spends = rule.id if rule.uses is not None else None
+    return Decision(_VERDICTS[steps[-1].effect], ref, steps, ids, ruling.needs_arguments, held, spends)
 
 
 def sight(tool: Tool, principal: Principal, grants: Grants) -> tuple[DecisionStep, ...]:
@@ -245,14 +258,11 @@ def _deciding_rule(
     needs_arguments = False
     for ranked in applicable:
         rule = ranked.rule
-        if rule.conditions:
+        if rule.is_conditional:
             if not needs_arguments and arguments is not None and context.tool is not None:
                 arguments = context.tool.filled(arguments)
             needs_arguments = True
-            if assume is not None:
-                applies = assume(rule)
-            else:
-                applies = arguments is not None and unmet(rule, arguments, context) is None
+            applies = assume(rule) if assume is not None else unmet(rule, arguments, context) is None
             if not applies:
                 continue
         return _Ruling(ranked, needs_arguments)
@@ -285,10 +295,11 @@ def _stricter(own: Decision, above: Decision, principal: Principal) -> Decision:
     """
     needs_arguments = own.visible and above.visible and (own.needs_arguments or above.needs_arguments)
     if _STRICTNESS.index(above.verdict) <= _STRICTNESS.index(own.verdict):
-        return Decision(own.verdict, own.ref, own.steps, own.rules, needs_arguments)
+        return replace(own, needs_arguments=needs_arguments)
     cause = above.decided_by
     reason = f"The creator of this session is limited too: {cause.reason}"
     step = DecisionStep("creator", True, _EFFECTS[above.verdict], reason, cause.rule, cause.origin)
+    limited = replace(above, ref=own.ref, steps=(*own.steps, step), needs_arguments=needs_arguments)
     if above.verdict == "ask" and principal.source == "scheduler":
-        return Decision("deny", own.ref, (*own.steps, step, _NO_PERSON), above.rules, needs_arguments)
-    return Decision(above.verdict, own.ref, (*own.steps, step), above.rules, needs_arguments)
+        return replace(limited, verdict="deny", steps=(*own.steps, step, _NO_PERSON))
+    return limited

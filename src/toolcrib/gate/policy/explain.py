@@ -16,6 +16,7 @@ from toolcrib.gate.policy.patterns import literal_pattern
 from toolcrib.gate.policy.rules import Ranked, Rules, obstacle, unmet
 from toolcrib.gate.policy.zones import TouchedPath
 from toolcrib.model.json import JsonObject
+from toolcrib.model.marks import NO_MARKS, HeldMarks
 from toolcrib.model.policy import Decision, DecisionStep, Rule, RuleOrigin, Verdict
 from toolcrib.model.principals import Principal
 from toolcrib.model.tools import Tool, ToolRef
@@ -46,18 +47,20 @@ class ExplainQuery:
     arguments: JsonObject | None = None
     paths: Sequence[TouchedPath] | None = None
     files: Files = LEXICAL
+    marks: HeldMarks = NO_MARKS
 
     def decide(self) -> Decision:
         """Return the decision."""
         inputs = (self.ref, self.tool, self.principal, self.grants, self.rules)
-        return decide(*inputs, self.arguments, self.paths, self.files)
+        return decide(*inputs, self.arguments, self.paths, self.files, marks=self.marks)
 
     def unmet(self, rule: Rule) -> str | None:
         """Return which condition keeps a rule from applying to this call, or None."""
-        if self.arguments is None:
-            return "It depends on the arguments."
-        arguments = self.tool.filled(self.arguments) if self.tool is not None else self.arguments
-        return unmet(rule, arguments, ConditionContext.of(self.tool, self.principal, self.files))
+        arguments = self.arguments
+        if arguments is not None and self.tool is not None:
+            arguments = self.tool.filled(arguments)
+        context = ConditionContext.of(self.tool, self.principal, self.files, self.marks, self.rules.acts)
+        return unmet(rule, arguments, context)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,7 @@ class Explanation:
     flip: Flip | None = None
     nearest: tuple[str, ...] = ()
     naming: frozenset[str] = frozenset()
+    marks: HeldMarks = NO_MARKS
 
     def to_json(self) -> JsonObject:
         """Return the public JSON, without absent members."""
@@ -113,6 +117,8 @@ class Explanation:
             shape["flip"] = self.flip.to_json()
         if self.nearest:
             shape["nearest"] = list(self.nearest)
+        if self.marks:
+            shape["marks"] = self.marks.to_json()
         return shape
 
 
@@ -129,8 +135,9 @@ def explain(question: ExplainQuery, known: Iterable[ToolRef] = (), server_note: 
     flipped = flip(question, decision)
     naming = frozenset(each.rule.id for each in question.rules.matching(question.ref, question.tool.names))
     return Explanation(
-        decision.verdict, question.ref, question.principal, steps, decision.decided_by, flipped, naming=naming
-    )
+        decision.verdict, question.ref, question.principal, steps, decision.decided_by, flipped, naming=naming,
+        marks=question.marks,
+    )  # fmt: skip
 
 
 def _unknown(
@@ -183,8 +190,8 @@ def _why_not(question: ExplainQuery, tool: Tool, ranked: Ranked) -> str:
     rule = ranked.rule
     if ranked.step.step == "remembered" and is_decisive_edit(tool, question.paths):
         return "A remembered answer does not cover edits of files that decide what runs."
-    why = obstacle(rule, tool, question.principal)
-    if why is None and rule.conditions:
+    why = obstacle(rule, tool, question.principal, question.rules.acts)
+    if why is None and rule.is_conditional:
         why = question.unmet(rule)
     return why or "It does not apply."
 
@@ -192,12 +199,17 @@ def _why_not(question: ExplainQuery, tool: Tool, ranked: Ranked) -> str:
 def _others(question: ExplainQuery, tool: Tool, naming: Sequence[Ranked]) -> Iterator[DecisionStep]:
     """Yield expired rules, and the first rules that name other tools."""
     for ranked in Rules(rules=question.rules.expired).matching(question.ref, tool.names):
-        ended = ranked.rule.expires_at
-        yield _skipped(ranked, f"It expired at {ended.isoformat() if ended else 'an unknown time'}.")
+        yield _skipped(ranked, _why_over(ranked.rule))
     ids = {ranked.rule.id for ranked in naming}
     others = (ranked for ranked in question.rules.ranked if ranked.rule.id not in ids)
     for ranked, _ in zip(others, range(MOST_OTHERS), strict=False):
         yield _skipped(ranked, f"Its pattern {ranked.rule.pattern} does not name the tool.")
+
+
+def _why_over(rule: Rule) -> str:
+    if rule.uses == 0:
+        return "It was limited to a number of calls and is used up."
+    return f"It expired at {rule.expires_at.isoformat() if rule.expires_at else 'an unknown time'}."
 
 
 def _skipped(ranked: Ranked, why: str) -> DecisionStep:

@@ -11,6 +11,7 @@ import logging
 import secrets
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -21,10 +22,12 @@ import anyio.to_thread
 from toolcrib.gate.policy.bundles import Bundles, Projects
 from toolcrib.gate.policy.decide import Creator, Grants
 from toolcrib.gate.policy.fields import FaultyRequest
+from toolcrib.gate.policy.flows import Acts, Flows, acts_of, read_flows_file
 from toolcrib.gate.policy.limits import Limits, read_limits_file
 from toolcrib.gate.policy.patterns import Names, resolve_pattern
 from toolcrib.gate.policy.rule_files import RuleFile, RuleFileState, with_real_projects
 from toolcrib.gate.policy.rule_parser import MEMBERS, Read, read_rule, read_rules_file
+from toolcrib.gate.policy.rule_presets import RulePreset
 from toolcrib.gate.policy.rules import Rules
 from toolcrib.model.errors import Conflict, NotFound
 from toolcrib.model.json import Json, JsonObject
@@ -34,7 +37,7 @@ from toolcrib.model.problems import Problem
 from toolcrib.model.tokens import Token
 from toolcrib.model.tools import ToolRef
 from toolcrib.store.engine import Store
-from toolcrib.store.rules import delete_rule, load_rules, replace_rule, save_rule
+from toolcrib.store.rules import delete_rule, load_rules, replace_rule, save_rule, spend_rule
 
 logger = logging.getLogger(__name__)
 
@@ -72,8 +75,15 @@ class RuleBook:
         self._on_change = on_change
         self._places: dict[str, tuple[Rule, ...]] = {}
         self._recheck: Callable[[], None] | None = None
+        self._acts: Acts = acts_of
         self.current = Rules()
         self.may_be_outdated = False
+
+    def judge_acts(self, acts: Acts) -> None:
+        """Use this function for what a call does, from now on."""
+        self._acts = acts
+        self.current = Rules(self.current.version)
+        self.renew()
 
     def __call__(self) -> Rules:
         """Return the rules in force."""
@@ -112,7 +122,7 @@ class RuleBook:
     def _compute(self) -> None:
         everything = (rule for rules in self._places.values() for rule in rules)
         before = self.current
-        rules = Rules.at(self._clock(), before.version + 1, everything)
+        rules = Rules.at(self._clock(), before.version + 1, everything, self._acts)
         same = (rules.rules, rules.expired) == (before.rules, before.expired)
         self.current = before.with_version(rules.version) if same else rules
         self.may_be_outdated = self._recheck is not None or self.current.next_expiry is not None
@@ -155,6 +165,7 @@ class Permissions:
         self._book = book
         self._lock = anyio.Lock()
         self.limits = Limits()
+        self.flows = Flows()
         self.bundles = bundles
         self.projects = projects
 
@@ -263,7 +274,8 @@ class Permissions:
         """Return the rules of a file that could replace `toolcrib.toml`. Raises like `add`."""
         read = partial(read_rules_file, text, file, "user", self._names())
         found = await anyio.to_thread.run_sync(read)
-        problems = found.problems if not found.whole else (*found.problems, *read_limits_file(text, file).problems)
+        others = (*read_limits_file(text, file).problems, *read_flows_file(text, file).problems)
+        problems = found.problems if not found.whole else (*found.problems, *others)
         wrong = [f"{problem.file}, line {problem.line}: {problem.message}" for problem in problems]
         if wrong:
             raise FaultyRequest.of("rule.invalid", "file", " ".join(wrong))
@@ -294,6 +306,32 @@ class Permissions:
         async with self._lock:
             await save_rule(self._store, rule)
             self._set_stored((*self._stored_rules, rule))
+
+    async def spend(self, id: str) -> bool:
+        """Count a call against a rule that is limited to a number of calls. Returns False if none is left."""
+        async with self._lock:
+            is_counted = await spend_rule(self._store, id)
+            self._set_stored(
+                replace(each, uses=each.uses - 1 if is_counted else 0) if each.id == id and each.uses else each
+                for each in self._stored_rules
+            )
+        return is_counted
+
+    def has_preset(self, preset: RulePreset) -> bool:
+        """Return whether a preset is on: all its rules are in force."""
+        known = {rule.id for rule in self._stored_rules}
+        return all(rule.id in known for rule in preset.rules)
+
+    async def switch_preset(self, preset: RulePreset, *, on: bool, by: str) -> None:
+        """Add or remove the rules of a preset. Idempotent."""
+        ids = {rule.id for rule in preset.rules}
+        known = {rule.id for rule in self._stored_rules}
+        now = datetime.now(UTC)
+        for rule in preset.made(by=by, at=now.replace(microsecond=now.microsecond // 1000 * 1000)) if on else ():
+            if rule.id not in known:
+                await self.remember(rule)
+        for id in () if on else sorted(ids & known):
+            await self.remove(id)
 
     async def remove(self, id: str) -> Rule:
         """Remove a rule. Raises `rule.unknown`, and `rule.in_file` for a rule in a file."""
@@ -346,6 +384,8 @@ class Permissions:
         has_problems = any(each.state.problems for each in self._files)
         self._book.recheck(self._read_again if has_problems else None)
         self.limits.set([limit for each in self._files for limit in each.state.limits])
+        if self.flows.set(entry for each in self._files for entry in each.state.flows):
+            self._book.judge_acts(self.flows.acts)
         self._book.set(file.kind, new_state.rules)
         self._on_file(file, before, new_state)
 

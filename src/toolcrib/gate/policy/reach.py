@@ -130,7 +130,9 @@ def _decisions(subject: Subject, tool: Tool, rules: Rules) -> Iterator[Decision]
     """
     principal, grants = subject.principal, subject.grants
     chain = _principals_of(principal, grants)
-    applicable = {each.rule.id for one in chain for each in rules.applicable_to(one).on(tool) if each.rule.conditions}
+    applicable = {
+        each.rule.id for one in chain for each in rules.applicable_to(one).on(tool) if each.rule.is_conditional
+    }
     sizes = range(min(len(chain), len(applicable)) + 1)
     outcomes = [frozenset(ids) for size in sizes for ids in combinations(sorted(applicable), size)]
     for paths, ids in product(_paths(tool, chain), outcomes):

@@ -1,4 +1,4 @@
-"""The two files with rules and limits: their current content or, if unreadable, a safe substitute.
+"""The two files with rules, limits and flows: their current content or, if unreadable, a safe substitute.
 
 An unreadable file keeps its last readable content in force, also across restarts: that text is stored in a folder of
 the home. If the owner's file was never readable, its denials are unknown, so nothing may be used until it is repaired.
@@ -17,6 +17,7 @@ from pathlib import Path
 
 from toolcrib.base.files.private import replace_private
 from toolcrib.base.files.reading import FileText, Unreadable, read_text
+from toolcrib.gate.policy.flows import FlowEntry, read_flows_file
 from toolcrib.gate.policy.limits import Limit, read_limits_file
 from toolcrib.gate.policy.patterns import Names
 from toolcrib.gate.policy.rule_parser import CREATORS, FileKind, read_rules_file, stand_in
@@ -47,6 +48,7 @@ class RuleFileState:
     content: Content | None = None
     rules: tuple[Rule, ...] = ()
     limits: tuple[Limit, ...] = ()
+    flows: tuple[FlowEntry, ...] = ()
     problems: tuple[Problem, ...] = ()
     whole: bool = True
     last: "RuleFileState | None" = None
@@ -82,7 +84,7 @@ class RuleFile:
             return RuleFileState(content)
         if isinstance(text, Unreadable):
             return self._substitute(content, (text.problem,), known)
-        if not text.text and (last := self._last(known)) is not None and (last.rules or last.limits):
+        if not text.text and (last := self._last(known)) is not None and (last.rules or last.limits or last.flows):
             return self._substitute(content, (_emptied_problem(self.path),), known)
         parsed = read_file(content, text, self.path, self.kind, known)
         if parsed is None:
@@ -99,8 +101,9 @@ class RuleFile:
         explained = tuple(replace(each, hint=f"{until} {_FIX_HINT}") for each in problems)
         rules = last.rules if last is not None else _unreadable_rules(self.kind, explained[0])
         limits = last.limits if last is not None else ()
+        flows = last.flows if last is not None else ()
         return RuleFileState(
-            content, (*rules, *stand_in(self.kind, explained[0])), limits, explained, whole=False, last=last
+            content, (*rules, *stand_in(self.kind, explained[0])), limits, flows, explained, whole=False, last=last
         )
 
     def _last(self, known: Names) -> RuleFileState | None:
@@ -134,7 +137,9 @@ def read_file(content: Content, text: FileText, path: Path, kind: FileKind, know
         return None
     limits = read_limits_file(text.text, str(path))
     rules = tuple(with_real_projects(rule) for rule in read.rules)
-    return RuleFileState(content, rules, limits.limits, (*read.problems, *limits.problems))
+    flows = read_flows_file(text.text, str(path))
+    problems = (*read.problems, *limits.problems, *flows.problems)
+    return RuleFileState(content, rules, limits.limits, flows.entries, problems)
 
 
 def _emptied_problem(path: Path) -> Problem:

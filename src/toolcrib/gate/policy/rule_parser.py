@@ -1,8 +1,8 @@
 """Parses rules as people write them, and reports every fault with its location.
 
 A rule is an object of known members (`effect, pattern, conditions, where, reason, expiresAt, definitionHash, session,
-principal`), in JSON for the API and as `[[rules]]` tables in TOML files, where members may also be `snake_case`. The
-short form of a rule is `deny github/*`.
+principal, uses`), in JSON for the API and as `[[rules]]` tables in TOML files, where members may also be `snake_case`.
+The short form of a rule is `deny github/*`.
 
 Must never silently drop a rule of the managed file: an unreadable one makes every call ask for an approval.
 """
@@ -15,10 +15,20 @@ from typing import Literal, TypeAlias
 
 from toolcrib.gate.policy.commands import words_of
 from toolcrib.gate.policy.conditions import is_number
-from toolcrib.gate.policy.fields import FieldFault, Members, boolean, lines_of_tables, list_of, one_of, text_of
+from toolcrib.gate.policy.fields import (
+    FaultyRequest,
+    FieldFault,
+    Members,
+    boolean,
+    lines_of_tables,
+    list_of,
+    one_of,
+    text_of,
+)
 from toolcrib.gate.policy.patterns import Names, resolve_pattern
 from toolcrib.gate.policy.regular import NotRegular, regular
 from toolcrib.model.json import Json, JsonObject, digest, is_array, is_object
+from toolcrib.model.marks import ACTS, MARKS, Act, Mark
 from toolcrib.model.policy import (
     CONDITION_TESTS,
     RULE_EFFECTS,
@@ -39,12 +49,16 @@ MOST_CONDITIONS = 20
 LONGEST_REASON = 1000
 MEMBERS = (
     "effect", "pattern", "conditions", "where", "reason", "expiresAt", "definitionHash", "session", "principal",
+    "uses",
 )  # fmt: skip
 """The members of a rule that a person writes."""
 FileKind: TypeAlias = Literal["managed", "user"]
 CREATORS: Mapping[FileKind, str] = {"managed": "administrator", "user": "owner"}
 """The author of a file of each kind."""
-_WHERE_MEMBERS = ("readOnly", "destructive", "openWorld", "sources", "agents", "projects", "modes")
+_WHERE_MEMBERS = (
+    "readOnly", "destructive", "openWorld", "sources", "agents", "projects", "modes", "marks", "flows",
+)  # fmt: skip
+MOST_USES = 100_000
 _POINTER = re.compile(r"(/([^~/]|~[01])*)*")
 
 
@@ -87,13 +101,16 @@ def read_rule(
     bound = reader.take("definitionHash", text_of(64), "the hash of a definition")
     session = reader.take("session", text_of(200), "the id of a session")
     principal = reader.take("principal", lambda value: _principal(value, faults), "an object")
+    uses = reader.take("uses", _uses, f"a whole number up to {MOST_USES}")
+    if uses is not None and origin.file is not None:
+        reader.wrong("uses", "is not possible in a file, since the number of calls left is stored with the rule.")
     if origin.kind == "session" and session is None:
         reader.wrong("session", "must be given for a rule of a session.")
     if faults or effect is None or pattern is None:
         return Read(None, tuple(faults))
     rule = Rule(
         id or "", effect, pattern, origin, reason, created_by, created_at, expires_at, conditions or (),
-        where or Where(), bound, session, principal,
+        where or Where(), bound, session, principal, uses,
     )  # fmt: skip
     return Read(rule if id else replace(rule, id=_id_of(rule)))
 
@@ -157,6 +174,17 @@ def _id_of(rule: Rule) -> str:
     return f"{rule.origin.kind}-{digest(said)[:10]}"
 
 
+def read_conditions(raw: Json) -> tuple[Condition, ...]:
+    """Parse the conditions of a rule. Raises `FaultyRequest` (`rule.invalid`) with every fault."""
+    faults: list[FieldFault] = []
+    found = _conditions(raw, faults)
+    if found is None:
+        faults.append(FieldFault("conditions", f"`conditions` must be a list of at most {MOST_CONDITIONS} conditions."))
+    if faults or found is None:
+        raise FaultyRequest("rule.invalid", faults)
+    return found
+
+
 def _conditions(value: Json, faults: list[FieldFault]) -> tuple[Condition, ...] | None:
     if not is_array(value) or len(value) > MOST_CONDITIONS:
         return None
@@ -218,6 +246,8 @@ def _where(value: Json, faults: list[FieldFault]) -> Where | None:
         reader.take("agents", list_of(text_of(200)), "a list of ids of agents") or (),
         reader.take("projects", list_of(_absolute), "a list of absolute paths") or (),
         reader.take("modes", list_of(_MODE), f"a list of {', '.join(MODES)}") or (),
+        reader.take("marks", list_of(_MARK), f"a list of {', '.join(MARKS)}") or (),
+        reader.take("flows", list_of(_ACT), f"a list of {', '.join(ACTS)}") or (),
     )
 
 
@@ -238,6 +268,12 @@ _EFFECT: Callable[[Json], RuleEffect | None] = one_of(RULE_EFFECTS)
 _TEST: Callable[[Json], ConditionTest | None] = one_of(CONDITION_TESTS)
 _SOURCE: Callable[[Json], Source | None] = one_of(SOURCES)
 _MODE: Callable[[Json], Mode | None] = one_of(MODES)
+_MARK: Callable[[Json], Mark | None] = one_of(MARKS)
+_ACT: Callable[[Json], Act | None] = one_of(ACTS)
+
+
+def _uses(value: Json) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_USES else None
 
 
 def _pointer(value: Json) -> str | None:

@@ -150,7 +150,7 @@ class RuleProver:
         for each in self._applying[number]:
             if each.rule.id == ranked.rule.id:
                 break
-            if each.rule.conditions or (edits and each.step.step == "remembered"):
+            if each.rule.is_conditional or (edits and each.step.step == "remembered"):
                 continue  # a remembered answer does not cover edits of files that decide what runs
             found.append(each.rule)
         return found

@@ -20,9 +20,11 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from toolcrib.gate.policy.conditions import NOWHERE, ConditionContext, holds
+from toolcrib.gate.policy.flows import Acts, acts_of
 from toolcrib.gate.policy.patterns import PatternIndex
 from toolcrib.gate.policy.zones import is_inside
 from toolcrib.model.json import JsonObject, digest
+from toolcrib.model.marks import MARK_WORDS
 from toolcrib.model.policy import DecisionStep, Rule, StepName
 from toolcrib.model.principals import Principal
 from toolcrib.model.server_names import NO_NAMES, OtherName, ServerNames
@@ -55,9 +57,10 @@ class Ranked(NamedTuple):
 class ApplicableRules:
     """The rules that apply to one principal, in order of decision."""
 
-    __slots__ = ("_by_tool", "_index", "_rank_rule")
+    __slots__ = ("_acts", "_by_tool", "_index", "_rank_rule")
 
-    def __init__(self, ranked: Sequence[Ranked], index: PatternIndex) -> None:
+    def __init__(self, ranked: Sequence[Ranked], index: PatternIndex, acts: Acts = acts_of) -> None:
+        self._acts = acts
         self._rank_rule = ranked
         self._index = index
         self._by_tool: dict[ToolRef, tuple[Tool, tuple[Ranked, ...]]] = {}
@@ -67,7 +70,7 @@ class ApplicableRules:
         cached = self._by_tool.get(tool.ref)
         if cached is None or cached[0] is not tool:
             named = _matching(self._rank_rule, self._index, tool.ref, tool.names)
-            found = tuple([each for each in named if not each.of_some or tool_obstacle(each.rule, tool) is None])
+            found = tuple([each for each in named if not each.of_some or self._fits(each, tool)])
             if len(self._by_tool) >= _MOST_TOOLS:
                 self._by_tool.clear()
             cached = self._by_tool[tool.ref] = (tool, found)
@@ -76,16 +79,19 @@ class ApplicableRules:
     def hides(self, tool: Tool) -> bool:
         """Return whether the first rule on a tool that holds without arguments removes it from listings."""
         for each in _matching(self._rank_rule, self._index, tool.ref, tool.names):
-            if not each.rule.conditions and (not each.of_some or tool_obstacle(each.rule, tool) is None):
+            if not each.rule.is_conditional and (not each.of_some or self._fits(each, tool)):
                 return each.hides
         return False
+
+    def _fits(self, ranked: Ranked, tool: Tool) -> bool:
+        return tool_obstacle(ranked.rule, tool, self._acts) is None
 
 
 def rank(rule: Rule) -> int:
     """Return the rank of a rule in the order of decision. Lower ranks come first."""
     kind = rule.origin.kind
     if rule.effect == "deny":
-        return 1 if rule.conditions else 0
+        return 1 if rule.is_conditional else 0
     if rule.effect == "ask":
         return 2 if kind == "managed" else 4
     return 3 if kind in _REMEMBERED else 5
@@ -98,18 +104,21 @@ class Rules:
     version: int = 0
     rules: tuple[Rule, ...] = ()
     expired: tuple[Rule, ...] = ()
+    acts: Acts = field(default=acts_of, compare=False)
+    """Returns what a call of a tool does; see `flows`."""
     _applicable: dict[Principal, ApplicableRules] = field(
         default_factory=dict[Principal, ApplicableRules], init=False, repr=False, compare=False
     )
 
     @classmethod
-    def at(cls, now: datetime, version: int, rules: Iterable[Rule]) -> "Rules":
+    def at(cls, now: datetime, version: int, rules: Iterable[Rule], acts: Acts = acts_of) -> "Rules":
         """Split rules by their expiry at `now`."""
         in_force: list[Rule] = []
         expired: list[Rule] = []
         for rule in rules:
-            (expired if rule.expires_at is not None and rule.expires_at <= now else in_force).append(rule)
-        return cls(version, tuple(in_force), tuple(expired))
+            is_over = rule.uses == 0 or (rule.expires_at is not None and rule.expires_at <= now)
+            (expired if is_over else in_force).append(rule)
+        return cls(version, tuple(in_force), tuple(expired), acts)
 
     @cached_property
     def ranked(self) -> tuple[Ranked, ...]:
@@ -119,6 +128,11 @@ class Rules:
     @cached_property
     def _index(self) -> PatternIndex:
         return PatternIndex(each.rule.pattern for each in self.ranked)
+
+    @cached_property
+    def test_marks(self) -> bool:
+        """Whether a rule tests the marks of conversations."""
+        return any(rule.where.marks for rule in self.rules)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -133,11 +147,13 @@ class Rules:
     @cached_property
     def _for_all(self) -> ApplicableRules | None:
         """The rules of every principal, or None if one of them is limited to some."""
-        return None if any(each.for_some for each in self.ranked) else ApplicableRules(self.ranked, self._index)
+        return (
+            None if any(each.for_some for each in self.ranked) else ApplicableRules(self.ranked, self._index, self.acts)
+        )
 
     def arrange(self) -> None:
         """Sort and parse all patterns now instead of during the first call."""
-        _ = self._index, self._for_all, self.fingerprint
+        _ = self._index, self._for_all, self.fingerprint, self.test_marks
 
     def matching(self, ref: ToolRef, names: ServerNames = NO_NAMES) -> tuple[Ranked, ...]:
         """Return the rules whose patterns match this tool, in order of decision, for any principal."""
@@ -158,7 +174,7 @@ class Rules:
             }
             if len(self._applicable) >= _MOST_PRINCIPALS:
                 self._applicable.clear()
-            found = self._applicable[principal] = ApplicableRules(ranked, self._index.only(count))
+            found = self._applicable[principal] = ApplicableRules(ranked, self._index.only(count), self.acts)
         return found
 
     def with_version(self, version: int) -> "Rules":
@@ -170,11 +186,13 @@ class Rules:
     def without(self, ids: Iterable[str]) -> "Rules":
         """Return these rules without some."""
         removed = frozenset(ids)
-        return Rules(self.version, tuple(rule for rule in self.rules if rule.id not in removed), self.expired)
+        return Rules(
+            self.version, tuple(rule for rule in self.rules if rule.id not in removed), self.expired, self.acts
+        )
 
     def with_rules(self, *more: Rule) -> "Rules":
         """Return these rules and more."""
-        return Rules(self.version, (*self.rules, *more), self.expired)
+        return Rules(self.version, (*self.rules, *more), self.expired, self.acts)
 
 
 def _matching(ranked: Sequence[Ranked], index: PatternIndex, ref: ToolRef, names: ServerNames) -> list[Ranked]:
@@ -206,7 +224,7 @@ def _rank_rule(rule: Rule) -> Ranked:
     step = DecisionStep(_STEPS[at], True, rule.effect, reason, rule.id, rule.origin)
     where = rule.where
     marks = (where.read_only, where.destructive, where.open_world)
-    of_some = rule.definition_hash is not None or marks != _ANY_MARKS
+    of_some = rule.definition_hash is not None or marks != _ANY_MARKS or bool(where.flows)
     return Ranked(at, rule, is_for_some(rule), of_some, at == 0, step)
 
 
@@ -217,12 +235,12 @@ def is_for_some(rule: Rule) -> bool:
     return bound or bool(where.sources or where.agents or where.modes or where.projects)
 
 
-def obstacle(rule: Rule, tool: Tool, principal: Principal) -> str | None:
+def obstacle(rule: Rule, tool: Tool, principal: Principal, acts: Acts = acts_of) -> str | None:
     """Return why a rule does not apply to this tool and principal, regardless of arguments, or None."""
-    return tool_obstacle(rule, tool) or principal_obstacle(rule, principal)
+    return tool_obstacle(rule, tool, acts) or principal_obstacle(rule, principal)
 
 
-def tool_obstacle(rule: Rule, tool: Tool) -> str | None:
+def tool_obstacle(rule: Rule, tool: Tool, acts: Acts = acts_of) -> str | None:
     """Return why a rule does not apply to this tool, although its pattern may match, or None."""
     if rule.definition_hash is not None and rule.definition_hash != tool.definition_hash:
         return "It was made for another definition of the tool."
@@ -235,6 +253,8 @@ def tool_obstacle(rule: Rule, tool: Tool) -> str | None:
     ):
         if wanted is not None and wanted is not mark:
             return f"The tool is {'not ' if wanted else ''}{word}."
+    if where.flows and acts(tool, None).isdisjoint(where.flows):
+        return f"The tool does none of these: {', '.join(where.flows)}."
     return None
 
 
@@ -259,12 +279,21 @@ def principal_obstacle(rule: Rule, principal: Principal) -> str | None:
     return None
 
 
-def unmet(rule: Rule, arguments: JsonObject, context: ConditionContext = NOWHERE) -> str | None:
-    """Return which condition on the arguments keeps a rule from applying, or None if all hold.
+def unmet(rule: Rule, arguments: JsonObject | None, context: ConditionContext = NOWHERE) -> str | None:
+    """Return which condition on the call keeps a rule from applying, or None if all hold.
 
     An undetermined condition counts against the caller: it holds for a rule that restricts, and not for one that
-    allows.
+    allows. Without arguments, as in a listing, conditions on arguments do not hold.
     """
+    for mark in rule.where.marks:
+        if mark not in context.marks:
+            return f"The conversation has not read {MARK_WORDS[mark]}."
+    flows = rule.where.flows
+    if flows and context.tool is not None and context.acts(context.tool, arguments).isdisjoint(flows):
+        return f"The call does none of these: {', '.join(flows)}."
+    if rule.conditions and arguments is None:
+        return "It depends on the arguments."
+    arguments = arguments or {}
     for condition in rule.conditions:
         result = holds(condition, arguments, context)
         if result is None and rule.effect == "allow":

@@ -9,12 +9,14 @@ Must never call or record anything.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TypeAlias
 
 from toolcrib.gate.policy.decide import Grants, decide
 from toolcrib.gate.policy.rules import Rules
 from toolcrib.gate.policy.zones import TouchedPath
 from toolcrib.model.json import Json, JsonObject, digest, is_object
+from toolcrib.model.marks import NO_MARKS, HeldMarks, Mark, MarkingCall
 from toolcrib.model.policy import Decision, DecisionStep, Verdict
 from toolcrib.model.principals import MODES, SOURCES, Principal
 from toolcrib.model.tools import Tool, ToolRef
@@ -22,6 +24,7 @@ from toolcrib.model.tools import Tool, ToolRef
 FindTool = Callable[[ToolRef], Tool | None]
 FindGrants = Callable[[Principal], Grants]
 _Side: TypeAlias = tuple[Rules, Grants]
+FindMarks = Callable[[Principal, Tool], tuple[str, tuple[Mark, ...]]]
 FindPaths = Callable[[Principal, ToolRef, JsonObject], tuple[TouchedPath, ...] | None]
 
 
@@ -80,6 +83,7 @@ class RecordedCall:
     whole: bool
     recorded: str
     approved: bool
+    ran: bool = True
 
     def caller(self, verdict: Verdict) -> Principal:
         """Return the principal of the call, given its current decision.
@@ -101,15 +105,19 @@ def simulate(
     grants: FindGrants,
     paths: FindPaths | None = None,
     grants_after: FindGrants | None = None,
+    sets: FindMarks | None = None,
 ) -> Simulation:
     """Decide the calls of these audit records (as returned by `/api/audit`) again, before and after a change of rules.
 
     `paths` returns the paths that a call touches, see `zones`. `grants_after` returns the grants after the change, if
-    they differ.
+    they differ. `sets` returns the conversation of a call and the marks it set, which later calls are decided with.
     """
     compared = skipped = 0
     differences: list[SimulatedDifference] = []
-    for call in _calls(records):
+    calls = [*_calls(records)]
+    tests_marks = sets is not None and (before.test_marks or after.test_marks)
+    marks = marks_before(calls, tool, sets) if sets is not None and tests_marks else {}
+    for call in calls:
         found = tool(call.ref) if call is not None else None
         if call is None or found is None:
             skipped += 1
@@ -117,20 +125,20 @@ def simulate(
         compared += 1
         own = grants(call.principal)
         sides = (before, own), (after, own if grants_after is None else grants_after(call.principal))
-        difference = _compare(call, found, *sides, paths)
+        difference = _compare(call, found, *sides, paths, marks.get(call.record, NO_MARKS))
         if difference is not None:
             differences.append(difference)
     return Simulation(compared, skipped, tuple(differences))
 
 
 def _compare(
-    call: RecordedCall, tool: Tool, before: _Side, after: _Side, paths: FindPaths | None
+    call: RecordedCall, tool: Tool, before: _Side, after: _Side, paths: FindPaths | None, marks: HeldMarks
 ) -> SimulatedDifference | None:
     real = paths(call.principal, call.ref, call.arguments) if paths is not None else None
 
     def decide_with(principal: Principal, side: _Side) -> Decision:
         rules, grants = side
-        return decide(call.ref, tool, principal, grants, rules, call.arguments, real)
+        return decide(call.ref, tool, principal, grants, rules, call.arguments, real, marks=marks)
 
     principal = call.caller(decide_with(call.principal, before).verdict)
     old = decide_with(principal, before)
@@ -141,6 +149,21 @@ def _compare(
     return SimulatedDifference(
         call.record, call.at, call.ref, principal, call.recorded, old.verdict, new.verdict, new.decided_by, uncertain
     )
+
+
+def marks_before(calls: Iterable[RecordedCall | None], tool: FindTool, sets: FindMarks) -> dict[int, HeldMarks]:
+    """Return the marks of the conversation before each call, by its record. Refused calls set none."""
+    held: dict[str, HeldMarks] = {}
+    found: dict[int, HeldMarks] = {}
+    for call in sorted((each for each in calls if each is not None), key=lambda each: each.record):
+        known = tool(call.ref)
+        conversation, marks = sets(call.principal, known) if known is not None else ("", ())
+        found[call.record] = before = held.get(conversation, NO_MARKS)
+        if call.ran and marks:
+            at = datetime.fromisoformat(call.at)
+            first = (MarkingCall(call.record, call.ref, at),)
+            held[conversation] = HeldMarks({**dict.fromkeys(marks, first), **before.calls})
+    return found
 
 
 def _calls(records: Iterable[Mapping[str, Json]]) -> Iterator[RecordedCall | None]:
@@ -169,8 +192,9 @@ def recorded_call(record: Mapping[str, Json]) -> RecordedCall | None:
     approved = record.get("approvalId") is not None
     recorded = str(record.get("decision", ""))
     return RecordedCall(
-        number, str(record.get("at", "")), ToolRef(server, name), principal, arguments, whole, recorded, approved
-    )
+        number, str(record.get("at", "")), ToolRef(server, name), principal, arguments, whole, recorded, approved,
+        "refused" not in record,
+    )  # fmt: skip
 
 
 def _in_own_name(principal: Principal) -> bool:

@@ -1,10 +1,13 @@
 """Describes rules in sentences that a person reads before accepting one. Pure."""
 
 import json
+from collections.abc import Iterator
 from datetime import UTC
 
+from toolcrib.model.marks import MARK_WORDS
 from toolcrib.model.policy import Condition, Rule
 
+_ACTS = {"sends": "send data out", "destroys": "destroy things"}
 _TESTS = {
     "equals": "is exactly {0}",
     "glob": "matches {0}",
@@ -22,24 +25,35 @@ def describe(rule: Rule) -> str:
         calls = f"calls of {rule.pattern} where {' and '.join(map(describe_condition, rule.conditions))}"
     else:
         calls = f"every call of {rule.pattern}, with any arguments"
-    parts = [f"{effect} {calls}"]
+    return ", ".join([f"{effect} {calls}", *_scope(rule), *_duration(rule)]) + "."
+
+
+def _scope(rule: Rule) -> Iterator[str]:
+    """Yield to what a rule is limited besides its conditions."""
+    where = rule.where
+    if where.flows:
+        yield f"that {' or '.join(_ACTS[act] for act in where.flows)}"
+    if where.marks:
+        yield f"after the conversation has read {' and '.join(MARK_WORDS[mark] for mark in where.marks)}"
     if rule.principal is not None:
-        parts.append(f"for {rule.principal.describe()}")
-    if rule.where.agents:
-        parts.append(f"for agent {' or '.join(rule.where.agents)}")
-    if rule.where.projects:
-        parts.append(f"in {' or '.join(rule.where.projects)}")
-    if rule.where.modes:
-        parts.append(f"in mode {' or '.join(rule.where.modes)}")
+        yield f"for {rule.principal.describe()}"
+    for word, values in (("for agent", where.agents), ("in", where.projects), ("in mode", where.modes)):
+        if values:
+            yield f"{word} {' or '.join(values)}"
     if rule.definition_hash is not None:
-        parts.append("for the current definition of the tool")
+        yield "for the current definition of the tool"
     if rule.session is not None:
-        parts.append("in this session only")
+        yield "in this session only"
+
+
+def _duration(rule: Rule) -> Iterator[str]:
+    """Yield when a rule ends."""
+    if rule.uses is not None:
+        yield "for the next call" if rule.uses == 1 else f"for the next {rule.uses} calls"
     if rule.expires_at is not None:
-        parts.append(f"until {rule.expires_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC")
-    elif rule.session is None:
-        parts.append("until the rule is removed")
-    return ", ".join(parts) + "."
+        yield f"until {rule.expires_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    elif rule.session is None and rule.uses is None:
+        yield "until the rule is removed"
 
 
 def describe_condition(condition: Condition) -> str:

@@ -68,10 +68,11 @@ def routes(crib: Crib) -> Resource:
         changing = Changing(crib, principal, door_of(request, principal))
         details: JsonObject = {"id": approval_id, "decision": body.decision, "scope": body.scope}
         more: JsonObject = {"reason": body.reason, "arguments": body.arguments, "prefix": body.prefix}
+        given: JsonObject = more | {"conditions": body.edited, "uses": body.uses, "expires_at": body.expires_at}
         answer = await changing.make(
             "approvals.answer",
-            details | {key: value for key, value in more.items() if value is not None},
-            lambda: crib.approvals.answer(approval_id, body.decision, by=principal, scope=body.scope, **more),
+            details | {key: value for key, value in (more | body.limits).items() if value is not None},
+            lambda: crib.approvals.answer(approval_id, body.decision, by=principal, scope=body.scope, **given),
         )
         shape = _shape(crib, await crib.approvals.get(approval_id))
         return shape if answer.rule is None else shape | {"rule": answer.rule.to_json()}
@@ -127,4 +128,6 @@ def _shape(crib: Crib, approval: Approval) -> JsonObject:
         shape["rememberAs"] = remember_as(approval)
         if approval.remembering.refusal is not None:
             shape["onceOnly"] = approval.remembering.refusal
+        if held := crib.gate.marks.held(approval.principal):
+            shape["marks"] = held.to_json()
     return shape

@@ -161,6 +161,8 @@ class AuditRecordShape(Shape):
     rules: list[str] = []
     rules_version: str = ""
     approval_id: str = ""
+    marks: dict[str, list[int]] = Field({}, description="The marks that a rule tested, with the calls that set them.")
+    set_marks: list[str] = Field([], description="The marks that the call set.")
     is_error: bool = False
     duration_ms: float = 0.0
     prev: str = ""

@@ -54,6 +54,26 @@ class PermissionsClient:
         """Explain the decision for a tool, or for a recorded call."""
         return await self._ask("GET", "/api/policy/explain", {"tool": tool, **asked})
 
+    async def marks(self) -> list[JsonObject]:
+        """Return the marked conversations."""
+        return await self._ask("GET", "/api/policy/marks")
+
+    async def clear_marks(self, conversation: str) -> JsonObject:
+        """Remove the marks of a conversation and return them."""
+        return await self._ask("DELETE", path_to("/api/policy/marks", conversation))
+
+    async def flows(self) -> JsonObject:
+        """Return the flows of tools."""
+        return await self._ask("GET", "/api/policy/flows")
+
+    async def presets(self) -> list[JsonObject]:
+        """Return the presets of rules."""
+        return await self._ask("GET", "/api/policy/presets")
+
+    async def switch_preset(self, id: str, *, on: bool) -> JsonObject:
+        """Switch a preset of rules on or off."""
+        return await self._ask("PUT" if on else "DELETE", path_to("/api/policy/presets", id))
+
     async def simulate(self, body: JsonObject) -> JsonObject:
         """Simulate recorded calls under other rules. Waits without a timeout."""
         return await self._ask("POST", "/api/policy/simulate", body=body, patient=True)

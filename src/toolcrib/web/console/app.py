@@ -5,7 +5,7 @@ from starlette.routing import Route
 from toolcrib.host import Crib
 from toolcrib.web.console import assets
 from toolcrib.web.console.responses import Console, route
-from toolcrib.web.console.screens import activity, connect, find, schedules, sessions, settings, stop, waiting
+from toolcrib.web.console.screens import activity, connect, find, overview, schedules, sessions, settings, stop, waiting
 from toolcrib.web.console.screens.access import check as access
 from toolcrib.web.console.screens.agents import list as agents
 from toolcrib.web.console.screens.servers import add as server_add
@@ -15,6 +15,7 @@ from toolcrib.web.console.screens.tools import list as tools
 from toolcrib.web.console.screens.tools import tool
 
 SCREENS = (
+    overview,
     servers,
     server_add,
     secrets,

@@ -20,13 +20,15 @@ from toolcrib.model.errors import ToolcribError
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.principals import Principal
 from toolcrib.model.version import __version__
+from toolcrib.web.console.call_history import CallHistory
 from toolcrib.web.console.render import page
 
 PRINCIPAL: Final = "toolcrib.principal"
 """Key in the ASGI scope under which the guard stores the principal."""
 
 RAIL: Final = (
-    ("servers", "/", "Servers", "g s"),
+    ("overview", "/", "Overview", "g o"),
+    ("servers", "/servers", "Servers", "g s"),
     ("tools", "/tools", "Tools", "g t"),
     ("agents", "/agents", "Agents", "g a"),
     ("sessions", "/sessions", "Sessions", "g c"),
@@ -62,6 +64,7 @@ class Console:
     def __init__(self, crib: Crib, address: str) -> None:
         self.crib = crib
         self.address = address
+        self.history = CallHistory(crib.audit)
 
     def principal(self, request: Request) -> Principal:
         """Return the principal that the guard authenticated."""

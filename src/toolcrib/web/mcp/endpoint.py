@@ -45,6 +45,7 @@ from toolcrib.web.mcp.resumable_streams import ResumableStreams
 from toolcrib.web.mcp.sealed_state import StateSeal
 from toolcrib.web.mcp.sessions import McpSession, McpSessions, owner_of
 from toolcrib.web.mcp.subscriptions import Subscriptions
+from toolcrib.web.mcp.tasks import McpTasks, TaskCandidate
 from toolcrib.web.mcp.views import Everything, Instruct, Introduce, McpView, OneServer, Programmable, Searchable
 from toolcrib.web.stopping import Stopping
 
@@ -134,6 +135,7 @@ class McpEndpoint:
         ended_file: Path | None = None,
         stopping: Stopping | None = None,
         budgets: ContextBudgets = ContextBudgets(),  # noqa: B008 immutable
+        tasks: McpTasks | None = None,
     ) -> None:
         """Create the endpoint.
 
@@ -142,12 +144,12 @@ class McpEndpoint:
         agents, `introduce` returns a server's introduction, `enter` loads the servers of a project, and `ready`
         connects one of them. `notices` subscribes to server notifications, `ended` is called with the id of each ended
         session, and `in_session` makes the calls of agents' sessions. `budgets` limit what clients receive.
+        Without `tasks`, long calls do not become tasks.
         """
         self._gate = gate
         self._feed = feed
         self._introduce: Introduce = introduce or (lambda principal, name: None)
-        self._enter = enter
-        self._ready = ready
+        self._enter, self._ready = enter, ready
         self._notices = notices
         self._ended = ended
         self._zoo = zoo
@@ -161,18 +163,18 @@ class McpEndpoint:
         seal = StateSeal(key or secrets.token_bytes(32))
         self._sessions = McpSessions(seal, EndedSessions(ended_file))
         self._stopping = stopping
-        self._opening = anyio.Lock()
+        self._opening, self._loading = anyio.Lock(), anyio.Lock()
         self._watched: set[str] = set()
         self._parking = ParkedCalls(seal)
         whole, sandbox = budgets.whole_results, self._sandbox
+        self._mcp_tasks = tasks or McpTasks(None, "")
         self._methods = Methods(
-            gate, seal, self._parking, self._subscriptions, in_session, self._announce, whole, sandbox
+            gate, seal, self._parking, self._subscriptions, in_session, self._announce, whole, sandbox, self._mcp_tasks
         )
         self._running: dict[tuple[str, RequestId], ResponseWriter] = {}
         self._long_requests = LongRequests()
         self._resumable = ResumableStreams()
         self._sdk: SdkEndpoint | None = None
-        self._loading = anyio.Lock()
         self._changed = anyio.Event()
         self._notices_in, self._notices_out = anyio.create_memory_object_stream[Notice](NOTICES_WAITING)
         self._stack = AsyncExitStack()
@@ -187,6 +189,7 @@ class McpEndpoint:
         if self._notices is not None:
             self._stack.callback(self._notices(self._queue_notice))
             self._tasks.start_soon(self._forward_notices)
+        await self._mcp_tasks.open()
         self._stack.callback(self._parking.close)
         self._stack.push_async_callback(self._sandbox.close)
         return self
@@ -311,7 +314,7 @@ class McpEndpoint:
             if message.id is None or not message.method:
                 return await self._handle_client_message(session, message, http.send)
         listed = LISTED.get(message.method)
-        if message.id is None or not (listed or self._methods.answers(era, message.method)):
+        if message.id is None or not (listed or self._methods.answers(era, message)):
             return False
         if era == "modern":
             check_modern(message, headers)
@@ -334,11 +337,12 @@ class McpEndpoint:
                 response.make_resumable(self._resumable, session.id, version)
             self._running[session.id, message.id] = response
             session.calls += 1
+        candidate = self._mcp_tasks.candidate(request)
         outcome: JsonObject | RpcError | None = None
         body, status = b"", 200
         try:
             with response:
-                outcome = await self._methods.answer(request)
+                outcome = await self._answer_fully(request, candidate)
                 body = dumps({"jsonrpc": "2.0", "id": message.id, "result": outcome})
         except RpcError as failure:
             outcome = failure
@@ -349,6 +353,8 @@ class McpEndpoint:
             if session is not None:
                 self._running.pop((session.id, message.id), None)
                 session.calls -= 1
+        if await self._mcp_tasks.settle(candidate, outcome):
+            return
         if isinstance(outcome, RpcError):
             body, status = outcome.body(message.id), outcome.status(request.era)
         if request.parked_as is not None:
@@ -357,6 +363,13 @@ class McpEndpoint:
             await response.finish(body, status)
         else:
             await response.end()
+
+    async def _answer_fully(self, request: McpRequest, candidate: TaskCandidate | None) -> JsonObject:
+        """Return the result of a request. What a server asks by its result is answered within a task."""
+        outcome = await self._methods.answer(request)
+        while candidate is not None and await candidate.asks(outcome):
+            outcome = await self._methods.answer(request)
+        return outcome
 
     async def _handle_client_message(self, session: McpSession, message: Message, send: Send) -> bool:
         """Handle a legacy client's response or cancellation. Return False to delegate it to the SDK."""

@@ -22,7 +22,7 @@ from toolcrib.gate.results.reading import READ, read_kept
 from toolcrib.model.approvals import with_edited
 from toolcrib.model.errors import NotFound, ToolcribError
 from toolcrib.model.json import Json, JsonObject, is_object
-from toolcrib.model.jsonrpc import RpcError, trace_of
+from toolcrib.model.jsonrpc import Message, RpcError, trace_of
 from toolcrib.model.policy import Decision
 from toolcrib.model.principals import Principal
 from toolcrib.model.protocol import (
@@ -48,6 +48,7 @@ from toolcrib.web.mcp.request import McpRequest
 from toolcrib.web.mcp.sealed_state import StateSeal, TooMuchState
 from toolcrib.web.mcp.skills import SkillMethods
 from toolcrib.web.mcp.subscriptions import WATCHED_BY_ONE, Holder, Subscriptions
+from toolcrib.web.mcp.tasks import McpTasks
 
 logger = logging.getLogger(__name__)
 
@@ -84,6 +85,7 @@ class Methods:
         announce: Callable[[], None] = lambda: None,
         whole_results: Sequence[str] = (),
         sandbox: ProgramSandbox | None = None,
+        tasks: McpTasks | None = None,
     ) -> None:
         """`announce` informs clients of changed lists. Results of `whole_results` (patterns) are never shortened."""
         self._gate = gate
@@ -109,14 +111,24 @@ class Methods:
             "resources/subscribe": self._subscribe,
             "resources/unsubscribe": self._unsubscribe,
         }
+        known_tasks = tasks or McpTasks(None, "")
+        modern: dict[str, Callable[[McpRequest], Awaitable[JsonObject]]] = {
+            "tasks/get": known_tasks.get,
+            "tasks/update": known_tasks.update,
+            "tasks/cancel": known_tasks.cancel,
+            "subscriptions/listen": known_tasks.listen,
+        }
         self._by_era: dict[Era, dict[str, Callable[[McpRequest], Awaitable[JsonObject]]]] = {
-            "modern": both,
+            "modern": both | modern,
             "legacy": both | legacy,
         }
 
-    def answers(self, era: Era, method: str) -> bool:
-        """Return whether the endpoint answers this method itself."""
-        return method in self._by_era[era]
+    def answers(self, era: Era, message: Message) -> bool:
+        """Return whether the endpoint answers this request itself. Of the subscriptions, it serves those to tasks."""
+        if message.method == "subscriptions/listen":
+            wanted: Json = message.params.get("notifications")
+            return era == "modern" and is_object(wanted) and "taskIds" in wanted
+        return message.method in self._by_era[era]
 
     def answer(self, request: McpRequest) -> Awaitable[JsonObject]:
         """Return an awaitable for the result of a request. Raises `RpcError`, immediately or when awaited."""

@@ -69,6 +69,10 @@ class ParkedCalls:
 
     async def ask(self, request: McpRequest, method: str, params: JsonObject) -> JsonObject:
         """Ask the client of this call a server's question and wait for the answer."""
+        if request.candidate is not None:
+            await request.candidate.until_settled()
+        if request.task is not None:
+            return await request.task.ask(method, params)
         need = capability_for(method)
         if need not in request.message.meta[CAPABILITIES_KEY]:
             text = f"The client does not support {method}."

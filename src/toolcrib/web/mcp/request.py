@@ -13,12 +13,13 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import anyio
 from starlette.types import Message as AsgiMessage
 from starlette.types import Receive, Send
 
+from toolcrib.model.approvals import Approval
 from toolcrib.model.json import Json, JsonObject, digest, dumps, is_object
 from toolcrib.model.jsonrpc import Message, RequestId, RpcError, can_be_asked
 from toolcrib.model.principals import Principal
@@ -38,6 +39,9 @@ from toolcrib.web.limits import WHOLE
 from toolcrib.web.mcp.resumable_streams import HEADERS, PING, PING_EVERY, EventLog, ResumableStreams
 from toolcrib.web.mcp.sessions import McpSession
 from toolcrib.web.mcp.views import McpView
+
+if TYPE_CHECKING:
+    from toolcrib.web.mcp.tasks import McpTask, TaskCandidate
 
 MONITOR_AFTER = 0.05
 """A call gets its monitor after this many seconds, at most twice as many. Earlier disconnects are noticed then."""
@@ -254,6 +258,8 @@ class McpRequest:
     """One request of a client that the endpoint answers itself."""
 
     __slots__ = (
+        "approval",
+        "candidate",
         "era",
         "headers",
         "mcp_view",
@@ -266,6 +272,7 @@ class McpRequest:
         "result_tokens",
         "session",
         "state",
+        "task",
     )  # fmt: skip
 
     def __init__(
@@ -293,6 +300,12 @@ class McpRequest:
         """The error for a capability that a server needed and the client did not declare. Raised if the call fails."""
         self.parked_as: str | None = None
         """The id of the parked call, if it waits for its client's answers."""
+        self.approval: Approval | None = None
+        """The approval that the call waits for."""
+        self.candidate: TaskCandidate | None = None
+        """Makes the call a task, if its client supports that."""
+        self.task: McpTask | None = None
+        """The task that the call became."""
         self.state: str | None = None
         """The unsealed state that the client returned to the server."""
 
@@ -343,7 +356,16 @@ class McpRequest:
             responses=responses if is_object(responses) else None,
             state=self.state,
             meta=rest,
+            on_approval=self._show_approval,
+            on_task=self.candidate.promote if self.candidate is not None else None,
         )
+
+    def _show_approval(self, approval: Approval | None) -> None:
+        self.approval = approval
+        if self.candidate is not None:
+            self.candidate.start()
+        if self.task is not None:
+            self.task.show_approval(approval)
 
     async def _forward(self, method: str, params: JsonObject) -> None:
         """Forward a server's notification, if this client accepts it here."""
@@ -354,6 +376,9 @@ class McpRequest:
             await self.response.notify(method, params)
 
     async def _report(self, progress: float, total: float | None = None, text: str | None = None) -> None:
+        if self.task is not None:
+            self.task.report(text)
+            return
         params: JsonObject = {"progressToken": self.progress_token, "progress": progress}
         if total is not None:
             params["total"] = total

@@ -37,7 +37,7 @@ from toolcrib.gate.gate import Gate
 from toolcrib.model.errors import ToolcribError
 from toolcrib.model.json import JsonObject, is_object
 from toolcrib.model.principals import Principal
-from toolcrib.model.protocol import META, SERVER_INFO_KEY
+from toolcrib.model.protocol import META, SERVER_INFO_KEY, TASKS_EXTENSION
 from toolcrib.model.sources import ContentMethod, Notice, ProtocolError
 from toolcrib.web.mcp.sdk_sessions import LegacySessions, stay_open
 from toolcrib.web.mcp.subscriptions import WATCHED_BY_ONE, Holder, Subscriptions
@@ -281,7 +281,12 @@ async def _with_introduction(result: JsonObject, method: str, principal: Princip
         instructions, info = await mcp_view.instructions(principal), mcp_view.server_info(principal)
     except ToolcribError as error:  # an agent must not run without its prompt
         raise MCPError(types.INTERNAL_ERROR, f"MCP error: {error.message} {error.hint or ''}".strip()) from error
-    handshake = {**result, "capabilities": mcp_view.capabilities(principal)}
+    capabilities = mcp_view.capabilities(principal)
+    if method == "initialize":  # the legacy era has no tasks of this kind
+        legacy = {key: value for key, value in capabilities["extensions"].items() if key != TASKS_EXTENSION}
+        capabilities = {key: value for key, value in capabilities.items() if key != "extensions"}
+        capabilities |= {"extensions": legacy} if legacy else {}
+    handshake = {**result, "capabilities": capabilities}
     if instructions is not None:
         handshake["instructions"] = instructions
     if method == "initialize":

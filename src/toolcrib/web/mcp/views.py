@@ -21,7 +21,7 @@ from toolcrib.gate.programs.functions import functions_of
 from toolcrib.gate.results import reading
 from toolcrib.model.json import Json, JsonObject, dumps, is_object
 from toolcrib.model.principals import Principal
-from toolcrib.model.protocol import META
+from toolcrib.model.protocol import META, TASKS_EXTENSION
 from toolcrib.model.skills import SKILLS_EXTENSION
 from toolcrib.model.sources import Introduction
 from toolcrib.model.tools import CallResult, ContentItem, Tool, ToolRef
@@ -45,9 +45,6 @@ or its computation."""
 SERVER_INFO: JsonObject = {"name": "toolcrib", "title": "Toolcrib", "version": __version__}
 INSTRUCTIONS_KEPT = 16_384
 """Characters of a server's instructions that are passed on."""
-
-_NOT_CARRIED = frozenset({"io.modelcontextprotocol/tasks"})
-"""Extensions whose methods the endpoint does not support."""
 
 
 class McpView(ABC):
@@ -175,7 +172,7 @@ class Everything(McpView):
             "resources": {"subscribe": True, "listChanged": True},
             "completions": {},
             "logging": {},
-            "extensions": {SKILLS_EXTENSION: {}},
+            "extensions": {SKILLS_EXTENSION: {}, TASKS_EXTENSION: {}},
         }
 
     async def instructions(self, principal: Principal) -> str | None:
@@ -341,8 +338,10 @@ class OneServer(McpView):
             carried["resources"]["subscribe"] = True
         carried |= {kind: has[kind] for kind in ("completions", "logging") if is_object(has.get(kind))}
         extensions: Json = has.get("extensions")
-        if is_object(extensions) and (kept := {key: extensions[key] for key in extensions if key not in _NOT_CARRIED}):
-            carried["extensions"] = kept | ({SKILLS_EXTENSION: {}} if SKILLS_EXTENSION in kept else {})
+        own: JsonObject = {TASKS_EXTENSION: {}}  # calls become tasks here, whether the server supports them or not
+        if is_object(extensions):
+            own = {**extensions, **({SKILLS_EXTENSION: {}} if SKILLS_EXTENSION in extensions else {}), **own}
+        carried["extensions"] = own
         return carried
 
     def server_info(self, principal: Principal) -> JsonObject:

@@ -86,7 +86,7 @@ async def test_one_server_keeps_the_uris_of_its_skills(lab: Lab) -> None:
         skills = await listed(http, "/mcp/servers/billing")
         assert list(skills) == ["skill://refunds/SKILL.md"]
         found = await ask(http, "server/discover", "/mcp/servers/billing")
-        assert found["capabilities"]["extensions"] == {"io.modelcontextprotocol/skills": {}}
+        assert found["capabilities"]["extensions"]["io.modelcontextprotocol/skills"] == {}
 
 
 async def test_enabled_skills_of_the_zoo_are_served(lab: Lab) -> None:

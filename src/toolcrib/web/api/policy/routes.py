@@ -22,6 +22,7 @@ from toolcrib.model.problems import Problem
 from toolcrib.model.tools import ToolRef
 from toolcrib.web.api.changing import Changing, owner_changes
 from toolcrib.web.api.policy.asking import FaultsRoute, server_note
+from toolcrib.web.api.policy.marks import add_marks
 from toolcrib.web.api.policy.shapes import (
     ExplanationShape,
     PermissionSuggestionShape,
@@ -50,6 +51,7 @@ def routes(crib: Crib) -> Resource:
     router = Resource("policy", FaultsRoute)
     _add_rules(router, crib)
     _add_reasons(router, crib)
+    add_marks(router, crib)
     return router
 
 

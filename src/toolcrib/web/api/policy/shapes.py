@@ -4,15 +4,17 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AwareDatetime, Field
 
 from toolcrib.gate.pins.definition_changes import ChangeKind, DifferenceKind
 from toolcrib.gate.policy.explain import ChangeKind as RepairKind
 from toolcrib.gate.policy.reach import Access
+from toolcrib.gate.policy.rule_parser import MOST_USES
 from toolcrib.gate.rule_findings import FindingSeverity
 from toolcrib.host.replay import Trial
 from toolcrib.model.approvals import ApprovalStatus, Scope, Verb
 from toolcrib.model.json import JsonObject
+from toolcrib.model.marks import Act, Flow, Mark
 from toolcrib.model.pins import PinKind
 from toolcrib.model.policy import ConditionTest, Effect, OriginKind, RuleEffect, StepName, Verdict
 from toolcrib.model.principals import Mode, PrincipalKind, Source
@@ -53,6 +55,8 @@ class WhereShape(Shape):
     agents: Sequence[str] = ()
     projects: Sequence[str] = Field(default=(), description="Absolute paths of directories.")
     modes: Sequence[Mode] = ()
+    marks: Sequence[Mark] = Field(default=(), description="All of these must be marks of the conversation.")
+    flows: Sequence[Act] = Field(default=(), description="The call must do one of these.")
 
 
 class BindingShape(Shape):
@@ -77,6 +81,7 @@ class RuleChanges(Shape):
     definition_hash: str | None = Field(None, description="Match only this definition of the tool.")
     session: str | None = Field(None, description="Match only in this session.")
     principal: BindingShape | None = Field(None, description="Match only this principal.")
+    uses: int | None = Field(None, ge=0, le=MOST_USES, description="The number of calls that it decides.")
 
     def sent_fields(self) -> JsonObject:
         """Return the fields that were sent, for validation."""
@@ -107,6 +112,53 @@ class RuleShape(Shape):
     session: str = ""
     problems: Sequence[ProblemShape] = ()
     principal: BindingShape | None = None
+    uses: int = Field(0, description="The number of calls that it still decides, if it is limited.")
+
+
+class MarkingCallShape(Shape):
+    """A call that set a mark."""
+
+    audit_id: int
+    ref: str
+    at: str
+
+
+class MarkShape(Shape):
+    """A mark of a conversation, with the first calls that set it."""
+
+    mark: Mark
+    calls: list[MarkingCallShape]
+
+
+class MarkedConversationShape(Shape):
+    """A marked conversation: a session, or a caller outside of sessions."""
+
+    conversation: str
+    marks: list[MarkShape]
+
+
+class FlowsShape(Shape):
+    """The flows of one tool, or of all that match an entry of a file."""
+
+    pattern: str
+    flows: list[Flow]
+
+
+class ToolFlowsShape(Shape):
+    """The flows of all tools that have any, and the entries of the files that set some of them."""
+
+    entries: list[FlowsShape]
+    tools: list[FlowsShape]
+
+
+class RulePresetShape(Shape):
+    """A set of rules that is switched on and off as a whole."""
+
+    id: str
+    name: str
+    description: str
+    on: bool
+    rules: list[RuleShape]
 
 
 class RuleFindingShape(Shape):
@@ -190,6 +242,7 @@ class ExplanationShape(Shape):
     flip: FlipShape | None = None
     nearest: Sequence[str] = ()
     recorded: RecordedShape | None = None
+    marks: Sequence[MarkShape] = Field((), description="The marks of the caller's conversation.")
 
 
 class SimulateRequest(Shape):
@@ -287,6 +340,7 @@ class PrefixShape(Shape):
 
     prefix: str
     sentence: str
+    conditions: Sequence[ConditionShape] = ()
 
 
 class ProposedShape(Shape):
@@ -337,6 +391,7 @@ class ApprovalShape(Shape):
     rule: RuleShape | None = None
     remember_as: RememberAsShape | None = None
     once_only: str = Field("", description="Why only this call can be approved.")
+    marks: Sequence[MarkShape] = Field((), description="The marks of the caller's conversation.")
 
 
 class AnswerRequest(Shape):
@@ -347,6 +402,22 @@ class AnswerRequest(Shape):
     prefix: str | None = Field(None, max_length=5000, description="One of the prefixes that `rememberAs` proposes.")
     reason: str | None = Field(None, max_length=2000, description="Shown to the model if the call is denied.")
     arguments: JsonObject | None = None
+    conditions: list[ConditionShape] | None = Field(
+        None, description="Edited conditions of the rule; each proposed argument keeps one."
+    )
+    uses: int | None = Field(None, ge=1, le=MOST_USES, description="The rule decides this many further calls.")
+    expires_at: AwareDatetime | None = Field(None, description="When the rule ends.")
+
+    @property
+    def limits(self) -> JsonObject:
+        """The limits of the rule that were sent, as they are recorded."""
+        sent = {"conditions", "uses", "expires_at"}
+        return self.model_dump(mode="json", by_alias=True, include=sent, exclude_none=True)
+
+    @property
+    def edited(self) -> list[JsonObject] | None:
+        """The edited conditions."""
+        return self.limits.get("conditions")
 
 
 class BundleFields(Shape):

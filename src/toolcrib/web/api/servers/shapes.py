@@ -139,6 +139,9 @@ class QuestionShape(Shape):
     resolves: list[RevealedShape] = Field(description="All local values that the server receives.")
     needs_second_yes: bool = Field(description="Whether trusting requires `allowSecrets`.")
     auth: JsonObject | None = Field(description="How it signs in, without its secret.")
+    sandbox: JsonObject | None = Field(
+        description="`profile`, `enforced` on this system, and a `sentence`; null for a remote server."
+    )
 
 
 class ServerDetails(ServerShape):

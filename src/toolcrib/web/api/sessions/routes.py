@@ -108,7 +108,9 @@ def _add_sessions(router: APIRouter, crib: Crib) -> None:
     @router.get("/{session_id}", response_model=SessionShape, response_model_exclude_unset=True)
     async def show_session(id: Annotated[str, known]) -> JsonObject:
         """Return one session with its state and usage."""
-        return (await crib.sessions.get(id)).to_json()
+        session = await crib.sessions.get(id)
+        held = crib.gate.marks.held(session.principal)
+        return session.to_json() | ({"marks": held.to_json()} if held else {})
 
     @router.patch("/{session_id}", response_model=SessionShape, response_model_exclude_unset=True)
     async def change_session(id: Annotated[str, known], body: SessionChanges) -> JsonObject:

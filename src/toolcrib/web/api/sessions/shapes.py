@@ -7,6 +7,7 @@ from pydantic import Field
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Mode, Source
 from toolcrib.model.sessions import SessionLimits, SessionState
+from toolcrib.web.api.policy.shapes import MarkShape
 from toolcrib.web.api.shapes import Shape
 
 _Name = Annotated[str, Field(min_length=1, max_length=200)]
@@ -66,6 +67,7 @@ class SessionShape(Shape):
     creator: JsonObject = Field({}, description="The agent or schedule that started it, if any.")
     forked_from: str = ""
     limits: LimitsShape = LimitsShape()
+    marks: list[MarkShape] = Field([], description="What the session has read; see data-flow rules.")
 
 
 class FoundSessionShape(Shape):

@@ -13,6 +13,7 @@ from toolcrib.model.errors import InvalidRequest, NotFound
 from toolcrib.model.json import JsonObject
 from toolcrib.model.schedules import Run, Schedule
 from toolcrib.web.console.forms import read, read_query
+from toolcrib.web.console.plots import sparkline
 from toolcrib.web.console.responses import Console, ScreenContent, back, route
 from toolcrib.web.console.schedule_forms import (
     MISSED_WORDS,
@@ -112,7 +113,9 @@ class SchedulesScreen:
             "form": filled(found),
             **await self._choices(),
         }
-        also = {**_WORDS, "runs": RUN_WORDS}
+        durations = [_seconds(run) for run in reversed(runs)]
+        spark = sparkline(durations, f"seconds of the last {len(runs)} runs") if len(runs) > 1 else None
+        also = {**_WORDS, "runs": RUN_WORDS, "spark": spark}
         shown = ScreenContent("schedules", found.name, "schedule.html", value, "parts/schedule_body.html", also)
         return await self._console.respond(request, shown)
 
@@ -155,3 +158,7 @@ class SchedulesScreen:
     async def _choices(self) -> JsonObject:
         agents = [{"id": each.id, "name": each.name} for each in await self._crib.zoo.list()]
         return {"agents": agents, "cwd": str(self._console.place or "")}
+
+
+def _seconds(run: Run) -> float:
+    return (run.ended_at - run.started_at).total_seconds() if run.ended_at is not None else 0.0

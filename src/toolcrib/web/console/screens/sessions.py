@@ -17,7 +17,7 @@ from toolcrib.model.principals import MODES, Mode
 from toolcrib.model.sessions import SESSION_STATES, Session, SessionState
 from toolcrib.model.tools import ToolRef
 from toolcrib.store.sessions import SessionFilter
-from toolcrib.web.console.approval_card import card
+from toolcrib.web.console.approval_card import card, shown_marks
 from toolcrib.web.console.forms import read_query
 from toolcrib.web.console.render import page
 from toolcrib.web.console.responses import Console, ScreenContent, back, route
@@ -138,6 +138,7 @@ class SessionsScreen:
             "items": [self._item(item, open_approvals) for item in view.items],
             "last": view.last,
             "servers": view.status.get("servers", []),
+            "marks": self._marks(session),
         }
         title = session.title or "Session"
         shown = ScreenContent("sessions", title, "session.html", value, also={"modes": MODE_WORDS})
@@ -157,6 +158,7 @@ class SessionsScreen:
         session = await self._find(request)
         view = await self._sessions.view(session.id)
         values = {"session": _row(session), "servers": view.status.get("servers", []), "modes": MODE_WORDS}
+        values["marks"] = self._marks(session)
         return HTMLResponse(page("parts/session_head.html", values))
 
     async def send(self, request: Request) -> Response:
@@ -212,8 +214,12 @@ class SessionsScreen:
         found = await self._console.crib.approvals.find(status="pending", session=id)
         return {approval.id: approval for approval in found}
 
+    def _marks(self, session: Session) -> list[JsonObject]:
+        return shown_marks(self._console.crib.gate.marks.held(session.principal))
+
     def _card(self, approval: Approval, *, destructive: bool) -> JsonObject:
-        return card(self._console.crib.approvals, approval, destructive=destructive)
+        crib = self._console.crib
+        return card(crib.approvals, approval, crib.gate.marks.held(approval.principal), destructive=destructive)
 
     def _item(self, item: Item, open_approvals: Mapping[str, Approval]) -> JsonObject:
         shape = _OF_ITEMS | item.to_json()
@@ -228,9 +234,7 @@ class SessionsScreen:
         return shape | {
             "isDestructive": destructive,
             "isOpen": pending is not None,
-            "card": card(self._console.crib.approvals, pending, destructive=destructive)
-            if pending is not None
-            else None,
+            "card": self._card(pending, destructive=destructive) if pending is not None else None,
             "ending": ENDINGS.get(str(decision)) if decision else None,
             "approval": {"by": None, "reason": None, "decision": None, **approval} if approval else None,
         }

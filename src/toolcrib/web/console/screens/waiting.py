@@ -1,5 +1,6 @@
 """All pending approvals and questions, and their answers."""
 
+from datetime import datetime
 from functools import partial
 from typing import Final
 
@@ -12,7 +13,7 @@ from toolcrib.model.approvals import Scope, Verb
 from toolcrib.model.errors import InvalidRequest, ToolcribError
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.tools import Tool
-from toolcrib.web.console.approval_card import card, check_opened, read_edited
+from toolcrib.web.console.approval_card import card, check_opened, read_edited, read_rule_limits
 from toolcrib.web.console.render import page
 from toolcrib.web.console.responses import Console, ScreenContent, back, route
 
@@ -47,7 +48,15 @@ class WaitingScreen:
         pending = sorted(await crib.approvals.find(status="pending"), key=lambda approval: approval.created_at)
         tools = crib.catalog.snapshot.tools
         value: JsonObject = {
-            "approvals": [card(crib.approvals, each, destructive=_destroys(tools.get(each.ref))) for each in pending],
+            "approvals": [
+                card(
+                    crib.approvals,
+                    each,
+                    crib.gate.marks.held(each.principal),
+                    destructive=_destroys(tools.get(each.ref)),
+                )
+                for each in pending
+            ],
             "questions": [{"answers": None, **question.to_json()} for question in crib.sessions.questions()],
         }
         shown = ScreenContent("waiting", "Waiting for you", "waiting.html", value, "parts/waiting_rows.html")
@@ -73,10 +82,10 @@ class WaitingScreen:
             more = {
                 "reason": str(form.get("reason", "")).strip() or None,
                 "arguments": edited,
-                "prefix": str(form.get(f"prefix-{scope}", "")) or None,
+                **(read_rule_limits(form, scope) if verb == "approve" else {}),
             }
             details: JsonObject = {"id": id, "decision": verb, "scope": scope}
-            details |= {key: value for key, value in more.items() if value is not None}
+            details |= {key: _recorded(value) for key, value in more.items() if value is not None}
             answer = partial(approvals.answer, id, verb, by=person, scope=scope, **more)
             await self._console.crib.changes.make("approvals.answer", details, answer, by=person, door="console")
         except ToolcribError as error:
@@ -100,6 +109,10 @@ class WaitingScreen:
 
     def _after(self, request: Request) -> Response:
         return Response(status_code=204) if request.headers.get("hx-request") == "true" else back("/waiting")
+
+
+def _recorded(value: Json | datetime) -> Json:
+    return value.isoformat() if isinstance(value, datetime) else value
 
 
 def _decision(form: FormData) -> tuple[Verb, Scope]:

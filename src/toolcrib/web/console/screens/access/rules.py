@@ -10,6 +10,7 @@ from starlette.routing import Route
 
 from toolcrib.gate.policy.rule_look_alikes import look_alikes
 from toolcrib.gate.policy.rule_parser import MEMBERS
+from toolcrib.gate.policy.rule_presets import RULE_PRESETS, find_rule_preset
 from toolcrib.host.replay import Trial, replay
 from toolcrib.host.rule_check import find_rule_findings
 from toolcrib.model.json import Json, JsonObject
@@ -28,7 +29,7 @@ LENGTHS: Final = {"": "never", "1": "in 1 hour", "8": "in 8 hours", "168": "in 7
 _KEPT: Final = ("effect", "pattern", "agent", "source", "pointer", "test", "value", "reason", "hours")
 _SHOWN: Final = 200
 _NO_MEMBER: Final[JsonObject] = dict.fromkeys(
-    ("reason", "createdAt", "expiresAt", "session", "definitionHash", "principal")
+    ("reason", "createdAt", "expiresAt", "session", "definitionHash", "principal", "uses")
 )
 
 
@@ -39,6 +40,7 @@ def routes(console: Console) -> list[Route]:
         route("/access/rules", screen.show),
         route("/access/rules", screen.add, "POST"),
         route("/access/rules/{id}/remove", screen.remove, "POST"),
+        route("/access/presets/{id}", screen.switch_preset, "POST"),
         route("/access/simulate", screen.simulate),
     ]
 
@@ -74,6 +76,18 @@ class RulesScreen:
         )
         return back(form.text("back")) if form.text("back").startswith("/access?") else await self._list(request, rule)
 
+    async def switch_preset(self, request: Request) -> Response:
+        """Switch a preset of rules on or off."""
+        form = await read(request)
+        person = self._console.principal(request)
+        preset, on = find_rule_preset(request.path_params["id"]), form.text("on") == "true"
+        switch = self._crib.permissions.switch_preset
+        change: JsonObject = {"id": preset.id, "on": on}
+        await self._crib.changes.make(
+            "rules.preset", change, lambda: switch(preset, on=on, by=person.name), by=person, door="console"
+        )
+        return back("/access/rules")
+
     async def simulate(self, request: Request) -> Response:
         """Show how recorded calls would have been decided with a rule added or removed."""
         form = read_query(request)
@@ -100,6 +114,7 @@ class RulesScreen:
             "rules": [_shape(rule) | {"expired": _is_over(rule, now)} for rule in permissions.list()],
             "problems": [each.to_json() for each in (*permissions.problems, *twins, *await self._findings())],
             "removed": None if removed is None else _members(removed),
+            "presets": [each.to_json(is_on=permissions.has_preset(each)) for each in RULE_PRESETS.values()],
         }
         shown = ScreenContent("access", "Rules", "access_rules.html", value, also=await self._words())
         return await self._console.respond(request, shown)
@@ -163,7 +178,7 @@ def _members(rule: Rule) -> JsonObject:
 
 
 def _is_over(rule: Rule, now: datetime) -> bool:
-    return rule.expires_at is not None and rule.expires_at <= now
+    return rule.uses == 0 or (rule.expires_at is not None and rule.expires_at <= now)
 
 
 def _home(to: str) -> str:

@@ -18,6 +18,7 @@ from toolcrib.agents.zoo.compile import Compiled
 from toolcrib.agents.zoo.input import AgentChanges
 from toolcrib.agents.zoo.transfer import Form, write
 from toolcrib.agents.zoo.zoo import StoredAgent
+from toolcrib.gate.audit.statistics import CallFilter
 from toolcrib.model.agents import Agent
 from toolcrib.model.errors import Conflict, NotFound
 from toolcrib.model.json import JsonObject, digest
@@ -65,7 +66,9 @@ class SheetScreen:
         """Show the sheet."""
         stored, compiled = await self._zoo.compiled(request.path_params["id"])
         value = base(stored, compiled) | {"was": _mark(stored.agent), "categories": _categories(stored.agent, compiled)}
-        also = {"picture": picture, "swatch": swatch, "modes": MODE_WORDS}
+        usage = await self._console.history.usage(CallFilter(agent=stored.agent.id))
+        value["usage"] = usage.to_json()
+        also = {"picture": picture, "swatch": swatch, "modes": MODE_WORDS, "spark": usage.spark}
         part = _PARTS.get(read_query(request).text("part"), "parts/agent_sheet.html")
         shown = ScreenContent("agents", stored.agent.name, "agent.html", value, part, also)
         return await self._console.respond(request, shown)

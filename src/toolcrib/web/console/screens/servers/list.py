@@ -1,4 +1,4 @@
-"""The landing page: all servers, those that need attention first."""
+"""All servers, those that need attention first."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -47,10 +47,10 @@ _TABS: Final = {"invalid": "setup", "untrusted": "setup", "shadowed": "setup", "
 
 
 def routes(console: Console) -> list[Route]:
-    """Return the routes of the landing page."""
+    """Return the routes of the list."""
     screen = ServersScreen(console)
     return [
-        route("/", screen.show),
+        route("/servers", screen.show),
         route("/servers/check", screen.check_all, "POST"),
         route("/rows/{alias}/{action}", screen.act, "POST"),
     ]
@@ -65,7 +65,7 @@ class ServersScreen:
 
     async def show(self, request: Request) -> Response:
         """Show the list."""
-        return await self._console.respond(request, await self._content())
+        return await self._console.respond(request, await self.content())
 
     async def check_all(self, request: Request) -> Response:
         """Trust the definitions that were displayed, then connect all servers; rows update meanwhile."""
@@ -76,7 +76,7 @@ class ServersScreen:
             if status.state == "untrusted" and entry.digest in shown:
                 await trust(self._console, request, entry.alias, entry.digest)
         await self._links.check_all(self._console.place)
-        return await self._console.respond(request, await self._content())
+        return await self._console.respond(request, await self.content())
 
     async def act(self, request: Request) -> Response:
         """Run the action of a row and return the updated list."""
@@ -90,9 +90,10 @@ class ServersScreen:
                 await self._console.crib.servers.switch(alias, enabled=True, cwd=place)
         except ToolcribError as error:
             failure = error_json(error)
-        return await self._console.respond(request, await self._content(failure))
+        return await self._console.respond(request, await self.content(failure))
 
-    async def _content(self, failure: JsonObject | None = None) -> ScreenContent:
+    async def content(self, failure: JsonObject | None = None) -> ScreenContent:
+        """Return the list, those that need attention first."""
         found = await self._console.crib.servers.list(self._console.place)
         statuses = [self._links.status(entry) for entry in found.servers]
         rows = [row(status) for status in statuses]

@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from toolcrib.gate.audit.statistics import CallFilter
 from toolcrib.gate.policy.patterns import glob, parts
 from toolcrib.model.errors import InvalidRequest, NotFound, ToolcribError
 from toolcrib.model.json import Json, JsonObject, is_object
@@ -98,7 +99,9 @@ class ServerScreen:
         value = self._shape(details) | {"tab": tab, "change": None, "edited": None} | more
         value |= await of_tab[tab](request, details)
         title = f"{details.server.name}: {tab}"
-        also = {"tabs": TABS, "base": f"/servers/{quote(details.server.alias, safe='')}"}
+        usage = await self._console.history.usage(CallFilter(server=details.server.alias))
+        value["usage"] = usage.to_json()
+        also = {"spark": usage.spark, "tabs": TABS, "base": f"/servers/{quote(details.server.alias, safe='')}"}
         part = "protocol_log" if tab == "log" and "protocolLog" in request.query_params else "server_body"
         return await self._console.respond(
             request, ScreenContent("servers", title, "server.html", value, f"parts/{part}.html", also)

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from toolcrib.gate.audit.statistics import CallFilter
 from toolcrib.model.errors import ToolcribError
 from toolcrib.model.json import JsonObject, digest, dumps, is_object, loads
 from toolcrib.model.principals import Principal
@@ -132,7 +133,10 @@ class ToolScreen:
         value = _shape(self._console, tool) | done
         value |= {"arguments": arguments, "mode": mode, "wrong": wrong or {}, "changes": changes}
         value |= {"commands": self._commands(tool.ref, arguments), "unaccepted": self._unaccepted_hash(principal, tool)}
+        usage = await self._console.history.usage(CallFilter(tool=str(tool.ref)))
+        value["usage"] = usage.to_json()
         also = {
+            "spark": usage.spark,
             "call": self._calls.number(),
             "form": form,
             "folded": sum(not child.required for child in form.children),

@@ -1,0 +1,72 @@
+"""The start page: what waits, what was called, and the filter in its address."""
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+from integration.web.console.visitor import Visitor, visiting
+from toolcrib import ToolServer, tool
+
+pytestmark = pytest.mark.anyio
+
+
+@tool(read_only=True)
+async def count(to: int) -> int:
+    """Count."""
+    if to < 0:
+        raise ValueError("too small")
+    return to
+
+
+@pytest.fixture
+async def busy(tmp_path: Path) -> AsyncGenerator[Visitor]:
+    """Somebody whose crib has made three calls, one of which failed, for two callers."""
+    async with visiting(tmp_path) as visitor:
+        crib = visitor.crib
+        crib.register(ToolServer("lab", tools=[count]))
+        for to in (1, -1):
+            await crib.call("lab/count", {"to": to}, principal=crib.owner(source="cli"))
+        await crib.call("lab/count", {"to": 2}, principal=crib.owner(source="api", cwd=str(tmp_path)))
+        yield visitor
+
+
+async def test_calls_are_plotted_with_a_table_behind_the_plots(busy: Visitor) -> None:
+    page = await busy.page("/")
+    assert len(page.all("svg")) == 2
+    assert page.all("table")
+    value = await busy.json("/")
+    assert (value["summary"]["calls"], value["summary"]["errors"]) == (3, 1)
+    assert sum(each["calls"] for each in value["series"]) == 3
+    assert [each["name"] for each in value["topTools"]] == ["lab/count"]
+    assert value["isComplete"]
+
+
+async def test_new_calls_are_counted_once(busy: Visitor) -> None:
+    await busy.json("/")
+    await busy.crib.call("lab/count", {"to": 3}, principal=busy.crib.owner(source="cli"))
+    for _ in range(2):
+        assert (await busy.json("/", range="week"))["summary"]["calls"] == 4
+
+
+async def test_the_filter_is_in_the_address(busy: Visitor, tmp_path: Path) -> None:
+    value = await busy.json("/", range="month", project=str(tmp_path))
+    assert value["summary"]["calls"] == 1
+    assert value["filters"] == {"project": str(tmp_path)}
+    assert "project=" in value["ranges"][0]["url"]
+    assert (await busy.json("/", agent="nobody"))["summary"]["calls"] == 0
+
+
+async def test_an_unknown_range_is_refused_with_the_choices(busy: Visitor) -> None:
+    assert "Use day, week, month." in (await busy.page("/", status=422, range="century")).text
+
+
+async def test_a_tool_and_a_server_tell_how_they_are_used(busy: Visitor) -> None:
+    usage = (await busy.json("/tools/lab/count"))["usage"]
+    assert (usage["calls"], usage["errors"]) == (3, 1)
+    assert "3 calls in 7 days" in (await busy.page("/tools/lab/count")).text
+
+
+async def test_the_page_has_the_servers_too(busy: Visitor) -> None:
+    assert (await busy.page("/")).all("div", id="servers")
+    assert (await busy.page("/servers")).all("div", id="servers")

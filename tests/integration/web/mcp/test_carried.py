@@ -1,0 +1,138 @@
+"""What is carried between clients and servers of both eras: every row of the table in docs/protocol.md."""
+
+import json
+import re
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client
+from mcp.types import (
+    CreateMessageResult,
+    ElicitResult,
+    ListRootsResult,
+    PromptReference,
+    Root,
+    TextContent,
+)
+
+from lab import Lab, ModeName, make_lab
+from toolcrib.model.json import JsonObject
+from toolcrib.web.run import hold
+
+pytestmark = pytest.mark.anyio
+
+TESTS = Path(__file__).parents[3]
+PAGE = TESTS.parent / "docs" / "protocol.md"
+
+
+async def elicited(context: object, params: Any) -> ElicitResult:
+    if params.mode == "url":
+        return ElicitResult(action="decline")
+    return ElicitResult(action="accept", content={"name": "Ada"})
+
+
+async def sampled(context: object, params: Any) -> CreateMessageResult:
+    return CreateMessageResult(role="assistant", content=TextContent(type="text", text="yes"), model="m")
+
+
+async def rooted(context: object) -> ListRootsResult:
+    return ListRootsResult(roots=[Root(uri="file:///work")])  # pyright: ignore[reportArgumentType] parsed from text
+
+
+@asynccontextmanager
+async def connected(folder: Path, client_era: ModeName, server_era: str) -> AsyncGenerator[Client]:
+    """A client of one era, through the crib, to a server of another."""
+    stopped = make_lab(folder)
+    arguments = ["-S", "-m", "upstreams.carries", server_era]
+    server: JsonObject = {"command": sys.executable, "args": arguments, "share": "session"}
+    server["env"] = {"PYTHONPATH": str(TESTS)}
+    (stopped.home / "mcp.json").write_text(json.dumps({"mcpServers": {"far": server}}), encoding="utf-8")
+    async with hold(stopped.settings, kind="serve") as holding:
+        lab: Lab = replace(stopped, url=holding.info.url)
+        async with lab.http() as http:
+            assert (await http.post("/api/servers/far/test")).json()["state"] == "connected"
+        async with lab.client(
+            "http",
+            client_era,
+            elicitation_callback=elicited,
+            sampling_callback=sampled,
+            list_roots_callback=rooted,
+        ) as client:
+            yield client
+
+
+async def answer(client: Client, what: str) -> JsonObject:
+    result = await client.call_tool("far_ask", {"what": what})
+    assert result.structured_content is not None, result
+    return result.structured_content["answer"]
+
+
+async def form(client: Client) -> None:
+    assert await answer(client, "form") == {"action": "accept", "content": {"name": "Ada"}}
+
+
+async def url(client: Client) -> None:
+    assert (await answer(client, "url"))["action"] == "decline"
+
+
+async def sampling(client: Client) -> None:
+    assert (await answer(client, "sampling"))["content"]["text"] == "yes"
+
+
+async def roots(client: Client) -> None:
+    assert (await answer(client, "roots"))["roots"][0]["uri"] == "file:///work"
+
+
+async def completions(client: Client) -> None:
+    found = await client.complete(PromptReference(type="ref/prompt", name="far_greet"), {"name": "who", "value": "A"})
+    assert found.completion.values == ["Ada"]
+
+
+async def icons(client: Client) -> None:
+    (tool,) = [tool for tool in (await client.list_tools()).tools if tool.name == "far_ask"]
+    (prompt,) = [prompt for prompt in (await client.list_prompts()).prompts if prompt.name == "far_greet"]
+    (resource,) = [each for each in (await client.list_resources()).resources if str(each.uri) == "note://one"]
+    assert [bool(item.icons) for item in (tool, prompt, resource)] == [True, True, True]
+
+
+async def structured(client: Client) -> None:
+    (tool,) = [tool for tool in (await client.list_tools()).tools if tool.name == "far_ask"]
+    assert tool.output_schema is not None
+    assert (await client.call_tool("far_ask", {"what": "form"})).structured_content is not None
+
+
+async def links(client: Client) -> None:
+    (link,) = (await client.call_tool("far_link", {})).content
+    assert (link.type, str(getattr(link, "uri", ""))) == ("resource_link", "note://one")
+
+
+CARRIED: dict[str, Callable[[Client], Awaitable[None]]] = {
+    "elicitation with a form": form,
+    "elicitation with a URL": url,
+    "sampling": sampling,
+    "roots": roots,
+    "completions": completions,
+    "icons": icons,
+    "structured output": structured,
+    "resource links": links,
+}
+"""The features by their name in the table."""
+
+
+@pytest.mark.parametrize("server_era", ["legacy", "modern"])
+@pytest.mark.parametrize("client_era", ["legacy", "2026-07-28"])
+async def test_every_feature_is_carried(tmp_path: Path, client_era: ModeName, server_era: str) -> None:
+    async with connected(tmp_path, client_era, server_era) as client:
+        for check in CARRIED.values():
+            await check(client)
+
+
+def test_the_table_lists_what_is_tested() -> None:
+    _, _, section = PAGE.read_text(encoding="utf-8").partition("## Between the eras\n")
+    rows = re.findall(r"^\| ([a-zA-Z ]+) \| yes \| yes \| yes \| yes \|", section, re.MULTILINE)
+    assert rows == list(CARRIED)
