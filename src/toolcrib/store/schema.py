@@ -49,6 +49,7 @@ REVISIONS = (
     "0018",
     "0019",
     "0020",
+    "0021",
 )
 HEAD = REVISIONS[-1]
 
@@ -588,6 +589,7 @@ POLICY_TRIGGERS = (
             ("projects", "INSERT OR UPDATE OR DELETE"),
             ("agents", "INSERT OR DELETE OR UPDATE OF grants"),
             ("pins", "UPDATE OR DELETE"),
+            ("sealed_values", "INSERT OR UPDATE OR DELETE"),
         )
     ),
 )
