@@ -1,10 +1,10 @@
 """What a new node needs comes from the cluster: definitions, trust, tools, and the owner's token."""
 
 from cluster.nodes import Cluster, ClusterNode, wait_for
+from long_tests import takes_long
 
 EXTRA = """
 from toolcrib import tool
-from long_tests import takes_long
 
 
 @tool(read_only=True)
