@@ -2,6 +2,7 @@
 
 from cluster.nodes import Cluster, ClusterNode, wait_for
 from e2e.shell import Shell
+from long_tests import takes_long
 from toolcrib.store.audit_lanes import LANE_SIZE
 
 LIMITS = """
@@ -46,6 +47,7 @@ def test_deny_rule_and_token_revocation_bind_at_the_next_call_on_every_node(clus
         assert verified["ok"], verified
 
 
+@takes_long
 def test_limits_and_failed_sign_ins_count_across_nodes(cluster: Cluster) -> None:
     shells = [cluster.shell(number) for number in range(2)]
     for shell in shells:

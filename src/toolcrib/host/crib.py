@@ -22,7 +22,7 @@ from toolcrib.agents.sessions.coding_source import CodingSource
 from toolcrib.agents.sessions.manager import NewSession, OpenSession
 from toolcrib.agents.work.git import Git
 from toolcrib.base.feed import Feed, fresh_start
-from toolcrib.base.home import HomeLock, kept_token, prepare_home, read_run
+from toolcrib.base.home import HomeLock, kept_token, prepare_home, read_run, replace_token
 from toolcrib.base.masking.logs import mask_logs
 from toolcrib.base.masking.values import KnownSecrets, Redactor, ValueMasker
 from toolcrib.base.named_secrets import NamedSecrets
@@ -50,9 +50,10 @@ from toolcrib.model.principals import Mode, Principal, Source
 from toolcrib.model.sessions import NO_LIMITS, SessionLimits
 from toolcrib.model.sources import Introduction, Notice
 from toolcrib.model.tools import CallResult, ToolRef
-from toolcrib.nodes.cluster_secret import ClusterSecret, check_secret
+from toolcrib.nodes.cluster_secret import ClusterSecret, check_secret, shared_owner_token
 from toolcrib.nodes.membership import Membership
 from toolcrib.nodes.outbox import Outbox
+from toolcrib.nodes.shared_files import SharedFiles
 from toolcrib.nodes.signals import Signals
 from toolcrib.store.engine import Store, open_store
 from toolcrib.store.names import load_names
@@ -103,6 +104,7 @@ class Crib:
         self._clock = clock
         self._on_time = on_time
         self._stack = AsyncExitStack()
+        self._shared_files: SharedFiles | None = None
 
     @property
     def port(self) -> int:
@@ -141,6 +143,9 @@ class Crib:
             self.register(server)
         self.catalog.add(CodingSource())
         await self._open_plugins(stack, context)
+        if self._shared_files is not None:
+            gate.policy.on_change(partial(self._on_shared_files, self._shared_files))
+            context.tasks.start_soon(self._shared_files.follow)
         await upstreams.open(stack)
         await agents.open(stack)
 
@@ -164,11 +169,23 @@ class Crib:
             )
         )
         if self.store.shared:
-            await check_secret(self.store, self.cluster_secret, is_node=self._eager)
+            await self._join_cluster()
         owner_token = stack.enter_context(kept_token(self.home))
         self.secrets.add(owner_token, *own_secrets(self.settings, self._environment))
         stack.enter_context(mask_logs(self.secrets))
         return owner_token
+
+    async def _join_cluster(self) -> None:
+        """Check the node secret, and take over the owner's token and the files that all nodes share."""
+        secret = self.cluster_secret
+        await check_secret(self.store, secret, is_node=self._eager)
+        if secret is not None:
+            with kept_token(self.home) as own:
+                token = await shared_owner_token(self.store, secret, own)
+            if token != own:
+                replace_token(self.home, token)
+            self._shared_files = SharedFiles(self.store, secret, self.home)
+            await self._shared_files.open()
 
     async def _open_context(self, stack: AsyncExitStack) -> CribContext:
         """Join the nodes of the database, open the audit and start the group of background tasks."""
@@ -240,6 +257,11 @@ class Crib:
         self.runners, self.transcripts = agents.runners, agents.transcripts
         self.sessions, self.schedules, self.work = agents.sessions, agents.schedules, agents.work
         return agents
+
+    async def _on_shared_files(self, files: SharedFiles) -> None:
+        """Take over files that other nodes changed, and the servers defined in them."""
+        await files.pull()
+        await self.servers.list()
 
     async def _open_plugins(self, stack: AsyncExitStack, context: CribContext) -> None:
         folder = ToolFolder(

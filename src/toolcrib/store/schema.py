@@ -617,6 +617,7 @@ POLICY_TRIGGERS = (
             ("projects", "INSERT OR UPDATE OR DELETE"),
             ("agents", "INSERT OR DELETE OR UPDATE OF grants"),
             ("pins", "UPDATE OR DELETE"),
+            ("sealed_values", "INSERT OR UPDATE OR DELETE"),
         )
     ),
 )

@@ -14,6 +14,13 @@ async def load_sealed(store: Store, name: str) -> bytes | None:
     return None if body is None else bytes(body)
 
 
+async def load_all_sealed(store: Store, prefix: str) -> dict[str, bytes]:
+    """Return all values whose names start with this prefix."""
+    query = select(sealed_values).where(sealed_values.c.name.startswith(prefix, autoescape=True))
+    rows = await store.read(lambda connection: connection.execute(query).all())
+    return {row.name: bytes(row.body) for row in rows}
+
+
 async def save_sealed(store: Store, name: str, body: bytes | None) -> None:
     """Store a value, replacing the previous one; None removes it."""
     gone = delete(sealed_values).where(sealed_values.c.name == name)

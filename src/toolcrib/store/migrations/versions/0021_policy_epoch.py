@@ -13,6 +13,7 @@ _CHANGES = (
     ("projects", "INSERT OR UPDATE OR DELETE"),
     ("agents", "INSERT OR DELETE OR UPDATE OF grants"),
     ("pins", "UPDATE OR DELETE"),
+    ("sealed_values", "INSERT OR UPDATE OR DELETE"),
 )
 
 
