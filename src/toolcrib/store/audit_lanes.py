@@ -11,7 +11,8 @@ from sqlalchemy import ColumnElement, Connection, insert, literal_column, select
 
 from toolcrib.store.batch import ConstraintError
 from toolcrib.store.engine import Store
-from toolcrib.store.schema import audit, audit_lanes
+from toolcrib.store.node_schema import audit_lanes
+from toolcrib.store.schema import audit
 
 LANE_SIZE: Final = 10**11
 """The number of records that a lane has room for. Numbers stay below 2**53 for the first 90,000 lanes."""

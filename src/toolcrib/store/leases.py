@@ -5,7 +5,7 @@ from sqlalchemy import delete, insert, select, update
 from toolcrib.store.batch import ConstraintError
 from toolcrib.store.clock import database_seconds
 from toolcrib.store.engine import Store
-from toolcrib.store.schema import leases
+from toolcrib.store.node_schema import leases
 
 
 async def take_lease(store: Store, name: str, holder: str, seconds: float) -> bool:

@@ -3,7 +3,7 @@
 from sqlalchemy import select
 
 from toolcrib.store.engine import Store
-from toolcrib.store.schema import epochs
+from toolcrib.store.node_schema import epochs
 
 _QUERY = select(epochs.c.value).where(epochs.c.name == "policy")
 

@@ -4,7 +4,7 @@ from sqlalchemy import delete, insert, select
 
 from toolcrib.store.batch import ConstraintError
 from toolcrib.store.engine import Store
-from toolcrib.store.schema import sealed_values
+from toolcrib.store.node_schema import sealed_values
 
 
 async def load_sealed(store: Store, name: str) -> bytes | None:

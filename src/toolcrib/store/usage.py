@@ -8,7 +8,7 @@ from sqlalchemy import bindparam, delete, func, insert, select
 from toolcrib.store.batch import Many
 from toolcrib.store.clock import database_seconds
 from toolcrib.store.engine import Store
-from toolcrib.store.schema import usage
+from toolcrib.store.node_schema import usage
 
 
 class Use(NamedTuple):
