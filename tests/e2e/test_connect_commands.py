@@ -37,7 +37,8 @@ def test_a_person_sees_the_difference_connects_and_takes_it_back(shell: Shell) -
         assert (done.returncode, done.stdout.startswith("Connected Cursor over HTTP")) == (0, True), done.stderr
         assert "toolcrib serve" not in done.stderr
         assert "Nothing to change" in shell.run("connect", "cursor", "--yes").stderr
-        assert "connected" in shell.run("connect").stdout
+        listed = shell.run("connect").stdout
+        assert ("connected" in listed, "(now)" in listed) == (True, True)
         (token,) = shell.json("tokens", "list")
         assert (token["mode"], token["level"]) == ("default", "ask")
         assert [each["id"] for each in shell.json("rules", "list")] == ["level-connect-cursor"]

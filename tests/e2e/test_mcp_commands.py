@@ -245,6 +245,15 @@ def test_a_failed_test_prints_one_document_with_the_server_and_the_error(joined:
     assert (found["name"], found["state"], found["error"]["code"]) == ("absent", "failed", "server.failed")
 
 
+def test_all_servers_are_tested_at_once_and_each_is_told_when_it_is_done(joined: Shell) -> None:
+    joined.run("mcp", "add", "absent", "--", "no-such-program-anywhere")
+    joined.run("mcp", "add", "missing", "--", "no-such-program-either")
+    done = joined.run("mcp", "test")
+    assert re.search(r"^absent: setup problem \(\d+\.\d s\)$", done.stderr, re.MULTILINE)
+    assert re.search(r"^missing: setup problem \(\d+\.\d s\)$", done.stderr, re.MULTILINE)
+    assert "setup problem" in done.stdout
+
+
 def test_what_is_pasted_switched_off_is_not_started(joined: Shell, tmp_path: Path) -> None:
     trace = tmp_path / "started"
     done = joined.run("mcp", "add", "--paste", f"touch {trace}", "--disabled", "--yes")

@@ -6,7 +6,6 @@ a frozen `Environment` for code that expands variables or starts processes.
 This is the only module that reads the environment. Must never write to it or show a password.
 """
 
-import ipaddress
 import os
 import re
 import stat
@@ -15,13 +14,14 @@ from dataclasses import MISSING, dataclass, field, fields
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, NoReturn, cast, get_args
+from typing import Literal, cast, get_args
 
 import platformdirs
 
+from toolcrib.base import setting_values as values
 from toolcrib.model import toml
 from toolcrib.model.errors import ConfigError
-from toolcrib.model.json import Json, JsonObject, is_array
+from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.problems import Problem
 
 Durability = Literal["process", "power"]
@@ -88,6 +88,9 @@ class Settings:
     log_level: LogLevel = "info"
     audit_keep_days: int | None = None
     audit_anchor: str | None = None
+    approval_address: str | None = None
+    approval_reminder: int = 300
+    webhook_secret: str | None = field(default=None, repr=False)
     github_token: str | None = field(default=None, repr=False)
     github_url: str = GITHUB_URL
     github_organisations: tuple[str, ...] | None = None
@@ -129,123 +132,6 @@ def mask_url(url: str) -> str:
     return re.sub(r"(?i)([?&][^=&]*(?:pass|secret|token|key)[^=&]*)=[^&]*", r"\1=***", bare)
 
 
-def _refuse() -> NoReturn:
-    raise ValueError  # the caller uses the message of the table row
-
-
-def _path(value: Json) -> Path:
-    if not isinstance(value, (str, Path)) or not str(value) or "\0" in str(value):
-        _refuse()
-    return Path(value).expanduser().absolute()
-
-
-def _absolute_path(value: Json) -> Path:
-    if not isinstance(value, (str, Path)) or not Path(value).expanduser().is_absolute():
-        _refuse()
-    return _path(value)
-
-
-def _host(value: Json) -> str:
-    if not isinstance(value, str) or not re.fullmatch(r"\[?[\w.:%-]+\]?", value):
-        _refuse()
-    return value.removeprefix("[").removesuffix("]")
-
-
-def _database(value: Json) -> str:
-    if not isinstance(value, str) or not re.match(r"(sqlite|postgres(ql)?(\+psycopg)?):", value):
-        _refuse()
-    return value
-
-
-def _whole(low: int, high: int) -> Callable[[Json], int]:
-    def parse(value: Json) -> int:
-        if isinstance(value, str) and re.fullmatch(r"[0-9]{1,19}", value):
-            value = int(value)
-        if type(value) is not int or not low <= value <= high:
-            _refuse()
-        return value
-
-    return parse
-
-
-def _seconds(value: Json) -> float:
-    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        _refuse()
-    number = float(value)
-    return number if 0 < number <= 86_400 else _refuse()
-
-
-def _one_of(*choices: str) -> Callable[[Json], str]:
-    def parse(value: Json) -> str:
-        return value.lower() if isinstance(value, str) and value.lower() in choices else _refuse()
-
-    return parse
-
-
-def _switch(value: Json) -> bool:
-    if isinstance(value, str) and value.lower() in ("true", "false"):
-        value = value.lower() == "true"
-    return value if isinstance(value, bool) else _refuse()
-
-
-def _token(value: Json) -> str:
-    if not isinstance(value, str) or not re.fullmatch(r"[!-~]{1,1000}", value):
-        _refuse()
-    return value
-
-
-def _anchor(value: Json) -> str:
-    """Parse an absolute path, a web address, or `git:` and an absolute path."""
-    if not isinstance(value, str) or "\0" in value:
-        _refuse()
-    if re.fullmatch(r"https?://\S+", value):
-        return value
-    path = Path(value.removeprefix("git:")).expanduser()
-    if not path.is_absolute():
-        _refuse()
-    return f"git:{path}" if value.startswith("git:") else str(path)
-
-
-def _web_address(value: Json) -> str:
-    if not isinstance(value, str) or not re.fullmatch(r"https?://[^\s/@?#]+(/[^\s@?#]*)?", value):
-        _refuse()
-    return value.rstrip("/")
-
-
-def _document_url(value: Json) -> str:
-    """Parse an OAuth client metadata URL: https, a path, no query, fragment or user."""
-    if not isinstance(value, str) or not re.fullmatch(r"https://[^\s/@?#]+/[^\s@?#]+", value):
-        _refuse()
-    return value
-
-
-def _owners(value: Json) -> tuple[str, ...]:
-    given = value.split(",") if isinstance(value, str) else value
-    if not is_array(given):
-        _refuse()
-    names = [each.strip() if isinstance(each, str) else "" for each in given]
-    return tuple(names) if all(re.fullmatch(r"[\w-]{1,100}", name) for name in names) else _refuse()
-
-
-def _tool_patterns(value: Json) -> tuple[str, ...]:
-    given = value.split(",") if isinstance(value, str) else value
-    if not is_array(given):
-        _refuse()
-    names = [each.strip() if isinstance(each, str) else "" for each in given]
-    return tuple(names) if all(re.fullmatch(r"[^/\s]{1,200}/\S{1,200}", name) for name in names) else _refuse()
-
-
-def _networks(value: Json) -> tuple[str, ...]:
-    given = value.split(",") if isinstance(value, str) else value
-    if not is_array(given) or not given:
-        _refuse()
-    return tuple(str(ipaddress.ip_network(str(each).strip(), strict=False)) for each in given)
-
-
-def _label(value: Json) -> str:
-    return value if isinstance(value, str) and re.fullmatch(r"[^\n\r,]{0,50}", value) else _refuse()
-
-
 @dataclass(frozen=True, slots=True)
 class Setting:
     """One row of the table: how a value is parsed, the expected form, and its meaning.
@@ -284,118 +170,131 @@ class Setting:
 
 
 SETTINGS: tuple[Setting, ...] = (
-    Setting("home", _path, "a path", "The directory that holds all data of the crib.", "--home", in_file=False),
+    Setting("home", values.path, "a path", "The directory that holds all data of the crib.", "--home", in_file=False),
     Setting(
-        "host", _host, "a host name or address",
+        "host", values.host, "a host name or address",
         "The address to listen on. One that other machines can reach needs TLS or a proxy.", "--host",
     ),
     Setting(
-        "port", _whole(0, 65_535), "a whole number from 0 to 65535",
+        "port", values.whole(0, 65_535), "a whole number from 0 to 65535",
         "The port to listen on. 0 picks a free port.", "--port",
     ),
     Setting(
-        "default_cwd", _absolute_path, "an absolute path, or a path that starts with ~",
+        "default_cwd", values.absolute_path, "an absolute path, or a path that starts with ~",
         "The working directory for requests that do not specify one.",
     ),
     Setting(
-        "database_url", _database, "a URL that starts with sqlite:// or postgresql://",
+        "database_url", values.database, "a URL that starts with sqlite:// or postgresql://",
         "The database URL. If unset, the SQLite file `toolcrib.db` in the home.", "--database", secret=True,
     ),
     Setting(
-        "node_secret_file", _path, "a path",
+        "node_secret_file", values.path, "a path",
         "The secret that all nodes of a cluster share: a file of at least 32 bytes with mode 0600.",
         "--node-secret-file", by_tool=False,
     ),
     Setting(
-        "behind_proxy", _networks, "a list of addresses or networks, such as 10.0.0.1 or 10.0.0.0/24",
+        "behind_proxy", values.networks, "a list of addresses or networks, such as 10.0.0.1 or 10.0.0.0/24",
         "The proxies that end TLS in front of this crib. Only they can connect from other machines.",
         "--behind-proxy", by_tool=False,
     ),
     Setting(
-        "tls_cert", _path, "a path",
+        "tls_cert", values.path, "a path",
         "The certificate chain (PEM) for connections from other machines.", "--tls-cert", by_tool=False,
     ),
     Setting(
-        "tls_key", _path, "a path",
+        "tls_key", values.path, "a path",
         "The private key (PEM) of the certificate.", "--tls-key", by_tool=False,
     ),
     Setting(
-        "durability", _one_of(*get_args(Durability)), '"process" or "power"',
+        "durability", values.one_of(*get_args(Durability)), '"process" or "power"',
         "What stored data survives before a call continues: `process` a crash of the crib, `power` also a power cut.",
     ),
     Setting(
-        "tool_timeout", _seconds, "a number of seconds above 0, at most 86400",
+        "tool_timeout", values.seconds, "a number of seconds above 0, at most 86400",
         "The default timeout of a tool call, in seconds.",
     ),
     Setting(
-        "max_body_bytes", _whole(1024, 1_073_741_824), "a whole number from 1024 to 1073741824",
+        "max_body_bytes", values.whole(1024, 1_073_741_824), "a whole number from 1024 to 1073741824",
         "The maximum size of a request body, in bytes.",
     ),
     Setting(
-        "result_tokens", _whole(0, 10_000_000), "a whole number from 0 to 10000000",
+        "result_tokens", values.whole(0, 10_000_000), "a whole number from 0 to 10000000",
         "The largest result an MCP client receives whole, in estimated tokens. 0 means no limit.",
     ),
     Setting(
-        "whole_results", _tool_patterns, "a list of tools, such as github/get_*",
+        "whole_results", values.tool_patterns, "a list of tools, such as github/get_*",
         "Tools whose results are never shortened, as `server/tool` with `*` as a wildcard.",
     ),
     Setting(
-        "search_above", _whole(0, 10_000_000), "a whole number from 0 to 10000000",
+        "search_above", values.whole(0, 10_000_000), "a whole number from 0 to 10000000",
         "Estimated tokens of tools above which `connect` uses search mode for apps that load all definitions.",
     ),
     Setting(
-        "max_sessions", _whole(1, 1_000), "a whole number from 1 to 1000",
+        "max_sessions", values.whole(1, 1_000), "a whole number from 1 to 1000",
         "The maximum number of sessions with a running process. Each uses about 100 MB.",
     ),
     Setting(
-        "session_idle", _seconds, "a number of seconds above 0, at most 86400",
+        "session_idle", values.seconds, "a number of seconds above 0, at most 86400",
         "Seconds until the process of an idle session is stopped. The next message starts a new one.",
     ),
     Setting(
-        "stop_grace", _seconds, "a number of seconds above 0, at most 86400",
+        "stop_grace", values.seconds, "a number of seconds above 0, at most 86400",
         "Seconds that calls in flight get to finish at shutdown. A second signal ends them at once.",
     ),
     Setting(
-        "log_level", _one_of(*get_args(LogLevel)), '"debug", "info", "warning" or "error"',
+        "log_level", values.one_of(*get_args(LogLevel)), '"debug", "info", "warning" or "error"',
         "The log level. `debug` also shows the traceback of unexpected errors.",
     ),
     Setting(
-        "audit_keep_days", _whole(1, 36_500), "a whole number from 1 to 36500",
+        "audit_keep_days", values.whole(1, 36_500), "a whole number from 1 to 36500",
         "Days after which audit records move from the database to sealed files. If unset, they stay in the database.",
     ),
     Setting(
-        "audit_anchor", _anchor, "an absolute path, a URL, or `git:` and an absolute path",
+        "audit_anchor", values.anchor, "an absolute path, a URL, or `git:` and an absolute path",
         "Where the head of the audit chain is written every hour: a place that users of the home cannot change.",
         by_tool=False,
     ),
     Setting(
-        "github_token", _token, "a token of printable characters",
+        "approval_address", values.origin, "https:// and a host, or http:// and a loopback address, without a path",
+        "The address at which approval links work, and nothing else does. If unset, there are no approval links.",
+        by_tool=False,
+    ),
+    Setting(
+        "approval_reminder", values.whole(0, 14_400), "a whole number from 0 to 14400",
+        "Seconds until the second notice about a pending approval. 0 means no second notice.", by_tool=False,
+    ),
+    Setting(
+        "webhook_secret", values.signing_secret, "at least 16 printable characters",
+        "The secret that signs webhook notices, as `whsec_` and base64 or as text.", secret=True, by_tool=False,
+    ),
+    Setting(
+        "github_token", values.token, "a token of printable characters",
         "The GitHub token for the crew tools. If unset, the GitHub tools are not registered.", secret=True,
     ),
     Setting(
-        "github_url", _web_address, "a URL that starts with https://",
+        "github_url", values.web_address, "a URL that starts with https://",
         "The URL of the GitHub REST API. For GitHub Enterprise it ends with `/api/v3`.", by_tool=False,
     ),
     Setting(
-        "github_organisations", _owners, "a list of users and organisations",
+        "github_organisations", values.owners, "a list of users and organisations",
         "Users and organisations whose repositories agents can change. If unset, all that the token can change.",
         by_tool=False,
     ),
     Setting(
-        "github_label", _label, "up to 50 characters without a comma",
+        "github_label", values.label, "up to 50 characters without a comma",
         "The label for issues and pull requests that agents open. If empty, no label.",
     ),
     Setting(
-        "client_metadata_url", _document_url, "an https:// URL with a path",
+        "client_metadata_url", values.document_url, "an https:// URL with a path",
         "The URL of the OAuth client metadata document, for authorization servers that support it.", by_tool=False,
     ),
     Setting(
-        "otel", _switch, "true or false",
+        "otel", values.switch, "true or false",
         "Whether traces, metrics and logs are sent by OTLP, as the `OTEL_*` variables say. Needs `toolcrib[otel]`.",
         by_tool=False,
     ),
     Setting(
-        "otel_content", _switch, "true or false",
+        "otel_content", values.switch, "true or false",
         "Whether traces contain the arguments and results of calls, with detected secrets masked.", by_tool=False,
     ),
 )  # fmt: skip

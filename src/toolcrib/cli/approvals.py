@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolcrib.cli import output
+from toolcrib.cli.completion import names_of
 from toolcrib.cli.mcp.change import ask_crib
 from toolcrib.cli.options import HomeOption, JsonOption, begin, common
 from toolcrib.model.errors import InvalidRequest
@@ -22,7 +23,13 @@ if TYPE_CHECKING:
 app = typer.Typer(name="approvals", rich_markup_mode=None)
 
 IdArgument = Annotated[
-    str, typer.Argument(metavar="ID", help="The id of the approval or question.", show_default=False)
+    str,
+    typer.Argument(
+        metavar="ID",
+        help="The id of the approval or question.",
+        show_default=False,
+        autocompletion=names_of("approval"),
+    ),
 ]
 ScopeOption = Annotated[
     str,
@@ -134,6 +141,23 @@ def deny(
     """Deny a call; the model sees the reason."""
     body = {"decision": "deny", "scope": scope, "reason": reason}
     _answer(begin(ctx, home, as_json), id, body, confirmed=yes)
+
+
+@app.command("link")
+def link(
+    ctx: typer.Context,
+    id: Annotated[str, typer.Argument(metavar="ID", help="The id of the approval.", show_default=False)],
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print a one-time link that answers an approval from another device."""
+    invocation = begin(ctx, home, as_json)
+    made = ask_crib(invocation, lambda client: client.permissions.link(id))
+    if invocation.as_json:
+        output.document(made)
+        return
+    output.line(made["url"])
+    output.note(f"It works once, until {made['expiresAt']}. Anyone who has it can answer this approval.")
 
 
 @app.command("answer")

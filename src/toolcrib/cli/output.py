@@ -30,6 +30,17 @@ _CELL_LIMIT = 160
 _GAP = 2
 _NARROWEST = 10
 """Wider columns shrink if a terminal is too narrow."""
+_TONED = frozenset({"state", "status", "decision", "outcome", "effect"})
+"""Columns whose words are coloured on a terminal."""
+_TONES = {
+    "green": ("✓", ("connected", "allow", "ok", "approved", "completed", "ready", "running", "active")),
+    "yellow": (
+        "!",
+        ("ask", "not trusted", "needs sign-in", "waiting", "pending", "held", "out of date", "interrupted"),
+    ),
+    "red": ("✗", ("setup problem", "can't reach", "deny", "denied", "hidden", "failed", "invalid", "error", "expired")),
+}
+"""Per colour: its symbol, and how the words begin."""
 
 
 def safe(text: str) -> str:
@@ -154,7 +165,8 @@ def _draw(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.text import Text
 
     console = Console(highlight=False, markup=False, emoji=False)
-    columns = zip(headers, *rows, strict=True)
+    toned = [[_tone(header, cell) for header, cell in zip(headers, row, strict=True)] for row in rows]
+    columns = zip(headers, *([cell for cell, _ in row] for row in toned), strict=True)
     widths = fit_widths([max(width(cell) for cell in column) for column in columns], console.width)
     if widths is None:
         _list(headers, rows)
@@ -162,9 +174,17 @@ def _draw(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     drawn = Table(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0))
     for header, wide in zip(headers, widths, strict=True):
         drawn.add_column(header, overflow="fold", width=wide)
-    for row in rows:
-        drawn.add_row(*(Text(cell) for cell in row))
+    for row in toned:
+        drawn.add_row(*(Text(cell, style=tone) for cell, tone in row))
     console.print(drawn)
+
+
+def _tone(header: str, cell: str) -> tuple[str, str]:
+    """Return a cell with a symbol for its state, and its colour. Rich leaves the colour out if `NO_COLOR` is set."""
+    for colour, (symbol, words) in _TONES.items():
+        if header in _TONED and cell.startswith(words):
+            return f"{symbol if not _ascii_only() else '*'} {cell}", colour
+    return cell, ""
 
 
 def fit_widths(widths: Sequence[int], room: int) -> list[int] | None:

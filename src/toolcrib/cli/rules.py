@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolcrib.cli import output, rules_marks, rules_reach, rules_suggest
+from toolcrib.cli.completion import names_of
 from toolcrib.cli.mcp.change import ask_crib
 from toolcrib.cli.options import HomeOption, JsonOption, begin, common
 from toolcrib.model.errors import InvalidRequest
@@ -28,7 +29,9 @@ PatternArgument = Annotated[
         metavar="PATTERN", help="SERVER/TOOL, where * matches anything, or a known name.", show_default=False
     ),
 ]
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The id of the rule.", show_default=False)]
+IdArgument = Annotated[
+    str, typer.Argument(metavar="ID", help="The id of the rule.", show_default=False, autocompletion=names_of("rule"))
+]
 ReadOnlyOption = Annotated[
     bool | None,
     typer.Option("--read-only/--not-read-only", help="Only tools with or without this mark.", show_default=False),

@@ -83,6 +83,11 @@ _LISTS: "Mapping[str, Callable[[ApiClient], Awaitable[list[str]]]]" = {
 }
 
 
+async def known_names(client: "ApiClient", kind: str) -> list[str]:
+    """Return the names of one kind, such as `server` or `tool`."""
+    return await _LISTS[f"{kind}.unknown"](client)
+
+
 async def with_suggestion(client: "ApiClient", error: NotFound) -> NotFound:
     """Return the error with similar names as its hint, or the same error if there are none."""
     lookup = _LISTS.get(error.code)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolcrib.cli import output
+from toolcrib.cli.completion import names_of
 from toolcrib.cli.mcp.change import ask_crib
 from toolcrib.cli.options import HomeOption, JsonOption, begin
 from toolcrib.model.errors import InvalidRequest, NotFound
@@ -24,7 +25,10 @@ _VERDICTS = {
 
 def why(
     ctx: typer.Context,
-    tool: Annotated[str | None, typer.Argument(metavar="SERVER/TOOL", help="The tool.", show_default=False)] = None,
+    tool: Annotated[
+        str | None,
+        typer.Argument(metavar="SERVER/TOOL", help="The tool.", show_default=False, autocompletion=names_of("tool")),
+    ] = None,
     agent: Annotated[str | None, typer.Option("--agent", metavar="A", help="Check as this agent.")] = None,
     session: Annotated[str | None, typer.Option("--session", metavar="ID", help="Check in this session.")] = None,
     source: Annotated[str | None, typer.Option("--source", metavar="S", help="Check from this source.")] = None,

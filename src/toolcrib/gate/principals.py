@@ -40,7 +40,7 @@ from toolcrib.store.batch import ConstraintError
 from toolcrib.store.engine import Store
 from toolcrib.store.tokens import load_tokens, revoke_token, save_token
 
-Door = Literal["mcp", "api", "cli", "console", "library", "session"]
+Door = Literal["mcp", "api", "cli", "console", "library", "session", "link"]
 """The interface that a call came in through."""
 
 OWNER_KEY = "owner"

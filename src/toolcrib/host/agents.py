@@ -15,6 +15,7 @@ import anyio
 import anyio.to_thread
 
 from toolcrib.agents.credits import Credits
+from toolcrib.agents.notify.approval_notices import ApprovalNotices
 from toolcrib.agents.notify.notifier import Notifier
 from toolcrib.agents.schedules.readiness import ReadinessCheck
 from toolcrib.agents.schedules.runs import Runs
@@ -67,7 +68,7 @@ class Agents:
         self.runners = Runtimes(context.environment, home.runtimes, programs, upstreams.processes, endpoint_access)
         self.questions = Questions(gate.principals.may_answer)
         self.credits = Credits(store)
-        self.notifier = Notifier(store, context.feed, upstreams.web, context.environment)
+        self.notifier = Notifier(store, context.feed, upstreams.web, context.environment, settings.webhook_secret)
         self._briefing = Briefing(gate.gate, gate.zoo, upstreams.placed)
         session_deps = SessionDeps(
             gate=gate.gate,
@@ -122,9 +123,18 @@ class Agents:
         await stack.enter_async_context(self.schedules)
         await stack.enter_async_context(self.work)
         self._context.tasks.start_soon(self.notifier.follow)
+        settings = self._context.settings
+        if settings.approval_address is not None:
+            notices = ApprovalNotices(
+                self._context.feed, self.notifier, self._approval_link, settings.approval_reminder
+            )
+            self._context.tasks.start_soon(notices.follow)
         self._parts.tokens.listen(self._on_token_end)
         stack.callback(self._context.feed.listen(self._on_event))
         stack.callback(self._context.signals.listen(self._on_signal))
+
+    async def _approval_link(self, id: str) -> str:
+        return self._parts.approval_links.url(await self._parts.approvals.get(id))
 
     async def _is_alive(self, crib: str) -> bool:
         return any(node.id == crib for node in await self._context.membership.alive())

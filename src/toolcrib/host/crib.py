@@ -229,6 +229,7 @@ class Crib:
         self.tokens, self.session_tokens, self.principals = gate.tokens, gate.session_tokens, gate.principals
         self.catalog, self.changes, self.zoo = gate.catalog, gate.changes, gate.zoo
         self.permissions, self.approvals, self.gate = gate.permissions, gate.approvals, gate.gate
+        self.approval_links = gate.approval_links
         self.membership.load = lambda: len(gate.gate.in_flight)
         self.servers = gate.servers
         self._zoo_source = AgentZooSource(self.zoo)

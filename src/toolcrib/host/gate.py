@@ -9,10 +9,12 @@ from pathlib import Path
 
 from toolcrib.agents.sessions.creators import Creators
 from toolcrib.agents.zoo.zoo import Zoo
+from toolcrib.base.home import sealing_key
 from toolcrib.base.masking.values import ValueMasker
 from toolcrib.gate.approvals.approvals import Approvals
 from toolcrib.gate.approvals.consent import Consent
 from toolcrib.gate.approvals.handles import Handles
+from toolcrib.gate.approvals.links import ApprovalLinks
 from toolcrib.gate.audit.changes import Changes
 from toolcrib.gate.catalog.catalog import Catalog, CatalogChange
 from toolcrib.gate.catalog.naming import NameRow, NameTable
@@ -77,6 +79,7 @@ class GateParts:
         )
         self.marks = ConversationMarks(store, self.permissions.flows, self.catalog)
         self.approvals = self._new_approvals(context)
+        self.approval_links = ApprovalLinks(sealing_key(home), context.settings.approval_address)
         self._handles = Handles(self.approvals, context.tasks)
         self.servers = _open_servers(context, self.changes)
         self.guard = HomeGuard(home.root, home.work, context.user_home)

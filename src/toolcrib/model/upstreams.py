@@ -17,8 +17,8 @@ class UpstreamStatus:
     `is_known`: the server's tools have been listed, possibly in an earlier run; `tools` is their number. `latency_ms`
     is the duration of the last ping or list. `last_error` is kept after recovery; `error_code` is its code, `is_setup`
     whether the definition or the server has to change, in contrast to a server that cannot be reached. `retry_at` is
-    the time of the next attempt (Unix seconds), if one is planned. `refused` is what its sandbox refused, `problems`
-    the same for people.
+    the time of the next attempt (Unix seconds), if one is planned, `connecting_since` the start of the current one.
+    `refused` is what its sandbox refused, `problems` the same for people.
     """
 
     state: UpstreamState = "not_checked"
@@ -37,5 +37,6 @@ class UpstreamStatus:
     server_title: str | None = None
     pid: int | None = None
     retry_at: float | None = None
+    connecting_since: float | None = None
     refused: tuple[RefusedAccess, ...] = ()
     problems: tuple[Problem, ...] = ()

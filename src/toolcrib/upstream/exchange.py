@@ -229,6 +229,7 @@ class UpstreamRequests:
         self._call = connection.call
         self._note = protocol_log.note
         self._is_modern = opened.introduction.era == "modern"
+        self._offers_tasks = self._is_modern and supports_tasks(opened.introduction.capabilities)
         self._envelope = hello.envelope()
         self._spawn = spawn
         self._pending_calls = PendingCalls(timing)
@@ -353,8 +354,7 @@ class UpstreamRequests:
 
     def _offering_tasks(self, method: str, meta: JsonObject) -> JsonObject:
         """Return the `_meta` of a request; a server that supports tasks may answer a call with one."""
-        offers = method == "tools/call" and supports_tasks(self.introduction.capabilities)
-        return with_tasks(meta) if offers else meta
+        return with_tasks(meta) if self._offers_tasks and method == "tools/call" else meta
 
     async def _await_task(
         self, created: JsonObject, meta: JsonObject, client: Client, pending_call: PendingCall

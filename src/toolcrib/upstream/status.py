@@ -27,6 +27,7 @@ class Report:
         self._latency_ms: float | None = None
         self._opened: OpenConnection | None = None
         self._retry_at: float | None = None
+        self._connecting_since: float | None = None
         self._retries = False
 
     @property
@@ -47,6 +48,7 @@ class Report:
     def connecting(self) -> None:
         """Record the start of an attempt."""
         self._state, self._retry_at = "connecting", None
+        self._connecting_since = time.time()
 
     def connected(self, opened: OpenConnection) -> None:
         """Record an open connection."""
@@ -89,6 +91,7 @@ class Report:
             server_title=offer.title if offer is not None else None,
             pid=self._opened.pid if self._opened is not None else None,
             retry_at=self._retry_at,
+            connecting_since=self._connecting_since if self._state == "connecting" else None,
         )
 
     def _words(self, name: str, offer: Offer | None) -> tuple[str, str]:

@@ -46,6 +46,7 @@ def create_app(
         hosts=own_hosts(address),
         body_bytes=crib.settings.max_body_bytes,
         stopping=stopping,
+        link_address=crib.settings.approval_address,
     )
 
 
@@ -98,6 +99,7 @@ def create_routes(crib: Crib, logins: Logins, throttle: Throttle, *, address: st
             "/healthz": lambda: _plain(Route("/healthz", _health)),
             "/metrics": lambda: _plain(Route("/metrics", _metrics(crib))),
             "/login": lambda: _plain(Route("/login", login.show, methods=["GET", "HEAD", "POST"])),
+            "/approve": lambda: _plain(*importlib.import_module("toolcrib.web.approval_page").link_routes(crib)),
             "/api": lambda: importlib.import_module("toolcrib.web.api.routes").create_api(crib, logins),
             "/": lambda: _plain(*importlib.import_module("toolcrib.web.console.app").console_routes(crib, address)),
         }

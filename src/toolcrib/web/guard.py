@@ -7,6 +7,9 @@ The checks run in this order:
 - A credential is required: the token or, except on `/mcp`, the console's cookie. `/healthz` and `/login` are open.
 - The body must have an accepted encoding and size.
 
+Approval links carry their own credential. They are admitted without another one at the configured address only, and
+nothing else is admitted there.
+
 A failure in the guard refuses the request. Admitted requests carry their principal in the scope as `PRINCIPAL`.
 
 Must never read a body or send a header that grants access to another site.
@@ -23,6 +26,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from toolcrib.base.stop_switch import StopSwitch
+from toolcrib.gate.approvals.links import LINK_PATH
 from toolcrib.gate.principals import OWNER_KEY, Credential, Principals
 from toolcrib.model.errors import (
     Denied,
@@ -59,6 +63,18 @@ PAGE_HEADERS: tuple[Header, ...] = (
     (b"content-security-policy", PAGE_POLICY.encode()),
 )
 OK = 200
+LINK_HEADERS: tuple[Header, ...] = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+    (b"x-robots-tag", b"noindex, nofollow"),
+    (
+        b"content-security-policy",
+        f"default-src 'none'; style-src '{STYLE_HASH}'; base-uri 'none'; form-action 'self'; "
+        "frame-ancestors 'none'".encode(),
+    ),
+)
+"""Headers of the page of an approval link, which runs no script and loads nothing."""
 _NOT_KEPT: tuple[Header, ...] = ((b"cache-control", b"no-store"),)
 FILES = "/static/"
 """Static files have content-hashed names and set their own caching headers."""
@@ -93,7 +109,9 @@ class RequestGuard:
         hosts: Iterable[str],
         body_bytes: int,
         stopping: Stopping | None = None,
+        link_address: str | None = None,
     ) -> None:
+        self._link_address = link_address
         self._mcp = mcp
         self._routes = routes
         self._principals = principals
@@ -117,13 +135,12 @@ class RequestGuard:
         reply = _Reply(scope, send)
         try:
             headers = dict(scope["headers"])
-            if reply.is_page and scope["method"] == "GET" and (detour := self._detour(scope, headers)) is not None:
+            is_link = self._link_address is not None and scope["path"].startswith(LINK_PATH)
+            is_detour = reply.is_page and scope["method"] == "GET" and not is_link
+            if is_detour and (detour := self._detour(scope, headers)) is not None:
                 await reply.send_whole(detour)
                 return
-            try:
-                app = self._admit(scope, headers)
-            except _UnknownToken:
-                app = await self._admit_late(scope, headers)
+            app = self._admit_link(scope, headers) if is_link else await self._admit_known(scope, headers)
             if b"transfer-encoding" in headers:
                 receive = _Counted(receive, reply, self._body_bytes).receive
             if ENDED in scope:
@@ -153,9 +170,12 @@ class RequestGuard:
         self._check_body(headers)
         return self._mcp if to_mcp else self._routes
 
-    async def _admit_late(self, scope: Scope, headers: dict[bytes, bytes]) -> ASGIApp:
-        """Check a request with an unknown token again: another node may have created the token just now."""
-        await self._principals.look_again()
+    async def _admit_known(self, scope: Scope, headers: dict[bytes, bytes]) -> ASGIApp:
+        """Check a request; one with an unknown token twice: another node may have created the token just now."""
+        try:
+            return self._admit(scope, headers)
+        except _UnknownToken:
+            await self._principals.look_again()
         try:
             return self._admit(scope, headers)
         except _UnknownToken:
@@ -163,6 +183,18 @@ class RequestGuard:
             if await self._throttle.failed(client[0] if client else ""):
                 raise Unavailable("auth.throttled", "Too many invalid tokens from this address.") from None
             raise Unauthenticated("auth.invalid", "The token is not valid.") from None
+
+    def _admit_link(self, scope: Scope, headers: dict[bytes, bytes]) -> ASGIApp:
+        """Check a request for an approval link. A link on another site may be opened, but not answered from there."""
+        if len(headers) != len(scope["headers"]):
+            _refuse_repeated(scope["headers"])
+        address = (self._link_address or "").encode()
+        if headers.get(b"host", b"").lower() != address.partition(b"://")[2]:
+            raise Denied("host.refused", "Approval links work only at the configured address.")
+        if scope["method"] not in _SAFE_METHODS and headers.get(b"origin") != address:
+            raise Denied("origin.refused", "An approval can be answered only on its own page.")
+        self._check_body(headers)
+        return self._routes
 
     def _detour(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Response | None:
         """Return where a browser that opens a page has to go first, or None.
@@ -293,6 +325,8 @@ class _Reply:
         path: str = scope["path"]
         for_programs = path.startswith(("/mcp", "/api/"))
         self._headers = SAFE_HEADERS if for_programs else (*PAGE_HEADERS, *_NOT_KEPT)
+        if path.startswith(LINK_PATH):
+            self._headers = LINK_HEADERS
         self._file = path.startswith(FILES)
         self.is_page = not for_programs and problems.wants_page(scope["headers"], path)
         self._target = _target(scope) if self.is_page and scope["method"] == "GET" else "/"

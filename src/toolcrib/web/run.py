@@ -105,7 +105,7 @@ async def hold(
         hurry = await stack.enter_async_context(serving(app, listener, limits, grace=grace))
         reachable = url = f"http://{address}"
         if public is not None and outer is not None:
-            entrance = PublicEntrance(app, crib.principals, public, address)
+            entrance = PublicEntrance(app, crib.principals, public, address, settings.approval_address)
             await stack.enter_async_context(serving(entrance, outer, limits, grace=grace, tls=public.tls))
             reachable = public.url(outer.getsockname()[1], settings.database)
         # From here on the exit order is: calls in flight, run.json, event streams, MCP streams, requests, the crib.

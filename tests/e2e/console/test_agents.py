@@ -8,7 +8,7 @@ import httpx2
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import TextContent
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import BrowserContext, Dialog, Page, expect
 
 from deadlines import stretched
 from e2e.console.conftest import Complaints
@@ -115,3 +115,23 @@ def _received(person: Shell, crib: Serving) -> str:
 
     with ThreadPoolExecutor(1) as aside:  # the browser has the loop of this thread
         return aside.submit(anyio.run, ask).result(60)
+
+
+def test_leaving_a_page_with_unsaved_text_asks(page: Page) -> None:
+    page.goto("/agents/reviewer")
+    asked: list[str] = []
+
+    def accept(dialog: Dialog) -> None:
+        asked.append(dialog.type)
+        dialog.accept()
+
+    page.on("dialog", accept)
+    prompt = page.locator("#systemPrompt")
+    before = prompt.input_value()
+    prompt.click()
+    prompt.press_sequentially("Never push. ")
+    page.reload()
+    assert asked == ["beforeunload"]
+    expect(prompt).to_have_value(before)
+    page.reload()
+    assert asked == ["beforeunload"]

@@ -326,3 +326,20 @@ async def test_how_tools_are_listed_is_written_kept_and_changed(machine: Machine
     assert (changed.tools, changed.reasons) == ("all", ("it lists all tools",))
     assert "?tools" not in file.read_text(encoding="utf-8")
     assert len(await tokens.list()) == 1
+
+
+async def test_repair_keeps_options_of_the_address_that_were_set_by_hand(machine: Machine) -> None:
+    file = machine.install("cursor")
+    clients, _, _ = await machine.clients()
+    await clients.connect(AppConnectRequest("cursor"))
+    by_hand = "?tool_tokens=8000&tools=search&cwd=%2Fsrv%2Fa"
+    text = file.read_text(encoding="utf-8").replace(f"{ADDRESS}/mcp", f"{ADDRESS}/mcp{by_hand}")
+    file.write_text(text, encoding="utf-8")
+    machine.address = "http://127.0.0.1:5000"
+    [state] = [each.to_json() for each in await clients.list() if each.client.name == "cursor"]
+    assert [each["tools"] for each in state["connections"]] == ["search"]
+    repaired = await clients.connect(AppConnectRequest("cursor", tools_if_new="all"))
+    assert (repaired.tools, len(repaired.reasons)) == ("search", 1)
+    assert f"http://127.0.0.1:5000/mcp{by_hand}" in file.read_text(encoding="utf-8")
+    await clients.connect(AppConnectRequest("cursor", tools="code"))
+    assert "5000/mcp?tool_tokens=8000&cwd=%2Fsrv%2Fa&tools=code" in file.read_text(encoding="utf-8")

@@ -79,9 +79,11 @@ class Running:
 
 
 @asynccontextmanager
-async def running_crib(home: Path, limits: WireLimits | None = None) -> AsyncGenerator[Running]:
+async def running_crib(
+    home: Path, limits: WireLimits | None = None, settings: Settings | None = None
+) -> AsyncGenerator[Running]:
     """A crib on a free port while the block runs."""
-    settings = Settings(home=home)
+    settings = settings or Settings(home=home)
     environment = Environment({"HOME": str(home.parent)})
     async with hold(settings, kind="serve", port=0, environment=environment, limits=limits) as holding:
         bench = Workbench()

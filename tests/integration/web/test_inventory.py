@@ -50,6 +50,7 @@ INVENTORY = {
     ("POST", "/api/sessions/{session_id}/interrupt"),
     ("POST", "/api/sessions/{session_id}/messages"),
     ("POST", "/api/approvals/{approval_id}/answers"),
+    ("POST", "/api/approvals/{approval_id}/link"),
     ("POST", "/api/sessions/{session_id}/questions/{question_id}"),
     ("DELETE", "/api/schedules/{schedule_id}"),
     ("GET", "/api/schedules"),
@@ -168,6 +169,8 @@ INVENTORY = {
 }
 CONSOLE = {
     ("GET", "/"),
+    ("GET", "/approve/{token}"),
+    ("POST", "/approve/{token}"),
     ("GET", "/secrets"),
     ("POST", "/secrets/move"),
     ("POST", "/secrets/set"),

@@ -281,3 +281,23 @@ def test_no_variable_whatever_it_holds_raises_anything_unforeseen(variables: dic
 def test_a_port_is_taken_exactly_if_there_is_such_a_port(port: int) -> None:
     loaded = read_settings(Environment({"TOOLCRIB_HOME": "/nowhere", "TOOLCRIB_PORT": str(port)}))
     assert (loaded.settings.port == port and not loaded.errors) == (0 <= port <= 65_535)
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("https://Phone.example/", "https://phone.example"),
+        ("https://phone.example:443", "https://phone.example"),
+        ("http://127.0.0.1:4242", "http://127.0.0.1:4242"),
+        ("http://[::1]:4242", "http://[::1]:4242"),
+        ("http://phone.example", None),
+        ("https://phone.example/path", None),
+        ("https://user@phone.example", None),
+        ("https://phone.example:99999", None),
+    ],
+)
+def test_approval_address_is_an_encrypted_or_local_origin(tmp_path: Path, text: str, kept: str | None) -> None:
+    environment = Environment({"TOOLCRIB_HOME": str(tmp_path), "TOOLCRIB_APPROVAL_ADDRESS": text})
+    loaded = read_settings(environment)
+    assert loaded.settings.approval_address == kept
+    assert [each.code for each in loaded.errors] == ([] if kept else ["settings.invalid"])

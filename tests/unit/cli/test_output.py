@@ -142,3 +142,22 @@ def test_the_widest_columns_give_way_first() -> None:
     assert output.fit_widths([5, 30, 60], 60) == [5, 25, 26]
     assert output.fit_widths([5, 3], 80) == [5, 3]
     assert output.fit_widths([12, 12, 12], 20) is None
+
+
+def test_states_have_a_symbol_and_a_colour_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [("a", "connected"), ("b", "setup problem"), ("connected", "not checked")]
+    for is_terminal, variables in ((True, {"FORCE_COLOR": "1"}), (True, {"NO_COLOR": "1"}), (False, {})):
+        with monkeypatch.context() as patch:
+            stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+            patch.setattr(stream, "isatty", lambda is_terminal=is_terminal: is_terminal, raising=False)
+            patch.setattr("sys.stdout", stream)
+            patch.delenv("NO_COLOR", raising=False)
+            patch.setenv("TERM", "xterm")
+            for name, value in variables.items():
+                patch.setenv(name, value)
+            output.table(("name", "state"), rows)
+            stream.flush()
+            text = stream.buffer.getvalue().decode()  # pyright: ignore[reportAttributeAccessIssue]
+        assert ("✓ connected" in text, "✗ setup problem" in text) == (is_terminal, is_terminal)
+        assert ("\x1b[32m" in text) == ("FORCE_COLOR" in variables)
+        assert "✓ connected  not" not in text

@@ -13,11 +13,12 @@ from typing import Final
 import anyio
 import httpx2
 
+from toolcrib.agents.notify.signature import sign
 from toolcrib.base.network.urls import check_url
 from toolcrib.base.network.web import Web
 from toolcrib.base.settings import Environment
 from toolcrib.model.errors import InvalidRequest, ToolcribError, Unavailable
-from toolcrib.model.json import Json, JsonObject
+from toolcrib.model.json import Json, JsonObject, dumps
 from toolcrib.model.notices import OwnerNotice
 
 TIMEOUT: Final = 10.0
@@ -43,16 +44,18 @@ def shown_webhook(config: JsonObject) -> str:
     return f"{check_url(config['url'], local_allowed=config['local']).origin}/…"
 
 
-async def post(web: Web, config: JsonObject, notice: OwnerNotice) -> None:
-    """Send a notice to a webhook; raises `notify.failed`."""
+async def post(web: Web, config: JsonObject, notice: OwnerNotice, more: JsonObject, secret: str | None = None) -> None:
+    """Send a notice to a webhook, signed if there is a secret; raises `notify.failed`."""
     at = datetime.now(UTC).isoformat(timespec="seconds")
     words = f"{notice.title}: {notice.message}" if notice.title else notice.message
     # Slack and Mattermost show `text`, Discord shows `content`.
-    body: JsonObject = {**notice.to_json(), "at": at, "text": words, "content": words[:2000]}
+    fields: JsonObject = {**notice.to_json(), **more, "at": at, "text": words, "content": words[:2000]}
+    body = dumps(fields)
+    headers = {"content-type": "application/json"} | (sign(body, secret) if secret is not None else {})
     try:
         with anyio.fail_after(TIMEOUT):
             async with web.client(local_allowed=config["local"], max_body=_MAX_ANSWER) as client:
-                answer = await client.post(config["url"], json=body)
+                answer = await client.post(config["url"], content=body, headers=headers)
     except TimeoutError:
         raise Unavailable("notify.failed", f"The webhook did not answer within {TIMEOUT:g} s.") from None
     except (httpx2.HTTPError, ToolcribError) as error:

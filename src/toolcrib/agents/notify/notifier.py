@@ -50,7 +50,10 @@ class Delivered:
 class Notifier:
     """Sends notices to the owner. Run `follow` for as long as the feed is open."""
 
-    def __init__(self, store: Store, feed: Feed, web: Web, environment: Environment) -> None:
+    def __init__(
+        self, store: Store, feed: Feed, web: Web, environment: Environment, webhook_secret: str | None = None
+    ) -> None:
+        self._webhook_secret = webhook_secret
         self._store = store
         self._feed = feed
         self._web = web
@@ -96,6 +99,10 @@ class Notifier:
         # Secrets are masked in the published event; channels get the same text.
         return await self._deliver(OwnerNotice.of_json(event.data))
 
+    async def send(self, notice: OwnerNotice, more: JsonObject) -> Sequence[Delivered]:
+        """Send a notice to the channels only. `more` are further fields for webhooks."""
+        return await self._deliver(notice, more)
+
     async def channels(self) -> list[JsonObject]:
         """Return the configured channels without their secrets."""
         return [_shown(channel) for channel in await load_channels(self._store)]
@@ -126,13 +133,13 @@ class Notifier:
             raise _unknown(kind)
         await self._reach(found, _TRIAL)
 
-    async def _deliver(self, notice: OwnerNotice) -> Sequence[Delivered]:
+    async def _deliver(self, notice: OwnerNotice, more: JsonObject | None = None) -> Sequence[Delivered]:
         channels = await load_channels(self._store)
         delivered: dict[ChannelKind, Delivered] = {}
 
         async def one(channel: Channel) -> None:
             try:
-                await self._reach(channel, notice)
+                await self._reach(channel, notice, more)
                 delivered[channel.kind] = Delivered(channel.kind)
             except ToolcribError as error:
                 logger.warning("Could not deliver a notice to the %s: %s", channel.kind, error)
@@ -143,9 +150,9 @@ class Notifier:
                 tasks.start_soon(one, channel)
         return tuple(delivered[channel.kind] for channel in channels)
 
-    async def _reach(self, channel: Channel, notice: OwnerNotice) -> None:
+    async def _reach(self, channel: Channel, notice: OwnerNotice, more: JsonObject | None = None) -> None:
         if channel.kind == "webhook":
-            await post(self._web, channel.config, notice)
+            await post(self._web, channel.config, notice, more or {}, self._webhook_secret)
         else:
             await show(self._environment, notice)
 

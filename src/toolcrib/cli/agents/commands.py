@@ -12,6 +12,7 @@ import typer
 from toolcrib.cli import output
 from toolcrib.cli.agents import move as agents_move
 from toolcrib.cli.agents.show import show_agent, show_agents, show_history
+from toolcrib.cli.completion import names_of
 from toolcrib.cli.mcp.change import ask_crib
 from toolcrib.cli.options import HomeOption, JsonOption, begin, common
 from toolcrib.model.errors import InvalidRequest
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(name="agents", rich_markup_mode=None)
 
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The agent.", show_default=False)]
+IdArgument = Annotated[
+    str, typer.Argument(metavar="ID", help="The agent.", show_default=False, autocompletion=names_of("agent"))
+]
 NameOption = Annotated[str | None, typer.Option("--name", metavar="N", help="The name.")]
 NewIdOption = Annotated[
     str | None, typer.Option("--id", metavar="ID", help="The id; generated from the name by default.")

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from toolcrib.cli import output
+from toolcrib.cli.completion import names_of
 from toolcrib.cli.mcp.change import ask_crib
 from toolcrib.cli.options import HomeOption, JsonOption, begin
 from toolcrib.model.errors import InvalidRequest
@@ -19,7 +20,9 @@ _MOST_FILES = 1_000
 
 def export_agent(
     ctx: typer.Context,
-    agent: Annotated[str, typer.Argument(metavar="ID", help="The agent.", show_default=False)],
+    agent: Annotated[
+        str, typer.Argument(metavar="ID", help="The agent.", show_default=False, autocompletion=names_of("agent"))
+    ],
     form: Annotated[
         str,
         typer.Option(

@@ -29,6 +29,13 @@ def show_clients(clients: "Sequence[JsonObject]") -> None:
         output.table(("client", "state", "over", "agent", "other servers", "file"), rows)
     else:
         output.note("No supported apps found on this machine.")
+    costs = [row for each in here for connection in each["connections"] for row in _cost_rows(each, connection)]
+    if costs:
+        output.line("")
+        output.table(("client", "agent", "--tools", "tools", "tokens", "saves"), costs)
+        output.note(
+            "Token counts are estimates. Change what an app lists with `toolcrib connect CLIENT --tools search`."
+        )
     for each in here:
         for connection in each["connections"]:
             for reason in connection["stale"]:
@@ -69,6 +76,10 @@ def show_done(done: "JsonObject") -> None:
         output.line(f"Connected {title}{who} {how} ({change['file']}).")
     if done["moved"] is not None:
         show_transfer(done["moved"], "moved  ")
+    (offer,) = (each for each in done["offers"] if each["tools"] == done["tools"])
+    saved = f", {offer['saves']:,} fewer than with all tools" if offer["saves"] > 0 else ""
+    noun = "tool" if offer["definitions"] == 1 else "tools"
+    output.note(f"{title} receives {offer['definitions']} {noun}, about {offer['tokens']:,} tokens{saved}.")
     if done["tools"] != "all":
         words = {"search": "finds tools by search (`?tools=search`)", "code": "writes programs (`?tools=code`)"}
         output.note(f"{title} {words[done['tools']]} and does not list all of them. Change this with `--tools all`.")
@@ -111,6 +122,21 @@ def _rows(client: "JsonObject") -> "list[tuple[str, ...]]":
             f"{each['file']}:{each['line']}" if each["line"] else each["file"],
         )
         for each in client["connections"]
+    ]
+
+
+def _cost_rows(client: "JsonObject", connection: "JsonObject") -> "list[tuple[str, ...]]":
+    """Return what a connection receives under each choice; the current one is marked."""
+    return [
+        (
+            client["client"],
+            connection["agent"] or "",
+            f"{offer['tools']} (now)" if offer["tools"] == connection["tools"] else offer["tools"],
+            str(offer["definitions"]),
+            f"{offer['tokens']:,}",
+            f"{offer['saves']:,}",
+        )
+        for offer in connection["offers"]
     ]
 
 

@@ -10,6 +10,7 @@ import typer
 
 from toolcrib.cli import output
 from toolcrib.cli.asking import can_ask
+from toolcrib.cli.completion import names_of
 from toolcrib.cli.mcp import add as mcp_add
 from toolcrib.cli.mcp import connection as mcp_link
 from toolcrib.cli.mcp import sandbox as mcp_sandbox
@@ -25,8 +26,13 @@ if TYPE_CHECKING:
 
 app = typer.Typer(name="mcp", invoke_without_command=True, rich_markup_mode=None)
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The server.", show_default=False)]
-OptionalName = Annotated[str | None, typer.Argument(metavar="NAME", help="The server.", show_default=False)]
+NameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="The server.", show_default=False, autocompletion=names_of("server"))
+]
+OptionalName = Annotated[
+    str | None,
+    typer.Argument(metavar="NAME", help="The server.", show_default=False, autocompletion=names_of("server")),
+]
 NamesArgument = Annotated[
     list[str] | None, typer.Argument(metavar="NAME", help="Only these servers.", show_default=False)
 ]

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolcrib.cli import output
+from toolcrib.cli.completion import names_of
 from toolcrib.cli.mcp.change import ask_crib
-from toolcrib.cli.mcp.show import show_servers, show_status
+from toolcrib.cli.mcp.show import describe_state, show_servers, show_status
 from toolcrib.cli.options import HomeOption, Invocation, JsonOption, begin
 from toolcrib.model.errors import ToolcribError, Unavailable
 
@@ -14,9 +15,17 @@ if TYPE_CHECKING:
     from toolcrib.model.json import JsonObject
     from toolcrib.web.api_client.api_client import ApiClient
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The server.", show_default=False)]
+NameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="The server.", show_default=False, autocompletion=names_of("server"))
+]
 AllOrName = Annotated[
-    str | None, typer.Argument(metavar="[NAME]", help="The server; all servers if omitted.", show_default=False)
+    str | None,
+    typer.Argument(
+        metavar="[NAME]",
+        help="The server; all servers if omitted.",
+        show_default=False,
+        autocompletion=names_of("server"),
+    ),
 ]
 AnswerOption = Annotated[
     str | None,
@@ -25,13 +34,16 @@ AnswerOption = Annotated[
 BrowserOption = Annotated[bool, typer.Option("--browser/--no-browser", help="Open the URL in a browser.")]
 
 _WAIT = 20
+_TELL_SECONDS = 5.0
+"""Seconds between two messages about servers that have not responded."""
 
 
 def test(ctx: typer.Context, name: AllOrName = None, home: HomeOption = None, as_json: JsonOption = False) -> None:
     """Connect to a server and show what it offers; without a name, to all trusted servers."""
     invocation = begin(ctx, home, as_json)
     if name is None:
-        _show_all(invocation, ask_crib(invocation, lambda client: client.test_servers()))
+        work = _test_each if not invocation.as_json else _test_all
+        _show_all(invocation, ask_crib(invocation, work))
         return
     server = ask_crib(invocation, lambda client: client.test_server(name))
     if not invocation.as_json:
@@ -42,6 +54,41 @@ def test(ctx: typer.Context, name: AllOrName = None, home: HomeOption = None, as
         raise typer.Exit(error.exit_code)
     if invocation.as_json:
         output.document(server)
+
+
+async def _test_all(client: "ApiClient") -> "list[JsonObject]":
+    return await client.test_servers()
+
+
+async def _test_each(client: "ApiClient") -> "list[JsonObject]":
+    """Test all servers at once, and report each when it is done, so that a slow one costs only its own time."""
+    import anyio
+
+    begun = anyio.current_time()
+    waiting = {server["alias"]: str(server["name"]) for server in await client.servers() if _is_startable(server)}
+
+    async def test_one(alias: str) -> None:
+        server = await client.test_server(alias)
+        del waiting[alias]
+        output.note(f"{server['name']}: {describe_state(server)} ({anyio.current_time() - begun:.1f} s)")
+
+    async def tell() -> None:
+        while True:
+            await anyio.sleep(_TELL_SECONDS)
+            seconds = anyio.current_time() - begun
+            output.note(f"Waiting for {', '.join(waiting.values())} ({seconds:.0f} s). Press Ctrl-C to stop.")
+
+    async with anyio.create_task_group() as teller:
+        teller.start_soon(tell)
+        async with anyio.create_task_group() as tests:
+            for alias in list(waiting):
+                tests.start_soon(test_one, alias)
+        teller.cancel_scope.cancel()
+    return await client.servers()
+
+
+def _is_startable(server: "JsonObject") -> bool:
+    return server["state"] in ("not_checked", "connecting", "connected", "needs_auth", "failed")
 
 
 def reload(ctx: typer.Context, name: AllOrName = None, home: HomeOption = None, as_json: JsonOption = False) -> None:

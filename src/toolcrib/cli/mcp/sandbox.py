@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolcrib.cli import output
+from toolcrib.cli.completion import names_of
 from toolcrib.cli.mcp.change import ask_crib, show_changed, take_back
 from toolcrib.cli.mcp.show import describe_problem
 from toolcrib.cli.options import HomeOption, JsonOption, begin
@@ -22,7 +23,9 @@ _PROFILES = {
 
 def sandbox(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The server.", show_default=False)],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The server.", show_default=False, autocompletion=names_of("server"))
+    ],
     profile: Annotated[
         str | None, typer.Option("--profile", metavar="P", help="off, project or strict.", show_default=False)
     ] = None,

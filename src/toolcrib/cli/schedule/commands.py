@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolcrib.cli import output
+from toolcrib.cli.completion import names_of
 from toolcrib.cli.mcp.change import ask_crib
 from toolcrib.cli.options import HomeOption, Invocation, JsonOption, begin, common
 from toolcrib.model.errors import InvalidRequest
@@ -19,7 +20,12 @@ if TYPE_CHECKING:
 
 app = typer.Typer(name="schedule", rich_markup_mode=None)
 
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The id of the schedule.", show_default=False)]
+IdArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID", help="The id of the schedule.", show_default=False, autocompletion=names_of("schedule")
+    ),
+]
 
 _POLL_SECONDS = 0.3
 

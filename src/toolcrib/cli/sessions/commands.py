@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolcrib.cli import output
+from toolcrib.cli.completion import names_of
 from toolcrib.cli.mcp.change import ask_crib
 from toolcrib.cli.options import HomeOption, Invocation, JsonOption, begin, common
 from toolcrib.model.errors import InvalidRequest
@@ -19,7 +20,13 @@ if TYPE_CHECKING:
 app = typer.Typer(name="sessions", rich_markup_mode=None)
 
 IdArgument = Annotated[
-    str, typer.Argument(metavar="ID", help="The session; a unique prefix of its id is enough.", show_default=False)
+    str,
+    typer.Argument(
+        metavar="ID",
+        help="The session; a unique prefix of its id is enough.",
+        show_default=False,
+        autocompletion=names_of("session"),
+    ),
 ]
 _STATES = ("starting", "running", "waiting", "idle", "interrupted", "failed", "closed")
 

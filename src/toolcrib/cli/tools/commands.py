@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolcrib.cli import output
+from toolcrib.cli.completion import names_of
 from toolcrib.cli.options import HomeOption, JsonOption, begin, common
 from toolcrib.cli.tools import changes as tools_changes
 
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(name="tools", rich_markup_mode=None)
 
-ToolArgument = Annotated[str, typer.Argument(metavar="SERVER/TOOL", help="The tool.", show_default=False)]
+ToolArgument = Annotated[
+    str, typer.Argument(metavar="SERVER/TOOL", help="The tool.", show_default=False, autocompletion=names_of("tool"))
+]
 
 
 @app.callback()
@@ -35,7 +38,10 @@ app.command("reject")(tools_changes.reject)
 @app.command("list")
 def list_tools(
     ctx: typer.Context,
-    server: Annotated[str | None, typer.Option("--server", metavar="S", help="Only tools of this server.")] = None,
+    server: Annotated[
+        str | None,
+        typer.Option("--server", metavar="S", help="Only tools of this server.", autocompletion=names_of("server")),
+    ] = None,
     agent: Annotated[
         str | None, typer.Option("--agent", metavar="A", help="Show the tools that this agent sees.")
     ] = None,

@@ -58,7 +58,8 @@ class PinnedSource:
         self._notes = (*problems, *self._content.problems)
         self._held = frozenset(held) - self._tools.keys()
         withheld = [name for kind, name in self._content.withheld if kind == "skill"]
-        self._skill_files = SkillFiles(self.name, self._content.skills, withheld)
+        has_skills = bool(withheld or self._content.skills)
+        self._skill_files = SkillFiles(self.name, self._content.skills, withheld) if has_skills else None
 
     def tools(self) -> Sequence[Tool]:
         """Return the tools with accepted definitions."""
@@ -101,7 +102,7 @@ class PinnedSource:
         for kind, name in _named(method, params):
             if (kind, name) in self._content.withheld:
                 raise held_back(ToolRef(self.name, name))
-        if method != "resources/read":
+        if method != "resources/read" or self._skill_files is None:
             return await self._source.request(method, params, context)
         self._skill_files.check_read(params.get("uri"))
         result = await self._source.request(method, params, context)

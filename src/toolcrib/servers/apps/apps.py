@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import anyio
 import anyio.to_thread
@@ -46,7 +46,7 @@ from toolcrib.servers.apps.connections import (
     OfferedTools,
 )
 from toolcrib.servers.apps.deep_links import LINKED, DeepLink, deep_link
-from toolcrib.servers.crib_entry import NAME, http_spec, stdio_spec
+from toolcrib.servers.crib_entry import NAME, CribEntry, http_spec, stdio_spec
 from toolcrib.servers.edit.entries import ChangeText, put_server, remove_server
 from toolcrib.servers.edits import Edit, together
 from toolcrib.servers.export import entry_for, takes_http
@@ -219,6 +219,7 @@ class Apps:
                 each.says.agent,
                 tuple(self._faults(row, each, programs)),
                 each.says.url is not None or each.says.token is not None,
+                _listing(each.says),
             )
             for file in places_of(row, view)
             for each in entries_of_crib(view, file)
@@ -247,7 +248,7 @@ class Apps:
 
         def spec(secret: str | None) -> ServerSpec:
             if over == "http" and address is not None and secret is not None:
-                return http_spec(name, _url(address, asked.agent, tools), secret)
+                return http_spec(name, f"{_url(address, asked.agent)}{_query(tools, there)}", secret)
             token = _token_name(context.row, asked.agent) if asked.scope == "user" else None
             return stdio_spec(name, self._deps.command, home=self._deps.home, agent=asked.agent, token=token)
 
@@ -381,12 +382,24 @@ def _offered(asked: AppConnectRequest, there: WrittenEntry | None) -> OfferedToo
     """Return how tools are listed: as asked for, else as the entry says, else as is best for a new one."""
     if asked.tools is not None or there is None or there.says.url is None:
         return asked.tools or asked.tools_if_new
-    return "search" if there.says.tools == "search" else "code" if there.says.tools == "code" else "all"
+    return _listing(there.says)
 
 
-def _url(address: str, agent: str | None, tools: OfferedTools = "all") -> str:
-    path = f"{address}/mcp" if agent is None else f"{address}/mcp/agents/{quote(agent, safe='')}"
-    return path if tools == "all" else f"{path}?tools={tools}"
+def _listing(says: CribEntry) -> OfferedTools:
+    return "search" if says.tools == "search" else "code" if says.tools == "code" else "all"
+
+
+def _url(address: str, agent: str | None) -> str:
+    return f"{address}/mcp" if agent is None else f"{address}/mcp/agents/{quote(agent, safe='')}"
+
+
+def _query(tools: OfferedTools, there: WrittenEntry | None) -> str:
+    """Return the query of the crib's address. Options that a user added to an existing entry are kept as written."""
+    written = urlsplit(there.says.url or "").query if there is not None else ""
+    if there is None or (there.says.tools or "all") != tools:
+        kept = [each for each in written.split("&") if each and not each.startswith("tools=")]
+        written = "&".join([*kept, *([f"tools={tools}"] if tools != "all" else [])])
+    return f"?{written}" if written else ""
 
 
 def _token_name(row: Connectable, agent: str | None) -> str:

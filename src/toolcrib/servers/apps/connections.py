@@ -20,7 +20,7 @@ OFFERS: tuple[OfferedTools, ...] = get_args(OfferedTools)
 class AppConnection:
     """One entry of this crib in an app's file; `stale` lists what is wrong with it.
 
-    Without a token, the app acts as the owner.
+    Without a token, the app acts as the owner. `tools` is how it lists tools.
     """
 
     name: str
@@ -30,11 +30,12 @@ class AppConnection:
     agent: str | None
     stale: tuple[str, ...]
     has_token: bool = True
+    tools: OfferedTools = "all"
 
     def to_json(self) -> JsonObject:
         """Return the shape for the API and the CLI."""
         shape: JsonObject = {"name": self.name, "type": self.type, "file": self.file, "line": self.line}
-        return shape | {"agent": self.agent, "stale": list(self.stale), "hasToken": self.has_token}
+        return shape | {"agent": self.agent, "stale": list(self.stale), "hasToken": self.has_token, "tools": self.tools}
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,8 @@ from toolcrib.model.errors import InvalidRequest, NotFound
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Principal, Source
 from toolcrib.model.sessions import AgentQuestion
-from toolcrib.web.api.changing import Changing
-from toolcrib.web.api.policy.shapes import AnswerRequest, ApprovalShape
+from toolcrib.web.api.changing import Changing, owner_changes
+from toolcrib.web.api.policy.shapes import AnswerRequest, ApprovalLinkShape, ApprovalShape
 from toolcrib.web.api.reading import StrictRoute, door_of
 from toolcrib.web.api.resource import Resource
 from toolcrib.web.api.sessions.shapes import AgentQuestionShape, AnsweredQuestion, QuestionAnswers
@@ -36,6 +36,7 @@ def routes(crib: Crib) -> Resource:
     """Return the routes of this crib."""
     router = Resource("approvals", StrictRoute)
     person = Depends(_person(crib))
+    changes = Depends(owner_changes(crib))
 
     @router.get("", response_model=list[ApprovalShape | AgentQuestionShape], response_model_exclude_unset=True)
     async def list_approvals(
@@ -77,6 +78,11 @@ def routes(crib: Crib) -> Resource:
         shape = _shape(crib, await crib.approvals.get(approval_id))
         return shape if answer.rule is None else shape | {"rule": answer.rule.to_json()}
 
+    @router.post("/{approval_id}/link", response_model=ApprovalLinkShape)
+    async def link_approval(changing: Annotated[Changing, changes], approval_id: str) -> JsonObject:
+        """Return a one-time link that answers a pending approval from another device. It counts as the owner."""
+        return await changing.make("approvals.link", {"id": approval_id}, lambda: _link(crib, approval_id))
+
     @router.post("/{approval_id}/answers", response_model=AnsweredQuestion)
     async def answer_agent(
         principal: Annotated[Principal, person], approval_id: str, body: QuestionAnswers
@@ -86,6 +92,12 @@ def routes(crib: Crib) -> Resource:
         return {"questionId": approval_id, "answers": dict(answers)}
 
     return router
+
+
+async def _link(crib: Crib, id: str) -> JsonObject:
+    approval = await crib.approvals.get(id)
+    url = crib.approval_links.url(approval)
+    return {"approvalId": id, "url": url, "expiresAt": approval.to_json()["expiresAt"]}
 
 
 def _person(crib: Crib) -> Callable[..., Principal]:

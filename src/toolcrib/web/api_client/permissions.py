@@ -90,6 +90,10 @@ class PermissionsClient:
         """Answer an approval."""
         return await self._ask("POST", path_to(_APPROVALS, id), body=body)
 
+    async def link(self, id: str) -> JsonObject:
+        """Return a one-time link that answers an approval."""
+        return await self._ask("POST", f"{path_to(_APPROVALS, id)}/link")
+
     async def answer_agent(self, id: str, answers: Mapping[str, str | list[str]]) -> JsonObject:
         """Answer an agent's question, by the text of each part."""
         return await self._ask("POST", f"{path_to(_APPROVALS, id)}/answers", body={"answers": dict(answers)})

@@ -32,6 +32,13 @@ input, button, .button { min-height: 2.75rem; padding: .5rem .75rem; border-radi
 input { width: 100%; border: 1px solid var(--soft); background: transparent; color: inherit }
 button, .button { display: inline-block; border: 0; background: var(--accent); color: var(--on-accent);
   font-weight: 600; text-decoration: none; cursor: pointer }
+button.plain { background: transparent; color: inherit; border: 1px solid var(--soft) }
+dl { margin: 1rem 0 }
+dt { font-weight: 600; overflow-wrap: anywhere }
+dd { margin: .25rem 0 .75rem }
+pre { margin: 0; padding: .5rem .75rem; background: var(--ground); border-radius: .5rem;
+  font: .875rem/1.5 ui-monospace, monospace; white-space: pre-wrap; overflow-wrap: anywhere }
+@media (max-width: 30rem) { main { padding: 1rem } }
 :focus-visible { outline: 3px solid var(--accent); outline-offset: 2px }
 """
 STYLE_HASH = "sha256-" + base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
@@ -40,17 +47,18 @@ STYLE_HASH = "sha256-" + base64.b64encode(hashlib.sha256(STYLE.encode()).digest(
 
 def refusal_page(title: str, detail: str, hint: str | None) -> str:
     """Return a page with the reason of an error, a hint and a link to the console."""
-    advice = f'<p class="soft">{_text(hint)}</p>' if hint else ""
-    return _page(
+    advice = f'<p class="soft">{shown_text(hint)}</p>' if hint else ""
+    return bare_page(
         title,
-        f'<h1>{_text(title)}</h1><p>{_text(detail)}</p>{advice}<p><a class="button" href="/">Open console</a></p>',
+        f"<h1>{shown_text(title)}</h1><p>{shown_text(detail)}</p>{advice}"
+        '<p><a class="button" href="/">Open console</a></p>',
     )
 
 
 def sign_in_page(wrong: str | None = None, *, target: str = "/") -> str:
     """Return the page of a browser that is not signed in; it continues at `target`."""
-    note = f'<p class="wrong" role="alert">{_text(wrong)}</p>' if wrong else ""
-    return _page(
+    note = f'<p class="wrong" role="alert">{shown_text(wrong)}</p>' if wrong else ""
+    return bare_page(
         "Sign in",
         f"""<h1>Sign in</h1>{note}
 <p>Run <code>toolcrib open</code> in a terminal to open a signed-in page.</p>
@@ -67,21 +75,23 @@ def sign_in_page(wrong: str | None = None, *, target: str = "/") -> str:
 
 def continue_page(target: str) -> str:
     """Return the page for a link on another site, which must not open the console by itself."""
-    return _page(
+    return bare_page(
         "Continue",
         f"""<h1>Continue to Toolcrib</h1><p>A link on another site leads to this page:</p>
-<p><code>{_text(target.partition("?")[0])}</code></p><p><a class="button" href="{escape(target)}">Continue</a></p>""",
+<p><code>{shown_text(target.partition("?")[0])}</code></p>
+<p><a class="button" href="{escape(target)}">Continue</a></p>""",
     )
 
 
-def _page(title: str, content: str) -> str:
+def bare_page(title: str, content: str) -> str:
+    """Return a whole page around this content."""
     return f"""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
-<title>{_text(title)} · Toolcrib</title>
+<title>{shown_text(title)} · Toolcrib</title>
 <style>{STYLE}</style>
 </head>
 <body><main><p class="brand">Toolcrib</p>{content}
@@ -90,5 +100,6 @@ def _page(title: str, content: str) -> str:
 """
 
 
-def _text(value: str) -> str:
+def shown_text(value: str) -> str:
+    """Return untrusted text as HTML, with hidden characters made visible."""
     return escape(visible(value))

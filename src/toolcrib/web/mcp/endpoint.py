@@ -45,7 +45,7 @@ from toolcrib.web.mcp.resumable_streams import ResumableStreams
 from toolcrib.web.mcp.sealed_state import StateSeal
 from toolcrib.web.mcp.sessions import McpSession, McpSessions, owner_of
 from toolcrib.web.mcp.subscriptions import Subscriptions
-from toolcrib.web.mcp.tasks import McpTasks, TaskCandidate
+from toolcrib.web.mcp.tasks import McpTasks
 from toolcrib.web.mcp.views import Everything, Instruct, Introduce, McpView, OneServer, Programmable, Searchable
 from toolcrib.web.stopping import Stopping
 
@@ -337,12 +337,11 @@ class McpEndpoint:
                 response.make_resumable(self._resumable, session.id, version)
             self._running[session.id, message.id] = response
             session.calls += 1
-        candidate = self._mcp_tasks.candidate(request)
         outcome: JsonObject | RpcError | None = None
         body, status = b"", 200
         try:
             with response:
-                outcome = await self._answer_fully(request, candidate)
+                outcome = await self._answer_fully(request)
                 body = dumps({"jsonrpc": "2.0", "id": message.id, "result": outcome})
         except RpcError as failure:
             outcome = failure
@@ -353,7 +352,7 @@ class McpEndpoint:
             if session is not None:
                 self._running.pop((session.id, message.id), None)
                 session.calls -= 1
-        if await self._mcp_tasks.settle(candidate, outcome):
+        if request.candidate is not None and await self._mcp_tasks.settle(request.candidate, outcome):
             return
         if isinstance(outcome, RpcError):
             body, status = outcome.body(message.id), outcome.status(request.era)
@@ -364,8 +363,11 @@ class McpEndpoint:
         else:
             await response.end()
 
-    async def _answer_fully(self, request: McpRequest, candidate: TaskCandidate | None) -> JsonObject:
+    async def _answer_fully(self, request: McpRequest) -> JsonObject:
         """Return the result of a request. What a server asks by its result is answered within a task."""
+        if request.message.method != "tools/call" or not request.has_extensions:
+            return await self._methods.answer(request)
+        candidate = self._mcp_tasks.candidate(request)
         outcome = await self._methods.answer(request)
         while candidate is not None and await candidate.asks(outcome):
             outcome = await self._methods.answer(request)

@@ -46,7 +46,7 @@ from toolcrib.web.mcp.code_tools import ProgramRequest
 from toolcrib.web.mcp.parked_calls import ParkedCalls, open_state
 from toolcrib.web.mcp.request import McpRequest
 from toolcrib.web.mcp.sealed_state import StateSeal, TooMuchState
-from toolcrib.web.mcp.skills import SkillMethods
+from toolcrib.web.mcp.skills import SkillMethods, with_uri
 from toolcrib.web.mcp.subscriptions import WATCHED_BY_ONE, Holder, Subscriptions
 from toolcrib.web.mcp.tasks import McpTasks
 
@@ -266,15 +266,22 @@ class Methods:
             return self._on_the_wire(request, {"contents": [kept], **private})
         result = await self._skills.read(request, uri, partial(self._perform, request, "resources/read"))
         if result is None:
-            server = request.mcp_view.reader(request.principal, uri)
-            if server is None:
-                raise _no_resource(request.era, uri)
-            result = await self._ask_server(request, server, "resources/read", {})
+            result = await self._read_plainly(request, uri)
         if request.era == "modern" and result.get("resultType", "complete") == "complete":
             # Read access is decided here for each principal, so the result must not be shared, whatever the server
             # allows.
             result = {"ttlMs": 0, **result, "cacheScope": "private"}
         return self._on_the_wire(request, result)
+
+    async def _read_plainly(self, request: McpRequest, uri: str) -> JsonObject:
+        """Read a resource that belongs to no skill. A UI resource may have another URI at its server."""
+        app = request.mcp_view.app_resource(request.principal, uri)
+        if app is not None and app[1] != uri:
+            return with_uri(await self._ask_server(request, app[0], "resources/read", {"uri": app[1]}), app[1], uri)
+        server = request.mcp_view.reader(request.principal, uri)
+        if server is None:
+            raise _no_resource(request.era, uri)
+        return await self._ask_server(request, server, "resources/read", {})
 
     async def _list_skills(self, request: McpRequest) -> JsonObject:
         return self._on_the_wire(request, await self._skills.list_page(request))

@@ -317,6 +317,12 @@ class McpRequest:
         return [self.principal.to_json(), self.mcp_view.key, self.message.method, content]
 
     @property
+    def has_extensions(self) -> bool:
+        """Whether the client of a modern request declares any extension."""
+        capabilities: Json = self.message.meta.get(CAPABILITIES_KEY)
+        return self.era == "modern" and is_object(capabilities) and "extensions" in capabilities
+
+    @property
     def progress(self) -> ReportProgress | None:
         """The progress callback, or None if the client did not request progress."""
         return None if self.progress_token is None else self._report

@@ -65,14 +65,7 @@ class SkillMethods:
             return None
         item, own = found
         read = partial(self._gate.skills.read, request.principal, item, door="mcp")
-        result = await perform(read, uri=own)
-        contents: Json = result.get("contents")
-        if own != uri and is_array(contents):
-            # The server answers with its own URI; the client asked with the one that it was shown.
-            own_uris = {own: uri}
-            renamed = [_renamed(content, own_uris) for content in contents]
-            result = {**result, "contents": renamed}
-        return result
+        return with_uri(await perform(read, uri=own), own, uri)
 
     async def _entries(self, request: McpRequest) -> dict[str, JsonObject]:
         skills = await self._visible(request)
@@ -100,5 +93,13 @@ def _stamp(request: McpRequest) -> JsonObject:
     return {"ttlMs": 0, "cacheScope": "private"} if request.era == "modern" else {}
 
 
-def _renamed(content: Json, uris: dict[str, str]) -> Json:
-    return {**content, "uri": uris.get(content.get("uri", ""), content.get("uri"))} if is_object(content) else content
+def with_uri(result: JsonObject, own: str, shown: str) -> JsonObject:
+    """Return the result of a read with the URI that the client was shown in place of the server's own."""
+    contents: Json = result.get("contents")
+    if own == shown or not is_array(contents):
+        return result
+    renamed: list[Json] = [
+        {**content, "uri": shown} if is_object(content) and content.get("uri") == own else content
+        for content in contents
+    ]
+    return {**result, "contents": renamed}

@@ -280,9 +280,9 @@ class McpTasks:
             return None
         return TaskCandidate(request, self._promote)
 
-    async def settle(self, candidate: TaskCandidate | None, outcome: Outcome) -> bool:
+    async def settle(self, candidate: TaskCandidate, outcome: Outcome) -> bool:
         """Store the outcome of a call that became a task. Return False if it did not."""
-        task = await candidate.settle() if candidate is not None else None
+        task = await candidate.settle()
         if task is None:
             return False
         task.finish(outcome)

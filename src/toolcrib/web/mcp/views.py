@@ -21,12 +21,13 @@ from toolcrib.gate.programs.functions import functions_of
 from toolcrib.gate.results import reading
 from toolcrib.model.json import Json, JsonObject, dumps, is_object
 from toolcrib.model.principals import Principal
-from toolcrib.model.protocol import META, TASKS_EXTENSION
+from toolcrib.model.protocol import TASKS_EXTENSION
 from toolcrib.model.skills import SKILLS_EXTENSION
 from toolcrib.model.sources import Introduction
 from toolcrib.model.tools import CallResult, ContentItem, Tool, ToolRef
 from toolcrib.model.version import __version__
 from toolcrib.web.mcp import code_tools, search_tools, uris
+from toolcrib.web.mcp.apps import AppsOfListings
 from toolcrib.web.mcp.code_tools import ProgramRequest
 
 Kind = Literal["tools", "prompts", "resources", "resourceTemplates"]
@@ -88,6 +89,10 @@ class McpView(ABC):
     def reader(self, principal: Principal, uri: str) -> str | None:
         """Return the server that a resource is read from."""
 
+    def app_resource(self, principal: Principal, uri: str) -> tuple[str, str] | None:
+        """Return the server of a UI resource and its own URI, where that may differ from the one that clients see."""
+        return None
+
     @abstractmethod
     def capabilities(self, principal: Principal) -> JsonObject:
         """Return the capabilities to declare."""
@@ -107,6 +112,7 @@ class Everything(McpView):
     def __init__(self, gate: Gate, instruct: Instruct | None = None) -> None:
         super().__init__(gate)
         self._instruct = instruct
+        self._apps = AppsOfListings()
 
     @property
     def key(self) -> str:
@@ -116,9 +122,12 @@ class Everything(McpView):
     def entries(self, kind: Kind, principal: Principal) -> Iterator[tuple[str, bytes]]:
         """Yield tools and prompts under their unique names, and resources by URI, each URI once."""
         if kind == "tools":
-            for tool in self._gate.listing(principal).tools:
+            listing = self._gate.listing(principal)
+            apps = self._apps.of(listing)
+            for tool in listing.tools:
                 name = self._gate.name("endpoint", tool.ref)
-                yield name, _serialize(name, tool)
+                changed = apps.definition(tool)
+                yield name, _serialize(name, tool) if changed is None else dumps({"name": name, **changed})
             if self._gate.results.has_any(principal):
                 yield reading.READ, dumps(reading.DEFINITION)
         elif kind == "prompts":
@@ -143,8 +152,10 @@ class Everything(McpView):
         return reading.READ if self._gate.results.has_any(principal) else ""
 
     def target(self, principal: Principal, name: str, arguments: JsonObject) -> Target:
-        """Resolve a unique tool name."""
+        """Resolve a unique tool name, or the name by which an app calls a tool of its server."""
         ref = self._gate.ref_of_name("endpoint", name)
+        if ref is None:
+            ref = self._apps.of(self._gate.listing(principal)).tool(name)
         return None if ref is None else (ref, arguments)
 
     def prompt(self, principal: Principal, name: str) -> ToolRef | None:
@@ -161,7 +172,12 @@ class Everything(McpView):
         fitting = [item for item in self._gate.templates(principal) if item.key == uri or uris.matches(item.key, uri)]
         if fitting:
             return min(fitting, key=lambda item: (item.key != uri, -uris.weight(item.key), item.server)).server
-        return min((tool.ref.server for tool in self._gate.listing(principal).tools if _app(tool) == uri), default=None)
+        found = self.app_resource(principal, uri)
+        return found[0] if found is not None else None
+
+    def app_resource(self, principal: Principal, uri: str) -> tuple[str, str] | None:
+        """Return the server and its own URI of a UI resource that a tool names."""
+        return self._apps.of(self._gate.listing(principal)).resource(uri)
 
     def capabilities(self, principal: Principal) -> JsonObject:
         """Return all capabilities: servers come and go, so what is missing now may appear later."""
@@ -382,11 +398,3 @@ def _items(gate: Gate, kind: Kind, principal: Principal) -> Sequence[ContentItem
 def _serialize(name: str, tool: Tool) -> bytes:
     """Serialize a tool under this name."""
     return b'{"name":%b,%b' % (dumps(name), tool.encoded[1:])
-
-
-def _app(tool: Tool) -> str | None:
-    """Return the UI resource of a tool (MCP Apps), which servers need not list."""
-    meta: Json = tool.extra.get(META)
-    ui: Json = meta.get("ui") if is_object(meta) else None
-    uri: Json = ui.get("resourceUri") if is_object(ui) else None
-    return uri if isinstance(uri, str) else None

@@ -56,6 +56,7 @@ UNRECORDED = {
 }
 ELSEWHERE = {
     ("POST", "/api/approvals/{approval_id}"): "approvals.answer",
+    ("POST", "/api/approvals/{approval_id}/link"): "approvals.link",
     ("POST", "/api/audit/erase"): "audit.erase",
     ("POST", "/api/audit/seal"): "audit.seal",
     ("POST", "/api/connect/{client}"): "clients.connect",
@@ -251,6 +252,7 @@ CONSOLE_UNRECORDED = {
 }
 """Memory, talk, looks and calls, as above."""
 CONSOLE_RECORDED = {
+    "/approve/{token}",
     "/secrets/move",
     "/secrets/set",
     "/secrets/undo",

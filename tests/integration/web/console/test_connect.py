@@ -98,3 +98,16 @@ async def test_connected_app_is_switched_to_search_and_keeps_its_level(tmp_path:
         token = visitor.crib.tokens.named("connect-cursor")
         assert token is not None
         assert token.level == "app"
+
+
+async def test_page_and_rest_show_what_an_app_receives_under_each_choice(tmp_path: Path) -> None:
+    async with visiting(tmp_path / "crib") as visitor:
+        await visitor.crib.clients.connect(AppConnectRequest("cursor", tools="search"), anyway=True)
+        (connection,) = of_cursor(await visitor.json("/connect"))["connections"]
+        everything, search, code = connection["offers"]
+        assert (connection["tools"], everything["tools"], search["tools"], code["tools"]) == (
+            "search", "all", "search", "code",
+        )  # fmt: skip
+        assert everything["definitions"] > code["definitions"] > search["definitions"]
+        assert search["saves"] == everything["tokens"] - search["tokens"]
+        assert f"Receives 2 tools, {search['tokens']:,} tokens" in (await visitor.page("/connect")).text

@@ -10,6 +10,15 @@ from toolcrib.web.api.servers.shapes import EditShape, TransferShape
 from toolcrib.web.api.shapes import Shape
 
 
+class OfferShape(Shape):
+    """What a connected app receives under one choice of `tools`."""
+
+    tools: Literal["all", "search", "code"]
+    definitions: int = Field(description="The tools that the app lists.")
+    tokens: int = Field(description="The estimated tokens of their definitions.")
+    saves: int = Field(description="The tokens that this saves, compared with listing all tools.")
+
+
 class ConnectionShape(Shape):
     """One entry of this crib in an app's config file."""
 
@@ -20,6 +29,8 @@ class ConnectionShape(Shape):
     agent: str | None = Field(description="The agent it acts as.")
     stale: list[str] = Field(description="Why it cannot reach this crib.")
     has_token: bool = Field(description="Whether it has a token of its own. Without one, the app acts as the owner.")
+    tools: Literal["all", "search", "code"] = Field(description="What the app lists.")
+    offers: list[OfferShape] = Field(description="What it receives under each choice. Over stdio: only `all`.")
 
 
 class ClientShape(Shape):
@@ -68,6 +79,7 @@ class ConnectedShape(Shape):
     agent: str | None
     level: Level | None = Field(description="The access level; null over stdio or if undecided.")
     tools: Literal["all", "search", "code"] = Field(description="What the app lists.")
+    offers: list[OfferShape] = Field(description="What it receives under each choice. Over stdio: only `all`.")
     reasons: list[str] = Field(description="What was wrong with the previous entry.")
     change: EditShape
     moved: TransferShape | None

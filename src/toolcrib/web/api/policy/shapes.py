@@ -365,6 +365,14 @@ class RememberAsShape(Shape):
     always: RememberShape | None = None
 
 
+class ApprovalLinkShape(Shape):
+    """A one-time link that answers an approval."""
+
+    approval_id: str
+    url: str
+    expires_at: str
+
+
 class ApprovalShape(Shape):
     """An approval for one call; `rule` is the rule that its answer created."""
 

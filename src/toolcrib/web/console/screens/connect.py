@@ -13,7 +13,7 @@ from toolcrib.model.tokens import Level
 from toolcrib.servers.apps.connections import OFFERS, AppConnectRequest, OfferedTools
 from toolcrib.servers.apps.deep_links import LINKED
 from toolcrib.web.console.responses import Console, ScreenContent, route
-from toolcrib.web.tool_costs import best_offer
+from toolcrib.web.tool_costs import best_offer, offers_of, with_offers
 
 Work: TypeAlias = Callable[[], Awaitable[JsonObject]]
 STATES: Final = {
@@ -106,7 +106,7 @@ class ConnectScreen:
         asked: AppConnectRequest | None = None,
     ) -> ScreenContent:
         crib = self._console.crib
-        states = [state.to_json() for state in await self._clients.list(crib.settings.default_cwd)]
+        states = with_offers(crib, await self._clients.list(crib.settings.default_cwd))
         rows = [state | _in_words(state) for state in states]
         value: JsonObject = {
             "clients": sorted(rows, key=lambda row: _ORDER.index(row["state"])),
@@ -115,6 +115,7 @@ class ConnectScreen:
             "level": asked.level if asked is not None else None,
             "tools": asked.tools if asked is not None else None,
             "linked": linked,
+            "offers": offers_of(crib, None),
             "agents": [{"id": agent.id, "name": agent.name} for agent in await crib.zoo.list()],
             "address": f"http://{self._console.address}/mcp",
         }

@@ -5,7 +5,8 @@ const REST = 150;
 const due = new Map();
 
 // Fragments list the events they depend on in `data-live` and are reloaded at most every 150 ms. Not while a request is
-// in flight, whose response would be lost, nor while a response that offers undo is displayed.
+// in flight, whose response would be lost, nor while a response that offers undo is displayed. A check of servers
+// (`data-meanwhile`) does not hold them up: each row is filled in when its server responds.
 const sent = new Set();
 function touched(kind) {
   for (const part of document.querySelectorAll(`[data-live~="${kind}"]`)) if (!due.has(part)) renew(part);
@@ -17,7 +18,7 @@ function renew(part) {
     else if (part.isConnected && !part.querySelector("[data-stays]")) htmx.trigger(part, "live");
   }, REST));
 }
-document.addEventListener("htmx:before:request", ({detail: {ctx}}) => { if (ctx.request.method !== "GET") sent.add(ctx); });
+document.addEventListener("htmx:before:request", ({detail: {ctx}}) => { if (ctx.request.method !== "GET" && !ctx.sourceElement.closest("[data-meanwhile]")) sent.add(ctx); });
 document.addEventListener("htmx:finally:request", ({detail: {ctx}}) => sent.delete(ctx));
 follow("/api/events", Number(document.body.dataset.after), (event) => {
   touched(event.kind);
@@ -158,3 +159,11 @@ function undo(event) {
   const box = event.target.closest?.("input[type=checkbox]");
   if (box) box.checked = !box.checked;
 }
+
+// Leaving a page asks if a text that was typed is not saved yet.
+const typed = new Set();
+document.addEventListener("input", ({target}) => { if (target.matches("form[method=post] textarea")) typed.add(target); });
+document.addEventListener("submit", ({target}) => { for (const text of typed) if (target.contains(text)) typed.delete(text); });
+addEventListener("beforeunload", (event) => {
+  if ([...typed].some((text) => text.isConnected && text.value !== text.defaultValue)) event.preventDefault();
+});

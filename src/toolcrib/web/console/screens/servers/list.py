@@ -1,10 +1,12 @@
 """All servers, those that need attention first."""
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
+import anyio
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -42,6 +44,8 @@ _BUTTONS: Final = {
 }
 """The action that is safe without a review; the other states link to the server's page."""
 _LINKS: Final = {"invalid": "Fix setup", "untrusted": "Review", "shadowed": "Compare"}
+_PATIENCE: Final = 10.0
+"""Seconds that a page waits for servers to respond."""
 _TABS: Final = {"invalid": "setup", "untrusted": "setup", "shadowed": "setup", "failed": "log"}
 """The tab that a state links to."""
 
@@ -75,7 +79,8 @@ class ServersScreen:
             entry = status.entry
             if status.state == "untrusted" and entry.digest in shown:
                 await trust(self._console, request, entry.alias, entry.digest)
-        await self._links.check_all(self._console.place)
+        with anyio.move_on_after(_PATIENCE):  # slower servers fill in their rows when they respond
+            await self._links.check_all(self._console.place)
         return await self._console.respond(request, await self.content())
 
     async def act(self, request: Request) -> Response:
@@ -85,7 +90,8 @@ class ServersScreen:
         failure: JsonObject | None = None
         try:
             if action == "test":
-                await self._links.test(alias, place)
+                with anyio.move_on_after(_PATIENCE):
+                    await self._links.test(alias, place)
             elif action == "enable":
                 await self._console.crib.servers.switch(alias, enabled=True, cwd=place)
         except ToolcribError as error:
@@ -147,6 +153,7 @@ def row(status: ServerStatus) -> JsonObject:
     `post` is the address of its action, `stays` whether that returns the list, `link` the label of what needs a review.
     """
     state, entry = status.state, status.entry
+    since = status.link.connecting_since if status.link is not None else None
     button = _BUTTONS.get(state) if own_crib(entry) is None else None
     alias = quote(entry.alias, safe="")
     return {
@@ -157,6 +164,7 @@ def row(status: ServerStatus) -> JsonObject:
         "word": status.label,
         "tone": TONES[state],
         "sentence": status.sentence,
+        "since": datetime.fromtimestamp(since, UTC).isoformat() if since is not None else None,
         "stderr": status.link.stderr[-1] if state == "failed" and status.link and status.link.stderr else None,
         "place": f"{entry.source.client}, …/{'/'.join(Path(entry.source.file).parts[-2:])}",
         "places": [f"{source.client}: {source.file}" for source in entry.sources or (entry.source,)],

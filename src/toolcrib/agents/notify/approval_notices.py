@@ -1,0 +1,84 @@
+"""Notices about pending approvals, with the link that answers them: one when the approval opens, one reminder later.
+
+An approval that is not answered after the reminder expires, which denies the call. Notices go to the channels only: the
+console shows approvals itself, and a link must never be published on the feed. They do not contain the arguments, which
+the channel's service could read; the page of the link shows them.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import anyio
+from anyio.abc import TaskGroup
+
+from toolcrib.agents.notify.notifier import Notifier
+from toolcrib.base.feed import Feed
+from toolcrib.model.errors import ToolcribError
+from toolcrib.model.events import Event
+from toolcrib.model.json import JsonObject
+from toolcrib.model.notices import OwnerNotice
+
+MOST_AT_ONCE = 100
+"""Maximum approvals that are followed at the same time; no notices are sent for more."""
+
+_LONGEST_REASON = 500
+
+MakeLink: TypeAlias = Callable[[str], Awaitable[str]]
+"""Returns the link for the approval with this id. Raises a `ToolcribError` if it is no longer pending."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalNotices:
+    """Sends notices about approvals. Run `follow` for as long as the feed is open.
+
+    `reminder` is the number of seconds until the second notice; 0 means none.
+    """
+
+    feed: Feed
+    notifier: Notifier
+    link: MakeLink
+    reminder: float
+
+    async def follow(self) -> None:
+        """Send notices about the approvals that this crib opens, until cancelled."""
+        pending: dict[str, anyio.CancelScope] = {}
+        async with anyio.create_task_group() as tasks:
+            stop = self.feed.listen(lambda event: self._hear(event, pending, tasks))
+            try:
+                await anyio.sleep_forever()
+            finally:
+                stop()
+
+    def _hear(self, event: Event, pending: dict[str, anyio.CancelScope], tasks: TaskGroup) -> None:
+        id = str(event.data.get("approvalId", ""))
+        if event.kind == "approval_required" and len(pending) < MOST_AT_ONCE:
+            pending[id] = anyio.CancelScope()
+            tasks.start_soon(self._notify, event.data, pending)
+        elif event.kind == "approval_resolved" and id in pending:
+            pending[id].cancel()
+
+    async def _notify(self, asked: JsonObject, pending: dict[str, anyio.CancelScope]) -> None:
+        id: str = asked["approvalId"]
+        try:
+            with pending[id]:
+                await self._send(asked, "Approval needed", "approval_required")
+                if self.reminder:
+                    await anyio.sleep(self.reminder)
+                    await self._send(asked, "Approval still needed", "approval_reminder")
+        except ToolcribError as error:
+            logger.warning("Could not send a notice about approval %s: %s", id, error)
+        finally:
+            pending.pop(id, None)
+
+    async def _send(self, asked: JsonObject, title: str, event: str) -> None:
+        link = await self.link(asked["approvalId"])
+        call = f"{asked['server']}/{asked['tool']}"
+        reason = str(asked["reason"])[:_LONGEST_REASON]
+        message = f"{call}: {reason}\nExpires {asked['expiresAt']}, then the call is denied.\n{link}"
+        notice = OwnerNotice(message, title, "warning", session=asked.get("sessionId"))
+        more: JsonObject = {name: asked[name] for name in ("approvalId", "server", "tool", "expiresAt")}
+        await self.notifier.send(notice, {"event": event, "link": link, **more})
