@@ -31,13 +31,15 @@ def test_deny_rule_and_token_revocation_bind_at_the_next_call_on_every_node(clus
     first, second = cluster.start(2)
     for number in range(ROUNDS):
         rule = deny(first)
-        refused = second.call("lab/greet", GREETING)
+        refused = second.decided_call("lab/greet", GREETING)
         assert (refused.status_code, refused.json()["code"]) == (403, "policy.denied")
         assert first.request("DELETE", f"/api/policy/rules/{rule}").status_code == 200
         token = new_token(first, f"robot{number}")
-        assert second.call("lab/greet", GREETING, token=token).status_code == 200, "a new token is known at once"
+        assert second.decided_call("lab/greet", GREETING, token=token).status_code == 200, (
+            "a new token is known at once"
+        )
         assert first.request("DELETE", f"/api/tokens/robot{number}").status_code == 200
-        assert second.call("lab/greet", GREETING, token=token).status_code in (401, 403)
+        assert second.decided_call("lab/greet", GREETING, token=token).status_code in (401, 403)
     lanes = {record["id"] // LANE_SIZE for record in first.request("GET", "/api/audit?limit=100").json()}
     assert len(lanes) == 2, "each node writes its own lane"
     newest = wait_for(lambda: first.shell.json("audit", "--phase", "checkpoint"))[0]
@@ -56,10 +58,10 @@ def test_limits_and_failed_sign_ins_count_across_nodes(cluster: Cluster) -> None
     for node in nodes:
         cluster.await_ready(node)
     token = new_token(first, "robot")
-    answers = [node.call("lab/greet", GREETING, token=token) for node in (first, second, first, second, first)]
+    answers = [node.decided_call("lab/greet", GREETING, token=token) for node in (first, second, first, second, first)]
     assert [answer.status_code for answer in answers] == [200, 200, 200, 429, 429]
     assert answers[-1].json()["code"] == "limit.reached"
-    wrong = [node.call("lab/greet", GREETING, token="wrong").status_code for node in (first, second) * 12]
+    wrong = [node.decided_call("lab/greet", GREETING, token="wrong").status_code for node in (first, second) * 12]
     assert wrong[:20] == [401] * 20
     assert wrong[-1] == 429
 
