@@ -18,8 +18,8 @@ from bench.report import Row
 from toolcrib import Crib, Settings, ToolServer, tool
 from toolcrib.gate.costs import definition_tokens
 from toolcrib.gate.programs.functions import functions_of
+from toolcrib.gate.programs.interpreter import ProgramInterpreter
 from toolcrib.gate.programs.runner import ProgramRun
-from toolcrib.gate.programs.sandbox import ProgramSandbox
 from toolcrib.gate.search.index import IndexBuilder, ToolIndex
 from toolcrib.model.json import JsonObject, dumps
 from toolcrib.model.principals import Principal
@@ -87,19 +87,19 @@ def index_of(tools: list[Tool]) -> ToolIndex:
 
 
 async def with_crib(
-    folder: Path, work: Callable[[Crib, Principal, ProgramSandbox], Awaitable[list[Made]]]
+    folder: Path, work: Callable[[Crib, Principal, ProgramInterpreter], Awaitable[list[Made]]]
 ) -> list[Made]:
     """Do work with a crib that has the tool of the task."""
-    sandbox = ProgramSandbox()
+    interpreter = ProgramInterpreter()
     async with Crib(Settings(home=folder)) as crib:
         crib.register(ToolServer("desk", tools=[read_ticket]))
         try:
-            return await work(crib, crib.owner(source="cli"), sandbox)
+            return await work(crib, crib.owner(source="cli"), interpreter)
         finally:
-            await sandbox.close()
+            await interpreter.close()
 
 
-async def compare(crib: Crib, owner: Principal, sandbox: ProgramSandbox) -> list[str]:
+async def compare(crib: Crib, owner: Principal, interpreter: ProgramInterpreter) -> list[str]:
     """Do one task in three ways, and return the rows of a table."""
     ticket = crib.gate.find(owner, ToolRef("desk", "read_ticket"))
     tools = sorted([*(made_up(number) for number in range(TOOLS - 1)), ticket], key=lambda each: each.ref)
@@ -118,20 +118,20 @@ async def compare(crib: Crib, owner: Principal, sandbox: ProgramSandbox) -> list
         search.add({"ref": str(ticket.ref), "arguments": {"number": number}}, called.result)
     named = functions_of([ticket], names.__getitem__)
     code.add({"tools": ["desk_read_ticket"]}, code_tools.described({"tools": ["desk_read_ticket"]}, named))
-    code.add({"code": _PROGRAM}, await ProgramRun(crib.gate, sandbox, owner, _PROGRAM, door="library").run())
+    code.add({"code": _PROGRAM}, await ProgramRun(crib.gate, interpreter, owner, _PROGRAM, door="library").run())
     return [
         f"| {title} | {spent.definitions:,} | {spent.messages:,} | {spent.round_trips} |"
         for title, spent in (("all tools listed", listed), ("search mode", search), ("code mode", code))
     ]
 
 
-async def program_rows(crib: Crib, owner: Principal, sandbox: ProgramSandbox) -> list[Row]:
+async def program_rows(crib: Crib, owner: Principal, interpreter: ProgramInterpreter) -> list[Row]:
     """Measure a program with three calls."""
     code = "[(await desk_read_ticket(number=number))['state'] for number in range(3)]"
-    await ProgramRun(crib.gate, sandbox, owner, code, door="library").run()
+    await ProgramRun(crib.gate, interpreter, owner, code, door="library").run()
     started = time.perf_counter()
     for _ in range(RUNS):
-        await ProgramRun(crib.gate, sandbox, owner, code, door="library").run()
+        await ProgramRun(crib.gate, interpreter, owner, code, door="library").run()
     return [Row("run_code, three calls", "ms", (time.perf_counter() - started) / RUNS * 1_000, limit=50)]
 
 

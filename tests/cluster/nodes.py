@@ -143,10 +143,15 @@ class Cluster:
     def launch(self, shell: Shell, *flags: str, variables: Mapping[str, str] | None = None) -> ClusterNode:
         """Start a node and do not wait for it."""
         given = shell.having(**(variables or {}))
-        process = given.start("serve", "--json", "--port", "0", "--database", self.database, *flags)
+        process = given.start(
+            "serve", "--json", "--port", "0", "--database", self.database, *self._secret_flags(flags), *flags
+        )
         node = ClusterNode(given, process)
         self.nodes.append(node)
         return node
+
+    def _secret_flags(self, flags: tuple[str, ...]) -> tuple[str, ...]:
+        return () if "--node-secret-file" in flags else ("--node-secret-file", str(self.secret_file))
 
     def await_ready(self, node: ClusterNode) -> None:
         """Wait for the ready line, and collect what the node prints to standard error."""

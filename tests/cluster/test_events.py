@@ -10,6 +10,7 @@ import httpx2
 from cluster.nodes import WAIT_SECONDS, Cluster, ClusterNode, wait_for
 from deadlines import stretched
 from http_clients import PLAIN
+from long_tests import takes_long
 from toolcrib.model.json import JsonObject
 
 Until = Callable[[list[JsonObject]], bool]
@@ -75,6 +76,7 @@ def test_events_have_one_numbering_and_are_resumed_on_another_node(cluster: Clus
     assert [event["seq"] for event in again if event["seq"] <= numbers[-1]] == numbers
 
 
+@takes_long
 def test_agent_created_on_one_node_is_known_on_the_other_at_once(cluster: Cluster) -> None:
     first, second = cluster.start(2)
     create(first, "fresh")

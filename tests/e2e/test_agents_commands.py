@@ -66,9 +66,10 @@ def test_an_agent_is_made_changed_injected_compared_and_deleted(shell: Shell) ->
 def test_a_stale_version_in_a_file_is_refused(shell: Shell) -> None:
     before = shell.json("agents", "show", "tester")
     (shell.folder / "tester.json").write_text(json.dumps(before), encoding="utf-8")
-    said(shell, "edit", "tester", "--description", "New.")
+    said(shell, "edit", "tester", "--description", "New.", "--listing", "search", "--tool-tokens", "4000")
     assert code(shell, "edit", "tester", "--file", "tester.json") == 1
-    assert shell.json("agents", "show", "tester")["description"] == "New."
+    after = shell.json("agents", "show", "tester")
+    assert (after["description"], after["listing"], after["toolTokens"]) == ("New.", "search", 4000)
 
 
 def test_an_agent_is_cloned_and_made_from_a_template(shell: Shell) -> None:

@@ -221,3 +221,18 @@ def test_a_damaged_database_is_a_sentence(shell: Shell) -> None:
     assert done.returncode == 5
     assert done.stderr.startswith("error: ")
     assert "Traceback" not in done.stderr
+
+
+def test_unused_tools_are_hidden_after_consent_and_shown_again(shell: Shell) -> None:
+    hide = ("tools", "list", "--cost", "--apply")
+    with shell.serving():
+        assert shell.run(*hide).returncode == 2
+        silent = shell.run(*hide, "--source", "ide", stdin="")
+        assert (silent.returncode, "requires confirmation" in silent.stderr) == (2, True)
+        assert shell.json("rules", "list") == []
+        done = shell.run(*hide, "--source", "ide", "--yes")
+        assert (done.returncode, done.stdout.startswith("Hid ")) == (0, True), done.stderr
+        hidden = shell.json("rules", "list")
+        assert {(rule["effect"], rule["where"]["sources"][0]) for rule in hidden} == {("deny", "ide")}
+        undone = shell.json("tools", "list", "--cost", "--undo")
+        assert (len(undone["rules"]), shell.json("rules", "list")) == (len(hidden), [])

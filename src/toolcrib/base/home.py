@@ -119,6 +119,16 @@ class Home:
         return self.root / "sandboxes"
 
     @property
+    def recordings(self) -> Path:
+        """Recordings of sessions."""
+        return self.root / "recordings"
+
+    @property
+    def server_bundles(self) -> Path:
+        """Unpacked MCPB bundles of servers from the registry."""
+        return self.root / "server-bundles"
+
+    @property
     def audit_head(self) -> Path:
         """The head of the audit chain, kept outside the database."""
         return self.root / "audit.head"

@@ -27,8 +27,7 @@ from toolcrib.base.masking.values import KnownSecrets
 from toolcrib.base.sealing import Sealer, new_key
 from toolcrib.base.secret_store import FileSecretStore, Keyring, KeyringSecretStore, SecretStore
 from toolcrib.model.errors import ConfigError, InvalidRequest, NotFound
-from toolcrib.model.json import JsonObject
-from toolcrib.model.json_values import as_object, as_text, at
+from toolcrib.model.json import JsonObject, as_object, as_text, at
 
 SecretPlace = Literal["keyring", "file"]
 SECRET_NAME: Final = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}"

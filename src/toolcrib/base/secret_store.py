@@ -21,8 +21,7 @@ from toolcrib.base.files.reading import read_bytes
 from toolcrib.base.files.write import replace_file
 from toolcrib.base.sealing import Sealer
 from toolcrib.model.errors import ConfigError
-from toolcrib.model.json import Json, JsonObject
-from toolcrib.model.json_values import as_object, at
+from toolcrib.model.json import Json, JsonObject, as_object, at
 
 KEYRING_SECONDS = 5.0
 _PAUSE = 0.02

@@ -109,6 +109,11 @@ def web_address(value: Json) -> str:
     return value.rstrip("/")
 
 
+def registry(value: Json) -> str:
+    """Parse a web address, or an absolute path."""
+    return web_address(value) if isinstance(value, str) and "://" in value else str(absolute_path(value))
+
+
 def document_url(value: Json) -> str:
     """Parse an OAuth client metadata URL: https, a path, no query, fragment or user."""
     if not isinstance(value, str) or not re.fullmatch(r"https://[^\s/@?#]+/[^\s@?#]+", value):

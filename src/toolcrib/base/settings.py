@@ -96,6 +96,8 @@ class Settings:
     github_organisations: tuple[str, ...] | None = None
     github_label: str = "toolcrib"
     client_metadata_url: str | None = None
+    registry_url: str = "https://registry.modelcontextprotocol.io"
+    record_sessions: bool = False
     otel: bool = False
     otel_content: bool = False
     origins: Mapping[str, str] = field(default_factory=dict[str, str], compare=False, repr=False)
@@ -287,6 +289,15 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "client_metadata_url", values.document_url, "an https:// URL with a path",
         "The URL of the OAuth client metadata document, for authorization servers that support it.", by_tool=False,
+    ),
+    Setting(
+        "registry_url", values.registry, "a URL, or an absolute path",
+        "The MCP registry that `mcp search` and `mcp add registry:NAME` use: its URL, or a snapshot file.",
+        by_tool=False,
+    ),
+    Setting(
+        "record_sessions", values.switch, "true or false",
+        "Whether every session is recorded, to be replayed. Otherwise, those that ask for it are.", by_tool=False,
     ),
     Setting(
         "otel", values.switch, "true or false",

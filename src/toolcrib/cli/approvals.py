@@ -188,10 +188,7 @@ def answer(
         return await client.permissions.answer_agent(id, given)
 
     answered = ask_crib(invocation, work)
-    if invocation.as_json:
-        output.document(answered)
-    else:
-        output.line("Answered.")
+    invocation.confirm(answered, "Answered.")
 
 
 def read_answers(questions: "Sequence[str]", given: "Sequence[str]") -> "dict[str, str | list[str]]":

@@ -33,10 +33,7 @@ def backup(
         return
     to = str(file.expanduser().absolute()) if file is not None else None
     made = ask_crib(invocation, lambda client: client.create_backup(to))
-    if invocation.as_json:
-        output.document(made)
-    else:
-        output.line(f"Wrote {made['file']} ({made['bytes']} bytes, up to audit record {made['record']}).")
+    invocation.confirm(made, f"Wrote {made['file']} ({made['bytes']} bytes, up to audit record {made['record']}).")
 
 
 def _list(invocation: Invocation, found: "list[JsonObject]") -> None:

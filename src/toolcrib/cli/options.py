@@ -3,9 +3,10 @@
 Must never start anything.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -14,6 +15,8 @@ from toolcrib.cli import output
 if TYPE_CHECKING:
     from toolcrib.base.settings import Environment, Settings
     from toolcrib.model.json import Json
+
+Answer = TypeVar("Answer")
 
 HomeOption = Annotated[
     str | None,
@@ -40,6 +43,20 @@ class Invocation:
     settings: "Settings"
     environment: "Environment"
     as_json: bool
+
+    def show(self, answer: Answer, print_answer: Callable[[Answer], None]) -> None:
+        """Print an answer of the crib as JSON, or for a person with `print_answer`."""
+        if self.as_json:
+            output.document(answer)
+        else:
+            print_answer(answer)
+
+    def confirm(self, answer: "Json", sentence: str) -> None:
+        """Print an answer of the crib as JSON, or this sentence."""
+        if self.as_json:
+            output.document(answer)
+        else:
+            output.line(sentence)
 
 
 def common(ctx: typer.Context, home: str | None, as_json: bool) -> Common:

@@ -81,10 +81,7 @@ def revoke(ctx: typer.Context, name: NameArgument, home: HomeOption = None, as_j
     """Revoke a plugin; its tools are removed immediately."""
     invocation = begin(ctx, home, as_json)
     gone = ask_crib(invocation, lambda client: client.plugins.revoke(name))
-    if invocation.as_json:
-        output.document(gone)
-    else:
-        output.line(f"Revoked {name}.")
+    invocation.confirm(gone, f"Revoked {name}.")
 
 
 @app.command("disable")

@@ -158,10 +158,7 @@ def _add(invocation: "Invocation", given: "JsonObject") -> None:
         return added, [each for each in found if each["rule"] == added["id"] and each["code"] != _UNMATCHED]
 
     rule, findings = ask_crib(invocation, work)
-    if invocation.as_json:
-        output.document(rule)
-    else:
-        output.line(f"Added rule {rule['id']}: {describe_rule(rule)}.")
+    invocation.confirm(rule, f"Added rule {rule['id']}: {describe_rule(rule)}.")
     output.warn_all(rule.get("problems", []))
     output.warn_all([{"message": each["message"], "hint": each["fix"]} for each in findings])
 
@@ -175,10 +172,7 @@ def remove(ctx: typer.Context, id: IdArgument, home: HomeOption = None, as_json:
     """Remove a rule that is not in a file."""
     invocation = begin(ctx, home, as_json)
     rule = ask_crib(invocation, lambda client: client.permissions.remove_rule(id))
-    if invocation.as_json:
-        output.document(rule)
-    else:
-        output.line(f"Removed rule {rule['id']}: {describe_rule(rule)}.")
+    invocation.confirm(rule, f"Removed rule {rule['id']}: {describe_rule(rule)}.")
 
 
 @app.command("check")
@@ -239,10 +233,7 @@ def narrow(ctx: typer.Context, id: IdArgument, home: HomeOption = None, as_json:
         return await client.permissions.change_rule(id, changed)
 
     rule = ask_crib(invocation, work)
-    if invocation.as_json:
-        output.document(rule)
-    else:
-        output.line(f"Rule {rule['id']} is now: {describe_rule(rule)}.")
+    invocation.confirm(rule, f"Rule {rule['id']} is now: {describe_rule(rule)}.")
 
 
 @app.command("simulate")
@@ -261,6 +252,9 @@ def simulate(
     since: Annotated[
         str | None, typer.Option("--since", metavar="TIME", help="Only calls after this time (ISO 8601).")
     ] = None,
+    session: Annotated[
+        str | None, typer.Option("--session", metavar="ID", help="Only the calls of this session.")
+    ] = None,
     limit: Annotated[
         int, typer.Option("--limit", metavar="N", min=1, max=100_000, help="Maximum number of records.")
     ] = 10_000,
@@ -277,11 +271,10 @@ def simulate(
         body["file"] = _text(file)
     if since is not None:
         body["since"] = since
+    if session is not None:
+        body["session"] = session
     found = ask_crib(invocation, lambda client: client.permissions.simulate(body))
-    if invocation.as_json:
-        output.document(found)
-    else:
-        _show_simulation(found)
+    invocation.show(found, _show_simulation)
 
 
 app.command("suggest")(rules_suggest.suggest)

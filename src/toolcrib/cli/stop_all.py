@@ -57,7 +57,4 @@ def resume_all(ctx: typer.Context, home: HomeOption = None, as_json: JsonOption 
     """Resume after `stop-all`."""
     invocation = begin(ctx, home, as_json)
     status = ask_crib(invocation, lambda client: client.resume_all())
-    if invocation.as_json:
-        output.document(status)
-    else:
-        output.line("Resumed. Sessions continue with their next message, schedules at their next run.")
+    invocation.confirm(status, "Resumed. Sessions continue with their next message, schedules at their next run.")

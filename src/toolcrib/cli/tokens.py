@@ -78,10 +78,7 @@ def revoke(ctx: typer.Context, name: NameArgument, home: HomeOption = None, as_j
     """Revoke a token and close its open connections."""
     invocation = begin(ctx, home, as_json)
     gone = ask_crib(invocation, lambda client: client.permissions.revoke_token(name))
-    if invocation.as_json:
-        output.document(gone)
-    else:
-        output.line(f"Revoked {name!r}.")
+    invocation.confirm(gone, f"Revoked {name!r}.")
 
 
 def _row(token: "JsonObject") -> tuple[str, ...]:

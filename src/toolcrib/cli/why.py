@@ -61,10 +61,7 @@ def why(
         return await client.permissions.explain(tool, record=record, **asked)
 
     found = ask_crib(invocation, work)
-    if invocation.as_json:
-        output.document(found)
-    else:
-        show_explanation(found)
+    invocation.show(found, show_explanation)
     if found["verdict"] == "unknown":
         raise typer.Exit(NotFound.exit_code)
 

@@ -1,10 +1,11 @@
 """Checks that query a crib: servers, tools, rules, the audit log, tokens, connected apps.
 
-The output of a server that failed is searched for common causes. The crib's own message is kept as evidence.
+The reason of a failed server is found by its error code, or else in the output of its program. The crib's own message
+is kept as evidence.
 """
 
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Final
 
 import anyio
@@ -20,11 +21,16 @@ Asking = Callable[[ApiClient], AsyncIterator[Finding]]
 
 SERVERS_SECONDS: Final = 90.0
 _ASK_APPS: Final = "toolcrib rules ask '*' --source ide --not-read-only"
-_REASONS: Final = (
-    (
-        re.compile(r'command_not_found|ENOENT|not on the PATH|No such file|command "[^"]*" not found', re.IGNORECASE),
-        "command not found",
-    ),
+_REASON_BY_CODE: Final = {
+    "server.command_not_found": "command not found",
+    "server.token_refused": "the server rejected the credentials",
+    "server.variable_missing": "a required value is missing",
+    "server.secret_missing": "a required value is missing",
+    "server.timeout": "the server did not answer in time",
+}
+_NETWORK_FAILURES: Final = frozenset({"server.unreachable", "server.http_status"})
+_REASONS_IN_OUTPUT: Final = (
+    (re.compile(r"ENOENT|No such file", re.IGNORECASE), "command not found"),
     (
         re.compile(r"E404|404 Not Found|not in this registry|not found in the package registry|No solution found"),
         "package not found in the registry",
@@ -39,11 +45,9 @@ _REASONS: Final = (
         re.compile(r"KeyError|(?:is|not) (?:required|set)|[Mm]issing .*(?:key|token|variable)"),
         "a required value is missing",
     ),
-    (
-        re.compile(r"timed? ?out|did not (?:answer|complete)|in time", re.IGNORECASE),
-        "the server did not answer in time",
-    ),
+    (re.compile(r"timed? ?out", re.IGNORECASE), "the server did not answer in time"),
 )
+"""What programs and libraries write, which have no codes of ours."""
 
 
 async def ask(client: ApiClient) -> list[Finding]:
@@ -81,10 +85,19 @@ def _failing(server: JsonObject) -> Finding:
     if server["state"] == "needs_auth":
         message = f'Server "{name}" requires sign-in (HTTP 401).'
         return Finding("servers", "warning", message, server["sentence"], action)
-    output = " ".join([server["sentence"], server.get("lastError", ""), *server.get("stderr", [])[-5:]])
-    reason = next((words for pattern, words in _REASONS if pattern.search(output)), None)
+    error, stderr = server.get("lastError", ""), server.get("stderr", [])[-5:]
+    reason = _reason(server.get("lastErrorCode", ""), error, stderr)
     message = f'Server "{name}" did not start' + (f": {reason}." if reason else ".")
-    return Finding("servers", "error", message, output.strip()[:1000], action)
+    evidence = " ".join([server["sentence"], error, *stderr]).strip()
+    return Finding("servers", "error", message, evidence[:1000], action)
+
+
+def _reason(code: str, error: str, stderr: Sequence[str]) -> str | None:
+    """Return why a server failed. An unreachable one has no output, but the error of the network library."""
+    if code in _REASON_BY_CODE:
+        return _REASON_BY_CODE[code]
+    output = error if code in _NETWORK_FAILURES else " ".join(stderr)
+    return next((words for pattern, words in _REASONS_IN_OUTPUT if pattern.search(output)), None)
 
 
 async def check_tools(client: ApiClient) -> AsyncIterator[Finding]:

@@ -149,7 +149,10 @@ class ConversationMarks:
         if known.until is None or prolongs:
             known.until = until
         call = MarkingCall(audit_id, ref, now)
-        new: list[Mark] = [mark for mark in marks if len(known.held.calls.get(mark, ())) < MOST_CALLS]
+        earlier = {mark: known.held.calls.get(mark, ()) for mark in marks}
+        # A tool that the runtime runs itself marks when it starts and when it has ended.
+        again = {mark for mark in marks if any(each.audit_id == audit_id for each in earlier[mark])}
+        new: list[Mark] = [mark for mark in marks if mark not in again and len(earlier[mark]) < MOST_CALLS]
         for mark in new:
             known.add(mark, call)
         try:

@@ -264,6 +264,10 @@ class Principals:
         session = self._sessions.find(digest) if self._sessions is not None else None
         return self._owners[source] if is_owner else named or session
 
+    def owner_credential(self, source: Literal["ide", "api", "cli", "web"]) -> Credential:
+        """Return the owner's credential, for a request that another node has authenticated."""
+        return self._owners[source]
+
     def acting_as(self, owner: Credential, name: str) -> Credential:
         """Return the credential of a named token that the owner acts as: it has that token's level, until revoked.
 

@@ -27,7 +27,7 @@ from toolcrib.model.json import JsonObject, canonical
 from toolcrib.model.marks import NO_MARKS, HeldMarks
 from toolcrib.model.policy import Decision, DecisionStep, Verdict
 from toolcrib.model.principals import Principal
-from toolcrib.model.server_names import NO_NAMES
+from toolcrib.model.servers import NO_NAMES
 from toolcrib.model.tools import ContentItem, Tool, ToolRef
 
 logger = logging.getLogger(__name__)

@@ -21,19 +21,24 @@ from toolcrib.agents.schedules.readiness import ReadinessCheck
 from toolcrib.agents.schedules.runs import Runs
 from toolcrib.agents.schedules.schedules import Clock, Schedules
 from toolcrib.agents.sessions.briefing import Briefing
+from toolcrib.agents.sessions.elsewhere import RemoteSessions
 from toolcrib.agents.sessions.event_log import Recorder
 from toolcrib.agents.sessions.live_session import SessionDeps
 from toolcrib.agents.sessions.manager import NewSession, Sessions
 from toolcrib.agents.sessions.programs import Programs
-from toolcrib.agents.sessions.questions import Questions
+from toolcrib.agents.sessions.questions import Questions, SharedQuestions
+from toolcrib.agents.sessions.recording.recorded_runtime import ModelAccess
+from toolcrib.agents.sessions.recording.recordings import RecordableRuntimes, Recordings
 from toolcrib.agents.sessions.runtimes import EndpointAccess, Runtimes, load_claude
 from toolcrib.agents.sessions.session_tools import SessionTools
 from toolcrib.agents.sessions.transcripts import Transcripts
 from toolcrib.agents.work.git import Git
 from toolcrib.agents.work.work import Work
+from toolcrib.base.masking.text import mask_text
 from toolcrib.gate.approvals.approvals import WAIT
 from toolcrib.host.context import CribContext
 from toolcrib.host.gate import GateParts
+from toolcrib.host.session_replays import SessionReplays
 from toolcrib.host.upstreams import Upstreams
 from toolcrib.model.agents import Agent
 from toolcrib.model.events import Event
@@ -50,6 +55,8 @@ logger = logging.getLogger(__name__)
 
 _SESSION = "session "
 """Prefix of the signal that a session has new events."""
+_QUESTION = "question "
+"""Prefix of the signal that a question was answered."""
 
 
 class Agents:
@@ -66,16 +73,18 @@ class Agents:
         endpoint_access = EndpointAccess(context.address.for_runtimes, gate.session_tokens, endpoint_name)
         programs = Programs(home.settings_file)
         self.runners = Runtimes(context.environment, home.runtimes, programs, upstreams.processes, endpoint_access)
-        self.questions = Questions(gate.principals.may_answer)
+        self.questions = Questions(gate.principals.may_answer, self._shared_questions(context))
         self.credits = Credits(store)
         self.notifier = Notifier(store, context.feed, upstreams.web, context.environment, settings.webhook_secret)
         self._briefing = Briefing(gate.gate, gate.zoo, upstreams.placed)
+        self.recordings = _recordings(context)
+        access = ModelAccess(context.environment, upstreams.web, str(context.user_home))
         session_deps = SessionDeps(
             gate=gate.gate,
             questions=self.questions,
             budget=self.credits,
             recorder=Recorder(store, context.id, lambda id: context.signals.send(f"{_SESSION}{id}")),
-            runner=self.runners.get,
+            runner=RecordableRuntimes(self.runners.get, self.recordings, access).get,
             brief=self._briefing.of,
             starts=anyio.CapacityLimiter(os.cpu_count() or 1),
             idle_seconds=settings.session_idle,
@@ -83,29 +92,14 @@ class Agents:
             on_mode=self._on_mode,
             health=upstreams.health,
         )
-        self.sessions = Sessions(
-            store,
-            session_deps,
-            crib=context.id,
-            agent=self._agent,
-            default_agent=self._default_agent,
-            default_cwd=context.default_cwd,
-            most_at_once=settings.max_sessions,
-            changes=gate.changes,
-            stop_switch=context.stop_switch,
-            creators=gate.creators,
-            is_alive=self._is_alive,
-        )
+        self.sessions = self._build_sessions(session_deps)
+        self.replays = SessionReplays(self.sessions, self.runners, self.recordings, access)
         self.transcripts = Transcripts(claude_folder(context), self._known_runtimes)
         self.schedules = Schedules(
             store,
             Runs(store, self.sessions, context.id, clock.now),
             ReadinessCheck(
-                gate.gate,
-                gate.permissions.has_agent,
-                upstreams.placed,
-                upstreams.note,
-                self.sessions.check_creator,
+                gate.gate, gate.permissions.has_agent, upstreams.placed, upstreams.note, self.sessions.check_creator
             ),
             publish=context.feed.publish,
             clock=clock,
@@ -113,13 +107,43 @@ class Agents:
             stop_switch=context.stop_switch,
             on_time=on_time,
         )
-        git = Git(context.environment)
-        self.work = Work(store, self.sessions, git, crib=context.id, place=home.work, now=clock.now)
+        self.work = Work(
+            store, self.sessions, Git(context.environment), crib=context.id, place=home.work, now=clock.now
+        )
+
+    def _shared_questions(self, context: CribContext) -> SharedQuestions | None:
+        if not context.store.shared:
+            return None
+
+        async def alive() -> set[str]:
+            return {node.id for node in await context.membership.alive()}
+
+        return SharedQuestions(
+            context.store, context.id, signal=lambda id: context.signals.send(f"{_QUESTION}{id}"), alive=alive
+        )
+
+    def _build_sessions(self, deps: SessionDeps) -> Sessions:
+        context, gate = self._context, self._parts
+        return Sessions(
+            context.store,
+            deps,
+            crib=context.id,
+            agent=self._agent,
+            default_agent=self._default_agent,
+            default_cwd=context.default_cwd,
+            most_at_once=context.settings.max_sessions,
+            changes=gate.changes,
+            stop_switch=context.stop_switch,
+            creators=gate.creators,
+            remote=RemoteSessions(context.node_client) if context.node_client is not None else None,
+            is_alive=self._is_alive,
+        )
 
     async def open(self, stack: AsyncExitStack) -> None:
         """Load the stored state and start the background tasks."""
         await stack.enter_async_context(self.sessions)
         self._parts.approvals.listen(self.sessions.on_approval)
+        self._parts.approvals.listen(self.recordings.on_approval)
         await stack.enter_async_context(self.schedules)
         await stack.enter_async_context(self.work)
         self._context.tasks.start_soon(self.notifier.follow)
@@ -207,6 +231,8 @@ class Agents:
     def _on_signal(self, topic: str) -> None:
         if topic.startswith(_SESSION):
             self.sessions.changed_elsewhere(topic.removeprefix(_SESSION))
+        elif topic.startswith(_QUESTION):
+            self.questions.answered_elsewhere(topic.removeprefix(_QUESTION))
 
     def _on_session(self, session: Session) -> None:
         self._context.feed.publish("session_changed", {"session": session.to_json()})
@@ -218,6 +244,13 @@ def _clock(context: CribContext) -> Clock:
         return Clock()
     clock = DatabaseClock(context.store)
     return Clock(clock.now, synchronise=clock.synchronise)
+
+
+def _recordings(context: CribContext) -> Recordings:
+    def mask(text: str) -> str:
+        return mask_text(text, context.secrets.mask)
+
+    return Recordings(context.home.recordings, mask, records_all=context.settings.record_sessions)
 
 
 def claude_folder(context: CribContext) -> Path:

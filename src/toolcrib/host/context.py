@@ -17,6 +17,7 @@ from toolcrib.base.settings import SETTINGS, Environment, Settings
 from toolcrib.base.stop_switch import StopSwitch
 from toolcrib.gate.audit.records import Audit
 from toolcrib.nodes.cluster_secret import ClusterSecret
+from toolcrib.nodes.forwarding import NodeClient
 from toolcrib.nodes.membership import Membership
 from toolcrib.nodes.signals import Signals
 from toolcrib.store.engine import Store
@@ -68,6 +69,7 @@ class CribContext:
     membership: Membership
     cluster_secret: ClusterSecret | None
     signals: Signals
+    node_client: NodeClient | None
     audit: Audit
     feed: Feed
     tasks: TaskGroup
@@ -77,6 +79,10 @@ class CribContext:
         """The home directory of the user."""
         home = self.environment.get("HOME")
         return Path(home) if home else Path.home()
+
+    def cluster_key(self, purpose: str) -> bytes | None:
+        """Return the key that all nodes of the cluster have for one purpose; None without a node secret."""
+        return None if self.cluster_secret is None else self.cluster_secret.key(purpose)
 
     def default_cwd(self) -> str:
         """Return the directory of sessions and calls that name none."""

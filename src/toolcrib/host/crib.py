@@ -19,7 +19,8 @@ import anyio
 
 from toolcrib.agents.schedules.schedules import Clock
 from toolcrib.agents.sessions.coding_source import CodingSource
-from toolcrib.agents.sessions.manager import NewSession, OpenSession
+from toolcrib.agents.sessions.manager import NewSession
+from toolcrib.agents.sessions.open_session import OpenSession
 from toolcrib.agents.work.git import Git
 from toolcrib.base.feed import Feed, fresh_start
 from toolcrib.base.home import HomeLock, kept_token, prepare_home, read_run, replace_token
@@ -51,6 +52,7 @@ from toolcrib.model.sessions import NO_LIMITS, SessionLimits
 from toolcrib.model.sources import Introduction, Notice
 from toolcrib.model.tools import CallResult, ToolRef
 from toolcrib.nodes.cluster_secret import ClusterSecret, check_secret, shared_owner_token
+from toolcrib.nodes.forwarding import KEY_PURPOSE, NodeClient, RequestSigner
 from toolcrib.nodes.membership import Membership
 from toolcrib.nodes.outbox import Outbox
 from toolcrib.nodes.shared_files import SharedFiles
@@ -191,6 +193,12 @@ class Crib:
         """Join the nodes of the database, open the audit and start the group of background tasks."""
         id = f"{socket.gethostname()} {self.home.marker}"
         self.membership = await stack.enter_async_context(Membership(self.store, id))
+        key = self.cluster_secret.key(KEY_PURPOSE) if self.cluster_secret is not None and self.store.shared else None
+        self.request_signer = RequestSigner(key, id) if key is not None else None
+        self.node_client: NodeClient | None = None
+        if self.request_signer is not None:
+            client = NodeClient(self.request_signer, self.membership, self.settings.tls_cert)
+            self.node_client = await stack.enter_async_context(client)
         self.signals = await stack.enter_async_context(Signals(self.store, id))
         if self.store.shared:
             await stack.enter_async_context(Outbox(self.store, self.feed, self.signals, id))
@@ -219,6 +227,7 @@ class Crib:
             membership=self.membership,
             cluster_secret=self.cluster_secret,
             signals=self.signals,
+            node_client=self.node_client,
             audit=self.audit,
             feed=self.feed,
             tasks=tasks,
@@ -241,7 +250,7 @@ class Crib:
         upstreams = Upstreams(context, gate, web=web, credentials=credentials, eager=self._eager)
         self._upstreams = upstreams
         self.pins, self.intake, self.clients = upstreams.pins, upstreams.intake, upstreams.clients
-        self.pool, self.links = upstreams.pool, upstreams.links
+        self.pool, self.links, self.registry = upstreams.pool, upstreams.links, upstreams.registry
         self.definition_secrets = upstreams.definition_secrets
         return upstreams
 
@@ -257,6 +266,7 @@ class Crib:
         self._agents = agents
         self.runners, self.transcripts = agents.runners, agents.transcripts
         self.sessions, self.schedules, self.work = agents.sessions, agents.schedules, agents.work
+        self.recordings, self.replays = agents.recordings, agents.replays
         return agents
 
     async def _on_shared_files(self, files: SharedFiles) -> None:

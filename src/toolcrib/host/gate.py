@@ -117,6 +117,8 @@ class GateParts:
             redact=context.audit.redactor.shown,
             mask=ValueMasker(context.secrets, certain=True).json,
             remember=self.permissions.remember,
+            cluster_key=context.cluster_key("approvals"),
+            alive=self._alive_nodes,
         )
 
     async def open(self, stack: AsyncExitStack) -> None:
@@ -141,6 +143,9 @@ class GateParts:
         await self.zoo.refresh()
         await self.permissions.reload()
         self.rules.renew()
+
+    async def _alive_nodes(self) -> set[str]:
+        return {node.id for node in await self._context.membership.alive()}
 
     async def _absence(self, principal: Principal, ref: ToolRef) -> ToolcribError | None:
         """Return the error for a tool whose server is disabled. `why` and `mcp list` explain other reasons."""

@@ -35,7 +35,7 @@ Regrant: TypeAlias = Callable[[Grants], Grants]
 class Trial:
     """Rule changes to try: rules to add, rules to remove, and a replacement for `toolcrib.toml`.
 
-    `limit` records are examined, newest first, only those of `agent` if it is set.
+    `limit` records are examined, newest first, only those of `agent` and of `session` if they are set.
     """
 
     add: Sequence[str | JsonObject] = ()
@@ -45,6 +45,7 @@ class Trial:
     until: datetime | None = None
     limit: int = 10_000
     agent: str | None = None
+    session: str | None = None
 
 
 async def replay(crib: Crib, trial: Trial) -> Simulation:
@@ -85,7 +86,14 @@ async def find_records(crib: Crib, trial: Trial) -> RecordsByProject:
     found: defaultdict[str | None, list[JsonObject]] = defaultdict(list)
     after, left = None, trial.limit
     while left > 0:
-        filters = Filters(agent=trial.agent, since=trial.since, until=trial.until, after=after, limit=min(left, _PAGE))
+        filters = Filters(
+            agent=trial.agent,
+            session=trial.session,
+            since=trial.since,
+            until=trial.until,
+            after=after,
+            limit=min(left, _PAGE),
+        )
         records = await crib.audit.find(filters)
         for record in records:
             found[_project(record.get("principal"))].append(record)

@@ -15,6 +15,7 @@ import anyio.to_thread
 from toolcrib.base.network.web import Web
 from toolcrib.base.processes.process import Processes
 from toolcrib.gate.pins.intake import Intake
+from toolcrib.gate.pins.lint import lint_text
 from toolcrib.gate.pins.pins import Pins
 from toolcrib.host.context import CribContext
 from toolcrib.host.gate import GateParts
@@ -26,6 +27,7 @@ from toolcrib.model.version import __version__
 from toolcrib.servers.apps.apps import AppDeps, Apps
 from toolcrib.servers.crib_entry import own_command
 from toolcrib.servers.exposure import literal_secrets
+from toolcrib.servers.registry.registry import Registry, RegistryDeps
 from toolcrib.servers.secret_commands import SecretCommands
 from toolcrib.servers.secrets.definition_secrets import DefinitionSecrets
 from toolcrib.servers.variables import spec_references
@@ -78,6 +80,12 @@ class Upstreams:
         self.intake = Intake(gate.catalog, self.pins, self.pool.sources, partial(keep_names, store, gate.catalog.names))
         self._sign_ins = SignIns(web, credentials)
         self.links = UpstreamOperations(self.servers, self.pool, opener_deps, self._sign_ins, self._settle)
+        self.registry = Registry(
+            self.servers,
+            RegistryDeps(
+                context.settings.registry_url, web, home.server_bundles, environment, context.user_home, lint_text
+            ),
+        )
         self.clients = Apps(self.servers, gate.tokens, _app_deps(context))
         self.definition_secrets = DefinitionSecrets(
             home, environment, context.named_secrets, self.servers, self.clients, self._restart_users

@@ -7,7 +7,7 @@ so storage, API and export share one shape.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.principals import Mode
@@ -15,6 +15,10 @@ from toolcrib.model.principals import Mode
 EntryType = Literal["decision", "milestone", "note", "summary"]
 ENTRY_TYPES: tuple[EntryType, ...] = get_args(EntryType)
 EntrySource = Literal["manual", "auto", "mcp"]
+ListingMode = Literal["all", "search", "code"]
+"""What MCP clients of an agent list: all tools, or those that find and call them."""
+LISTING_MODES: tuple[ListingMode, ...] = get_args(ListingMode)
+MOST_TOOL_TOKENS = 10_000_000
 HANDOVER = "handover"
 """Tag of a brain entry that one agent left for another."""
 
@@ -74,11 +78,19 @@ class Skill:
         return cls(*text, shape["enabled"], tools, requires)
 
 
+class ToolListing(NamedTuple):
+    """How MCP clients of an agent list its tools, and the most tokens of a list of all; None means unset."""
+
+    mode: ListingMode | None = None
+    tokens: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Agent:
     """An agent without its brain, which is stored separately.
 
-    `tool_permissions`: None means the default set, an empty tuple means no tools.
+    `tool_permissions`: None means the default set, an empty tuple means no tools. `listing` and `tool_tokens` decide
+    what MCP clients list, never what they may call.
     """
 
     id: str
@@ -93,6 +105,8 @@ class Agent:
     include_brain: bool = False
     model: str | None = None
     mode: Mode | None = None
+    listing: ListingMode | None = None
+    tool_tokens: int | None = None
 
     def to_json(self) -> JsonObject:
         """Return the public shape without `brainEntries` and without unset optional fields."""
@@ -107,7 +121,13 @@ class Agent:
             "toolPermissions": None if self.tool_permissions is None else list(self.tool_permissions),
             "includeBrain": self.include_brain,
         }
-        optional = {"appearanceSeed": self.appearance_seed, "model": self.model, "mode": self.mode}
+        optional = {
+            "appearanceSeed": self.appearance_seed,
+            "model": self.model,
+            "mode": self.mode,
+            "listing": self.listing,
+            "toolTokens": self.tool_tokens,
+        }
         return shape | {key: value for key, value in optional.items() if value is not None}
 
     @classmethod
@@ -127,6 +147,8 @@ class Agent:
             include_brain=shape["includeBrain"],
             model=shape.get("model"),
             mode=shape.get("mode"),
+            listing=shape.get("listing"),
+            tool_tokens=shape.get("toolTokens"),
         )
 
     @property

@@ -124,6 +124,8 @@ class Approval:
     decided_by: str | None = None
     reason: str | None = None
     remembering: Remembering = Remembering()
+    is_detached: bool = False
+    """Whether no call waits for the answer: the client fetches it."""
 
     @property
     def given(self) -> Json:

@@ -16,7 +16,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeAlias, TypeGuard
+from typing import Any, Final, TypeAlias, TypeGuard, cast
 
 import orjson
 
@@ -234,3 +234,26 @@ def _first_repeated(pairs: list[tuple[str, Json]]) -> str:
 
 
 _read_every_pair = json.JSONDecoder(object_pairs_hook=_without_repeats, parse_int=integer).decode
+
+
+def as_object(value: Json) -> JsonObject | None:
+    """Return the value if it is an object."""
+    return cast("JsonObject", value) if isinstance(value, dict) else None
+
+
+def as_list(value: Json) -> list[Any] | None:
+    """Return the value if it is a list."""
+    return cast("list[Any]", value) if isinstance(value, list) else None
+
+
+def as_text(value: Json) -> str | None:
+    """Return the value if it is text."""
+    return value if isinstance(value, str) else None
+
+
+def at(value: Json, *path: str) -> Json:
+    """Return the value under these keys, or None."""
+    for key in path:
+        holder = as_object(value)
+        value = holder.get(key) if holder is not None else None
+    return value

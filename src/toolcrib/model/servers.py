@@ -7,12 +7,12 @@ display.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from toolcrib.model.json import JsonObject
 from toolcrib.model.problems import Problem
-from toolcrib.model.sandbox import OFF, Sandbox, SandboxGrants
-from toolcrib.model.server_names import NO_NAMES, OtherName, ServerNames
+from toolcrib.model.protocol import Era
+from toolcrib.model.sandbox import OFF, RefusedAccess, Sandbox, SandboxGrants
 
 ServerType = Literal["stdio", "http", "sse"]
 Scope = Literal["managed", "local", "project", "user"]
@@ -48,6 +48,44 @@ def _no_strings() -> Mapping[str, str]:
 
 def _no_values() -> Mapping[str, Any]:
     return {}
+
+
+class OtherName(NamedTuple):
+    """An additional name of a server, and the file that uses it."""
+
+    name: str
+    file: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServerNames:
+    """The names of a definition other than the one its server is known by here. Rules and limits apply under each.
+
+    An untrusted file can claim a name. Such a name may only restrict, never allow.
+
+    `identity` is independent of the name and place of the definition; it is empty for servers without a file. `trusted`
+    names come from trusted places that are in force; they count for every rule. `claimed` are all others; they count
+    for deny, ask and limits, never for allow. `bound` is what remembered answers are bound to: the identity and, for a
+    program that a project runs, its directory.
+    """
+
+    identity: str = ""
+    trusted: tuple[OtherName, ...] = ()
+    claimed: tuple[OtherName, ...] = ()
+    bound: str = ""
+
+    @property
+    def others(self) -> tuple[OtherName, ...]:
+        """All other names, trusted ones first."""
+        return self.trusted + self.claimed
+
+    def matching(self, text: str) -> OtherName | None:
+        """Return the entry with this name, or None."""
+        return next((other for other in self.others if other.name == text), None)
+
+
+NO_NAMES = ServerNames()
+"""Names of servers without aliases or a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,3 +271,38 @@ class ResolvedServer:
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     problems: tuple[Problem, ...] = ()
     sandbox: SandboxGrants | None = None
+
+
+UpstreamState = Literal["not_checked", "connecting", "connected", "needs_auth", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamStatus:
+    """State of a connection, with a message and, if needed, the next step.
+
+    `is_known`: the server's tools have been listed, possibly in an earlier run; `tools` is their number. `latency_ms`
+    is the duration of the last ping or list. `last_error` is kept after recovery; `error_code` is its code, `is_setup`
+    whether the definition or the server has to change, in contrast to a server that cannot be reached. `retry_at` is
+    the time of the next attempt (Unix seconds), if one is planned, `connecting_since` the start of the current one.
+    `refused` is what its sandbox refused, `problems` the same for people.
+    """
+
+    state: UpstreamState = "not_checked"
+    sentence: str = ""
+    action: str | None = None
+    is_known: bool = False
+    tools: int = 0
+    latency_ms: float | None = None
+    last_error: str | None = None
+    error_code: str | None = None
+    is_setup: bool = False
+    exited_with: int | None = None
+    stderr: tuple[str, ...] = ()
+    era: Era | None = None
+    version: str | None = None
+    server_title: str | None = None
+    pid: int | None = None
+    retry_at: float | None = None
+    connecting_since: float | None = None
+    refused: tuple[RefusedAccess, ...] = ()
+    problems: tuple[Problem, ...] = ()

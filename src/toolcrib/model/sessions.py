@@ -21,6 +21,8 @@ SessionEventKind = Literal[
     "question_answered", "tool_result", "error", "done",
 ]  # fmt: skip
 SESSION_EVENT_KINDS: tuple[SessionEventKind, ...] = get_args(SessionEventKind)
+REPLAY_RUNNER = "replay:"
+"""Begins the runtime's name of a session that replays a recording."""
 DoneReason = Literal["completed", "interrupted", "failed", "limit"]
 
 
@@ -106,6 +108,11 @@ class Session:
     limits: SessionLimits = NO_LIMITS
     last_seq: int = 0
     epoch: int = 0
+
+    @property
+    def is_replay(self) -> bool:
+        """Whether this session replays a recording."""
+        return self.runner.startswith(REPLAY_RUNNER)
 
     @property
     def principal(self) -> Principal:

@@ -13,7 +13,7 @@ from toolcrib.model.json import Json, JsonObject, no_members
 from toolcrib.model.observing import Trace
 from toolcrib.model.principals import Principal
 from toolcrib.model.problems import Problem
-from toolcrib.model.server_names import ServerNames
+from toolcrib.model.servers import ServerNames
 from toolcrib.model.tools import CallResult, ContentItem, ServerKind, Tool
 
 ReportProgress = Callable[[float, float | None, str | None], Awaitable[None]]

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from toolcrib.model.defaults import Filler, argument_names, compile_defaults
 from toolcrib.model.json import Json, JsonObject, digest, dumps, is_array, no_members
 from toolcrib.model.problems import Problem
-from toolcrib.model.server_names import NO_NAMES, ServerNames
+from toolcrib.model.servers import NO_NAMES, ServerNames
 
 ServerKind = Literal["builtin", "plugin", "upstream", "runtime"]
 """`runtime`: tools that an agent's runtime runs itself, in its sessions only; they are never listed or called here."""

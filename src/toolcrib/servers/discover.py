@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from toolcrib.base.named_secrets import SecretRecord
 from toolcrib.model.errors import CODES
-from toolcrib.model.json import JsonObject
-from toolcrib.model.json_values import as_object
+from toolcrib.model.json import JsonObject, as_object
 from toolcrib.model.problems import Problem
 from toolcrib.model.servers import DefinitionSource, Discovery, ServerEntry, ServerSpec
 from toolcrib.servers.crib_entry import crib_entry

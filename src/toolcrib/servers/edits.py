@@ -16,8 +16,7 @@ import orjson
 from toolcrib.base.files.reading import BOM, FileText, Unreadable, read_text
 from toolcrib.base.files.write import WriteContext, content_before, undo_change
 from toolcrib.model.errors import ConfigError
-from toolcrib.model.json import Json, JsonObject
-from toolcrib.model.json_values import as_list, as_object
+from toolcrib.model.json import Json, JsonObject, as_list, as_object
 from toolcrib.servers.edit.entries import ChangeText, apply_change
 from toolcrib.servers.masking import mask_definition, mask_text
 from toolcrib.servers.readers.dialect import ReadingContext

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from toolcrib.base.files.reading import FileText, read_text
-from toolcrib.model.json import Json, JsonObject
-from toolcrib.model.json_values import as_list, as_object, as_text, at
+from toolcrib.model.json import Json, JsonObject, as_list, as_object, as_text, at
 from toolcrib.servers.places import TABLE, ConfigFiles, Machine, all_places, directory_of
 from toolcrib.servers.readers.read import ConfigFile
 from toolcrib.servers.syntax import jsonc

@@ -22,8 +22,7 @@ from toolcrib.base.masking.words import (
     is_secret_parameter,
     is_secret_word,
 )
-from toolcrib.model.json import Json, JsonObject, dumps, loads
-from toolcrib.model.json_values import as_list, as_object
+from toolcrib.model.json import Json, JsonObject, as_list, as_object, dumps, loads
 from toolcrib.servers.commands import code_words
 from toolcrib.servers.variables import SYNTAXES, references
 

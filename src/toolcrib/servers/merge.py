@@ -11,8 +11,7 @@ from typing import Any
 
 from toolcrib.model.json import JsonObject, digest
 from toolcrib.model.problems import Problem
-from toolcrib.model.server_names import OtherName, ServerNames
-from toolcrib.model.servers import ServerSpec
+from toolcrib.model.servers import OtherName, ServerNames, ServerSpec
 from toolcrib.servers.identity import aliases, identity
 from toolcrib.servers.readers.read import ReadEntry
 

@@ -16,8 +16,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from toolcrib.base.files.reading import FileText
 from toolcrib.base.masking.words import Suspicion, is_secret_word
-from toolcrib.model.json import JsonObject
-from toolcrib.model.json_values import as_object, as_text
+from toolcrib.model.json import JsonObject, as_object, as_text
 from toolcrib.model.problems import Problem
 from toolcrib.model.servers import DefinitionSource, ServerSpec
 from toolcrib.servers.commands import program, unwrapped

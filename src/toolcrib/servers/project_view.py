@@ -7,28 +7,56 @@ time.
 
 import os
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 
 from toolcrib.base.files.reading import read_bytes
 from toolcrib.base.home import Home
 from toolcrib.base.named_secrets import SecretRecord, index_of, load_index
-from toolcrib.model.errors import ConfigError
+from toolcrib.model.errors import ConfigError, NotFound
 from toolcrib.model.problems import Problem
 from toolcrib.model.servers import Discovery, ServerEntry
 from toolcrib.servers.discover import compose, surroundings
 from toolcrib.servers.extensions import config_files
-from toolcrib.servers.last_good import LastGood
 from toolcrib.servers.places import ConfigFiles, Machine
-from toolcrib.servers.readers.read import FileReading, ReadEntry
+from toolcrib.servers.readers.read import ConfigFile, FileReading, ReadEntry, read_place
 from toolcrib.servers.trust import TrustBook, change_trust, load_trust
 
 KEPT = 16
 """Number of cached views; the least recently used is evicted first. The view without a project always stays."""
 
 Fingerprint = tuple[int, int, int, int] | None
+
+
+class LastGood:
+    """Reads files; for a broken or emptied one, returns the last good content with the current problem.
+
+    The servers of a deleted file disappear with it. The content is remembered per file and directories, since some
+    files cover several projects.
+    """
+
+    def __init__(self) -> None:
+        self._good: dict[tuple[str, Path, tuple[Path, ...]], FileReading] = {}
+
+    def read(self, place: ConfigFile, directories: tuple[Path, ...], platform: str) -> FileReading | None:
+        """Like `read_place`, but fall back to the last good content."""
+        key = (place.format, place.file, directories)
+        reading = read_place(place, directories, platform)
+        if reading is None:
+            self._good.pop(key, None)
+        elif not reading.broken and not (reading.emptied and key in self._good):
+            self._good[key] = reading
+        elif key in self._good:
+            return replace(self._good[key], problems=reading.problems or (_emptied(place),), broken=True)
+        return reading
+
+
+def _emptied(place: ConfigFile) -> Problem:
+    message = f"{place.file.name}: the file was emptied; its last content is still in use"
+    return Problem("config.empty", message, "Restore its content, or delete the file.", str(place.file))
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,3 +218,31 @@ def fingerprint(path: Path) -> Fingerprint:
         except (OSError, ValueError):
             return None
     return status.st_mtime_ns, status.st_size, status.st_ino, status.st_mode
+
+
+def find_server(view: ProjectView, name: str, *, hidden: bool = False) -> ServerEntry:
+    """Return the server of this name or alias; with `hidden`, also a removed one. Raises `server.unknown`."""
+    found = view.discovery.find(name)
+    if found is None and hidden:
+        found = next((each for each in view.discovery.hidden if name in (each.alias, each.name)), None)
+    if found is not None:
+        return found
+    known = sorted({word for each in view.discovery.servers for word in (each.name, each.alias)})
+    near = get_close_matches(name, known, n=3)
+    hint = f"Did you mean {' or '.join(near)}?" if near else None
+    raise NotFound("server.unknown", f'Server "{name}" not found.', hint)
+
+
+def chosen_servers(view: ProjectView, names: Collection[str]) -> tuple[ServerEntry, ...]:
+    """Return the named servers, else all of ours that are in force."""
+    if names:
+        return tuple(find_server(view, name) for name in names)
+    own = (server for server in view.discovery.servers if server.source.client == "toolcrib")
+    return tuple(server for server in own if server.shadowed_by is None)
+
+
+def server_after(view: ProjectView, server: ServerEntry) -> ServerEntry:
+    """Return a server after its trust changed, which may change its alias."""
+    same = (each for each in view.discovery.servers if server.source in each.sources)
+    named = (each for each in same if server.name in (each.name, *each.same_as))
+    return next(named, None) or find_server(view, server.name)

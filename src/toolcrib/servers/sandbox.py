@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 
 from toolcrib.base.processes.sandbox import sandbox_support
 from toolcrib.model.errors import InvalidRequest
-from toolcrib.model.json import Json, JsonObject
-from toolcrib.model.json_values import as_list, as_object, as_text
+from toolcrib.model.json import Json, JsonObject, as_list, as_object, as_text
 from toolcrib.model.problems import Problem
 from toolcrib.model.sandbox import OFF, PROFILES, Sandbox, profile_of
 from toolcrib.model.servers import ServerSpec
@@ -18,7 +17,13 @@ from toolcrib.servers.trust import definition_digest
 
 def default_sandbox(spec: ServerSpec) -> Sandbox:
     """Return the sandbox of a server that the owner chose none for."""
-    return Sandbox("project") if spec.type == "stdio" and spec.source.project is not None else OFF
+    is_foreign = spec.source.project is not None or registry_origin(spec) is not None
+    return Sandbox("project") if spec.type == "stdio" and is_foreign else OFF
+
+
+def registry_origin(spec: ServerSpec) -> JsonObject | None:
+    """Return the `registry` member of our own file: the name and version of a server that the registry published."""
+    return as_object(spec.extra.get("registry")) if spec.source.client == "toolcrib" else None
 
 
 def sandbox_of(spec: ServerSpec, overlay: JsonObject) -> Sandbox:

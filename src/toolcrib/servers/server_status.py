@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from toolcrib.model.json import JsonObject
 from toolcrib.model.look_alikes import looks_foreign
 from toolcrib.model.problems import Problem
-from toolcrib.model.servers import STATE_LABELS, ServerEntry, ServerState
+from toolcrib.model.servers import STATE_LABELS, ServerEntry, ServerState, UpstreamStatus
 from toolcrib.model.text import visible
-from toolcrib.model.upstreams import UpstreamStatus
 
 
 @dataclass(frozen=True, slots=True)

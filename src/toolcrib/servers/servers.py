@@ -10,7 +10,6 @@ import logging
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol, TypeVar
 
@@ -22,7 +21,7 @@ from toolcrib.base.files.write import WriteContext
 from toolcrib.base.home import Home
 from toolcrib.base.named_secrets import NamedSecrets
 from toolcrib.model.changes import ChangeRecorder
-from toolcrib.model.errors import Conflict, Denied, InvalidRequest, NotFound
+from toolcrib.model.errors import Conflict, Denied, InvalidRequest
 from toolcrib.model.json import JsonObject, digest
 from toolcrib.model.problems import Problem
 from toolcrib.model.servers import DefinitionSource, Discovery, ServerEntry, ServerSpec
@@ -35,7 +34,13 @@ from toolcrib.servers.edits import Edit, together
 from toolcrib.servers.exposure import reveals_gravely
 from toolcrib.servers.outside_edits import OutsideEdits
 from toolcrib.servers.own_file import add_own, check_entry, own_place, own_project_place, replace_own
-from toolcrib.servers.project_view import ProjectView, ProjectViews
+from toolcrib.servers.project_view import (
+    ProjectView,
+    ProjectViews,
+    chosen_servers,
+    find_server,
+    server_after,
+)
 from toolcrib.servers.readers.read import ConfigFile, ReadEntry
 from toolcrib.servers.resolve import ValueOrigin, origins
 from toolcrib.servers.sandbox import SandboxChoice, changed_sandbox
@@ -129,12 +134,12 @@ class Servers:
         """Return one server by alias or name, preferring the one in `file`; includes hidden servers."""
         view = await self.view(cwd)
         there = (each for each in view.discovery.servers if file in [source.file for source in each.sources])
-        return next((each for each in there if each.name == name), None) or _find(view, name, hidden=True)
+        return next((each for each in there if each.name == name), None) or find_server(view, name, hidden=True)
 
     async def get(self, name: str, cwd: Path | None = None) -> Details:
         """Return one server in full, by alias or name. Raises `server.unknown` with the nearest names."""
         view = await self.view(cwd)
-        server = _find(view, name)
+        server = find_server(view, name)
         return await self._in_thread(lambda: self._details(view, server))
 
     async def follow(self) -> None:
@@ -186,7 +191,7 @@ class Servers:
     ) -> Edit:
         """Replace a server of ours; values that are still masked keep their old content."""
         view = await self.view(cwd)
-        server = _find(view, name)
+        server = find_server(view, name)
         self._check_version(view, server, version)
         written = view.written(server)[0]
         if written.place.format != "toolcrib":
@@ -213,7 +218,7 @@ class Servers:
     ) -> Edit:
         """Remove a server from our file, or hide it with an overlay; `in_client` edits the app's file."""
         view = await self.view(cwd)
-        server = _find(view, name)
+        server = find_server(view, name)
         self._check_version(view, server, version)
         record = _Record("servers.remove", {"name": server.name})
         return await self._change_server(view, server, REMOVAL, record, in_client=in_client, dry_run=dry_run)
@@ -223,7 +228,7 @@ class Servers:
     ) -> Edit:
         """Enable or disable a server in the same way. Enabling a hidden one shows it again."""
         view = await self.view(cwd)
-        server = _find(view, name, hidden=enabled)
+        server = find_server(view, name, hidden=enabled)
         record = _Record("servers.enable" if enabled else "servers.disable", {"name": server.name})
         action = switching(enabled)
         return await self._change_server(view, server, action, record, in_client=in_client, dry_run=dry_run)
@@ -233,7 +238,7 @@ class Servers:
     ) -> Edit:
         """Choose the sandbox of a server, as an overlay in our own file. Raises `sandbox.invalid`."""
         view = await self.view(cwd)
-        server = _find(view, name)
+        server = find_server(view, name)
         if server.spec is None:
             raise InvalidRequest("server.invalid", server.problems[0].message)
         sandbox = changed_sandbox(server.spec, choice)
@@ -247,14 +252,14 @@ class Servers:
 
         `secrets` is the separate consent to grave exposures. Raises `server.reveals_secrets` if it is missing.
         """
-        server = _find(await self.view(cwd), name)
+        server = find_server(await self.view(cwd), name)
         spec = server.spec
         if spec is None:
             raise InvalidRequest("server.invalid", server.problems[0].message)
         if shown is not None and shown != server.digest:
             raise _changed_since(server)
         await self._agree([spec], secrets)
-        return _again(await self.view(cwd), server)
+        return server_after(await self.view(cwd), server)
 
     async def keep_trust(self, entries: Collection[tuple[str, str]], cwd: Path | None) -> None:
         """Trust the definitions with these files and names, after the crib changed them on the owner's behalf."""
@@ -268,14 +273,14 @@ class Servers:
     async def untrust(self, name: str, cwd: Path | None = None) -> ServerEntry:
         """Withdraw trust. Raises `config.unsupported` for a server in the user's own file, which needs no trust."""
         view = await self.view(cwd)
-        server = _find(view, name)
+        server = find_server(view, name)
         if server.source.client == "toolcrib" and server.source.project is None:
             message = f'Server "{server.name}" is in Toolcrib\'s own file and needs no trust.'
             hint = f"Run `toolcrib mcp disable {server.alias}`, or remove it."
             raise InvalidRequest("config.unsupported", message, hint)
         specs = [entry.spec for entry in view.written(server) if entry.spec is not None]
         await self._change_trust(lambda book: book.without_definitions(specs))
-        return _again(await self.view(cwd), server)
+        return server_after(await self.view(cwd), server)
 
     async def at(self, path: Path) -> tuple[Details, ...]:
         """Return the servers that a project's directory or a file of the user defines."""
@@ -317,7 +322,7 @@ class Servers:
         """
         view = await self.view(cwd)
         for name in names:
-            _find(view, name)
+            find_server(view, name)
         own = self._own(view, "user")
         moved = await self._in_thread(lambda: transfer.imports(view, own, self._environment, names))
         for each in moved:
@@ -327,7 +332,7 @@ class Servers:
 
     async def export(self, client: str, names: Collection[str] = (), cwd: Path | None = None) -> transfer.Export:
         """Return our servers, or the named ones, as a file of that app."""
-        servers = _chosen(await self.view(cwd), names)
+        servers = chosen_servers(await self.view(cwd), names)
         return await self._in_thread(lambda: transfer.exported(servers, client))
 
     async def export_to(
@@ -342,7 +347,7 @@ class Servers:
         """Write our servers, or the named ones, into that app's file."""
         view = await self.view(cwd)
         place = transfer.client_place(view, client, scope)
-        moved = transfer.exports(view, _chosen(view, names), client, place)
+        moved = transfer.exports(view, chosen_servers(view, names), client, place)
         return await self._move(place, moved, "servers.export", dry_run=dry_run)
 
     async def undo(self, file: Path | None = None, *, purpose: str | None = None, dry_run: bool = False) -> Edit:
@@ -531,34 +536,8 @@ class Servers:
             raise Conflict("request.stale", f'Server "{server.name}" changed after it was read.')
 
 
-def _find(view: ProjectView, name: str, *, hidden: bool = False) -> ServerEntry:
-    found = view.discovery.find(name)
-    if found is None and hidden:
-        found = next((each for each in view.discovery.hidden if name in (each.alias, each.name)), None)
-    if found is not None:
-        return found
-    known = sorted({word for each in view.discovery.servers for word in (each.name, each.alias)})
-    near = get_close_matches(name, known, n=3)
-    hint = f"Did you mean {' or '.join(near)}?" if near else None
-    raise NotFound("server.unknown", f'Server "{name}" not found.', hint)
-
-
-def _chosen(view: ProjectView, names: Collection[str]) -> tuple[ServerEntry, ...]:
-    """Return the named servers, else all of ours that are in force."""
-    if names:
-        return tuple(_find(view, name) for name in names)
-    own = (server for server in view.discovery.servers if server.source.client == "toolcrib")
-    return tuple(server for server in own if server.shadowed_by is None)
-
-
 def _normal(path: Path) -> Path:
     return Path(os.path.normpath(path))
-
-
-def _again(view: ProjectView, server: ServerEntry) -> ServerEntry:
-    """Return a server after its trust changed, which may change its alias."""
-    same = (each for each in view.discovery.servers if server.source in each.sources)
-    return next((each for each in same if server.name in (each.name, *each.same_as)), None) or _find(view, server.name)
 
 
 def _changed_since(server: ServerEntry) -> Conflict:

@@ -21,11 +21,9 @@ from toolcrib.base.files.reading import FileText, read_bytes, read_text
 from toolcrib.base.files.write import replace_file
 from toolcrib.base.processes.sandbox import sandbox_support
 from toolcrib.model.errors import ConfigError
-from toolcrib.model.json import JsonObject, digest
-from toolcrib.model.json_values import as_list, as_object, as_text, at
+from toolcrib.model.json import JsonObject, as_list, as_object, as_text, at, digest
 from toolcrib.model.sandbox import Sandbox, SandboxProfile
-from toolcrib.model.server_names import OtherName
-from toolcrib.model.servers import Auth, ServerSpec
+from toolcrib.model.servers import Auth, OtherName, ServerSpec
 from toolcrib.model.text import visible
 from toolcrib.servers.dangers import Danger, dangers
 from toolcrib.servers.exposure import ExposedValue, revealed, reveals_gravely

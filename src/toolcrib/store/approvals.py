@@ -58,6 +58,7 @@ async def save_approval(store: Store, approval: Approval, crib: str, binding: st
             why=approval.why,
             arguments=approval.arguments,
             remember=json.dumps(approval.remembering.to_json()),
+            detached=approval.is_detached,
         )
     )
 
@@ -99,11 +100,23 @@ async def replace_edit(store: Store, id: str, shown: bytes) -> None:
     await store.write(update(approvals).where(approvals.c.id == id).values(edited=shown))
 
 
-async def load_edits(store: Store, crib: str) -> list[tuple[str, bytes]]:
-    """Return id and arguments of this crib's newest decided approvals with edited arguments."""
+async def use_approval(store: Store, id: str, at: datetime) -> bool:
+    """Mark the answer of an approved call as delivered; return False if it was delivered before."""
+    unused = (approvals.c.id == id, approvals.c.status == "approved", approvals.c.used_at.is_(None))
+    (count,) = await store.write(update(approvals).where(*unused).values(used_at=moment(at)))
+    return count == 1
+
+
+async def load_edits(store: Store, crib: str, *, with_unused: bool = True) -> list[tuple[str, bytes]]:
+    """Return id and arguments of this crib's newest decided approvals with edited arguments.
+
+    Without `with_unused`, those whose answers can still be fetched are left out.
+    """
+    decided = (approvals.c.crib == crib, approvals.c.status != _OPEN, approvals.c.edited.is_not(None))
+    used = ~approvals.c.detached | approvals.c.used_at.is_not(None)
     query = (
         select(approvals.c.id, approvals.c.edited)
-        .where(approvals.c.crib == crib, approvals.c.status != _OPEN, approvals.c.edited.is_not(None))
+        .where(*decided, *(() if with_unused else (used,)))
         .order_by(approvals.c.created_at.desc())
         .limit(LARGEST_PAGE)
     )
@@ -153,9 +166,37 @@ async def load_decided(store: Store, ids: Collection[str]) -> list[Approval]:
     return [_approval(row) for row in rows]
 
 
-async def load_orphans(store: Store, crib: str, before: datetime) -> list[Approval]:
-    """Return pending approvals without a waiter: of an earlier run of this crib, or expired."""
-    orphaned = (approvals.c.crib == crib) | (approvals.c.expires_at < moment(before))
+async def load_detached(store: Store, ref: ToolRef, definition_hash: str, at: datetime) -> list[Approval]:
+    """Return the pending approvals of one definition of a tool that have no waiting call and have not expired."""
+    query = select(approvals).where(
+        approvals.c.status == _OPEN,
+        approvals.c.detached,
+        approvals.c.server == ref.server,
+        approvals.c.tool == ref.tool,
+        approvals.c.definition_hash == definition_hash,
+        approvals.c.expires_at > moment(at),
+    )
+    rows: Sequence[Row[*tuple[Any, ...]]] = await store.read(lambda connection: connection.execute(query).all())
+    return [_approval(row) for row in rows]
+
+
+async def load_waiting_cribs(store: Store) -> set[str]:
+    """Return the cribs that have calls waiting for an approval."""
+    query = select(approvals.c.crib).distinct().where(approvals.c.status == _OPEN, ~approvals.c.detached)
+    return await store.read(lambda connection: set(connection.execute(query).scalars()))
+
+
+async def load_orphans(
+    store: Store, cribs: Collection[str], before: datetime, *, with_detached: bool
+) -> list[Approval]:
+    """Return pending approvals without a waiter: those of ended cribs, and expired ones.
+
+    Without `with_detached`, those of ended cribs that have no waiting call are left out: their answers can be fetched.
+    """
+    ended = approvals.c.crib.in_(cribs)
+    if not with_detached:
+        ended &= ~approvals.c.detached
+    orphaned = ended | (approvals.c.expires_at < moment(before))
     query = select(approvals).where(approvals.c.status == _OPEN, orphaned).limit(LARGEST_PAGE)
     rows: Sequence[Row[*tuple[Any, ...]]] = await store.read(lambda connection: connection.execute(query).all())
     return [_approval(row) for row in rows]
@@ -180,6 +221,7 @@ def _approval(row: Row[*tuple[Any, ...]]) -> Approval:
         decided_by=row.decided_by,
         reason=row.reason,
         remembering=Remembering() if row.remember is None else Remembering.of_json(json.loads(row.remember)),
+        is_detached=bool(row.detached),
     )
 
 

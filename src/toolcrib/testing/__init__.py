@@ -3,6 +3,7 @@
 - `call` and `crib`: call a tool as a model would; these need no test framework.
 - `plugin`: pytest fixtures, also for Claude Code on a scripted model.
 - `runners`, `sources`: conformance suites for every `Runtime` and `ToolSource`, to inherit.
+- `replay`: a recorded session, replayed in a test.
 - `played`: a runtime without a process or an API, which plays scripts.
 """
 

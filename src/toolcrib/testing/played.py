@@ -10,16 +10,18 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import anyio
+import httpx2
 
 from toolcrib.agents.sessions.runtime import Brief, Offered, Result, SessionHost
 from toolcrib.model.json import Json, JsonObject, is_object
 from toolcrib.model.principals import Mode
 from toolcrib.model.sessions import Failure, ServerHealth, Spent, TurnEnd
 from toolcrib.model.tools import CallResult
-from toolcrib.testing.scripted_model.reply import ModelReply, reply
-from toolcrib.testing.scripted_model.script import Scripts
+from toolcrib.testing.scripted_model.reply import ModelReply, ScriptPosition, reply
+from toolcrib.testing.scripted_model.script import Refusal, Scripts, ScriptStep, TextStep
 
 QUESTION = "AskUserQuestion"
+_NO_PLACE = ScriptPosition(None, 0)
 _INTERRUPTED: JsonObject = {"role": "user", "content": "[Request interrupted by user]"}
 
 _History = list[JsonObject]
@@ -28,9 +30,10 @@ _History = list[JsonObject]
 class PlayedRunner:
     """`PlayedRunner({"s": [step, …]})`: a `Runtime`. Conversations are kept in memory and can be resumed."""
 
-    name = "played"
+    name: str = "played"
 
-    def __init__(self, scripts: Mapping[str, Json] | None = None) -> None:
+    def __init__(self, scripts: Mapping[str, Json] | None = None, name: str | None = None) -> None:
+        self.name = name or self.name
         self.scripts = Scripts(scripts)
         self.ran: list[tuple[str, JsonObject]] = []
         """The runtime's own tools that would have run, with their arguments."""
@@ -102,7 +105,7 @@ class PlayedConversation:
         turns = 0
         while self.brief.limits.turns is None or turns < self.brief.limits.turns:
             turns += 1
-            said = reply(self.runner.scripts, self._request())
+            said = await self._ask_model()
             if (failure := await self._refused(said)) is not None or said.message is None:
                 return TurnEnd("failed", self.runtime, Spent(turns=turns), failure)
             await self._tell(said.message, said)
@@ -113,6 +116,20 @@ class PlayedConversation:
             self._history.append({"role": "user", "content": [await self._use(use) for use in uses]})
         limit = Failure("runner.limit", f"The turn reached its limit of {self.brief.limits.turns} turns and was ended.")
         return TurnEnd("limit", self.runtime, Spent(turns=turns), limit)
+
+    async def _ask_model(self) -> ModelReply:
+        """Return the reply of the scripts, or of the model that the brief names, as if it was a script's."""
+        url = self.brief.variables.get("ANTHROPIC_BASE_URL")
+        if url is None:
+            return reply(self.runner.scripts, self._request())
+        request = {key: value for key, value in self._request().items() if key != "at"}
+        async with httpx2.AsyncClient(trust_env=False, timeout=60) as client:
+            answer = await client.post(f"{url}/v1/messages", json=request)
+        message: JsonObject = answer.json()
+        if not answer.is_success:
+            refusal = Refusal(answer.status_code, "api_error", message["error"]["message"])
+            return ModelReply(_NO_PLACE, ScriptStep(refusal=refusal), None)
+        return ModelReply(_NO_PLACE, ScriptStep(blocks=(TextStep("answered"),)), message)
 
     def _request(self) -> JsonObject:
         tools = [{"name": _name(offered)} for offered in self.brief.tools]
@@ -177,7 +194,7 @@ class PlayedConversation:
             return CallResult.error(f"There is no tool {name}.")
         permit = await self.host.permit(name, arguments, id)
         if not permit.allowed:
-            return CallResult.error(permit.reason)
+            return permit.instead.result if permit.instead is not None else CallResult.error(permit.reason)
         self.runner.ran.append((name, permit.arguments))
         await self.host.ended(id, is_error=False)
         return CallResult.text(f"{name} has run.")

@@ -24,8 +24,7 @@ import anyio.to_thread
 from toolcrib.base.masking.values import KnownSecrets
 from toolcrib.base.network.urls import covers
 from toolcrib.base.secret_store import SecretStore, open_secret_store, process_lock
-from toolcrib.model.json import Json, JsonObject, digest
-from toolcrib.model.json_values import as_list, as_object, as_text
+from toolcrib.model.json import Json, JsonObject, as_list, as_object, as_text, digest
 from toolcrib.model.servers import ServerSpec
 from toolcrib.servers.identity import normal_url
 

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from toolcrib.model.json import Json, JsonObject, dumps, is_array, is_object
 from toolcrib.model.problems import Problem
 from toolcrib.model.protocol import encode_header
-from toolcrib.model.server_names import ServerNames
+from toolcrib.model.servers import ServerNames
 from toolcrib.model.text import visible
 from toolcrib.model.tools import Marks, Tool
 

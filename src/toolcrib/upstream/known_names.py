@@ -8,8 +8,7 @@ claim a name that another server uses here. Pure.
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from toolcrib.model.server_names import OtherName, ServerNames
-from toolcrib.model.servers import Discovery, ServerEntry
+from toolcrib.model.servers import Discovery, OtherName, ServerEntry, ServerNames
 from toolcrib.upstream.plan import Place
 
 _Used = tuple[OtherName, bool]

@@ -19,8 +19,7 @@ from toolcrib.base.cooperative import Pacer, collect_paced
 from toolcrib.model.json import Json, JsonObject, dumps, is_array, is_object, loads
 from toolcrib.model.problems import Problem
 from toolcrib.model.protocol import METHOD_NOT_FOUND, Era
-from toolcrib.model.server_names import NO_NAMES, ServerNames
-from toolcrib.model.servers import ToolFilter
+from toolcrib.model.servers import NO_NAMES, ServerNames, ToolFilter
 from toolcrib.model.skills import SKILLS_EXTENSION, entry_fault
 from toolcrib.model.sources import ProtocolError
 from toolcrib.model.text import visible

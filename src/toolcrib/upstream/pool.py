@@ -19,9 +19,8 @@ from anyio.abc import TaskGroup
 
 from toolcrib.model.errors import ToolcribError, Unavailable
 from toolcrib.model.json import JsonObject
-from toolcrib.model.servers import Discovery, ServerEntry, ServerSpec
+from toolcrib.model.servers import Discovery, ServerEntry, ServerSpec, UpstreamStatus
 from toolcrib.model.sources import Client, Notice
-from toolcrib.model.upstreams import UpstreamStatus
 from toolcrib.upstream.handshake import ClientIntroduction
 from toolcrib.upstream.known_names import DefinitionNames
 from toolcrib.upstream.oauth.discovery import NO_DEMAND, Demand

@@ -17,6 +17,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
+from toolcrib.base.home import Home
 from toolcrib.model.sandbox import SandboxGrants
 from toolcrib.model.servers import ResolvedServer, ServerSpec
 
@@ -98,6 +99,7 @@ class _Granting:
         self._home = Path(resolved.env.get("HOME") or deps.environment.get("HOME") or "/nonexistent")
         self._crib = deps.root.parent
         self._path = resolved.env.get("PATH") or deps.environment.get("PATH") or ""
+        self._bundles = Home(deps.root.parent).server_bundles
         self._temporary = deps.root / sha256(f"{spec.source.file}#{spec.name}".encode()).hexdigest()[:16]
         runner = Path(resolved.command or "").name
         self._runner = _RUNNERS.get(runner.removesuffix(".cmd").removesuffix(".exe"), _Runner())
@@ -152,6 +154,10 @@ class _Granting:
 
     def _code(self) -> Iterator[str]:
         """Yield the directories of the programs that the definition names, and of the app's plugin."""
+        for path in (Path(self._resolved.command or ""), *self._named()):
+            if path.is_relative_to(self._bundles) and path != self._bundles:
+                # The bundle that the server was installed from is in the crib's home, but is code like any other.
+                yield str(self._bundles / path.relative_to(self._bundles).parts[0])
         for path in self._named():
             if path.suffix.lower() in _CODE:
                 yield from self._unless_shared(path.parent)

@@ -14,11 +14,9 @@ from toolcrib.model.errors import NotFound, ToolcribError, Unavailable
 from toolcrib.model.json import Json, JsonObject, dumps
 from toolcrib.model.problems import Problem
 from toolcrib.model.protocol import INVALID_PARAMS
-from toolcrib.model.server_names import NO_NAMES, ServerNames
-from toolcrib.model.servers import ServerSpec
+from toolcrib.model.servers import NO_NAMES, ServerNames, ServerSpec, UpstreamStatus
 from toolcrib.model.sources import CallContext, ContentMethod, Introduction, ProtocolError, RunCall
 from toolcrib.model.tools import CallResult, ContentItem, ProtocolFault, ServerKind, Tool
-from toolcrib.model.upstreams import UpstreamStatus
 from toolcrib.servers.identity import identity
 from toolcrib.upstream.definitions import UpstreamTool, mcp_param_headers
 from toolcrib.upstream.offer import PROMPTS, RESOURCES, SKILLS, TEMPLATES, Offer, content_of, passes, tools_of

@@ -21,9 +21,8 @@ from toolcrib.base.processes.process import ServerFailed
 from toolcrib.model.errors import ToolcribError, Unavailable
 from toolcrib.model.json import JsonObject
 from toolcrib.model.protocol import Era
-from toolcrib.model.servers import ServerSpec
+from toolcrib.model.servers import ServerSpec, UpstreamStatus
 from toolcrib.model.tools import CallResult
-from toolcrib.model.upstreams import UpstreamStatus
 from toolcrib.upstream.background import BackgroundTasks
 from toolcrib.upstream.exchange import UpstreamRequests
 from toolcrib.upstream.http.failures import HttpRefused

@@ -21,8 +21,9 @@ from toolcrib.host import Crib
 from toolcrib.model.principals import Principal
 from toolcrib.nodes.shared_counts import SharedCounts
 from toolcrib.web import problems
-from toolcrib.web.guard import PRINCIPAL, RequestGuard
-from toolcrib.web.limits import Throttle
+from toolcrib.web.forwarded import ForwardedRequests
+from toolcrib.web.guard import RequestGuard
+from toolcrib.web.limits import PRINCIPAL, Throttle
 from toolcrib.web.login import LoginPage, Logins
 from toolcrib.web.stopping import Stopping
 
@@ -46,8 +47,14 @@ def create_app(
         hosts=own_hosts(address),
         body_bytes=crib.settings.max_body_bytes,
         stopping=stopping,
+        forwarded=_forwarded(crib),
         link_address=crib.settings.approval_address,
     )
+
+
+def _forwarded(crib: Crib) -> ForwardedRequests | None:
+    signer = crib.request_signer
+    return ForwardedRequests(signer, crib.principals, crib.tokens) if signer is not None else None
 
 
 class Doors:

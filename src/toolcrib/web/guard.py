@@ -40,15 +40,12 @@ from toolcrib.model.principals import Principal
 from toolcrib.model.protocol import ACTING_AS
 from toolcrib.web import problems
 from toolcrib.web.console.refusal import STYLE_HASH, continue_page
-from toolcrib.web.limits import CONNECTION, CREDENTIAL, ENDED, Throttle
+from toolcrib.web.forwarded import SIGNATURE, CheckedBody, ForwardedRequests
+from toolcrib.web.limits import BY_OWNER, CONNECTION, CREDENTIAL, ENDED, PRINCIPAL, Throttle
 from toolcrib.web.login import Logins
 from toolcrib.web.problems import SAFE_HEADERS, Header
 from toolcrib.web.stopping import Stopping
 
-PRINCIPAL = "toolcrib.principal"
-"""Scope key of the authenticated principal."""
-BY_OWNER = "toolcrib.by_owner"
-"""Scope key that is set if the owner acts as a named token."""
 _ACTING_AS = ACTING_AS.encode()
 OPEN_PATHS = frozenset({"/healthz", "/login"})
 
@@ -81,8 +78,10 @@ FILES = "/static/"
 
 _ONCE = (
     b"host", b"origin", b"sec-fetch-site", b"authorization", b"cookie", b"content-type", b"content-length",
-    b"content-encoding", b"transfer-encoding", _ACTING_AS,
+    b"content-encoding", b"transfer-encoding", _ACTING_AS, SIGNATURE,
 )  # fmt: skip
+_DIGEST = "toolcrib.body_digest"
+"""Scope key of the digest that the body of a forwarded request must have."""
 _NO_STATE: Mapping[str, object] = {}
 _SAFE_METHODS = frozenset({"GET", "HEAD"})
 
@@ -109,10 +108,13 @@ class RequestGuard:
         hosts: Iterable[str],
         body_bytes: int,
         stopping: Stopping | None = None,
+        forwarded: ForwardedRequests | None = None,
         link_address: str | None = None,
     ) -> None:
+        """`forwarded` admits signed requests of other nodes; without it, they are refused."""
         self._link_address = link_address
         self._mcp = mcp
+        self._forwarded = forwarded
         self._routes = routes
         self._principals = principals
         self._logins = logins
@@ -141,8 +143,7 @@ class RequestGuard:
                 await reply.send_whole(detour)
                 return
             app = self._admit_link(scope, headers) if is_link else await self._admit_known(scope, headers)
-            if b"transfer-encoding" in headers:
-                receive = _Counted(receive, reply, self._body_bytes).receive
+            receive = self._limited(scope, headers, receive, reply)
             if ENDED in scope:
                 await _until_ended(app(scope, receive, reply.send), scope[ENDED])
             else:
@@ -155,6 +156,12 @@ class RequestGuard:
             await reply.refuse(Unavailable("crib.closed", "The crib stopped before the answer was ready."))
         except Exception as error:  # noqa: BLE001 boundary: any failure becomes a refusal, logged by `unexpected`
             await reply.refuse(problems.unexpected(error))
+
+    def _limited(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive, reply: "_Reply") -> Receive:
+        """Return a `receive` that limits a body of unknown length, and compares the body of a forwarded request."""
+        if b"transfer-encoding" in headers:
+            receive = _Counted(receive, reply, self._body_bytes).receive
+        return CheckedBody(receive, scope[_DIGEST]).receive if _DIGEST in scope else receive
 
     def _admit(self, scope: Scope, headers: dict[bytes, bytes]) -> ASGIApp:
         """Check the request, set its principal in the scope and return the application that handles it."""
@@ -224,6 +231,11 @@ class RequestGuard:
             raise Denied("origin.refused", "Cross-site requests are not allowed.")
 
     def _identify(self, scope: Scope, headers: Mapping[bytes, bytes], to_mcp: bool) -> Principal:
+        if SIGNATURE in headers:
+            if self._forwarded is None:
+                raise Denied("node.refused", "This crib has no node secret and accepts no requests of other nodes.")
+            known, scope[_DIGEST] = self._forwarded.identify(scope, headers[SIGNATURE])
+            return self._enter(scope, known)
         authorization = headers.get(b"authorization")
         if authorization is not None:
             scheme, _, token = authorization.partition(b" ")
@@ -233,15 +245,7 @@ class RequestGuard:
             if to_mcp and (name := headers.get(_ACTING_AS)) is not None:
                 known = self._principals.acting_as(known, name.decode("latin-1"))
                 scope[BY_OWNER] = True
-            _claim(scope, known.key)
-            if known.ended is not None:
-                scope[ENDED] = known.ended
-            scope[CREDENTIAL] = known.key
-            if not known.principal.is_owner:
-                self._stop_switch.check()  # named tokens and sessions are suspended while everything is stopped
-            if self._principals.may_reach(known.principal, scope["path"]) is not True:
-                raise NotFound("route.unknown", f"There is nothing at {scope['path']}.")
-            return known.principal
+            return self._enter(scope, known)
         if not to_mcp and b"cookie" in headers:
             ended = self._browser_session(headers[b"cookie"])
             if ended is not None:
@@ -250,6 +254,18 @@ class RequestGuard:
                 scope[ENDED] = ended
                 return self._as_web
         raise Unauthenticated("auth.required", "A token is required, or a signed-in browser.")
+
+    def _enter(self, scope: Scope, known: Credential) -> Principal:
+        """Return the principal of a credential, after checking that it may make this request."""
+        _claim(scope, known.key)
+        if known.ended is not None:
+            scope[ENDED] = known.ended
+        scope[CREDENTIAL] = known.key
+        if not known.principal.is_owner:
+            self._stop_switch.check()  # named tokens and sessions are suspended while everything is stopped
+        if self._principals.may_reach(known.principal, scope["path"]) is not True:
+            raise NotFound("route.unknown", f"There is nothing at {scope['path']}.")
+        return known.principal
 
     def _browser_session(self, header: bytes) -> anyio.Event | None:
         # Other programs on this host may set cookies of any form; only the console's cookie is checked.

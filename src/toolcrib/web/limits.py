@@ -13,6 +13,10 @@ from toolcrib.nodes.shared_counts import SharedCounts
 
 ENDED = "toolcrib.ended"
 """Scope key: an event that is set when the request's credential ends. Absent if the credential never ends."""
+PRINCIPAL = "toolcrib.principal"
+"""Scope key of the authenticated principal."""
+BY_OWNER = "toolcrib.by_owner"
+"""Scope key that is set if the owner acts as a named token."""
 CREDENTIAL = "toolcrib.credential"
 """Scope key: the key of the request's credential, stable across restarts of the crib."""
 CONNECTION = "toolcrib.connection"

@@ -34,11 +34,13 @@ from toolcrib.model.principals import Principal
 from toolcrib.model.tools import ToolRef
 from toolcrib.model.version import __version__
 from toolcrib.web.app import create_app
+from toolcrib.web.forwarded import NodeProxy
 from toolcrib.web.limits import WireLimits
 from toolcrib.web.listen import GRACE, address_of, bind, is_loopback, serving
 from toolcrib.web.login import Logins
 from toolcrib.web.mcp.budgeted import ContextBudgets
 from toolcrib.web.mcp.endpoint import McpEndpoint
+from toolcrib.web.mcp.node_routing import NodeRouting
 from toolcrib.web.mcp.tasks import McpTasks
 from toolcrib.web.public import PublicEntrance, bind_public, check_login, public_address
 from toolcrib.web.stopping import Stopping
@@ -98,7 +100,8 @@ async def hold(
         crib.port = listener.getsockname()[1]
         stopping = Stopping(crib.gate, lambda: hurry())
         key = sealing_key(crib.home)
-        mcp = await stack.enter_async_context(_endpoint(crib, key, stopping))
+        mcp_key = crib.cluster_secret.key("mcp state") if crib.cluster_secret is not None else key
+        mcp = await stack.enter_async_context(_endpoint(crib, mcp_key, stopping))
         logins = Logins(address, file=crib.home.browser_sessions, key=key)
         app = create_app(crib, mcp, logins, address=address, stopping=stopping)
         grace = COMMAND_GRACE if kind == "command" else GRACE
@@ -134,6 +137,7 @@ def _endpoint(crib: Crib, key: bytes, stopping: Stopping) -> McpEndpoint:
         ended_file=crib.home.ended_sessions,
         stopping=stopping,
         budgets=_budgets(crib),
+        routing=NodeRouting(crib.membership.id, NodeProxy(crib.node_client)) if crib.node_client is not None else None,
         tasks=McpTasks(crib.store, crib.membership.id),
     )
 

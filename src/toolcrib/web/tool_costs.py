@@ -33,10 +33,10 @@ def best_offer(crib: Crib, client: str, agent: str | None) -> OfferedTools:
 
 
 def offers_of(crib: Crib, agent: str | None, over: ServerType = "http") -> list[JsonObject]:
-    """Return what an app receives under each choice of `tools`; an app over stdio always lists all."""
+    """Return what an app receives under each choice of `tools`; over stdio, only an agent can list fewer."""
     count, tokens = _everything(crib, agent)
     found: list[JsonObject] = [{"tools": "all", "definitions": count, "tokens": tokens, "saves": 0}]
-    if over == "stdio":
+    if over == "stdio" and agent is None:
         return found
     for mode, definitions in (("search", search_tools.DEFINITIONS), ("code", code_tools.DEFINITIONS)):
         received = _tokens_of(definitions)
@@ -44,12 +44,21 @@ def offers_of(crib: Crib, agent: str | None, over: ServerType = "http") -> list[
     return found
 
 
-def with_offers(crib: Crib, states: Sequence[AppState]) -> list[JsonObject]:
+async def listing_of(crib: Crib, agent: str | None, named: OfferedTools | None) -> OfferedTools:
+    """Return what an app lists: as its address says, else as its agent does, else all tools."""
+    if named is not None or agent is None or crib.zoo.granted(agent) is None:
+        return named or "all"
+    return (await crib.zoo.listing(agent)).mode or "all"
+
+
+async def with_offers(crib: Crib, states: Sequence[AppState]) -> list[JsonObject]:
     """Return the states of apps, each connection with what it receives under each choice."""
     shapes = [state.to_json() for state in states]
     for shape in shapes:
         for connection in shape["connections"]:
-            connection["offers"] = offers_of(crib, connection["agent"], connection["type"])
+            agent = connection["agent"]
+            connection["tools"] = await listing_of(crib, agent, connection["tools"])
+            connection["offers"] = offers_of(crib, agent, connection["type"])
     return shapes
 
 

@@ -343,3 +343,16 @@ async def test_repair_keeps_options_of_the_address_that_were_set_by_hand(machine
     assert f"http://127.0.0.1:5000/mcp{by_hand}" in file.read_text(encoding="utf-8")
     await clients.connect(AppConnectRequest("cursor", tools="code"))
     assert "5000/mcp?tool_tokens=8000&cwd=%2Fsrv%2Fa&tools=code" in file.read_text(encoding="utf-8")
+
+
+async def test_address_of_an_agent_names_all_tools_only_if_asked_to(machine: Machine) -> None:
+    file = machine.install("cursor")
+    clients, _, _ = await machine.clients()
+    done = await clients.connect(AppConnectRequest("cursor", agent="reviewer"))
+    assert (done.names_tools, "tools=" in file.read_text(encoding="utf-8")) == (False, False)
+    asked = AppConnectRequest("cursor", agent="reviewer", tools="all")
+    changed = await clients.connect(asked)
+    assert (changed.reasons, changed.names_tools) == (("it lists all tools",), True)
+    assert "/mcp/agents/reviewer?tools=all" in file.read_text(encoding="utf-8")
+    assert not (await clients.connect(asked)).change.changed
+    assert not (await clients.connect(AppConnectRequest("cursor", agent="reviewer"))).change.changed

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from toolcrib.model.servers import Discovery
 from toolcrib.servers.discover import discover
-from toolcrib.servers.last_good import LastGood
+from toolcrib.servers.project_view import LastGood
 
 
 def servers(*names: str) -> str:

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolcrib.base.files.reading import FileText
-from toolcrib.model.server_names import OtherName
-from toolcrib.model.servers import Discovery, ServerEntry, ServerSpec
+from toolcrib.model.servers import Discovery, OtherName, ServerEntry, ServerSpec
 from toolcrib.servers.discover import merge
 from toolcrib.servers.readers.dialect import ReadingContext
 from toolcrib.servers.readers.read import ConfigFile, FileReading, read_content

@@ -17,8 +17,8 @@ from deadlines import stretched
 from toolcrib.base.stop_switch import StopSwitch
 from toolcrib.gate.principals import Credential, Principals
 from toolcrib.model.errors import Conflict
-from toolcrib.web.guard import PRINCIPAL, RequestGuard
-from toolcrib.web.limits import Throttle
+from toolcrib.web.guard import RequestGuard
+from toolcrib.web.limits import PRINCIPAL, Throttle
 from toolcrib.web.login import Logins
 from unit.web.asgi import Answer, ask, scope_of
 

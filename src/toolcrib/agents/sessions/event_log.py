@@ -109,6 +109,13 @@ class SessionLog:
         self.publish(events)
         self._numbered = self.last
 
+    def advance(self, last: int) -> None:
+        """Continue after the newest event that another crib has stored."""
+        if last > self._numbered:
+            self._recent.clear()
+            self.last = self._numbered = last
+            self._wake()
+
     def drop_unwritten(self) -> None:
         """Forget the events that are not stored: another crib writes this log now."""
         self._unwritten.clear()

@@ -171,7 +171,9 @@ class LiveSession:
 
     def send(self, text: str) -> SessionEvent:
         """Queue a prompt."""
-        prompt = _Prompt(f"msg_{secrets.token_hex(8)}", text)
+        # A replay has to give the same events every time.
+        id = f"replay{self.log.numbered}" if self.session.is_replay else secrets.token_hex(8)
+        prompt = _Prompt(f"msg_{id}", text)
         queued = self.is_busy
         self._prompts.append(prompt)
         if self.session.title is None:

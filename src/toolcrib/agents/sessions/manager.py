@@ -22,9 +22,11 @@ from anyio.abc import TaskGroup
 
 from toolcrib.agents.sessions.conversation_view import ConversationView, ConversationViews
 from toolcrib.agents.sessions.creators import Creators
+from toolcrib.agents.sessions.elsewhere import RemoteSession, RemoteSessions
 from toolcrib.agents.sessions.event_log import SessionLog
 from toolcrib.agents.sessions.live_session import LiveSession, SessionDeps, status
 from toolcrib.agents.sessions.open_items import OpenItems
+from toolcrib.agents.sessions.open_session import OpenSession
 from toolcrib.base.stop_switch import StopSwitch
 from toolcrib.model.agents import Agent
 from toolcrib.model.changes import ChangeRecorder
@@ -104,14 +106,16 @@ class Sessions:
         creators: Creators,
         default_runner: str = "claude",
         is_alive: Callable[[str], Awaitable[bool]],
+        remote: RemoteSessions | None = None,
     ) -> None:
         """`agent` returns an agent of the zoo or raises; `most_at_once` limits the sessions with a process.
 
         `is_alive` returns whether another crib on the same database is running.
 
         `default_agent` returns the agent for a directory if the request names none. `changes` records every mode that
-        lets a session run calls without approval, and every mode change.
+        lets a session run calls without approval, and every mode change. `remote` reaches the sessions of other nodes.
         """
+        self._remote = remote
         self._changes = changes
         self._stop_switch = stop_switch
         self._store = store
@@ -280,6 +284,8 @@ class Sessions:
         if not content.strip() or len(content) > LONGEST_PROMPT:
             what = "empty" if not content.strip() else f"longer than {LONGEST_PROMPT} characters"
             raise InvalidRequest("session.message", f"The message is {what}.")
+        if (remote := await self._elsewhere(id)) is not None:
+            return await remote.send(content)
         async with self._opening:
             self._stop_switch.check()
             live = await self._live_or_none(id) or await self._make_live(id)
@@ -292,10 +298,10 @@ class Sessions:
     async def interrupt(self, id: str) -> bool:
         """Interrupt the running turn; return False if there is none."""
         live = self._live.get(id)
-        if live is None:
-            await self._load(id)
-            return False
-        return await live.interrupt()
+        if live is not None:
+            return await live.interrupt()
+        remote = await self._elsewhere(id)
+        return False if remote is None else await remote.interrupt()
 
     async def extend(self, id: str, seconds: float) -> float:
         """Extend the running turn, see `LiveSession.extend`. Also raises `session.unknown`."""
@@ -309,6 +315,10 @@ class Sessions:
         self, id: str, *, mode: Mode | None = None, model: str | None = None, title: str | None = None
     ) -> Session:
         """Change the given values, even during a turn. A mode change is audited before it takes effect."""
+        if (remote := await self._elsewhere(id)) is not None:
+            given = {"mode": mode, "model": model, "title": title}
+            await remote.change({key: value for key, value in given.items() if value is not None})
+            return await self.get(id)
         before = (await self.get(id)).mode
         if mode is None or mode == before:
             return await self._apply_change(id, None, model, title)
@@ -337,6 +347,8 @@ class Sessions:
     async def fork(self, id: str, title: str | None = None) -> Session:
         """Create a session that starts with this one's history; source and limits are the same."""
         self._stop_switch.check()
+        if (remote := await self._elsewhere(id)) is not None:
+            return await self.get(await remote.fork(title))
         await self._deps.recorder.flush()
         parent = await self.get(id)
         await self._deps.recorder.catch_up(self._log(parent))
@@ -373,6 +385,15 @@ class Sessions:
         self._deps.on_change(session)
         return session
 
+    async def hand_over(self, id: str, runner: str, forked_from: str) -> Session:
+        """Continue a session with another runtime, which can resume it, as a fork of the session that it replayed."""
+        await self._end(id)
+        session = replace((await self._load(id))[0], runner=runner, forked_from=forked_from)
+        self._deps.recorder.change(session)
+        await self._deps.recorder.flush()
+        self._deps.on_change(session)
+        return session
+
     async def stop_all(self, reason: str) -> int:
         """End all processes and turns, and drop queued prompts; return the number of sessions."""
         async with self._opening:  # prompts accepted earlier have their live session by now
@@ -386,9 +407,14 @@ class Sessions:
 
     async def delete(self, id: str) -> None:
         """Delete a session with all its events, and end its readers."""
-        session = await self.close(id)
         log = self._logs.get(id)
-        await delete_session(self._store, id)
+        if (remote := await self._elsewhere(id)) is not None:
+            session = await self.get(id)
+            await remote.delete()
+        else:
+            session = await self.close(id)
+            log = log or self._logs.get(id)
+            await delete_session(self._store, id)
         await self._deps.gate.marks.forget(id)
         self._views.drop(id)
         if log is not None:
@@ -398,7 +424,12 @@ class Sessions:
     async def events(self, id: str) -> SessionLog:
         """Return the event log of a session."""
         live = self._live.get(id)
-        return live.log if live is not None else self._log((await self._load(id))[0])
+        if live is not None:
+            return live.log
+        session, _ = await self._load(id)
+        log = self._log(session)
+        log.advance(session.last_seq)
+        return log
 
     async def view(self, id: str) -> ConversationView:
         """Return a session's conversation as display items, up to the newest stored event."""
@@ -416,9 +447,9 @@ class Sessions:
                 yield event
             seen = page[-1].seq
 
-    def questions(self) -> tuple[AgentQuestion, ...]:
-        """Return the open questions of agents."""
-        return self._deps.questions.pending()
+    async def questions(self) -> tuple[AgentQuestion, ...]:
+        """Return the open questions of agents, on all nodes of the database."""
+        return await self._deps.questions.pending()
 
     async def ask(
         self, principal: Principal, questions: Sequence[JsonObject], tool_call: str, seconds: float
@@ -430,7 +461,7 @@ class Sessions:
 
     async def answer(self, question: str, answers: Mapping[str, Json], *, by: Principal) -> Mapping[str, str]:
         """Answer a question; raises `question.unknown`, `question.answered`, `question.answer`."""
-        return self._deps.questions.answer(question, answers, by=by)
+        return await self._deps.questions.answer(question, answers, by=by)
 
     def changed_elsewhere(self, id: str) -> None:
         """Have the readers of a session look for events that another crib has written."""
@@ -446,7 +477,7 @@ class Sessions:
             live.emit("approval_required" if kind == "approval_required" else "approval_resolved", details)
 
     @asynccontextmanager
-    async def open(self, new: NewSession) -> AsyncGenerator["OpenSession"]:
+    async def open(self, new: NewSession) -> AsyncGenerator[OpenSession]:
         """Open a session for a program and end its process afterwards; its events are kept."""
         session = await self.create(new)
         try:
@@ -461,6 +492,13 @@ class Sessions:
             log = self._logs[session.id] = SessionLog(self._deps.recorder, session.id, session.last_seq)
             log.epoch = session.epoch
         return log
+
+    async def _elsewhere(self, id: str) -> RemoteSession | None:
+        """Return the session if another node runs it. Raises `session.unknown`."""
+        if id in self._live:
+            return None
+        _, node = await self._load(id)
+        return await self._remote.on(node, id) if self._remote is not None and node != self._crib else None
 
     async def _load(self, id: str) -> tuple[Session, str]:
         found = await load_session(self._store, id)
@@ -526,32 +564,6 @@ class Sessions:
         if live is not None:
             await _stop(live)
         await self._deps.recorder.flush()
-
-
-class OpenSession:
-    """A session used by a program."""
-
-    def __init__(self, sessions: Sessions, id: str) -> None:
-        self.id = id
-        self._sessions = sessions
-
-    async def send(self, content: str) -> AsyncIterator[SessionEvent]:
-        """Send a prompt and yield every event until it is answered."""
-        log = await self._sessions.events(self.id)
-        sent = await self._sessions.send(self.id, content)
-        async for batch in log.follow(sent.seq - 1):
-            for event in batch:
-                yield event
-                if event.kind == "done":
-                    return
-
-    async def interrupt(self) -> bool:
-        """Interrupt the running turn."""
-        return await self._sessions.interrupt(self.id)
-
-    async def answer(self, question: str, answers: Mapping[str, Json], *, by: Principal) -> None:
-        """Answer an agent's question as a person."""
-        await self._sessions.answer(question, answers, by=by)
 
 
 def _ignore_event(kind: SessionEventKind, data: JsonObject, parent: str | None) -> None:

@@ -7,7 +7,7 @@ test suite for runtimes.
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from toolcrib.model.approvals import with_edited, without_structure
@@ -32,7 +32,8 @@ class Brief:
     """Everything a conversation starts with.
 
     `prompt` is appended to the runtime's own. `own_tools` are the permitted tools of the coding agent itself. `resume`
-    is the runtime's id of the conversation to continue, or to copy if `fork`.
+    is the runtime's id of the conversation to continue, or to copy if `fork`. `variables` are added to the environment
+    of the runtime's process.
     """
 
     session: str
@@ -45,6 +46,7 @@ class Brief:
     resume: str | None = None
     fork: bool = False
     limits: SessionLimits = NO_LIMITS
+    variables: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +68,15 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Permit:
-    """Whether a coding agent's own tool may run, and with which arguments; the model receives `reason` on a refusal."""
+    """Whether a coding agent's own tool may run, and with which arguments; the model receives `reason` on a refusal.
+
+    In a replay, `instead` is the recorded result, which is shown in place of the refusal.
+    """
 
     allowed: bool
     arguments: JsonObject
     reason: str = ""
+    instead: Result | None = None
 
 
 class SessionHost(Protocol):

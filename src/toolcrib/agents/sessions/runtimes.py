@@ -60,6 +60,10 @@ class Runtimes:
         """Add or replace a runtime."""
         self._known[runtime.name] = runtime
 
+    def remove(self, name: str) -> None:
+        """Remove a runtime that was added. Idempotent."""
+        self._known.pop(name, None)
+
     def get(self, name: str) -> Runtime:
         """Return the runtime of this name; raises `runner.unknown`, `runner.invalid`."""
         if name in self._known:

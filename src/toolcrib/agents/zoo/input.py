@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
-from toolcrib.model.agents import AGENT_ID, COLOUR, PART_ID, EntrySource, EntryType
+from toolcrib.model.agents import AGENT_ID, COLOUR, MOST_TOOL_TOKENS, PART_ID, EntrySource, EntryType, ListingMode
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Mode
 
@@ -172,6 +172,10 @@ class AgentChanges(InputFields):
     include_brain: bool = Field(False, description="Put pinned entries and context references into the prompt.")
     model: Line | None = None
     mode: Mode | None = None
+    listing: ListingMode | None = Field(None, description="What MCP clients list, unless their address says otherwise.")
+    tool_tokens: Annotated[int, Field(ge=0, le=MOST_TOOL_TOKENS)] | None = Field(
+        None, description="List at most these tokens of definitions, and search for the rest."
+    )
     version: int | None = Field(None, description="The version that was read, as in `If-Match`; any other is refused.")
     brain_entries: list[EntryInput] = Field(
         [], max_length=10_000, description="Used when an agent is created; otherwise see `…/brain`."

@@ -25,7 +25,6 @@ from toolcrib.agents.zoo.brain import (
     row_of,
     unknown_agent,
 )
-from toolcrib.agents.zoo.change_record import change_of
 from toolcrib.agents.zoo.check import changed_agent, free_id, new_agent, parse, with_new_skill, with_skill
 from toolcrib.agents.zoo.compile import Compiled, compile_prompt, grants, structured
 from toolcrib.agents.zoo.input import (
@@ -39,7 +38,7 @@ from toolcrib.agents.zoo.input import (
     named,
 )
 from toolcrib.agents.zoo.starters import STARTERS
-from toolcrib.model.agents import Agent, AgentSummary, slug
+from toolcrib.model.agents import Agent, AgentSummary, ToolListing, slug
 from toolcrib.model.changes import ChangeRecorder
 from toolcrib.model.errors import Conflict, NotFound, Unavailable
 from toolcrib.model.events import HostEventKind
@@ -140,6 +139,7 @@ class Zoo:
         self._lock = anyio.Lock()
         self._index: dict[str, IndexRow] = {}
         self._grants: dict[str, Permissions] = {}
+        self._listings: dict[str, tuple[int, ToolListing]] = {}
         self._changes_to_publish: list[tuple[Publish, JsonObject]] = []
         self._elsewhere = anyio.Event()
         self._holding = 0
@@ -202,7 +202,7 @@ class Zoo:
         work: Callable[[], Awaitable[object]],
     ) -> None:
         """Execute a change of one agent, with its audit records."""
-        changed = change_of(agent_id, before, after)
+        changed = _change_of(agent_id, before, after)
         await self._changes.record(_CHANGE_KINDS[kind], changed, lambda: self._write(agent_id, work()))
 
     @contextmanager
@@ -223,6 +223,7 @@ class Zoo:
                 continue
             self._changes_to_publish.append((publish, _event(agent_id, old, new)))
             self._grants.pop(agent_id, None)
+            self._listings.pop(agent_id, None)
             if new is None:
                 del self._index[agent_id]
             else:
@@ -251,6 +252,15 @@ class Zoo:
             permissions, bundles = loads(row.grants)
             self._grants[agent_id] = (None if permissions is None else tuple(permissions), tuple(bundles))
         return self._grants[agent_id]
+
+    async def listing(self, agent_id: str) -> ToolListing:
+        """Return how MCP clients of an agent list its tools; read once for each version of the agent."""
+        row, known = self._index.get(agent_id), self._listings.get(agent_id)
+        if known is None or row is None or known[0] != row.version:
+            stored = await self.get(agent_id)
+            known = stored.version, ToolListing(stored.agent.listing, stored.agent.tool_tokens)
+            self._listings[agent_id] = known
+        return known[1]
 
     async def list(self) -> Sequence[AgentSummary]:
         """Return all agents, sorted by id."""
@@ -459,3 +469,38 @@ def _stale(agent_id: str, version: int | None = None) -> Conflict:
 
 def _now() -> str:
     return moment(datetime.now(UTC).isoformat())
+
+
+def _change_of(agent_id: str, before: Agent | None, after: Agent | None) -> JsonObject:
+    """Describe a change for the audit: permissions before and after, and the names of all changed fields.
+
+    `before` is None for a creation, `after` for a deletion. Prompts and skill texts are in the agent's revisions.
+    """
+    old, new = _permissions(before), _permissions(after)
+    changed: JsonObject = {"id": agent_id}
+    if before is not None and after is not None:
+        was, will = before.to_json(), after.to_json()
+        changed["fields"] = sorted(key for key in {*was, *will} if was.get(key) != will.get(key))
+        same = {key for key in old if old[key] == new.get(key)}
+        old, new = _without(old, same), _without(new, same)
+    if before is not None:
+        changed["before"] = old
+    if after is not None:
+        changed["after"] = new
+    return changed
+
+
+def _permissions(agent: Agent | None) -> JsonObject:
+    """Return the fields that decide what an agent may do."""
+    if agent is None:
+        return {}
+    return {
+        "toolPermissions": None if agent.tool_permissions is None else list(agent.tool_permissions),
+        "mode": agent.mode,
+        "includeBrain": agent.include_brain,
+        "skillTools": {skill.id: list(skill.tools) for skill in agent.skills if skill.enabled and skill.tools},
+    }
+
+
+def _without(shape: JsonObject, keys: set[str]) -> JsonObject:
+    return {key: value for key, value in shape.items() if key not in keys}

@@ -16,8 +16,7 @@ from toolcrib.base.files.private import create_private, replace_private
 from toolcrib.base.files.reading import content_digest, read_bytes
 from toolcrib.base.sealing import Sealer
 from toolcrib.model.errors import ConfigError, NotFound
-from toolcrib.model.json import JsonObject
-from toolcrib.model.json_values import as_object, as_text
+from toolcrib.model.json import JsonObject, as_object, as_text
 
 GetSealer = Callable[[], Sealer]
 KEPT = 20

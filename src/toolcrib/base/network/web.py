@@ -118,11 +118,17 @@ def _trust(file: str | None, directory: str | None) -> ssl.SSLContext:
         raise ConfigError("settings.invalid", message, hint=f"Correct {name}, or unset it.") from error
 
 
-async def get(client: httpx2.AsyncClient, url: str, headers: Mapping[str, str] | None = None) -> httpx2.Response:
+async def get(
+    client: httpx2.AsyncClient,
+    url: str,
+    headers: Mapping[str, str] | None = None,
+    *,
+    seconds: float = DOCUMENT_SECONDS,
+) -> httpx2.Response:
     """Get a document. Follows a few redirects, checks each one, and sends no secrets to another origin."""
     request = client.build_request("GET", url, headers=dict(headers or {}))
     for _ in range(MAX_REDIRECTS + 1):
-        with anyio.fail_after(DOCUMENT_SECONDS):
+        with anyio.fail_after(seconds):
             response = await client.send(request, follow_redirects=False)
         following = response.next_request
         if following is None:

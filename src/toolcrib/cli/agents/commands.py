@@ -18,6 +18,8 @@ from toolcrib.cli.options import HomeOption, JsonOption, begin, common
 from toolcrib.model.errors import InvalidRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from toolcrib.model.json import JsonObject
     from toolcrib.web.api_client.api_client import ApiClient
 
@@ -38,6 +40,13 @@ PromptFileOption = Annotated[
 ]
 ModelOption = Annotated[str | None, typer.Option("--model", metavar="M", help="The model to use.")]
 ModeOption = Annotated[str | None, typer.Option("--mode", metavar="M", help="The permission mode of new sessions.")]
+ListingOption = Annotated[
+    str | None, typer.Option("--listing", metavar="L", help="What MCP clients list: all, search or code.")
+]
+ToolTokensOption = Annotated[
+    int | None,
+    typer.Option("--tool-tokens", metavar="N", min=0, help="The most tokens of tools that MCP clients list."),
+]
 BrainOption = Annotated[
     bool | None,
     typer.Option("--brain/--no-brain", help="Include pinned memories and context references in the prompt."),
@@ -61,10 +70,7 @@ def list_agents(ctx: typer.Context, home: HomeOption = None, as_json: JsonOption
     """List agents."""
     invocation = begin(ctx, home, as_json)
     found = ask_crib(invocation, lambda client: client.agents())
-    if invocation.as_json:
-        output.document(found)
-    else:
-        show_agents(found)
+    invocation.show(found, show_agents)
 
 
 @app.command("show")
@@ -72,10 +78,7 @@ def show(ctx: typer.Context, agent: IdArgument, home: HomeOption = None, as_json
     """Show an agent: prompt, skills, permissions, memory, and estimated tokens."""
     invocation = begin(ctx, home, as_json)
     found = ask_crib(invocation, lambda client: client.agent(agent))
-    if invocation.as_json:
-        output.document(found)
-    else:
-        show_agent(found)
+    invocation.show(found, show_agent)
 
 
 @app.command("create")
@@ -88,6 +91,8 @@ def create(
     prompt_file: PromptFileOption = None,
     model: ModelOption = None,
     mode: ModeOption = None,
+    listing: ListingOption = None,
+    tool_tokens: ToolTokensOption = None,
     brain: BrainOption = None,
     tools: ToolsOption = None,
     template: Annotated[
@@ -100,7 +105,8 @@ def create(
     """Create an agent from options, a file or a template."""
     invocation = begin(ctx, home, as_json)
     given = {"id": new_id, "name": name, "description": description, "model": model, "mode": mode}
-    body = _body(given, prompt, prompt_file, brain, tools, file, invocation.settings.max_body_bytes)
+    listed = {"listing": listing, "toolTokens": tool_tokens}
+    body = _body({**given, **listed}, prompt, prompt_file, brain, tools, file, invocation.settings.max_body_bytes)
     if "name" not in body:
         raise InvalidRequest("cli.usage", "Missing option '--name'.")
     done = ask_crib(invocation, lambda client: client.create_agent(body, template=template))
@@ -117,6 +123,8 @@ def edit(
     prompt_file: PromptFileOption = None,
     model: ModelOption = None,
     mode: ModeOption = None,
+    listing: ListingOption = None,
+    tool_tokens: ToolTokensOption = None,
     brain: BrainOption = None,
     tools: ToolsOption = None,
     enable: Annotated[
@@ -132,7 +140,8 @@ def edit(
     """Change the given fields of an agent. A `version` in the file rejects conflicting changes."""
     invocation = begin(ctx, home, as_json)
     given = {"name": name, "description": description, "model": model, "mode": mode}
-    body = _body(given, prompt, prompt_file, brain, tools, file, invocation.settings.max_body_bytes)
+    listed = {"listing": listing, "toolTokens": tool_tokens}
+    body = _body({**given, **listed}, prompt, prompt_file, brain, tools, file, invocation.settings.max_body_bytes)
     switches = [(skill, True) for skill in enable or ()] + [(skill, False) for skill in disable or ()]
     if not body and not switches:
         raise InvalidRequest("cli.usage", "Nothing to change.", "Run `toolcrib agents edit --help`.")
@@ -151,10 +160,7 @@ def delete(ctx: typer.Context, agent: IdArgument, home: HomeOption = None, as_js
     """Delete an agent and its memory; its history is kept."""
     invocation = begin(ctx, home, as_json)
     done = ask_crib(invocation, lambda client: client.delete_agent(agent))
-    if invocation.as_json:
-        output.document(done)
-    else:
-        output.line(f"Deleted {agent}. Its history is kept: `toolcrib agents history {agent}`.")
+    invocation.confirm(done, f"Deleted {agent}. Its history is kept: `toolcrib agents history {agent}`.")
 
 
 @app.command("clone")
@@ -211,10 +217,7 @@ def history(
         found = ask_crib(invocation, lambda client: client.agent_revisions(agent))
     else:
         found = ask_crib(invocation, lambda client: client.agent_revision(agent, version))
-    if invocation.as_json:
-        output.document(found)
-    else:
-        show_history(found)
+    invocation.show(found, show_history)
 
 
 @app.command("restore")
@@ -235,7 +238,7 @@ app.command("import")(agents_move.import_agents)
 
 
 def _body(
-    given: "dict[str, str | None]",
+    given: "Mapping[str, str | int | None]",
     prompt: str | None,
     prompt_file: str | None,
     brain: bool | None,

@@ -20,6 +20,12 @@ def show_agents(agents: "Sequence[JsonObject]") -> None:
         output.note("No agents found. Create one with `toolcrib agents create`.")
 
 
+def _listing(agent: "JsonObject") -> str | None:
+    tokens = agent.get("toolTokens")
+    budget = f"at most {tokens:,} tokens of tools" if tokens is not None else None
+    return ", ".join(each for each in (agent.get("listing"), budget) if each) or None
+
+
 def show_agent(agent: "JsonObject") -> None:
     """Print one agent in full."""
     tokens = agent["tokens"]
@@ -31,6 +37,7 @@ def show_agent(agent: "JsonObject") -> None:
         ("for", agent["description"]),
         ("model", agent.get("model")),
         ("mode", agent.get("mode")),
+        ("lists", _listing(agent)),
         ("tools", allowed),
         ("prompt", f"about {tokens['prompt']} tokens (estimate)"),
         ("memory", _memory(agent)),

@@ -37,6 +37,7 @@ def chat(
     ] = None,
     model: Annotated[str | None, typer.Option("--model", metavar="M", help="The model to use.")] = None,
     cwd: Annotated[str | None, typer.Option("--cwd", metavar="DIR", help="The working directory.")] = None,
+    record: Annotated[bool, typer.Option("--record", help="Record a new session, so that it can be replayed.")] = False,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -55,7 +56,7 @@ def chat(
         raise InvalidRequest("cli.usage", "Use either --agent or --resume, not both.", hint)
     invocation = begin(ctx, home, as_json)
     place = str(Path(cwd).expanduser().absolute()) if cwd is not None else None
-    wanted = Wanted(agent, resume, mode, model, place)
+    wanted = Wanted(agent, resume, mode, model, place, record)
     if not invocation.as_json and _is_terminal(invocation):
         run(lambda: _at_terminal(invocation, wanted, prompt))
     elif code := run(lambda: _without_terminal(invocation, wanted, prompt)):

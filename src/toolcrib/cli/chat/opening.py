@@ -27,13 +27,15 @@ class Wanted:
     mode: str | None = None
     model: str | None = None
     cwd: str | None = None
+    record: bool = False
 
 
 async def begin_or_resume(client: ApiClient, wanted: Wanted) -> JsonObject:
     """Return the session: created, found, or imported from Claude Code."""
     changes = _without_none(mode=wanted.mode, model=wanted.model)
     if wanted.resume is None:
-        return await client.sessions.create(changes | _without_none(agentId=wanted.agent, cwd=wanted.cwd))
+        record: JsonObject = {"record": True} if wanted.record else {}
+        return await client.sessions.create(changes | record | _without_none(agentId=wanted.agent, cwd=wanted.cwd))
     try:
         session = await client.sessions.get(wanted.resume)
     except NotFound:

@@ -117,10 +117,7 @@ def _programs(invocation: Invocation) -> tuple[str, ...]:
 
 def _list(invocation: Invocation, wish: _Wish) -> None:
     clients = ask_crib(invocation, lambda crib: crib.connections.list(wish.programs))
-    if invocation.as_json:
-        output.document(clients)
-    else:
-        show_clients(clients)
+    invocation.show(clients, show_clients)
 
 
 def _connect(invocation: Invocation, client: str | None, wish: _Wish, *, dry_run: bool, move: bool, yes: bool) -> None:

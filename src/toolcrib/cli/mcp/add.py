@@ -12,6 +12,7 @@ from toolcrib.cli import output
 from toolcrib.cli.asking import ask_line, can_ask, confirm
 from toolcrib.cli.mcp.change import ask_crib, check_scope, describe_other_names, require_value, take_back
 from toolcrib.cli.mcp.definition import Typed, entry_of
+from toolcrib.cli.mcp.registry import PREFIX, RegistryChoice, add_published
 from toolcrib.cli.mcp.show import question_lines
 from toolcrib.cli.options import HomeOption, Invocation, JsonOption, begin
 from toolcrib.model.errors import InvalidRequest, ToolcribError
@@ -23,7 +24,34 @@ if TYPE_CHECKING:
 
 PASTE_LIMIT = 1_048_576
 _LONGEST_TOKEN = 64 * 1024
+_SET = "Pass values with --set."
 _PASTE_FLAGS = "Only --scope, --disabled and --yes can be combined with --paste."
+
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="K=V", help="A value that the published server takes; repeatable."),
+]
+HowOption = Annotated[
+    str | None,
+    typer.Option("--option", metavar="ID", help="How to run the published server: npm, pypi, oci, remote and so on."),
+]
+AsOption = Annotated[str | None, typer.Option("--as", metavar="NAME", help="The name here of the published server.")]
+TokenOption = Annotated[
+    str | None, typer.Option("--token", metavar="T", help="The bearer token; - reads standard input.")
+]
+TimeoutOption = Annotated[int | None, typer.Option("--timeout", metavar="MS", min=0, help="Timeout in milliseconds.")]
+ShareOption = Annotated[
+    str | None, typer.Option("--share", metavar="S", help="shared (default), or session: one process per client.")
+]
+ClientIdOption = Annotated[
+    str | None, typer.Option("--client-id", metavar="ID", help="The OAuth client ID for sign-in.")
+]
+PasteOption = Annotated[
+    bool,
+    typer.Option("--paste", help="Parse an app's config snippet, a URL or a command line; - reads standard input."),
+]
+EnvOption = Annotated[list[str] | None, typer.Option("--env", metavar="K=V", help="A variable; repeatable.")]
+HeaderOption = Annotated[list[str] | None, typer.Option("--header", metavar="K=V", help="A header; repeatable.")]
 
 
 def add(
@@ -32,7 +60,7 @@ def add(
         str | None,
         typer.Argument(
             metavar="NAME",
-            help="The name, or the URL of a remote server; with --paste, the text to parse.",
+            help="The name, the URL of a remote server, or registry:NAME; with --paste, the text to parse.",
             show_default=False,
         ),
     ] = None,
@@ -42,28 +70,20 @@ def add(
     ] = None,
     url: Annotated[str | None, typer.Option("--url", metavar="U", help="The URL of a remote server.")] = None,
     kind: Annotated[str | None, typer.Option("--type", metavar="T", help="http (default) or sse.")] = None,
-    token: Annotated[
-        str | None, typer.Option("--token", metavar="T", help="The bearer token; - reads standard input.")
-    ] = None,
-    header: Annotated[list[str] | None, typer.Option("--header", metavar="K=V", help="A header; repeatable.")] = None,
-    env: Annotated[list[str] | None, typer.Option("--env", metavar="K=V", help="A variable; repeatable.")] = None,
+    token: TokenOption = None,
+    header: HeaderOption = None,
+    env: EnvOption = None,
     cwd: Annotated[str | None, typer.Option("--cwd", metavar="D", help="The working directory of the command.")] = None,
-    timeout: Annotated[
-        int | None, typer.Option("--timeout", metavar="MS", min=0, help="Timeout in milliseconds.")
-    ] = None,
-    share: Annotated[
-        str | None, typer.Option("--share", metavar="S", help="shared (default), or session: one process per client.")
-    ] = None,
-    client_id: Annotated[
-        str | None, typer.Option("--client-id", metavar="ID", help="The OAuth client ID for sign-in.")
-    ] = None,
+    timeout: TimeoutOption = None,
+    share: ShareOption = None,
+    client_id: ClientIdOption = None,
     scope: Annotated[str, typer.Option("--scope", metavar="S", help="user or project.")] = "user",
     disabled: Annotated[bool, typer.Option("--disabled", help="Add the server disabled.")] = False,
-    paste: Annotated[
-        bool,
-        typer.Option("--paste", help="Parse an app's config snippet, a URL or a command line; - reads standard input."),
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Add pasted servers without confirmation.")] = False,
+    paste: PasteOption = False,
+    set_values: SetOption = None,
+    option: HowOption = None,
+    local_name: AsOption = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Add pasted or published servers unasked.")] = False,
     undo: Annotated[bool, typer.Option("--undo", help="Undo the last change to a file.")] = False,
     home: HomeOption = None,
     as_json: JsonOption = False,
@@ -79,6 +99,12 @@ def add(
             raise InvalidRequest("cli.usage", "With --paste, the definition comes only from the text.", _PASTE_FLAGS)
         text = _read_pasted([name or "-", *words])
         _add_pasted(begin(ctx, home, as_json), text, scope, yes=yes, disabled=disabled)
+    elif name is not None and name.startswith(PREFIX):
+        if any((words, url, kind, token, cwd, timeout is not None, share, client_id)):
+            raise InvalidRequest("cli.usage", "The definition of a published server comes from the registry.", _SET)
+        pairs = (*(set_values or ()), *(env or ()), *(header or ()))
+        choice = RegistryChoice(name.removeprefix(PREFIX), option, local_name, pairs, scope, disabled, yes)
+        add_published(begin(ctx, home, as_json), choice)
     elif name is None and not any(given) and can_ask():
         ask_and_add(begin(ctx, home, as_json))
     else:

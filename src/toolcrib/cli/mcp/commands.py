@@ -13,6 +13,8 @@ from toolcrib.cli.asking import can_ask
 from toolcrib.cli.completion import names_of
 from toolcrib.cli.mcp import add as mcp_add
 from toolcrib.cli.mcp import connection as mcp_link
+from toolcrib.cli.mcp import doubles as mcp_doubles
+from toolcrib.cli.mcp import registry as mcp_registry
 from toolcrib.cli.mcp import sandbox as mcp_sandbox
 from toolcrib.cli.mcp import secrets as mcp_secrets
 from toolcrib.cli.mcp import trust as mcp_trust
@@ -59,6 +61,9 @@ def mcp(ctx: typer.Context, home: HomeOption = None, as_json: JsonOption = False
 
 
 app.command("add")(mcp_add.add)
+app.command("search")(mcp_registry.search)
+app.command("record")(mcp_doubles.record)
+app.command("replay")(mcp_doubles.replay)
 app.command("trust")(mcp_trust.trust)
 app.command("untrust")(mcp_trust.untrust)
 app.command("sandbox")(mcp_sandbox.sandbox)
@@ -94,10 +99,7 @@ def get(ctx: typer.Context, name: NameArgument, home: HomeOption = None, as_json
     """Show a server: definition, origin of each value, and problems."""
     invocation = begin(ctx, home, as_json)
     server = ask_crib(invocation, lambda client: client.server(name))
-    if invocation.as_json:
-        output.document(server)
-    else:
-        show_server(server)
+    invocation.show(server, show_server)
 
 
 @app.command("rm", hidden=True)

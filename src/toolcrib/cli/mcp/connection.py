@@ -45,15 +45,23 @@ def test(ctx: typer.Context, name: AllOrName = None, home: HomeOption = None, as
         work = _test_each if not invocation.as_json else _test_all
         _show_all(invocation, ask_crib(invocation, work))
         return
-    server = ask_crib(invocation, lambda client: client.test_server(name))
+    server, findings = ask_crib(invocation, lambda client: _tested(client, name))
     if not invocation.as_json:
         show_status(server)
+        output.warn_all(findings)
     if server["state"] != "connected":
         error = _failure(server)
         output.failure(error, as_json=invocation.as_json, result=server)
         raise typer.Exit(error.exit_code)
     if invocation.as_json:
         output.document(server)
+
+
+async def _tested(client: "ApiClient", name: str) -> "tuple[JsonObject, list[JsonObject]]":
+    """Return the server after connecting it, and the findings in the tools that it offers."""
+    server = await client.test_server(name)
+    tools = await client.tools(server=server["alias"]) if server["state"] == "connected" else []
+    return server, [{"message": f"{tool['ref']}: {each['message']}"} for tool in tools for each in tool["problems"]]
 
 
 async def _test_all(client: "ApiClient") -> "list[JsonObject]":
@@ -98,10 +106,7 @@ def reload(ctx: typer.Context, name: AllOrName = None, home: HomeOption = None, 
         _show_all(invocation, ask_crib(invocation, lambda client: client.reload_servers()))
         return
     server = ask_crib(invocation, lambda client: client.reload_server(name))
-    if invocation.as_json:
-        output.document(server)
-    else:
-        show_status(server)
+    invocation.show(server, show_status)
 
 
 def auth(
@@ -132,10 +137,7 @@ def unauth(ctx: typer.Context, name: NameArgument, home: HomeOption = None, as_j
     """Sign out of a server."""
     invocation = begin(ctx, home, as_json)
     server = ask_crib(invocation, lambda client: client.sign_out(name))
-    if invocation.as_json:
-        output.document(server)
-    else:
-        output.line(f'Signed out of "{server["name"]}".')
+    invocation.confirm(server, f'Signed out of "{server["name"]}".')
 
 
 def sign_in(
@@ -158,10 +160,7 @@ def sign_in(
         failed = Unavailable(error["code"], error["message"], error["hint"])
         output.failure(failed, as_json=invocation.as_json, result=ended)
         raise typer.Exit(failed.exit_code)
-    if invocation.as_json:
-        output.document(ended)
-    else:
-        output.line(f'Signed in to "{name}".')
+    invocation.confirm(ended, f'Signed in to "{name}".')
 
 
 async def _show_address(name: str, begun: "JsonObject", browser: bool) -> None:

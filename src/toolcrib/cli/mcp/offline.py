@@ -17,8 +17,7 @@ from toolcrib.cli.logs import start_logging
 from toolcrib.cli.options import working_directory
 from toolcrib.model.json import JsonObject
 from toolcrib.model.look_alikes import twins
-from toolcrib.model.servers import Discovery, ServerEntry
-from toolcrib.model.upstreams import UpstreamStatus
+from toolcrib.model.servers import Discovery, ServerEntry, UpstreamStatus
 from toolcrib.servers.discover import BUILT_IN
 from toolcrib.servers.project_view import ProjectViews
 from toolcrib.servers.server_status import ServerStatus

@@ -43,10 +43,7 @@ def list_schedules(ctx: typer.Context, home: HomeOption = None, as_json: JsonOpt
 
     invocation = begin(ctx, home, as_json)
     found = ask_crib(invocation, lambda client: client.schedules.list())
-    if invocation.as_json:
-        output.document(found)
-    else:
-        show_schedules(found)
+    invocation.show(found, show_schedules)
 
 
 @app.command("show")
@@ -56,10 +53,7 @@ def show(ctx: typer.Context, id: IdArgument, home: HomeOption = None, as_json: J
 
     invocation = begin(ctx, home, as_json)
     found = ask_crib(invocation, lambda client: client.schedules.get(id))
-    if invocation.as_json:
-        output.document(found)
-    else:
-        show_schedule(found)
+    invocation.show(found, show_schedule)
 
 
 @app.command("add")
@@ -110,10 +104,7 @@ def add(
     invocation = begin(ctx, home, as_json)
 
     made, is_alone = ask_crib(invocation, lambda client: _add(client, invocation, body))
-    if invocation.as_json:
-        output.document(made)
-    else:
-        show_schedule(made)
+    invocation.show(made, show_schedule)
     if is_alone:
         output.note("No crib is running. Schedules run only while `toolcrib serve` is running.")
 
@@ -129,10 +120,7 @@ def pause(ctx: typer.Context, id: IdArgument, home: HomeOption = None, as_json: 
     """Pause a schedule; a run in progress continues."""
     invocation = begin(ctx, home, as_json)
     found = ask_crib(invocation, lambda client: client.schedules.pause(id))
-    if invocation.as_json:
-        output.document(found)
-    else:
-        output.line(f"{found['name']} is paused.")
+    invocation.confirm(found, f"{found['name']} is paused.")
 
 
 @app.command("resume")
@@ -142,10 +130,7 @@ def resume(ctx: typer.Context, id: IdArgument, home: HomeOption = None, as_json:
 
     invocation = begin(ctx, home, as_json)
     found = ask_crib(invocation, lambda client: client.schedules.resume(id))
-    if invocation.as_json:
-        output.document(found)
-    else:
-        show_schedule(found)
+    invocation.show(found, show_schedule)
 
 
 @app.command("run")
@@ -171,10 +156,7 @@ def run(
         return await _wait_for_end(client, id, begun) if wait else begun
 
     done = ask_crib(invocation, work)
-    if invocation.as_json:
-        output.document(done)
-    else:
-        show_run(done)
+    invocation.show(done, show_run)
     if wait and done["state"] != "completed":
         raise typer.Exit(1)
 
@@ -206,10 +188,7 @@ def history(
 
     invocation = begin(ctx, home, as_json)
     runs = ask_crib(invocation, lambda client: client.schedules.history(id, limit))
-    if invocation.as_json:
-        output.document(runs)
-    else:
-        show_history(runs)
+    invocation.show(runs, show_history)
 
 
 @app.command("remove")

@@ -11,6 +11,7 @@ from toolcrib.cli import output
 from toolcrib.cli.completion import names_of
 from toolcrib.cli.mcp.change import ask_crib
 from toolcrib.cli.options import HomeOption, Invocation, JsonOption, begin, common
+from toolcrib.cli.sessions import replays
 from toolcrib.model.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -67,10 +68,7 @@ def list_sessions(
         invocation,
         lambda client: client.sessions.list(cwd=place, agent=agent, state=state, found=found, limit=limit),
     )
-    if invocation.as_json:
-        output.document(listed)
-    else:
-        show_sessions(listed)
+    invocation.show(listed, show_sessions)
 
 
 @app.command("show")
@@ -118,10 +116,7 @@ def send(
         return await client.sessions.send(session, text)
 
     sent = ask_crib(invocation, work)
-    if invocation.as_json:
-        output.document(sent)
-    else:
-        output.line("Queued. Another message is answered first." if sent["queued"] else "Sent.")
+    invocation.confirm(sent, "Queued. Another message is answered first." if sent["queued"] else "Sent.")
 
 
 async def _send_and_wait(invocation: Invocation, session: str, text: str) -> int:
@@ -163,10 +158,7 @@ def fork(
 
     invocation = begin(ctx, home, as_json)
     made = ask_crib(invocation, lambda client: client.sessions.fork(session, title))
-    if invocation.as_json:
-        output.document(made)
-    else:
-        output.line(f"Created {made['id']}. Continue with `{resume_command(made)}`.")
+    invocation.confirm(made, f"Created {made['id']}. Continue with `{resume_command(made)}`.")
 
 
 @app.command("rename")
@@ -180,10 +172,7 @@ def rename(
     """Change the title of a session."""
     invocation = begin(ctx, home, as_json)
     changed = ask_crib(invocation, lambda client: client.sessions.change(session, {"title": title}))
-    if invocation.as_json:
-        output.document(changed)
-    else:
-        output.line(f"Renamed {changed['id']} to {changed['title']}.")
+    invocation.confirm(changed, f"Renamed {changed['id']} to {changed['title']}.")
 
 
 @app.command("delete")
@@ -210,10 +199,11 @@ def delete(
         if not confirm(f"Permanently delete {id} ({title})?"):
             raise typer.Exit(1)
     ask_crib(invocation, lambda client: client.sessions.delete(id))
-    if invocation.as_json:
-        output.document(found)
-    else:
-        output.line(f"Deleted {id}.")
+    invocation.confirm(found, f"Deleted {id}.")
+
+
+app.command("replay")(replays.replay)
+app.command("compare")(replays.compare)
 
 
 @app.command("export")
@@ -224,12 +214,21 @@ def export(
     file: Annotated[
         str | None, typer.Option("--output", metavar="FILE", help="Write to a new file instead of standard output.")
     ] = None,
+    recording: Annotated[
+        bool, typer.Option("--recording", help="Export the recording, to be replayed anywhere.")
+    ] = False,
+    as_test: Annotated[
+        bool, typer.Option("--as-test", help="Write a pytest that replays the recording, and the recording beside it.")
+    ] = False,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Export the conversation of a session."""
+    """Export the conversation of a session, or its recording."""
     from toolcrib.cli.sessions.show import FORMATS, export_to
 
+    if recording or as_test:
+        replays.export_recording(begin(ctx, home, as_json), session, file, as_test=as_test)
+        return
     if form not in FORMATS:
         raise InvalidRequest("cli.usage", f"{form!r} is not a format.", f"Choose {' or '.join(FORMATS)}.")
     invocation = begin(ctx, home, as_json)

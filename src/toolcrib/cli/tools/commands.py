@@ -12,6 +12,8 @@ from toolcrib.cli import output
 from toolcrib.cli.completion import names_of
 from toolcrib.cli.options import HomeOption, JsonOption, begin, common
 from toolcrib.cli.tools import changes as tools_changes
+from toolcrib.cli.tools.hiding import apply_or_undo
+from toolcrib.model.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from toolcrib.model.json import JsonObject
@@ -49,6 +51,11 @@ def list_tools(
         str | None, typer.Option("--source", metavar="S", help="Show the tools visible from this source.")
     ] = None,
     cost: Annotated[bool, typer.Option("--cost", help="Show estimated tokens, and calls in the last 30 days.")] = False,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="With --cost: hide unused tools from the agent or source, by deny rules.")
+    ] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="With --cost: remove the rules that --apply added.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation of --apply.")] = False,
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -58,7 +65,12 @@ def list_tools(
     from toolcrib.cli.loop import run
 
     check_source(source)
+    if (apply or undo) and (not cost or (apply and undo)):
+        raise InvalidRequest("cli.usage", "Use --cost with either --apply or --undo.")
     invocation = begin(ctx, home, as_json)
+    if apply or undo:
+        apply_or_undo(invocation, {"agent": agent, "source": source, "server": server}, undo=undo, yes=yes)
+        return
     if cost:
         report = run(lambda: ask(invocation.settings, lambda client: client.tool_costs(agent=agent, source=source)))
         show_costs(report, server, invocation.as_json)
@@ -106,10 +118,7 @@ def show(ctx: typer.Context, tool: ToolArgument, home: HomeOption = None, as_jso
     ref = parse_ref(tool)
     invocation = begin(ctx, home, as_json)
     found = run(lambda: ask(invocation.settings, lambda client: client.tool(ref)))
-    if invocation.as_json:
-        output.document(found)
-    else:
-        _show_tool(found)
+    invocation.show(found, _show_tool)
 
 
 @app.command("call")

@@ -13,11 +13,12 @@ rule proposed when the approval was opened, and no other.
 Must never accept a program's answer: who may answer is checked here, for every interface.
 """
 
+import hmac
 import itertools
 import logging
 import secrets
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -28,18 +29,22 @@ import orjson
 from anyio.abc import TaskGroup
 
 from toolcrib.base.masking.restore import restore_masked
+from toolcrib.gate.approvals.abandoned import Alive, follow_abandoned
 from toolcrib.gate.approvals.edited_rule import edited_conditions
 from toolcrib.gate.approvals.remembering import propose
 from toolcrib.gate.approvals.requests import (
     ApprovalReply,
+    Check,
     already_decided,
     answer_without_reply,
     bind,
     chosen_conditions,
+    encode_edited,
     new_approval,
     required_event,
     resolved_event,
     rule_of_answer,
+    shorten,
     stored_answer,
 )
 from toolcrib.gate.approvals.similar import NEEDED, propose_similar
@@ -59,6 +64,7 @@ from toolcrib.model.errors import Conflict, Denied, InvalidRequest, NotFound, Un
 from toolcrib.model.json import Json, JsonObject, canonical, is_object, loads
 from toolcrib.model.policy import Binding, Condition, Rule
 from toolcrib.model.principals import Principal
+from toolcrib.model.tools import ToolRef
 from toolcrib.store.approvals import (
     Closing,
     close_approval,
@@ -67,10 +73,12 @@ from toolcrib.store.approvals import (
     load_approval,
     load_approvals,
     load_decided,
+    load_detached,
     load_edits,
     load_orphans,
     replace_edit,
     save_approval,
+    use_approval,
 )
 from toolcrib.store.engine import Store
 
@@ -85,7 +93,6 @@ MOST_BYTES = 256 * 1024 * 1024
 """Maximum bytes of arguments of all pending approvals."""
 MOST_BYTES_PER_CALLER = 32 * 1024 * 1024
 """Maximum bytes of arguments per principal, so that one token cannot use up the total."""
-_LONGEST_REASON = 2000
 _LAST_WORDS = 5.0
 """Seconds to store the end of an approval while its caller is going away."""
 _LOOK_EVERY = 1.0
@@ -96,6 +103,7 @@ _MOST_ANSWERED = 50
 CLOCK_SECONDS = 2.0
 """Seconds between two checks of the wall clock."""
 _OVERDUE = timedelta(minutes=1)
+_ENDED = "The crib ended before the approval was answered."
 _STOPPED = "The crib stopped before the approval was answered."
 _GIVEN_UP = "The call ended before the approval was answered."
 
@@ -110,8 +118,6 @@ WallClock: TypeAlias = Callable[[], datetime]
 Redact: TypeAlias = Callable[[Json, bytes], bytes]
 """Returns the part of the arguments that may be stored, from their value and their canonical JSON."""
 Remember: TypeAlias = Callable[[Rule], Awaitable[None]]
-Check: TypeAlias = Callable[[JsonObject, bytes], object]
-"""Raises `InvalidRequest` for arguments that do not fit the tool."""
 
 logger = logging.getLogger(__name__)
 
@@ -119,13 +125,14 @@ logger = logging.getLogger(__name__)
 class PendingApproval:
     """An open approval and the state of the caller waiting for it."""
 
-    def __init__(self, approval: Approval, deadline: float, check: Check | None) -> None:
+    def __init__(self, approval: Approval, nonce: str, deadline: float, check: Check | None) -> None:
         self.approval = approval
-        self.nonce = secrets.token_hex(16)
-        self.binding = bind(approval, self.nonce)
+        self.binding = bind(approval, nonce)
         self.deadline = deadline
         self.check = check
         self.announced = False
+        self.outlives = False
+        """Whether the approval stays open in the database when this crib stops."""
         self.answer: ApprovalAnswer | None = None
         self.lock = anyio.Lock()
         self.done = anyio.Event()
@@ -146,8 +153,17 @@ class Approvals:
         remember: Remember,
         mask: Mask | None = None,
         clock: WallClock = lambda: datetime.now(UTC),
+        cluster_key: bytes | None = None,
+        alive: Alive | None = None,
     ) -> None:
+        """`cluster_key` is the same on all nodes of a cluster: each can then deliver answers to approvals of others.
+
+        `alive` returns the cribs whose calls may still be waiting.
+        """
         self._store = store
+        self._shares_handles = cluster_key is not None and store.shared
+        self._key = cluster_key or secrets.token_bytes(32)
+        self._alive = alive
         self._crib = crib
         self._listeners: list[Publish] = [publish]
         self._may_answer = may_answer
@@ -181,17 +197,21 @@ class Approvals:
             listener(kind, data)
 
     async def __aenter__(self) -> Self:
-        await self._close_orphans()
+        await self.close_of_cribs({self._crib})
         await self._forget_edits()
         self._tasks = await anyio.create_task_group().__aenter__()
         self._tasks.start_soon(self._watch_clock)
         if self._store.shared:
             self._tasks.start_soon(self._follow_others)
+            if self._alive is not None:
+                self._tasks.start_soon(follow_abandoned, self._store, self._alive, self.close_of_cribs)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self._closed = True
-        left = tuple(self._open.values())
+        for pending in self._open.values():
+            pending.outlives = self._shares_handles and pending.approval.is_detached and pending.answer is None
+        left = tuple(pending for pending in self._open.values() if not pending.outlives)
         with anyio.move_on_after(_LAST_WORDS, shield=True):
             try:
                 await close_approvals(
@@ -204,14 +224,17 @@ class Approvals:
         self._tasks.cancel_scope.cancel()
         await self._tasks.__aexit__(None, None, None)
 
-    async def _close_orphans(self) -> None:
-        reason = "The crib ended before the approval was answered."
-        while orphans := await load_orphans(self._store, self._crib, self._clock() - _OVERDUE):
-            await close_approvals(self._store, [self._closing(each, "expired", reason=reason) for each in orphans])
+    async def close_of_cribs(self, ended: Collection[str]) -> None:
+        """Close the approvals that calls of these ended cribs waited for, and those that have expired."""
+        with_detached = not self._shares_handles
+        while orphans := await load_orphans(self._store, ended, self._clock() - _OVERDUE, with_detached=with_detached):
+            await close_approvals(self._store, [self._closing(each, "expired", reason=_ENDED) for each in orphans])
+            for each in orphans if self._store.shared else ():
+                self._publish("approval_resolved", resolved_event(each, answer_without_reply(each, "expired", _ENDED)))
 
     async def _forget_edits(self) -> None:
         """Redact edited arguments left by calls that were killed before they could do so."""
-        for id, edited in await load_edits(self._store, self._crib):
+        for id, edited in await load_edits(self._store, self._crib, with_unused=not self._shares_handles):
             try:
                 shown = self._redact(loads(edited), edited)
             except orjson.JSONDecodeError:
@@ -228,14 +251,19 @@ class Approvals:
 
     @asynccontextmanager
     async def open(
-        self, question: ApprovalRequest, *, seconds: float = WAIT, check: Check | None = None
+        self,
+        question: ApprovalRequest,
+        *,
+        seconds: float = WAIT,
+        check: Check | None = None,
+        is_detached: bool = False,
     ) -> AsyncGenerator[PendingApproval]:
         """Open an approval for the block. Use `wait` for its answer; leaving without one withdraws it.
 
-        `check` validates arguments that the person has edited. Raises `Denied` (`approval.too_many`) if too many
-        approvals are pending, and `Unavailable` if this one cannot be stored.
+        `check` validates arguments that the person has edited. The answer of a detached approval is fetched. Raises
+        `Denied` (`approval.too_many`) for too many pending approvals, and `Unavailable` if it cannot be stored.
         """
-        pending = self._admit(question, seconds, check)
+        pending = self._admit(question, seconds, check, is_detached)
         try:
             await self._offer_similar(pending, question)
             await save_approval(self._store, pending.approval, self._crib, pending.binding)
@@ -244,13 +272,17 @@ class Approvals:
                 self._publish("approval_required", required_event(self.shown(pending.approval)))
             yield pending
         finally:
-            with anyio.move_on_after(_LAST_WORDS, shield=True):
-                await self._end(pending, "withdrawn", _GIVEN_UP)
-                await self._forget_edit(pending)
-            self._settle(pending, answer_without_reply(pending.approval, "withdrawn", _GIVEN_UP))
+            if not pending.outlives:
+                with anyio.move_on_after(_LAST_WORDS, shield=True):
+                    await self._end(pending, "withdrawn", _GIVEN_UP)
+                    if pending.answer is not None:
+                        await self.forget_edit(pending.approval.id, pending.answer)
+                self._settle(pending, answer_without_reply(pending.approval, "withdrawn", _GIVEN_UP))
             self._release(pending)
 
-    def _admit(self, question: ApprovalRequest, seconds: float, check: Check | None) -> PendingApproval:
+    def _admit(
+        self, question: ApprovalRequest, seconds: float, check: Check | None, is_detached: bool
+    ) -> PendingApproval:
         if self._closed:
             raise Unavailable("crib.closed", "The crib is stopping and opens no new approvals.")
         scope = question.principal.scope
@@ -265,7 +297,8 @@ class Approvals:
             raise Denied("approval.too_many", f"{len(self._open)} approvals are pending.")
         seconds = min(max(seconds, 0.0), LONGEST_WAIT)
         approval = new_approval(question, seconds, propose(question, self._redact, REAL), self._clock())
-        pending = PendingApproval(approval, anyio.current_time() + seconds, check)
+        approval = replace(approval, is_detached=is_detached)
+        pending = PendingApproval(approval, self.nonce(approval.id), anyio.current_time() + seconds, check)
         self._open[approval.id] = pending
         self._open_by_scope[scope] += 1
         self._bytes[scope] += size
@@ -337,14 +370,35 @@ class Approvals:
                 answer = next((given for _, given in await self._answers([pending])), answer)
             self._settle(pending, answer)
 
-    async def _forget_edit(self, pending: PendingApproval) -> None:
+    async def forget_edit(self, id: str, answer: ApprovalAnswer) -> None:
         """Redact edited arguments in the store, now that the caller has them."""
-        if pending.answer is not None and pending.answer.edited:
-            edited = pending.answer.arguments
+        if answer.edited:
             try:
-                await replace_edit(self._store, pending.approval.id, self._redact(loads(edited), edited))
+                await replace_edit(self._store, id, self._redact(loads(answer.arguments), answer.arguments))
             except Unavailable as error:
-                logger.warning("Could not mask the edited arguments of approval %s: %s", pending.approval.id, error)
+                logger.warning("Could not mask the edited arguments of approval %s: %s", id, error)
+
+    def nonce(self, id: str) -> str:
+        """Return the part of the binding of an approval that the database does not have."""
+        return hmac.new(self._key, id.encode(), "sha256").hexdigest()
+
+    async def use(self, id: str) -> bool:
+        """Mark the answer of a detached approval as delivered; return False if any node delivered it before."""
+        return await use_approval(self._store, id, self._clock())
+
+    async def stored(self, id: str) -> tuple[Approval, str] | None:
+        """Return an approval as stored, with its binding. A detached one that is overdue has expired."""
+        found = await load_approval(self._store, id)
+        if found is None:
+            return None
+        approval, _, binding = found
+        if approval.is_detached and approval.status == "pending" and self._is_over(approval, None):
+            approval = replace(approval, status="expired", reason=_ENDED)
+        return approval, binding
+
+    async def detached_elsewhere(self, ref: ToolRef, definition_hash: str) -> list[Approval]:
+        """Return the pending approvals of other nodes for a tool whose answers this node can deliver."""
+        return await load_detached(self._store, ref, definition_hash, self._clock()) if self._shares_handles else []
 
     async def answer(
         self,
@@ -379,9 +433,10 @@ class Approvals:
             )
         if scope != "once" and self._may_remember(by) is not True:
             raise Denied("approval.once_only", f"{by.name} may only answer `once`; {scope!r} creates a rule.")
-        edited = None if decision == "deny" else _encode_edited(self._restore_secrets(arguments, approval), pending)
+        check = pending.check if pending is not None else None
+        edited = None if decision == "deny" else encode_edited(self._restore_secrets(arguments, approval), check)
         limits = RuleLimits(uses, expires_at, self._edited_conditions(approval, prefix, conditions))
-        reply = ApprovalReply(decision, scope, by.name, _shorten(reason), edited, prefix, limits)
+        reply = ApprovalReply(decision, scope, by.name, shorten(reason), edited, prefix, limits)
         if scope != "once":
             rule_of_answer(approval, reply, self._clock())
         elif prefix is not None or limits != NO_RULE_LIMITS:
@@ -389,7 +444,7 @@ class Approvals:
             raise InvalidRequest("approval.prefix", message, "Choose a scope.")
         await self._refuse_late(approval, pending)
         if pending is None:
-            if approval.status == "pending" and crib == self._crib:
+            if approval.status == "pending" and crib == self._crib and not approval.is_detached:
                 raise Conflict("approval.decided", f"Approval {id} is no longer pending.")
             return await self._decide(approval, binding, reply)
         async with pending.lock:
@@ -526,19 +581,3 @@ class Approvals:
         except orjson.JSONDecodeError:  # a damaged row is closed like any other
             shown = b"null"
         return Closing(approval.id, decision, self._clock(), shown, by, reason)
-
-
-def _encode_edited(arguments: JsonObject | None, pending: PendingApproval | None) -> bytes | None:
-    if arguments is None:
-        return None
-    try:
-        encoded = canonical(arguments)
-    except TypeError as error:
-        raise InvalidRequest("tool.arguments_invalid", f"The arguments are not JSON: {error}.") from error
-    if pending is not None and pending.check is not None:
-        pending.check(arguments, encoded)
-    return encoded
-
-
-def _shorten(reason: str | None) -> str | None:
-    return reason.strip()[:_LONGEST_REASON] or None if reason else None

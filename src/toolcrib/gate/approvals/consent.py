@@ -14,9 +14,10 @@ from typing import Literal
 
 import anyio
 
-from toolcrib.gate.approvals.approvals import WAIT, Approvals, Check, PendingApproval
+from toolcrib.gate.approvals.approvals import WAIT, Approvals, PendingApproval
 from toolcrib.gate.approvals.display import show
 from toolcrib.gate.approvals.handles import Handles
+from toolcrib.gate.approvals.requests import Check
 from toolcrib.gate.audit.actor import acting
 from toolcrib.model.approvals import Approval, ApprovalAnswer, ApprovalRequest
 from toolcrib.model.changes import ChangeRecorder

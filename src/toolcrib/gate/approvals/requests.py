@@ -5,9 +5,11 @@ Pure. Must never omit anything from the binding of an answer.
 
 import json
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
+from typing import TypeAlias
 
 from toolcrib.gate.policy import coding_tools
 from toolcrib.gate.policy.patterns import literal_pattern
@@ -27,10 +29,13 @@ from toolcrib.model.approvals import (
     Verb,
 )
 from toolcrib.model.errors import Conflict, InvalidRequest
-from toolcrib.model.json import JsonObject
+from toolcrib.model.json import JsonObject, canonical
 from toolcrib.model.policy import Binding, Condition, Rule, RuleEffect, RuleOrigin, Where
 from toolcrib.model.principals import Mode
 
+Check: TypeAlias = Callable[[JsonObject, bytes], object]
+"""Raises `InvalidRequest` for arguments that do not fit the tool."""
+_LONGEST_REASON = 2000
 _WIDENING: tuple[Mode, ...] = ("plan", "default", "acceptEdits", "bypassPermissions")
 """Modes, narrowest first. `dontAsk` is not included: it never requests approvals."""
 
@@ -230,3 +235,21 @@ def resolved_event(approval: Approval, answer: ApprovalAnswer, edited: JsonObjec
 
 def _session_of(approval: Approval) -> JsonObject:
     return {} if approval.principal.session is None else {"sessionId": approval.principal.session}
+
+
+def encode_edited(arguments: JsonObject | None, check: Check | None) -> bytes | None:
+    """Return the arguments that a person edited as canonical JSON. Raises `InvalidRequest`."""
+    if arguments is None:
+        return None
+    try:
+        encoded = canonical(arguments)
+    except TypeError as error:
+        raise InvalidRequest("tool.arguments_invalid", f"The arguments are not JSON: {error}.") from error
+    if check is not None:
+        check(arguments, encoded)
+    return encoded
+
+
+def shorten(reason: str | None) -> str | None:
+    """Return a person's reason without surrounding blanks, shortened; None if it is empty."""
+    return reason.strip()[:_LONGEST_REASON] or None if reason else None

@@ -16,7 +16,7 @@ from toolcrib.gate.catalog.naming import PROMPT_FORMS, TOOL_FORMS, Form, NameRow
 from toolcrib.model.errors import Conflict
 from toolcrib.model.json import JsonObject
 from toolcrib.model.problems import Problem
-from toolcrib.model.server_names import NO_NAMES, ServerNames
+from toolcrib.model.servers import NO_NAMES, ServerNames
 from toolcrib.model.sources import ContentSource, NamedSource, ToolSource
 from toolcrib.model.tools import ContentItem, Tool, ToolRef
 

@@ -26,7 +26,7 @@ from toolcrib.model.errors import NotFound
 from toolcrib.model.json import Json, JsonObject, is_object
 from toolcrib.model.pins import PinKind
 from toolcrib.model.problems import Problem
-from toolcrib.model.server_names import NO_NAMES
+from toolcrib.model.servers import NO_NAMES
 from toolcrib.model.sources import CallContext, ContentMethod, ContentSource, NamedSource, RunCall
 from toolcrib.model.tools import ContentItem, ServerKind, Tool, ToolRef
 

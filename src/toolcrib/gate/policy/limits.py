@@ -19,7 +19,7 @@ from toolcrib.gate.policy.patterns import names, parts
 from toolcrib.model.json import Json, dumps, is_array, is_object
 from toolcrib.model.principals import SOURCES, Principal, Source
 from toolcrib.model.problems import Problem
-from toolcrib.model.server_names import NO_NAMES, ServerNames
+from toolcrib.model.servers import NO_NAMES, ServerNames
 from toolcrib.model.tools import ToolRef
 from toolcrib.nodes.shared_counts import SharedCounts
 from toolcrib.servers.syntax.document import SyntaxProblem

@@ -27,7 +27,7 @@ from toolcrib.model.json import JsonObject, digest
 from toolcrib.model.marks import MARK_WORDS
 from toolcrib.model.policy import DecisionStep, Rule, StepName
 from toolcrib.model.principals import Principal
-from toolcrib.model.server_names import NO_NAMES, OtherName, ServerNames
+from toolcrib.model.servers import NO_NAMES, OtherName, ServerNames
 from toolcrib.model.tools import Tool, ToolRef
 
 _ANY_MARKS = (None, None, None)

@@ -21,8 +21,8 @@ import orjson
 from toolcrib.gate.gate import Gate
 from toolcrib.gate.principals import Door
 from toolcrib.gate.programs.functions import functions_of, stubs_for
+from toolcrib.gate.programs.interpreter import ProgramError, ProgramInterpreter, RunningProgram, WantedCall
 from toolcrib.gate.programs.planned_call import CallKey, PlannedCall, ProgramCall, plan, refuse_edit, set_of
-from toolcrib.gate.programs.sandbox import ProgramError, ProgramSandbox, RunningProgram, WantedCall
 from toolcrib.gate.refusals import error_sentence
 from toolcrib.model.errors import Denied, InvalidRequest, ToolcribError
 from toolcrib.model.json import Json, JsonObject, is_array, is_object, loads
@@ -62,7 +62,7 @@ class ProgramRun:
     def __init__(
         self,
         gate: Gate,
-        sandbox: ProgramSandbox,
+        interpreter: ProgramInterpreter,
         principal: Principal,
         code: str,
         *,
@@ -72,7 +72,7 @@ class ProgramRun:
     ) -> None:
         self.id = f"program-{secrets.token_hex(8)}"
         self._gate = gate
-        self._sandbox = sandbox
+        self._interpreter = interpreter
         self._principal = principal
         self._code = code
         self._door: Door = door
@@ -113,7 +113,7 @@ class ProgramRun:
     async def _pass(self) -> _Pass:
         current = _Pass()
         left = Counter(self._approved)
-        async with self._sandbox.running(self._code, self._stubs) as program:
+        async with self._interpreter.running(self._code, self._stubs) as program:
             try:
                 wanted = await program.start()
                 while wanted:

@@ -57,13 +57,15 @@ class KeptResults:
     """All kept results, the oldest first."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.tag = ""
+        """Names this node of a cluster in the handles, so that other nodes know where the result is."""
         self._clock = clock
         self._kept: OrderedDict[str, KeptResult] = OrderedDict()
         self._size = 0
 
     def keep(self, principal: Principal, text: str, blobs: tuple[JsonObject, ...]) -> KeptResult:
         """Keep a result for its caller."""
-        handle = f"res_{secrets.token_urlsafe(12)}"
+        handle = f"res_{f'{self.tag}-' if self.tag else ''}{secrets.token_urlsafe(12)}"
         kept = KeptResult(handle, _owner(principal), text, blobs, self._clock() + KEPT_FOR)
         self._kept[handle] = kept
         self._size += kept.size

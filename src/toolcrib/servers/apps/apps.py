@@ -38,6 +38,7 @@ from toolcrib.servers.apps.connectable import (
     runs,
 )
 from toolcrib.servers.apps.connections import (
+    OFFERS,
     AppConnected,
     AppConnection,
     AppConnectRequest,
@@ -157,7 +158,7 @@ class Apps:
         level = self._level(asked, context) if asked.scope == "user" else None
         return AppConnected(
             context.row, context.installed, spec.name, spec.type, asked.agent, change, reasons, moved, level,
-            _offered(asked, context.there) if spec.type == "http" else "all",
+            _offered(asked, context.there) if spec.type == "http" else "all", "tools=" in (spec.url or ""),
         )  # fmt: skip
 
     async def link(self, asked: AppConnectRequest, *, dry_run: bool = False) -> DeepLink:
@@ -219,7 +220,7 @@ class Apps:
                 each.says.agent,
                 tuple(self._faults(row, each, programs)),
                 each.says.url is not None or each.says.token is not None,
-                _listing(each.says),
+                _named(each.says),
             )
             for file in places_of(row, view)
             for each in entries_of_crib(view, file)
@@ -242,13 +243,13 @@ class Apps:
         over: ServerType = "http" if address is not None and takes_http(context.row.name) else "stdio"
         over = "stdio" if asked.scope == "project" or asked.stdio else over
         tools = _offered(asked, there)
-        if over == "http" and there is not None and there.says.url is not None and (there.says.tools or "all") != tools:
+        if over == "http" and there is not None and there.says.url is not None and _changes_listing(asked, there):
             reasons = (*reasons, f"it lists {_LISTED[tools]}")
         reasons = (*reasons, *_moved_to(over, there))
 
         def spec(secret: str | None) -> ServerSpec:
             if over == "http" and address is not None and secret is not None:
-                return http_spec(name, f"{_url(address, asked.agent)}{_query(tools, there)}", secret)
+                return http_spec(name, f"{_url(address, asked.agent)}{_query(asked, tools, there)}", secret)
             token = _token_name(context.row, asked.agent) if asked.scope == "user" else None
             return stdio_spec(name, self._deps.command, home=self._deps.home, agent=asked.agent, token=token)
 
@@ -382,23 +383,32 @@ def _offered(asked: AppConnectRequest, there: WrittenEntry | None) -> OfferedToo
     """Return how tools are listed: as asked for, else as the entry says, else as is best for a new one."""
     if asked.tools is not None or there is None or there.says.url is None:
         return asked.tools or asked.tools_if_new
-    return _listing(there.says)
+    return _named(there.says) or "all"
 
 
-def _listing(says: CribEntry) -> OfferedTools:
-    return "search" if says.tools == "search" else "code" if says.tools == "code" else "all"
+def _named(says: CribEntry) -> OfferedTools | None:
+    return next((each for each in OFFERS if each == says.tools), None)
+
+
+def _changes_listing(asked: AppConnectRequest, there: WrittenEntry) -> bool:
+    """Return whether the entry names another way to list tools. An agent may have its own, so `all` is named there."""
+    default = "all" if asked.agent is None else None
+    if asked.tools is None:
+        return there.says.tools is not None and _named(there.says) is None
+    return (there.says.tools or default) != asked.tools
 
 
 def _url(address: str, agent: str | None) -> str:
     return f"{address}/mcp" if agent is None else f"{address}/mcp/agents/{quote(agent, safe='')}"
 
 
-def _query(tools: OfferedTools, there: WrittenEntry | None) -> str:
+def _query(asked: AppConnectRequest, tools: OfferedTools, there: WrittenEntry | None) -> str:
     """Return the query of the crib's address. Options that a user added to an existing entry are kept as written."""
     written = urlsplit(there.says.url or "").query if there is not None else ""
-    if there is None or (there.says.tools or "all") != tools:
+    if there is None or there.says.url is None or _changes_listing(asked, there):
         kept = [each for each in written.split("&") if each and not each.startswith("tools=")]
-        written = "&".join([*kept, *([f"tools={tools}"] if tools != "all" else [])])
+        is_named = tools != "all" or (asked.agent is not None and asked.tools == "all")
+        written = "&".join([*kept, *([f"tools={tools}"] if is_named else [])])
     return f"?{written}" if written else ""
 
 

@@ -20,7 +20,8 @@ OFFERS: tuple[OfferedTools, ...] = get_args(OfferedTools)
 class AppConnection:
     """One entry of this crib in an app's file; `stale` lists what is wrong with it.
 
-    Without a token, the app acts as the owner. `tools` is how it lists tools.
+    Without a token, the app acts as the owner. `tools` is how it lists tools,
+    if its address says so.
     """
 
     name: str
@@ -30,7 +31,7 @@ class AppConnection:
     agent: str | None
     stale: tuple[str, ...]
     has_token: bool = True
-    tools: OfferedTools = "all"
+    tools: OfferedTools | None = None
 
     def to_json(self) -> JsonObject:
         """Return the shape for the API and the CLI."""
@@ -69,7 +70,10 @@ class AppState:
 
 @dataclass(frozen=True, slots=True)
 class AppConnected:
-    """The result of connecting, or of a dry run. `reasons` lists what was repaired, `moved` the servers taken over."""
+    """The result of connecting, or of a dry run. `reasons` lists what was repaired, `moved` the servers taken over.
+
+    If the address `names_tools`, it says how tools are listed; otherwise an agent may have its own way.
+    """
 
     client: Connectable
     installed: bool
@@ -81,6 +85,7 @@ class AppConnected:
     moved: Transfer | None = None
     level: Level | None = None
     tools: OfferedTools = "all"
+    names_tools: bool = False
 
     def to_json(self) -> JsonObject:
         """Return the shape for the API and the CLI."""

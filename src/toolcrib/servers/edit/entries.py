@@ -11,8 +11,7 @@ from typing import Any
 from toolcrib.base.files.reading import BOM
 from toolcrib.base.files.write import FileChange, WriteContext, change_file
 from toolcrib.model.errors import ConfigError, Conflict, InvalidRequest, NotFound
-from toolcrib.model.json import Json, JsonObject
-from toolcrib.model.json_values import as_list, as_object, as_text, at
+from toolcrib.model.json import Json, JsonObject, as_list, as_object, as_text, at
 from toolcrib.servers.edit import json_text, toml_text, yaml_text
 from toolcrib.servers.edit.unsupported import Unsupported
 from toolcrib.servers.readers.dialect import FoundEntry, ReadingContext

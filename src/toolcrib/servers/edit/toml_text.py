@@ -8,8 +8,7 @@ import json
 import re
 from collections.abc import Iterator
 
-from toolcrib.model.json import Json, JsonObject
-from toolcrib.model.json_values import as_list, as_object
+from toolcrib.model.json import Json, JsonObject, as_list, as_object
 from toolcrib.servers.edit.unsupported import Unsupported
 from toolcrib.servers.syntax.toml import Statement, statements
 

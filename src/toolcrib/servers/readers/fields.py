@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from toolcrib.model.json import Json, JsonObject
-from toolcrib.model.json_values import as_list, as_object
+from toolcrib.model.json import Json, JsonObject, as_list, as_object
 from toolcrib.model.problems import Problem
 from toolcrib.model.servers import Auth, DefinitionSource, ServerSpec, ServerType, Share, ToolFilter
 from toolcrib.servers.readers.dialect import Dialect, Translated
@@ -34,7 +33,9 @@ _DENY_KEYS = ("excludeTools", "disabledTools", "disabled_tools")
 _APPROVE_KEYS = ("autoApprove", "alwaysAllow", "trust", "toolPermissions", "default_tools_approval_mode")
 _HELPER_KEYS = ("headersHelper", "http_headers_helper")
 _OAUTH_KEYS = ("oauth", "oauthClientId", "oauth_client_id", "oauth_client_secret", "oauthScopes", "scopes")
-_NOTES = frozenset({"name", "description", "title", "metadata", "icon", "version", "gallery", "bundled", "source"})
+_NOTES = frozenset(
+    {"name", "description", "title", "metadata", "icon", "version", "gallery", "bundled", "source", "registry"}
+)
 """Fields that describe a server to people; kept without a report."""
 
 

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from toolcrib.model.json import Json, JsonObject
-from toolcrib.model.json_values import as_list, as_object, as_text, at
+from toolcrib.model.json import Json, JsonObject, as_list, as_object, as_text, at
 from toolcrib.servers.readers.dialect import Dialect, FoundEntry, Layout, ReadingContext
 from toolcrib.servers.syntax.document import KeyPath
 

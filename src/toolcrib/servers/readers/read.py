@@ -11,8 +11,7 @@ from pathlib import Path
 import orjson
 
 from toolcrib.base.files.reading import FileText, Unreadable, read_text
-from toolcrib.model.json import Json, JsonObject
-from toolcrib.model.json_values import as_object, at
+from toolcrib.model.json import Json, JsonObject, as_object, at
 from toolcrib.model.problems import Problem
 from toolcrib.model.servers import DefinitionSource, Scope, ServerSpec
 from toolcrib.servers.readers.apps import FORMATS

@@ -6,8 +6,7 @@ trust, since a project could write it for itself.
 
 from fnmatch import fnmatchcase
 
-from toolcrib.model.json import Json
-from toolcrib.model.json_values import as_list, as_object, as_text, at
+from toolcrib.model.json import Json, as_list, as_object, as_text, at
 from toolcrib.model.servers import ServerSpec
 from toolcrib.servers.readers.dialect import ClientRule, Dialect
 

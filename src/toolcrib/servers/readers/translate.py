@@ -5,8 +5,7 @@ Unknown fields stay in the entry, so that `fields` keeps and reports them.
 
 from typing import Any
 
-from toolcrib.model.json import JsonObject
-from toolcrib.model.json_values import as_list, as_object
+from toolcrib.model.json import JsonObject, as_list, as_object
 from toolcrib.servers.readers.dialect import Translated
 
 

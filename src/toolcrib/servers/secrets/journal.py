@@ -11,8 +11,7 @@ import orjson
 from toolcrib.base.files.private import replace_private
 from toolcrib.base.files.reading import read_bytes
 from toolcrib.model.errors import ConfigError
-from toolcrib.model.json import JsonObject
-from toolcrib.model.json_values import as_list, as_object, as_text, at
+from toolcrib.model.json import JsonObject, as_list, as_object, as_text, at
 
 _KEPT = 20
 

@@ -13,8 +13,7 @@ from typing import Final
 from urllib.parse import quote
 
 from toolcrib.base.masking.values import is_maskable
-from toolcrib.model.json import Json, JsonObject
-from toolcrib.model.json_values import as_list, as_object
+from toolcrib.model.json import Json, JsonObject, as_list, as_object
 from toolcrib.model.servers import ServerSpec
 from toolcrib.model.text import visible
 from toolcrib.servers.apps.connectable import cribs_among

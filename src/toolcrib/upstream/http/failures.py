@@ -10,8 +10,7 @@ from typing import Final
 from toolcrib.base.processes.process import ServerFailed
 from toolcrib.model import jsonrpc
 from toolcrib.model.errors import ConfigError, ToolcribError
-from toolcrib.model.json import Json, JsonObject, is_object
-from toolcrib.model.json_values import as_object, as_text
+from toolcrib.model.json import Json, JsonObject, as_object, as_text, is_object
 from toolcrib.model.sources import ProtocolError
 from toolcrib.upstream.http.client import Unreachable
 from toolcrib.upstream.http.http_connection import Broken

@@ -16,8 +16,7 @@ import orjson
 
 from toolcrib.base.network.urls import CheckedUrl, check_url, covers
 from toolcrib.base.network.web import get
-from toolcrib.model.json import JsonObject
-from toolcrib.model.json_values import as_list, as_object, as_text
+from toolcrib.model.json import JsonObject, as_list, as_object, as_text
 from toolcrib.model.protocol import HANDSHAKE_VERSION
 from toolcrib.upstream.oauth.failures import failed, printable
 

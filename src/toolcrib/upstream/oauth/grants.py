@@ -16,8 +16,7 @@ import anyio
 import httpx2
 
 from toolcrib.base.network.web import DOCUMENT_SECONDS
-from toolcrib.model.json import JsonObject
-from toolcrib.model.json_values import as_list, as_text
+from toolcrib.model.json import JsonObject, as_list, as_text
 from toolcrib.upstream.credentials import CLIENT_METHODS, ClientMethod, OAuthCredential, Registration, lifetime_of
 from toolcrib.upstream.oauth.discovery import Issuer, read_object, split_scopes
 from toolcrib.upstream.oauth.failures import failed, printable

@@ -25,7 +25,7 @@ from toolcrib.web.api.policy.shapes import AnswerRequest, ApprovalLinkShape, App
 from toolcrib.web.api.reading import StrictRoute, door_of
 from toolcrib.web.api.resource import Resource
 from toolcrib.web.api.sessions.shapes import AgentQuestionShape, AnsweredQuestion, QuestionAnswers
-from toolcrib.web.guard import PRINCIPAL
+from toolcrib.web.limits import PRINCIPAL
 
 _Status = Annotated[ApprovalStatus | None, Query(description="Only those with this status.")]
 _Session = Annotated[str | None, Query(description="Only those of this session.", min_length=1, max_length=200)]
@@ -46,13 +46,13 @@ def routes(crib: Crib) -> Resource:
         found = await crib.approvals.find(status=status, session=session, limit=limit)
         shapes = [_shape(crib, approval) for approval in found if _sees(crib, principal, approval)]
         if status in (None, "pending"):
-            shapes += [each.to_json() for each in _questions(crib, principal) if session in (None, each.session)]
+            shapes += [each.to_json() for each in await _questions(crib, principal) if session in (None, each.session)]
         return sorted(shapes, key=lambda shape: shape["createdAt"], reverse=True)[:limit]
 
     @router.get("/{approval_id}", response_model=ApprovalShape | AgentQuestionShape, response_model_exclude_unset=True)
     async def show_approval(principal: Annotated[Principal, person], approval_id: str) -> JsonObject:
         """Return one approval with its full arguments and remarks on them."""
-        asked = next((each for each in _questions(crib, principal) if each.id == approval_id), None)
+        asked = next((each for each in await _questions(crib, principal) if each.id == approval_id), None)
         return _shape(crib, await _find(crib, principal, approval_id)) if asked is None else asked.to_json()
 
     @router.post("/{approval_id}", response_model=ApprovalShape, response_model_exclude_unset=True)
@@ -60,7 +60,7 @@ def routes(crib: Crib) -> Resource:
         request: Request, principal: Annotated[Principal, person], approval_id: str, body: AnswerRequest
     ) -> JsonObject:
         """Answer an approval permanently. The first answer counts; later ones get a 409."""
-        for asked in _questions(crib, principal):
+        for asked in await _questions(crib, principal):
             if asked.id == approval_id:
                 in_session = f"/api/sessions/{asked.session}/questions/{asked.id}"
                 place = in_session if asked.session else f"/api/approvals/{asked.id}/answers"
@@ -127,8 +127,8 @@ def _sees(crib: Crib, principal: Principal, approval: Approval) -> bool:
     return may_answer and crib.gate.may_know(principal, approval.ref.server, approval.ref.tool)
 
 
-def _questions(crib: Crib, principal: Principal) -> tuple[AgentQuestion, ...]:
-    return crib.sessions.questions() if principal.is_owner else ()
+async def _questions(crib: Crib, principal: Principal) -> tuple[AgentQuestion, ...]:
+    return await crib.sessions.questions() if principal.is_owner else ()
 
 
 def _shape(crib: Crib, approval: Approval) -> JsonObject:

@@ -6,7 +6,7 @@ from toolcrib.model.errors import Denied
 from toolcrib.model.principals import Principal
 from toolcrib.web.api.resource import Resource
 from toolcrib.web.api.shapes import LoginAnswer
-from toolcrib.web.guard import PRINCIPAL
+from toolcrib.web.limits import PRINCIPAL
 from toolcrib.web.login import Logins
 
 

@@ -22,7 +22,7 @@ from toolcrib.model.errors import Denied, InvalidRequest
 from toolcrib.model.json import Json, JsonObject, MalformedJson, dumps, parse_strict, refuse_long_integers
 from toolcrib.model.principals import Mode, Principal, Source
 from toolcrib.web import problems
-from toolcrib.web.guard import PRINCIPAL
+from toolcrib.web.limits import PRINCIPAL
 
 Answer = TypeVar("Answer")
 

@@ -23,6 +23,7 @@ from toolcrib.web.login import Logins
 
 RESOURCES: Final[Mapping[str, tuple[str, ...]]] = {
     "servers": ("servers.routes",),
+    "registry": ("registry",),
     "connect": ("connect.routes",),
     "secrets": ("secrets",),
     "tools": ("tools.changes", "tools.routes"),

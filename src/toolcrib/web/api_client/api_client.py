@@ -17,6 +17,7 @@ from toolcrib.model.tools import ToolRef
 from toolcrib.web.api_client.connections import ConnectionsClient
 from toolcrib.web.api_client.permissions import PermissionsClient
 from toolcrib.web.api_client.plugins import PluginsClient
+from toolcrib.web.api_client.registry import RegistryClient
 from toolcrib.web.api_client.schedules import SchedulesClient
 from toolcrib.web.api_client.secrets import SecretsClient
 from toolcrib.web.api_client.sessions import SessionsClient
@@ -37,6 +38,7 @@ class ApiClient:
         self.sessions = SessionsClient(self._wire)
         self.schedules = SchedulesClient(self._wire)
         self.plugins = PluginsClient(self._wire)
+        self.registry = RegistryClient(self._wire)
         self.secrets = SecretsClient(self._wire)
 
     async def __aenter__(self) -> Self:
@@ -97,6 +99,10 @@ class ApiClient:
         """Return the estimated tokens and the calls of the tools that this principal sees."""
         return await self._ask("GET", "/api/tools/cost", {"agent": agent, "source": source})
 
+    async def hide_unused_tools(self, body: JsonObject) -> JsonObject:
+        """Hide tools that were not called from an agent or a source, or show them again."""
+        return await self._ask("POST", "/api/tools/cost/hide", body=body)
+
     async def tool_problems(self) -> list[JsonObject]:
         """Return problems of servers that could not offer all their tools."""
         return await self._ask("GET", "/api/tools/problems")
@@ -120,6 +126,10 @@ class ApiClient:
     async def server(self, name: str, *, cwd: str | None = None) -> JsonObject:
         """Return one server in full."""
         return await self._ask("GET", _server_path(name), {"cwd": cwd})
+
+    async def record_server(self, name: str, calls: list[JsonObject]) -> JsonObject:
+        """Record what a server offers and the results of calls. Waits without a timeout."""
+        return await self._ask("POST", f"{_server_path(name)}/record", body={"calls": calls}, patient=True)
 
     async def add_server(self, body: JsonObject) -> JsonObject:
         """Add a server."""

@@ -89,6 +89,22 @@ class SessionsClient:
         """Yield the transcript in pieces, as lines of JSON or as Markdown."""
         return self._wire.lines(f"{path_to(_SESSIONS, id)}/transcript", {"format": form})
 
+    async def replay(self, id: str, body: JsonObject) -> JsonObject:
+        """Replay a recorded session. Waits without a timeout."""
+        return await self._ask("POST", f"{path_to(_SESSIONS, id)}/replay", body=body, patient=True)
+
+    async def replay_recording(self, recording: str, body: JsonObject) -> JsonObject:
+        """Replay an exported recording. Waits without a timeout."""
+        return await self._ask("POST", f"{_SESSIONS}/replay", body={**body, "recording": recording}, patient=True)
+
+    async def compare(self, id: str, other: str) -> JsonObject:
+        """Compare two sessions side by side."""
+        return await self._ask("GET", f"{path_to(_SESSIONS, id)}/compare", {"with": other})
+
+    def recording(self, id: str) -> AsyncIterator[bytes]:
+        """Yield the recording of a session in pieces, as lines of JSON."""
+        return self._wire.lines(f"{path_to(_SESSIONS, id)}/recording", {})
+
     async def events(self, id: str, after: int | None = None) -> AsyncGenerator[SessionEvent]:
         """Yield events after this number, or from now on if None, until the session is deleted or the crib stops.
 

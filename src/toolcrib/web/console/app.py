@@ -10,6 +10,7 @@ from toolcrib.web.console.screens.access import check as access
 from toolcrib.web.console.screens.agents import list as agents
 from toolcrib.web.console.screens.servers import add as server_add
 from toolcrib.web.console.screens.servers import list as servers
+from toolcrib.web.console.screens.servers import registry as server_registry
 from toolcrib.web.console.screens.servers import secrets, server
 from toolcrib.web.console.screens.tools import list as tools
 from toolcrib.web.console.screens.tools import tool
@@ -18,6 +19,7 @@ SCREENS = (
     overview,
     servers,
     server_add,
+    server_registry,
     secrets,
     server,
     tools,

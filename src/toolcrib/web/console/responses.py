@@ -131,7 +131,7 @@ class Console:
     async def waiting(self) -> int:
         """Return the number of pending approvals and questions."""
         pending = await self.crib.approvals.find(status="pending")
-        return len(pending) + len(self.crib.sessions.questions())
+        return len(pending) + len(await self.crib.sessions.questions())
 
     def failed(self, error: ToolcribError) -> Response:
         """Return an error as a fragment, displayed in place of the result."""

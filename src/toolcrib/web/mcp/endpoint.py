@@ -24,19 +24,21 @@ from starlette.types import Receive, Scope, Send
 from toolcrib.agents.zoo.zoo import Zoo
 from toolcrib.base.feed import Feed
 from toolcrib.gate.gate import Gate
-from toolcrib.gate.programs.sandbox import ProgramSandbox
+from toolcrib.gate.programs.interpreter import ProgramInterpreter
 from toolcrib.model.errors import Denied, InvalidRequest, NotFound, Unavailable
 from toolcrib.model.events import Event
 from toolcrib.model.json import Json, JsonObject, dumps
 from toolcrib.model.jsonrpc import Message, RequestId, RpcError, check_modern, era_of, read_message
 from toolcrib.model.principals import Principal
-from toolcrib.model.protocol import CARRIED, HEADER_MISMATCH, INTERNAL_ERROR, PARSE_ERROR, Era, reaches_level
+from toolcrib.model.protocol import CARRIED, HEADER_MISMATCH, INTERNAL_ERROR, Era, reaches_level
 from toolcrib.model.sources import Notice
 from toolcrib.web import problems
 from toolcrib.web.limits import CREDENTIAL, ENDED, WHOLE
+from toolcrib.web.mcp.bodies import read_body, replay
 from toolcrib.web.mcp.budgeted import Budgeted, ContextBudgets
 from toolcrib.web.mcp.ended_sessions import EndedSessions
 from toolcrib.web.mcp.methods import InSession, Methods
+from toolcrib.web.mcp.node_routing import NodeRouting
 from toolcrib.web.mcp.pages import LISTED, Pages
 from toolcrib.web.mcp.parked_calls import ParkedCalls
 from toolcrib.web.mcp.query_options import NOTHING_ASKED, Asked, ToolMode, read_query
@@ -135,42 +137,40 @@ class McpEndpoint:
         ended_file: Path | None = None,
         stopping: Stopping | None = None,
         budgets: ContextBudgets = ContextBudgets(),  # noqa: B008 immutable
+        routing: NodeRouting | None = None,
         tasks: McpTasks | None = None,
     ) -> None:
-        """Create the endpoint.
-
-        `key` seals the state that clients carry; without one, that state does not outlive this object. `ended_file`
+        """`key` seals the state that clients carry; without one, that state does not outlive this object. `ended_file`
         records the MCP sessions that clients ended. Once `stopping` has begun, requests are refused. `zoo` resolves
         agents, `introduce` returns a server's introduction, `enter` loads the servers of a project, and `ready`
         connects one of them. `notices` subscribes to server notifications, `ended` is called with the id of each ended
-        session, and `in_session` makes the calls of agents' sessions. `budgets` limit what clients receive.
-        Without `tasks`, long calls do not become tasks.
+        session, and `in_session` makes the calls of agents' sessions. `budgets` limit what clients receive. `routing`
+        finds the other nodes of a cluster. Without `tasks`, long calls do not become tasks.
         """
         self._gate = gate
         self._feed = feed
         self._introduce: Introduce = introduce or (lambda principal, name: None)
         self._enter, self._ready = enter, ready
-        self._notices = notices
-        self._ended = ended
+        self._notices, self._ended = notices, ended
         self._zoo = zoo
         self._budgets = budgets
         self._views = _views(gate, None)
         self._agent_views = _views(gate, self._instruct)
         self._budgeted: dict[tuple[int, bool], Budgeted] = {}
-        self._sandbox = ProgramSandbox()
+        self._interpreter = ProgramInterpreter()
         self._pages = Pages(gate)
         self._subscriptions = Subscriptions()
         seal = StateSeal(key or secrets.token_bytes(32))
-        self._sessions = McpSessions(seal, EndedSessions(ended_file))
+        self._routing = routing
+        node, gate.results.tag = (routing.node, routing.tag) if routing is not None else (None, "")
+        self._sessions = McpSessions(seal, EndedSessions(ended_file), node=node)
         self._stopping = stopping
         self._opening, self._loading = anyio.Lock(), anyio.Lock()
         self._watched: set[str] = set()
-        self._parking = ParkedCalls(seal)
-        whole, sandbox = budgets.whole_results, self._sandbox
+        self._parking = ParkedCalls(seal, node)
         self._mcp_tasks = tasks or McpTasks(None, "")
-        self._methods = Methods(
-            gate, seal, self._parking, self._subscriptions, in_session, self._announce, whole, sandbox, self._mcp_tasks
-        )
+        parts = (gate, seal, self._parking, self._subscriptions, in_session, self._announce)
+        self._methods = Methods(*parts, budgets.whole_results, self._interpreter, self._mcp_tasks)
         self._running: dict[tuple[str, RequestId], ResponseWriter] = {}
         self._long_requests = LongRequests()
         self._resumable = ResumableStreams()
@@ -191,7 +191,7 @@ class McpEndpoint:
             self._tasks.start_soon(self._forward_notices)
         await self._mcp_tasks.open()
         self._stack.callback(self._parking.close)
-        self._stack.push_async_callback(self._sandbox.close)
+        self._stack.push_async_callback(self._interpreter.close)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -200,10 +200,11 @@ class McpEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one HTTP request that the guard has admitted."""
         principal: Principal = scope["toolcrib.principal"]
-        query = read_query(scope["query_string"]) if scope["query_string"] else NOTHING_ASKED
+        path: str = scope["path"]
+        text: bytes = scope["query_string"]
+        query = read_query(text, of_agent=path.startswith(_AGENTS)) if text else NOTHING_ASKED
         if query.cwd is not None:
             principal = await self._in_directory(principal, query.cwd, by_owner="toolcrib.by_owner" in scope)
-        path: str = scope["path"]
         mcp_view: McpView
         if path in _PATHS:
             mcp_view = await self._everything(query, principal)
@@ -226,15 +227,14 @@ class McpEndpoint:
             if kind != _JSON and kind.split(b";")[0].strip().lower() != _JSON:
                 await problems.answer(send, InvalidRequest("request.media_type", "MCP messages must be JSON."))
                 return
-            body = await _read_body(receive)
+            body = await read_body(receive)
             message = read_message(body)
-            if self._stopping is not None and self._stopping.has_begun and _starts_work(message):
-                await _refuse_stopping(send, message)
+            if await self._route(http, message, body):
                 return
             can_send_whole = WHOLE in scope.get("extensions", ())
             response = ResponseWriter(receive, send, headers, self._long_requests, can_send_whole=can_send_whole)
             if not await self._answer(http, era, message, headers, response):
-                http = replace(http, receive=_replay(body, receive))
+                http = replace(http, receive=replay(body, receive))
                 if era == "legacy" and message.method == "initialize" and not http.session_id:
                     await self._open_session(http, message)
                 else:
@@ -246,10 +246,22 @@ class McpEndpoint:
                 error.body(request_id), error.status(era)
             )
 
+    async def _route(self, http: HttpRequest, message: Message, body: bytes) -> bool:
+        """Forward a message that another node handles, or refuse it while stopping; return False to handle it here."""
+        if self._stopping is not None and self._stopping.has_begun and _starts_work(message):
+            await _refuse_stopping(http.send, message)
+            return True
+        if self._routing is None:
+            return False
+        return await self._routing.route(http.scope, http.session_id, message, body, http.send, self._running)
+
     async def _everything(self, asked: Asked, principal: Principal, *, as_agent: bool = False) -> McpView:
         """Return the view of everything in the mode and within the budget that the client asked for."""
-        if asked.tool_tokens is None or asked.tools != "all":
-            return (self._agent_views if as_agent else self._views)[asked.tools]
+        if as_agent and self._zoo is not None and principal.agent is not None:
+            asked = asked.within(await self._zoo.listing(principal.agent))
+        mode = asked.tools or "all"
+        if asked.tool_tokens is None or mode != "all":
+            return (self._agent_views if as_agent else self._views)[mode]
         mcp_view = self._budgeted.get((asked.tool_tokens, as_agent))
         if mcp_view is None:
             if len(self._budgeted) >= BUDGETS_KEPT:
@@ -399,6 +411,9 @@ class McpEndpoint:
         resumed = self._resumable.find(http.session_id, http.last_event_id) if method == "GET" else None
         if self._stopping is not None and resumed is None:  # the stream of a call in flight can still be resumed
             self._stopping.check()
+        routing = self._routing if resumed is None else None
+        if routing is not None and await routing.route_stream(http.scope, http.session_id, http.send):
+            return
         if http.session_id and await self._is_open(http):
             session = self._sessions.get(http.session_id)
             if resumed is not None:
@@ -425,7 +440,9 @@ class McpEndpoint:
         """Answer `initialize` and register the session it opens."""
         sdk = self._sdk or await self._load_sdk()
         key = http.credential
-        session = McpSession(self._sessions.new_id(message.params, http.bound_to), message.params)
+        session = McpSession(
+            self._sessions.new_id(message.params, http.bound_to), message.params, tag=self._gate.results.tag
+        )
         async with self._opening:
             await self._make_room(sdk, key)
             self._sessions.begin(session, key)
@@ -452,7 +469,8 @@ class McpEndpoint:
             await self._make_room(sdk, http.credential)
             is_open = await sdk.restore(session_id, hello, http.scope, http.principal, http.mcp_view, http.owner)
             if is_open:
-                self._sessions.begin(McpSession(session_id, hello, is_restored=True), http.credential)
+                session = McpSession(session_id, hello, is_restored=True, tag=self._gate.results.tag)
+                self._sessions.begin(session, http.credential)
                 self._watch(http.credential, http.scope.get(ENDED))
         return is_open
 
@@ -567,24 +585,3 @@ async def _refuse_stopping(send: Send, message: Message) -> None:
     headers = [(b"content-type", _JSON), (b"content-length", b"%d" % len(body)), (b"retry-after", b"1")]
     await send({"type": "http.response.start", "status": HTTPStatus.SERVICE_UNAVAILABLE.value, "headers": headers})
     await send({"type": "http.response.body", "body": body})
-
-
-async def _read_body(receive: Receive) -> bytes:
-    body, more = b"", True
-    while more:
-        part = await receive()
-        if part["type"] == "http.disconnect":  # a partial body must never be taken for a whole one
-            raise RpcError(PARSE_ERROR, "The request ended before its body was complete.")
-        body += part.get("body", b"")
-        more = part.get("more_body", False)
-    return body
-
-
-def _replay(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` that replays a body that was already read, then continues with the original."""
-    first: list[AsgiMessage] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def replayed() -> AsgiMessage:
-        return first.pop() if first else await receive()
-
-    return replayed

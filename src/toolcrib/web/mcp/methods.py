@@ -13,9 +13,9 @@ from functools import partial
 from typing import Any
 
 from toolcrib.gate.gate import Gate
+from toolcrib.gate.programs.interpreter import ProgramInterpreter
 from toolcrib.gate.programs.planned_call import PROGRAM
 from toolcrib.gate.programs.runner import ProgramRun
-from toolcrib.gate.programs.sandbox import ProgramSandbox
 from toolcrib.gate.results.fitting import ResultBudget
 from toolcrib.gate.results.kept import URI
 from toolcrib.gate.results.reading import READ, read_kept
@@ -84,13 +84,13 @@ class Methods:
         in_session: InSession | None,
         announce: Callable[[], None] = lambda: None,
         whole_results: Sequence[str] = (),
-        sandbox: ProgramSandbox | None = None,
+        interpreter: ProgramInterpreter | None = None,
         tasks: McpTasks | None = None,
     ) -> None:
         """`announce` informs clients of changed lists. Results of `whole_results` (patterns) are never shortened."""
         self._gate = gate
         self._whole_results = whole_results
-        self._sandbox = sandbox or ProgramSandbox()
+        self._interpreter = interpreter or ProgramInterpreter()
         self._announce = announce
         self._in_session = in_session
         self._seal = seal
@@ -205,7 +205,7 @@ class Methods:
             return CallResult.error("Programs cannot be run in sessions of the crib: their calls belong to a turn.")
         run = ProgramRun(
             self._gate,
-            self._sandbox,
+            self._interpreter,
             request.principal,
             program.code,
             door="mcp",

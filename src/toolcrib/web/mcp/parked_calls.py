@@ -62,8 +62,10 @@ class _Parked:
 class ParkedCalls:
     """The parked calls."""
 
-    def __init__(self, seal: StateSeal) -> None:
+    def __init__(self, seal: StateSeal, node: str | None = None) -> None:
+        """`node` is this node of a cluster, which the sealed state names."""
         self._seal = seal
+        self._place: JsonObject = {} if node is None else {"node": node}
         self._calls: dict[str, _Parked] = {}
         self._keys = (str(number) for number in itertools.count(1))
 
@@ -155,7 +157,7 @@ class ParkedCalls:
             "inputRequests": {
                 key: {"method": question.method, "params": question.params} for key, question in open_questions.items()
             },
-            "requestState": self._seal.close({"parked": call.id}, request.bound_to, seconds=ANSWER_WAIT),
+            "requestState": self._seal.close({"parked": call.id, **self._place}, request.bound_to, seconds=ANSWER_WAIT),
             META: {SERVER_INFO_KEY: request.mcp_view.server_info(request.principal)},
         }
 

@@ -2,36 +2,42 @@
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 from urllib.parse import parse_qs
 
+from toolcrib.model.agents import LISTING_MODES, MOST_TOOL_TOKENS, ListingMode, ToolListing
 from toolcrib.model.errors import InvalidRequest
 
-ToolMode = Literal["all", "search", "code"]
-"""What a client lists: all tools, or those that find and call them."""
+ToolMode = ListingMode
 
 
 class Asked(NamedTuple):
     """What the address of a client asks for: a project, how tools are offered, and budgets of tokens."""
 
     cwd: str | None
-    tools: ToolMode = "all"
+    tools: ToolMode | None = None
     result_tokens: int | None = None
     tool_tokens: int | None = None
 
+    def within(self, listing: ToolListing) -> "Asked":
+        """Return the options with an agent's listing and budget, unless the address names one of them."""
+        if self.tools is not None or self.tool_tokens is not None:
+            return self
+        return self._replace(tools=listing.mode, tool_tokens=listing.tokens)
+
 
 NOTHING_ASKED = Asked(None)
-_MOST_TOKENS = 10_000_000
+_MOST_TOKENS = MOST_TOOL_TOKENS
 
 
 @lru_cache(maxsize=256)
-def read_query(query: bytes) -> Asked:
-    """Parse the query options of the endpoint."""
+def read_query(query: bytes, *, of_agent: bool = False) -> Asked:
+    """Parse the query options of the endpoint. `tools=all` exists only for agents, which may list less by default."""
     named = parse_qs(query.decode("latin-1"), keep_blank_values=True)
     mode = named.get("tools")
-    if mode is not None and mode not in (["search"], ["code"]):
+    tools: ToolMode | None = next((each for each in LISTING_MODES if mode == [each]), None)
+    if mode is not None and (tools is None or (tools == "all" and not of_agent)):
         raise InvalidRequest("request.malformed", "tools may be `search` or `code`, once.")
-    tools: ToolMode = "all" if mode is None else "code" if mode == ["code"] else "search"
     cwd = named.get("cwd")
     return Asked(
         cwd[-1] if cwd else None, tools, _read_tokens(named, "result_tokens"), _read_tokens(named, "tool_tokens")

@@ -73,7 +73,9 @@ class ClientStream(Protocol):
 class McpSession:
     """A legacy client's declarations at the start of its session, and its open questions."""
 
-    def __init__(self, session_id: str, hello: JsonObject, *, is_restored: bool = False) -> None:
+    def __init__(self, session_id: str, hello: JsonObject, *, is_restored: bool = False, tag: str = "") -> None:
+        """`tag` names this node of a cluster in the ids of questions."""
+        self._tag = f"{tag}-" if tag else ""
         capabilities, info = hello.get("capabilities"), hello.get("clientInfo")
         self.id = session_id
         self.calls = 0
@@ -89,7 +91,7 @@ class McpSession:
         """Ask the client a server's question, on the stream of its call."""
         if capability_for(method) not in self.capabilities:
             raise ProtocolError(METHOD_NOT_FOUND, f"The client does not support {method}.")
-        request_id = secrets.token_hex(12)
+        request_id = f"{self._tag}{secrets.token_hex(12)}"
         answer = self._open_questions[request_id] = asyncio.get_running_loop().create_future()
         try:
             await stream.request(request_id, method, params)
@@ -128,8 +130,16 @@ class McpSessions:
     """The open MCP sessions by the key of their credential, least recently used first."""
 
     def __init__(
-        self, seal: StateSeal, ended: EndedSessions, *, most: int = MOST, most_of_one: int = MOST_OF_ONE
+        self,
+        seal: StateSeal,
+        ended: EndedSessions,
+        *,
+        most: int = MOST,
+        most_of_one: int = MOST_OF_ONE,
+        node: str | None = None,
     ) -> None:
+        """`node` is this node of a cluster, which the ids of its sessions name."""
+        self._node = node
         self._seal = seal
         self._ended = ended
         self._most = most
@@ -150,6 +160,8 @@ class McpSessions:
             "capabilities": capabilities if is_object(capabilities) else {},
             "clientInfo": _short_info(info),
         }
+        if self._node is not None:
+            state["node"] = self._node
         try:
             sealed = self._seal.close(state, bound_to, seconds=ID_HOLDS)
         except TooMuchState:

@@ -13,7 +13,7 @@ from toolcrib.agents.zoo.check import parse
 from toolcrib.agents.zoo.input import AgentInput
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.principals import Mode, Principal, Source
-from toolcrib.model.sessions import Session, SessionEvent
+from toolcrib.model.sessions import AgentQuestion, Session, SessionEvent
 from toolcrib.model.tools import CallResult
 from toolcrib.testing import crib as open_crib
 from toolcrib.testing.played import PlayedRunner
@@ -81,6 +81,14 @@ class Crew:
             async for _ in self.crib.feed.follow(0):
                 if found := look():
                     return found
+        raise AssertionError("The feed has ended.")
+
+    async def question(self) -> AgentQuestion:
+        """The question that an agent asks, once it does."""
+        with anyio.fail_after(SOON):
+            async for _ in self.crib.feed.follow(0):
+                for question in await self.crib.sessions.questions():
+                    return question
         raise AssertionError("The feed has ended.")
 
     async def transcript(self, session: str) -> list[SessionEvent]:

@@ -92,7 +92,7 @@ async def answered(crew: Crew, words: str, work: Awaitable[T]) -> tuple[T, JsonO
 
 
 async def _answer(crew: Crew, words: str) -> JsonObject:
-    (question,) = await crew.until(crew.crib.sessions.questions)
+    question = await crew.question()
     said = {str(each["question"]): words for each in question.questions}
     await crew.crib.sessions.answer(question.id, said, by=crew.crib.owner("cli"))
     return question.to_json()
@@ -237,7 +237,7 @@ async def test_who_has_no_session_asks_too(crew: Crew) -> None:
     said, asked = await answered(crew, "Aye.", crew.ok("crib_ask_owner", caller, question="Ready?"))
     assert said == {"answer": "Aye."}
     assert (asked["sessionId"], asked["questions"][0]["header"]) == ("", "cook")
-    assert crew.crib.sessions.questions() == ()
+    assert await crew.crib.sessions.questions() == ()
 
 
 async def test_nobody_answering_is_an_error_with_the_next_step(crew: Crew) -> None:
@@ -245,7 +245,7 @@ async def test_nobody_answering_is_an_error_with_the_next_step(crew: Crew) -> No
     said = await crew.wrong("crib_ask_owner", cook, question="Anybody?", timeout_minutes=0.002)
     assert "No person answered within 0.002 minutes" in said
     assert "Hint: Continue with what is safe" in said
-    assert crew.crib.sessions.questions() == ()
+    assert await crew.crib.sessions.questions() == ()
     for wrong in (
         {"question": ""},
         {"question": "x", "timeout_minutes": 241},
@@ -259,7 +259,7 @@ async def test_only_a_person_answers(crew: Crew) -> None:
     cook = (await crew.session("cook")).principal
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(lambda: crew.use("crib_ask_owner", cook, question="May I?"))
-        (question,) = await crew.until(crew.crib.sessions.questions)
+        question = await crew.question()
         for who in (cook, (await crew.session("clever")).principal, crew.crib.as_agent("clever", "cli")):
             with pytest.raises(Exception, match="only a person may"):
                 await crew.crib.sessions.answer(question.id, {"May I?": "yes"}, by=who)

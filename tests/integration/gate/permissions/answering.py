@@ -19,7 +19,8 @@ from http_clients import PLAIN
 from lab import ModeName
 from toolcrib.base.home import owner_token, prepare_home
 from toolcrib.base.settings import Environment, Settings
-from toolcrib.gate.approvals.approvals import Approvals, Check
+from toolcrib.gate.approvals.approvals import Approvals
+from toolcrib.gate.approvals.requests import Check
 from toolcrib.host import Crib
 from toolcrib.model.approvals import ApprovalRequest
 from toolcrib.model.json import JsonObject
@@ -182,9 +183,14 @@ def unanswered(monkeypatch: pytest.MonkeyPatch, least: float) -> None:
     asked = Approvals.open
 
     def briefly(
-        self: Approvals, question: ApprovalRequest, *, seconds: float = 0.0, check: Check | None = None
+        self: Approvals,
+        question: ApprovalRequest,
+        *,
+        seconds: float = 0.0,
+        check: Check | None = None,
+        is_detached: bool = False,
     ) -> object:
-        return asked(self, question, seconds=least, check=check)
+        return asked(self, question, seconds=least, check=check, is_detached=is_detached)
 
     monkeypatch.setattr(Approvals, "open", briefly)
 

@@ -12,10 +12,9 @@ from integration.upstream.stdio.harness import HELLO, TESTS
 from toolcrib.base.network.web import open_web
 from toolcrib.base.processes.process import Processes
 from toolcrib.model.principals import Principal
-from toolcrib.model.servers import DefinitionSource, Discovery, ServerEntry, ServerSpec, Share
+from toolcrib.model.servers import DefinitionSource, Discovery, ServerEntry, ServerSpec, Share, UpstreamState
 from toolcrib.model.sources import CallContext, Client, Notice
 from toolcrib.model.tools import CallResult
-from toolcrib.model.upstreams import UpstreamState
 from toolcrib.servers.secret_commands import SecretCommands
 from toolcrib.servers.trust import definition_digest
 from toolcrib.upstream.credentials import open_credentials

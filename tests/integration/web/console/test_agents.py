@@ -33,10 +33,14 @@ async def test_an_agent_is_made_changed_cloned_deleted_and_brought_back(visitor:
         "was": _was(await visitor.page("/agents/gardener")),
         "name": "Gardener",
         "systemPrompt": "Water.\r\nWeed.",
+        "listing": "code",
+        "toolTokens": "4000",
     }
     saved = await visitor.send("/agents/gardener", fields)
     assert "Water. Weed." in saved.one("pre", id="prompt").text
-    assert (await visitor.crib.zoo.get("gardener")).agent.system_prompt == "Water.\nWeed."
+    agent = (await visitor.crib.zoo.get("gardener")).agent
+    assert (agent.system_prompt, agent.listing, agent.tool_tokens) == ("Water.\nWeed.", "code", 4000)
+    assert saved.one("input", name="toolTokens").attributes["value"] == "4000"
     stale = await visitor.send("/agents/gardener", fields | {"systemPrompt": "Burn."}, 412)
     assert "was changed after" in stale.text
     await visitor.send("/agents/gardener/clone", {"name": "Second"})

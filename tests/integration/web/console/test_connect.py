@@ -1,12 +1,15 @@
 """The page that connects coding tools: what would be written is shown, written when told, and taken back exactly."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
 
 from integration.web.console.visitor import Visitor, visiting
+from toolcrib.agents.zoo.check import parse
+from toolcrib.agents.zoo.input import AgentInput
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.servers.apps.connections import AppConnectRequest
 from toolcrib.store.audit import Filters
@@ -111,3 +114,13 @@ async def test_page_and_rest_show_what_an_app_receives_under_each_choice(tmp_pat
         assert everything["definitions"] > code["definitions"] > search["definitions"]
         assert search["saves"] == everything["tokens"] - search["tokens"]
         assert f"Receives 2 tools, {search['tokens']:,} tokens" in (await visitor.page("/connect")).text
+
+
+async def test_app_of_an_agent_lists_as_the_agent_does_unless_its_address_says_otherwise(tmp_path: Path) -> None:
+    async with visiting(tmp_path / "crib") as visitor:
+        made = await visitor.crib.zoo.create(parse(AgentInput, {"name": "Lister", "listing": "search"}), by="owner")
+        asked = AppConnectRequest("cursor", agent=made.agent.id)
+        for tools in ("search", "all"):
+            await visitor.crib.clients.connect(replace(asked, tools="all" if tools == "all" else None), anyway=True)
+            (connection,) = of_cursor(await visitor.json("/connect"))["connections"]
+            assert connection["tools"] == tools

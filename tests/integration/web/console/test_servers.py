@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from integration.faults.guarded import Guarded
+from integration.servers.loopback_registry import bundle, loopback_registry
 from integration.upstream.oauth.authority import authority, visit
 from integration.web.console.visitor import Element, Visitor, visiting
 from toolcrib.base.processes.sandbox import sandbox_support
@@ -333,3 +334,22 @@ async def test_a_sign_in_leads_to_the_address_for_the_browser_and_ends_with_the_
         assert (await visitor.json("/servers/club/tools"))["state"] == "connected"
         out = await visitor.send("/servers/club/unauth")
         assert out.one(class_="head").one(class_="chip").text in ("Needs sign-in", "Connecting…", "Not checked")
+
+
+async def test_published_server_is_found_reviewed_and_added_with_its_values(tmp_path: Path) -> None:
+    with loopback_registry() as registry:
+        registry.publish_bundle("com.example/tiny", bundle(sys.executable))
+        async with visiting(tmp_path / "home", registry_url=registry.url) as visitor:
+            found = await visitor.page("/servers/registry", words="tiny")
+            assert "owner of example.com" in found.one("table").text
+            review = await visitor.send("/servers/registry", {"name": "com.example/tiny"})
+            form = review.one("form", action="/servers/registry/add")
+            assert "project" in form.text
+            fields = {each.attributes["name"]: each.attributes.get("value", "") for each in form.all("input")}
+            added = await visitor.send("/servers/registry/add", fields | {"value-words": "hi", "option": "mcpb"})
+            assert "tiny" in added.one("h1").text
+            assert (await visitor.crib.links.test("tiny")).state == "connected"
+            again = await visitor.send("/servers/registry/add", fields | {"option": "mcpb"})
+            assert "already exists" in again.text
+            answer = await visitor.client.get("/api/registry", params={"q": "tiny"})
+            assert [each["name"] for each in answer.json()] == ["com.example/tiny"]

@@ -362,3 +362,21 @@ async def test_what_a_server_says_of_its_tool_counts_once_a_person_agreed(visito
     assert agreed.one(class_="marks").text == "destroys"  # it says that it only reads, too: the graver word counts
     assert (await visitor.json("/tools/flawed/last"))["marks"]["readOnly"] is True
     assert agreed.all("form", action="/tools/flawed/last/accept") == []
+
+
+async def test_unused_tools_are_hidden_from_apps_and_shown_again(tmp_path: Path) -> None:
+    async with visiting(tmp_path / "crib") as visitor:
+
+        def seen() -> int:
+            return len(visitor.crib.gate.listing(visitor.crib.owner(source="ide")).tools)
+
+        before = seen()
+        assert "tools of toolcrib that were not called" in (await visitor.page("/tools")).text
+        page = await visitor.send("/tools/hide", {"server": "toolcrib"})
+        assert seen() < before
+        assert "Show again" in page.text
+        assert "tools of toolcrib that were not called" not in page.text
+        await visitor.send("/tools/hide/undo")
+        assert seen() == before
+        made = await visitor.crib.audit.find(Filters(door="console", phase="outcome"))
+        assert [record["tool"] for record in made] == ["tools.unhide", "tools.hide"]

@@ -12,7 +12,7 @@ from mcp.types import CallToolResult, TextContent
 
 from deadlines import stretched
 from lab import Lab, ModeName
-from toolcrib.gate.programs import sandbox
+from toolcrib.gate.programs import interpreter
 from toolcrib.model.json import JsonObject
 
 pytestmark = pytest.mark.anyio
@@ -199,7 +199,7 @@ async def test_faulty_program_is_an_error_result_to_act_on(lab: Lab, code: str, 
 async def test_endless_program_ends_at_its_limit_and_the_next_one_runs(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sandbox, "SECONDS", 0.3)
+    monkeypatch.setattr(interpreter, "SECONDS", 0.3)
     async with lab.client("http", MODERN, path=CODE) as client:
         result = await run(client, "while True:\n    pass")
         assert (result.is_error, "time limit" in text_of(result)) == (True, True)

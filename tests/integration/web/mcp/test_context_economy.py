@@ -115,3 +115,55 @@ async def test_connect_offers_search_to_apps_that_would_load_too_many_definition
 ) -> None:
     async with Crib(Settings(home=tmp_path, search_above=limit)) as crib:
         assert best_offer(crib, client, None) == offer
+
+
+async def test_unused_tools_are_hidden_by_rules_of_one_reason_and_shown_again(lab: Lab) -> None:
+    async with lab.http() as http:
+
+        async def seen(source: str) -> set[str]:
+            return {each["ref"] for each in (await http.get("/api/tools", params={"source": source})).json()}
+
+        before = await seen("ide")
+        used = next(ref for ref in sorted(before) if ref.startswith("toolcrib/"))
+        await http.post(f"/api/tools/{used}/call", json={"arguments": {}})
+        asked = {"source": "ide", "server": "toolcrib"}
+        plan = (await http.post("/api/tools/cost/hide", json={**asked, "dryRun": True})).json()
+        assert (plan["rules"], await seen("ide")) == ([], before)
+        done = (await http.post("/api/tools/cost/hide", json=asked)).json()
+        assert (done["patterns"], done["saves"]) == (plan["patterns"], plan["saves"])
+        assert await seen("ide") == before - set(plan["patterns"])
+        assert {used, "lab/echo"} <= await seen("ide")
+        assert set(plan["patterns"]) <= await seen("api")
+        rules = {each["id"]: each for each in (await http.get("/api/policy/rules")).json()}
+        assert {(rules[id]["effect"], rules[id]["reason"]) for id in done["rules"]} == {("deny", done["reason"])}
+        other = (await http.post("/api/tools/cost/hide", json={"agent": "reviewer", "undo": True})).json()
+        assert other["rules"] == []
+        undone = (await http.post("/api/tools/cost/hide", json={"undo": True})).json()
+        assert (set(undone["rules"]), await seen("ide")) == (set(done["rules"]), before)
+        assert (await http.post("/api/tools/cost/hide", json={})).status_code == 422
+
+
+@both_eras
+async def test_agent_decides_what_its_clients_list_unless_the_address_does(lab: Lab, era: ModeName) -> None:
+    async def listed(query: str = "") -> set[str]:
+        async with lab.client("http", era, path=f"/mcp/agents/lister{query}") as client:
+            return await tool_names(client)
+
+    async with lab.http() as http:
+        agent = {"id": "lister", "name": "Lister", "toolPermissions": ["lab/*"], "listing": "search"}
+        assert (await http.post("/api/agents", json=agent)).json()["listing"] == "search"
+        assert await listed() == {"find_tools", "call_tool"}
+        everything = await listed("?tools=all")
+        assert "lab_echo" in everything
+        assert await listed("?tool_tokens=1000000") == everything
+        assert "run_code" in await listed("?tools=code")
+        changed = await http.patch("/api/agents/lister", json={"listing": None, "toolTokens": 350})
+        assert (changed.json().get("listing"), changed.json()["toolTokens"]) == (None, 350)
+        within = await listed()
+        assert {"find_tools", "call_tool"} < within
+        assert len(within) < len(everything)
+        async with lab.client("http", era, path="/mcp/agents/lister") as client:
+            for name in sorted(everything & {"lab_echo", "lab_shout"}):
+                assert not (await client.call_tool(name, {"text": "still callable"})).is_error
+        assert await listed("?tools=search") == {"find_tools", "call_tool"}
+        assert (await http.patch("/api/agents/lister", json={"toolTokens": -1})).status_code == 422

@@ -10,7 +10,7 @@ from toolcrib.gate.policy.limits import Limit, Limits
 from toolcrib.gate.policy.rules import Rules
 from toolcrib.model.policy import Rule, RuleEffect, RuleOrigin
 from toolcrib.model.principals import Principal
-from toolcrib.model.server_names import OtherName, ServerNames
+from toolcrib.model.servers import OtherName, ServerNames
 from toolcrib.model.tools import Tool, ToolRef
 
 NAMES = ServerNames("id", (OtherName("work", "/h/own.json"),), (OtherName("harmless", "/r/.mcp.json"),))

@@ -26,7 +26,7 @@ from claude_agent_sdk.types import HookEvent
 from toolcrib.agents.sessions.claude.calls import ClaudeCalls
 from toolcrib.agents.sessions.claude.mapping import OWN_NAMES, ClaudeOutcome
 from toolcrib.agents.sessions.claude.servers import LONGEST_CALL
-from toolcrib.agents.sessions.runtime import SessionHost
+from toolcrib.agents.sessions.runtime import Result, SessionHost
 from toolcrib.gate.policy.coding_tools import QUESTION, with_absolute_path
 from toolcrib.model.approvals import edited_note
 from toolcrib.model.json import Json, JsonObject, dumps, is_array, is_object
@@ -97,7 +97,8 @@ class ClaudeHooks:
     async def _permit(self, tool: str, arguments: JsonObject, tool_call: str) -> HookJSONOutput:
         permit = await self._host.permit(tool, arguments, tool_call)
         if not permit.allowed:
-            self._calls.keep(tool_call, ClaudeOutcome(0.0, CallResult.error(permit.reason)))
+            shown = permit.instead or Result(CallResult.error(permit.reason), 0.0)
+            self._calls.keep(tool_call, ClaudeOutcome(shown.duration_ms, shown.result))
             return _denied(permit.reason)
         self._permitted.add(tool_call)
         if permit.arguments != arguments:

@@ -10,11 +10,11 @@ behind.
 import asyncio
 import logging
 import signal
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -29,23 +29,25 @@ from claude_agent_sdk import (
     ProcessError,
     ResultMessage,
     SystemMessage,
+    ToolResultBlock,
+    ToolUseBlock,
+    UserMessage,
 )
 
 from toolcrib.agents.sessions.claude.calls import ClaudeCalls
 from toolcrib.agents.sessions.claude.endings import ClaudeMeter, ending, error_of, failure, together
 from toolcrib.agents.sessions.claude.hooks import ClaudeHooks
-from toolcrib.agents.sessions.claude.mapping import ClaudeEmission, ClaudeMapper
+from toolcrib.agents.sessions.claude.mapping import OWN_NAMES, ClaudeEmission, ClaudeMapper
 from toolcrib.agents.sessions.claude.options import ClaudeLaunch, Start, build_options, permission_mode
 from toolcrib.agents.sessions.claude.program import cli_variables, find_cli, has_kept, write_wrapper
 from toolcrib.agents.sessions.claude.servers import build_servers, tool_name
-from toolcrib.agents.sessions.claude.unknown_calls import UnknownCalls
 from toolcrib.agents.sessions.runtime import Brief, Conversation, SessionHost
 from toolcrib.base.masking.names import is_secret_setting
 from toolcrib.base.masking.text import mask_text
 from toolcrib.base.masking.values import KnownSecrets
 from toolcrib.base.processes.stderr import StderrRing
 from toolcrib.model.errors import Unavailable
-from toolcrib.model.json import Json, is_object
+from toolcrib.model.json import Json, JsonObject, is_object
 from toolcrib.model.principals import Mode
 from toolcrib.model.sessions import Failure, ServerHealth, TurnEnd
 
@@ -81,7 +83,7 @@ class ClaudeRuntime:
         calls = ClaudeCalls(host)
         hooks = ClaudeHooks({tool_name(offered) for offered in brief.tools}, host, calls, brief.cwd)
         servers = build_servers(brief.tools, host, calls)
-        return build_options(brief, self._begun(brief), self._setting(), servers, hooks)
+        return build_options(brief, self._begun(brief), self._setting(brief), servers, hooks)
 
     @asynccontextmanager
     async def open(self, brief: Brief, host: SessionHost) -> AsyncGenerator[Conversation]:
@@ -92,7 +94,7 @@ class ClaudeRuntime:
         calls = ClaudeCalls(host, mapper)
         hooks = ClaudeHooks(offered, host, calls, brief.cwd)
         start = await anyio.to_thread.run_sync(self._begun, brief)
-        setting = await anyio.to_thread.run_sync(self._setting)
+        setting = await anyio.to_thread.run_sync(self._setting, brief)
         options = build_options(
             brief,
             start,
@@ -120,13 +122,53 @@ class ClaudeRuntime:
     def _begun(self, brief: Brief) -> Start:
         return Start.of(brief, is_kept=brief.resume is not None and has_kept(self._environment, brief.resume))
 
-    def _setting(self) -> ClaudeLaunch:
+    def _setting(self, brief: Brief) -> ClaudeLaunch:
         wrapper = write_wrapper(self._folder, find_cli(self._environment))
-        return ClaudeLaunch(wrapper, cli_variables(self._environment), self._folder)
+        variables = cli_variables({**self._environment, **brief.variables})
+        return ClaudeLaunch(wrapper, variables, self._folder)
 
     def _masked(self, text: str) -> str:
         known = KnownSecrets(value for name, value in self._environment.items() if is_secret_setting(name))
         return mask_text(text, known.mask)
+
+
+class _RefusedCall(NamedTuple):
+    name: str
+    arguments: JsonObject
+
+
+class UnknownCalls:
+    """Calls of tools that a conversation does not have, which Claude Code refuses itself. `known` are all its tools.
+
+    Claude Code runs the hooks only for tools it knows. If a model calls another one, perhaps one hidden from it, Claude
+    Code returns an error immediately, and the gate would not know about it.
+    """
+
+    def __init__(self, known: Collection[str], host: SessionHost) -> None:
+        self._known = frozenset(known)
+        self._host = host
+        self._open: dict[str, _RefusedCall] = {}
+        self._refused: list[_RefusedCall] = []
+
+    def decided(self, tool_call: str | None) -> None:
+        """Forget a call that a hook decided after all: it has its own audit record."""
+        self._open.pop(tool_call or "", None)
+
+    def take(self, message: Message) -> None:
+        """Detect unknown calls and their results."""
+        if isinstance(message, AssistantMessage):
+            for block in message.content:
+                if isinstance(block, ToolUseBlock) and OWN_NAMES.get(block.name, block.name) not in self._known:
+                    self._open[block.id] = _RefusedCall(block.name, block.input)
+        elif isinstance(message, UserMessage) and not isinstance(message.content, str):
+            ids = (block.tool_use_id for block in message.content if isinstance(block, ToolResultBlock))
+            self._refused += [call for id in ids if (call := self._open.pop(id, None)) is not None]
+
+    async def record(self) -> None:
+        """Record the refused calls."""
+        while self._refused:
+            call = self._refused.pop(0)
+            await self._host.refused(call.name, call.arguments)
 
 
 class _Conversation:

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from toolcrib.agents.zoo.input import AgentId
 from toolcrib.agents.zoo.transfer import LARGEST
-from toolcrib.model.agents import EntryType
+from toolcrib.model.agents import EntryType, ListingMode
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Mode
 from toolcrib.web.api.shapes import ProblemShape, Shape
@@ -91,6 +91,8 @@ class AgentFields(Shape):
     include_brain: bool
     model: str | None = None
     mode: Mode | None = None
+    listing: ListingMode | None = Field(None, description="What MCP clients list.")
+    tool_tokens: int | None = Field(None, description="The most tokens of definitions that MCP clients list.")
 
 
 class AgentShape(AgentFields):

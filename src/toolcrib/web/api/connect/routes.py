@@ -13,7 +13,7 @@ from toolcrib.web.api.changing import Changing, owner_changes
 from toolcrib.web.api.connect.shapes import ClientShape, ConnectedShape, ConnectRequest, DisconnectedShape
 from toolcrib.web.api.reading import StrictRoute, cwd_of, owner_only
 from toolcrib.web.api.resource import Resource
-from toolcrib.web.tool_costs import best_offer, offers_of, with_offers
+from toolcrib.web.tool_costs import best_offer, listing_of, offers_of, with_offers
 
 _Agent = Annotated[str | None, Query(alias="as", description="The agent of the connection.", max_length=200)]
 _Scope = Annotated[Literal["user", "project"], Query(description="Whose file.")]
@@ -33,7 +33,7 @@ def routes(crib: Crib) -> Resource:
     async def list_clients(principal: Annotated[Principal, owner], programs: _Programs = None) -> list[JsonObject]:
         """List every supported app: whether it is installed and whether it is connected."""
         found = frozenset(programs) if programs is not None else None
-        return with_offers(crib, await crib.clients.list(cwd_of(crib, principal), found))
+        return await with_offers(crib, await crib.clients.list(cwd_of(crib, principal), found))
 
     @router.post("/{client}", response_model=ConnectedShape, response_model_exclude_unset=True)
     async def connect_client(change: Annotated[Changing, changes], client: str, body: ConnectRequest) -> JsonObject:
@@ -48,7 +48,8 @@ def routes(crib: Crib) -> Resource:
 
         async def work() -> JsonObject:
             done = await crib.clients.connect(asked, move=body.move, anyway=body.anyway, dry_run=body.dry_run)
-            return done.to_json() | {"offers": offers_of(crib, body.agent, done.type)}
+            tools = await listing_of(crib, body.agent, done.tools if done.names_tools else None)
+            return done.to_json() | {"tools": tools, "offers": offers_of(crib, body.agent, done.type)}
 
         if body.dry_run:
             return await work()

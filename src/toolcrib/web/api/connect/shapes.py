@@ -30,7 +30,9 @@ class ConnectionShape(Shape):
     stale: list[str] = Field(description="Why it cannot reach this crib.")
     has_token: bool = Field(description="Whether it has a token of its own. Without one, the app acts as the owner.")
     tools: Literal["all", "search", "code"] = Field(description="What the app lists.")
-    offers: list[OfferShape] = Field(description="What it receives under each choice. Over stdio: only `all`.")
+    offers: list[OfferShape] = Field(
+        description="What it receives under each choice. Over stdio without an agent: only `all`."
+    )
 
 
 class ClientShape(Shape):
@@ -79,7 +81,9 @@ class ConnectedShape(Shape):
     agent: str | None
     level: Level | None = Field(description="The access level; null over stdio or if undecided.")
     tools: Literal["all", "search", "code"] = Field(description="What the app lists.")
-    offers: list[OfferShape] = Field(description="What it receives under each choice. Over stdio: only `all`.")
+    offers: list[OfferShape] = Field(
+        description="What it receives under each choice. Over stdio without an agent: only `all`."
+    )
     reasons: list[str] = Field(description="What was wrong with the previous entry.")
     change: EditShape
     moved: TransferShape | None

@@ -3,6 +3,7 @@
 For the owner only: other principals learn about rules only from a refusal.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -149,7 +150,10 @@ def _add_reasons(router: APIRouter, crib: Crib) -> None:
     @router.post("/simulate", response_model=SimulationShape, response_model_exclude_unset=True)
     async def simulate_rules(principal: Annotated[Principal, owner], body: SimulateRequest) -> JsonObject:
         """Decide recorded calls again under other rules, and return those with a different verdict."""
-        return (await replay(crib, body.trial)).to_json()
+        trial = body.trial
+        if trial.session is not None:
+            trial = replace(trial, session=await crib.sessions.resolve(trial.session))
+        return (await replay(crib, trial)).to_json()
 
 
 async def _explain(crib: Crib, principal: Principal, ref: ToolRef, arguments: JsonObject | None) -> JsonObject:

@@ -258,12 +258,13 @@ class SimulateRequest(Shape):
     limit: int = Field(
         10_000, ge=1, le=MOST_RECORDS, description="The maximum number of records to compare, newest first."
     )
+    session: str | None = Field(None, max_length=200, description="Only the calls of this session.")
 
     @property
     def trial(self) -> Trial:
         """The request as a `Trial`."""
         add = [each if isinstance(each, str) else each.sent_fields() for each in self.add]
-        return Trial(add, self.remove, self.file, self.since, self.until, self.limit)
+        return Trial(add, self.remove, self.file, self.since, self.until, self.limit, session=self.session)
 
 
 class SimulatedShape(Shape):

@@ -5,10 +5,11 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Response
 
 from toolcrib.host import Crib
+from toolcrib.host.server_recorder import ToolCallRequest, record_server
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Principal
 from toolcrib.web.api.reading import cwd_of, json_list, owner_only
-from toolcrib.web.api.servers.shapes import ServerShape, SignInRequest, SignInShape
+from toolcrib.web.api.servers.shapes import RecordRequest, ServerShape, SignInRequest, SignInShape
 
 LONGEST_WAIT = 25.0
 """Seconds that a sign-in request is held open; the client repeats it to wait longer."""
@@ -39,6 +40,12 @@ def add_linking(router: APIRouter, crib: Crib) -> None:
     async def reload_server(principal: Annotated[Principal, owner], name: str) -> JsonObject:
         """Reconnect one server."""
         return (await crib.links.reload(name, cwd_of(crib, principal)))[0].to_json()
+
+    @router.post("/{name:path}/record", response_model=JsonObject)
+    async def record_a_server(principal: Annotated[Principal, owner], name: str, body: RecordRequest) -> JsonObject:
+        """Record what a server offers and the results of calls, for a double that needs no server."""
+        calls = [ToolCallRequest(each.tool, each.arguments) for each in body.calls]
+        return await record_server(crib, principal, name, calls, crib.recordings.mask)
 
     @router.get("/{name:path}/auth", response_model=SignInShape, response_model_exclude_unset=True)
     async def show_sign_in(principal: Annotated[Principal, owner], name: str, wait: _Wait = 0.0) -> JsonObject:

@@ -191,6 +191,13 @@ class AuthFields(Shape):
     scopes: list[str] | None = None
 
 
+class RegistryOrigin(Shape):
+    """The published server that a definition was installed from."""
+
+    name: str = Field(max_length=NAME_LIMIT)
+    version: str = Field(max_length=255)
+
+
 class DefinitionShape(Shape):
     """A definition in our file format; its consistency is validated like that of any other file."""
 
@@ -207,6 +214,7 @@ class DefinitionShape(Shape):
     auth: AuthFields | None = None
     tools: ToolGlobs | None = None
     share: Share | None = None
+    registry: RegistryOrigin | None = None
 
     def entry(self) -> JsonObject:
         """Return the entry for the file: the given fields, in the order of the model."""
@@ -313,6 +321,19 @@ class TrustRequest(Shape):
     digests: list[str] | None = None
     allow_secrets: bool = Field(default=False, description="Confirms the grave entries of `resolves`.")
     dry_run: bool = Field(default=False, description="Return the trust question, without trusting.")
+
+
+class RecordedCallRequest(Shape):
+    """A call whose result is recorded."""
+
+    tool: str = Field(max_length=NAME_LIMIT)
+    arguments: JsonObject = Field(default_factory=dict)
+
+
+class RecordRequest(Shape):
+    """What to record of a server besides what it offers."""
+
+    calls: list[RecordedCallRequest] = Field([], max_length=1000)
 
 
 class PathRequest(Shape):

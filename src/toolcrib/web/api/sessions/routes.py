@@ -22,6 +22,7 @@ from toolcrib.model.sessions import SessionEvent, SessionState
 from toolcrib.store.sessions import SessionFilter
 from toolcrib.web.api.reading import StrictRoute, check_owner, json_list, path_of
 from toolcrib.web.api.resource import Resource
+from toolcrib.web.api.sessions.replays import add_replays
 from toolcrib.web.api.sessions.shapes import (
     AnsweredQuestion,
     ForkRequest,
@@ -34,8 +35,7 @@ from toolcrib.web.api.sessions.shapes import (
     SessionRequest,
     SessionShape,
 )
-from toolcrib.web.guard import PRINCIPAL
-from toolcrib.web.limits import ENDED
+from toolcrib.web.limits import ENDED, PRINCIPAL
 from toolcrib.web.sse import MEDIA_TYPE, PIECE, SessionStream, resume_point
 
 _LINES = "application/x-ndjson"
@@ -57,6 +57,7 @@ _Format = Annotated[Literal["jsonl", "markdown"], Query(description="`jsonl` for
 def routes(crib: Crib) -> Resource:
     """Return the routes of this crib."""
     router = Resource("sessions", StrictRoute)
+    add_replays(router, crib, _owner(crib), _id(crib))
     _add_collection(router, crib)
     _add_sessions(router, crib)
     _add_talking(router, crib)
@@ -85,6 +86,8 @@ def _add_collection(router: APIRouter, crib: Crib) -> None:
                 resume=body.resume,
             )
         )
+        if body.record:
+            crib.recordings.start(session.id)
         response.headers["location"] = f"/api/sessions/{session.id}"
         return session.to_json()
 
@@ -132,6 +135,7 @@ def _add_sessions(router: APIRouter, crib: Crib) -> None:
     async def delete_session(id: Annotated[str, known]) -> None:
         """Delete a session and its events. Its followers receive a final `closed` status."""
         await crib.sessions.delete(id)
+        crib.recordings.delete(id)
 
 
 def _add_talking(router: APIRouter, crib: Crib) -> None:
@@ -153,7 +157,7 @@ def _add_talking(router: APIRouter, crib: Crib) -> None:
         principal: Annotated[Principal, owner], id: Annotated[str, known], question_id: str, body: QuestionAnswers
     ) -> JsonObject:
         """Answer an agent's question. The first answer counts; later ones get a 409."""
-        asked = next((each for each in crib.sessions.questions() if each.id == question_id), None)
+        asked = next((each for each in await crib.sessions.questions() if each.id == question_id), None)
         if asked is not None and asked.session != id:
             raise NotFound("question.unknown", f"Session {id} has no question {question_id!r}.")
         answers = await crib.sessions.answer(question_id, body.answers, by=principal)

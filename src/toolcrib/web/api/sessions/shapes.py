@@ -42,6 +42,7 @@ class SessionRequest(Shape):
     runner: _Name | None = Field(None, description="The runtime of the session.")
     limits: LimitsShape = LimitsShape()
     resume: _Name | None = Field(None, description="The id of a runtime's own conversation to continue.")
+    record: bool = Field(False, description="Record the session, so that it can be replayed.")
 
 
 class SessionShape(Shape):

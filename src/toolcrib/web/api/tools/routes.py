@@ -18,6 +18,7 @@ from toolcrib.servers.server_status import ServerStatus
 from toolcrib.web.api.reading import StrictRoute, cwd_of, door_of, principal_of, while_connected
 from toolcrib.web.api.resource import Resource
 from toolcrib.web.api.shapes import CallAnswer, CallRequest, CostShape, ProblemShape, ToolShape
+from toolcrib.web.api.tools.hiding import add_hiding
 from toolcrib.web.tool_costs import tool_costs
 
 ToolForm = Literal["claude", "endpoint", "bridge"]
@@ -78,6 +79,7 @@ def routes(crib: Crib) -> Resource:
             raise await crib.gate.why_absent(principal, ref, error) from None
 
     _add_cost(router, crib)
+    add_hiding(router, crib)
     _add_call(router, crib)
     return router
 

@@ -106,7 +106,7 @@ class ConnectScreen:
         asked: AppConnectRequest | None = None,
     ) -> ScreenContent:
         crib = self._console.crib
-        states = with_offers(crib, await self._clients.list(crib.settings.default_cwd))
+        states = await with_offers(crib, await self._clients.list(crib.settings.default_cwd))
         rows = [state | _in_words(state) for state in states]
         value: JsonObject = {
             "clients": sorted(rows, key=lambda row: _ORDER.index(row["state"])),

@@ -20,7 +20,11 @@ _SESSIONS: Final = 100
 """Most recently used sessions that are searched."""
 
 
-_ALSO: Final = (("Waiting for you", "/waiting", "Ctrl Shift Y"), ("Add a server", "/servers/new", ""))
+_ALSO: Final = (
+    ("Waiting for you", "/waiting", "Ctrl Shift Y"),
+    ("Add a server", "/servers/new", ""),
+    ("Search the registry", "/servers/registry", ""),
+)
 """Pages that are not in the rail."""
 
 

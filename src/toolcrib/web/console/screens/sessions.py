@@ -10,6 +10,8 @@ from starlette.routing import Route
 
 from toolcrib.agents.sessions.conversation_view import Item
 from toolcrib.agents.sessions.manager import NewSession
+from toolcrib.agents.sessions.recording.replayed_runtime import ReplayOptions
+from toolcrib.host.session_replays import ReplayRequest
 from toolcrib.model.approvals import Approval
 from toolcrib.model.errors import InvalidRequest, ToolcribError
 from toolcrib.model.json import Json, JsonObject
@@ -20,7 +22,7 @@ from toolcrib.store.sessions import SessionFilter
 from toolcrib.web.console.approval_card import card, shown_marks
 from toolcrib.web.console.forms import read_query
 from toolcrib.web.console.render import page
-from toolcrib.web.console.responses import Console, ScreenContent, back, route
+from toolcrib.web.console.responses import Console, ScreenContent, back, error_json, route
 
 STATES: Final = {
     "starting": ("Starting…", "soft"),
@@ -67,6 +69,8 @@ def routes(console: Console) -> list[Route]:
         route("/sessions/{id}/interrupt", screen.interrupt, "POST"),
         route("/sessions/{id}/change", screen.change, "POST"),
         route("/sessions/{id}/fork", screen.fork, "POST"),
+        route("/sessions/{id}/replay", screen.replay, "POST"),
+        route("/sessions/{id}/compare", screen.compare),
         route("/sessions/{id}/delete", screen.delete, "POST"),
     ]
 
@@ -122,6 +126,8 @@ class SessionsScreen:
             session = await self._sessions.create(
                 NewSession("web", given["cwd"], given["agent"], mode, given["model"], runner=None)
             )
+            if form.get("record") == "yes":
+                self._console.crib.recordings.start(session.id)
             if text := str(form.get("content", "")).strip():
                 await self._sessions.send(session.id, text)
         except ToolcribError as error:
@@ -138,6 +144,7 @@ class SessionsScreen:
             "items": [self._item(item, open_approvals) for item in view.items],
             "last": view.last,
             "servers": view.status.get("servers", []),
+            "isRecorded": self._console.crib.recordings.has(session.id),
             "marks": self._marks(session),
         }
         title = session.title or "Session"
@@ -157,7 +164,9 @@ class SessionsScreen:
         """Return the session's state, cost and actions."""
         session = await self._find(request)
         view = await self._sessions.view(session.id)
+        recorded = self._console.crib.recordings.has(session.id)
         values = {"session": _row(session), "servers": view.status.get("servers", []), "modes": MODE_WORDS}
+        values["isRecorded"] = recorded
         values["marks"] = self._marks(session)
         return HTMLResponse(page("parts/session_head.html", values))
 
@@ -195,10 +204,42 @@ class SessionsScreen:
         session = await self._find(request)
         return back(f"/sessions/{(await self._sessions.fork(session.id)).id}")
 
+    async def replay(self, request: Request) -> Response:
+        """Replay the recording of the session, then compare both runs; a fork is opened instead."""
+        session = await self._find(request)
+        form = await request.form()
+        until, prompt = str(form.get("until", "")).strip(), str(form.get("prompt", "")).strip() or None
+        replays = self._console.crib.replays
+        options = ReplayOptions(form.get("liveTools") == "yes", form.get("liveModel") == "yes")
+        number = int(until) if until.isascii() and until.isdigit() else None
+        try:
+            recording = await replays.export(session.id)
+            outcome = await replays.replay(recording, ReplayRequest(options, number, prompt, source="web"))
+        except ToolcribError as error:
+            return self._console.failed(error)
+        if prompt is not None:
+            return back(f"/sessions/{outcome.session.id}")
+        return back(f"/sessions/{session.id}/compare?with={outcome.session.id}")
+
+    async def compare(self, request: Request) -> Response:
+        """Show two sessions side by side: prompts, calls, results and cost."""
+        session = await self._find(request)
+        other = request.query_params.get("with", "").strip()
+        value: JsonObject = {"session": _row(session), "other": other, "comparison": None, "failure": None}
+        if other:
+            try:
+                found = await self._console.crib.replays.compare(session.id, await self._sessions.resolve(other))
+                value["comparison"] = found.to_json()
+            except ToolcribError as error:
+                value["failure"] = error_json(error)
+        shown = ScreenContent("sessions", "Compare sessions", "session_compare.html", value)
+        return await self._console.respond(request, shown)
+
     async def delete(self, request: Request) -> Response:
         """Delete the session."""
         session = await self._find(request)
         await self._sessions.delete(session.id)
+        self._console.crib.recordings.delete(session.id)
         return back("/sessions")
 
     def _after(self, request: Request, id: str) -> Response:

@@ -57,7 +57,7 @@ class WaitingScreen:
                 )
                 for each in pending
             ],
-            "questions": [{"answers": None, **question.to_json()} for question in crib.sessions.questions()],
+            "questions": [{"answers": None, **question.to_json()} for question in await crib.sessions.questions()],
         }
         shown = ScreenContent("waiting", "Waiting for you", "waiting.html", value, "parts/waiting_rows.html")
         return await self._console.respond(request, shown)

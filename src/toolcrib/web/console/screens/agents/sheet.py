@@ -19,7 +19,7 @@ from toolcrib.agents.zoo.input import AgentChanges
 from toolcrib.agents.zoo.transfer import Form, write
 from toolcrib.agents.zoo.zoo import StoredAgent
 from toolcrib.gate.audit.statistics import CallFilter
-from toolcrib.model.agents import Agent
+from toolcrib.model.agents import LISTING_MODES, Agent
 from toolcrib.model.errors import Conflict, NotFound
 from toolcrib.model.json import JsonObject, digest
 from toolcrib.model.principals import MODES, Principal
@@ -28,7 +28,7 @@ from toolcrib.web.console.portraits import picture, swatch
 from toolcrib.web.console.responses import Console, ScreenContent, back, route
 from toolcrib.web.console.screens.sessions import MODE_WORDS
 
-_OPTIONAL: Final[JsonObject] = dict.fromkeys(("appearanceSeed", "model", "mode"))
+_OPTIONAL: Final[JsonObject] = dict.fromkeys(("appearanceSeed", "model", "mode", "listing", "toolTokens"))
 _PARTS: Final = {
     "title": "parts/agent_title.html",
     "skills": "parts/agent_skills.html",
@@ -170,6 +170,8 @@ def _read_form(form: FormFields) -> JsonObject:
         "systemPrompt": form.text("systemPrompt"),
         "model": form.line("model"),
         "mode": form.choice("mode", MODES),
+        "listing": form.choice("listing", LISTING_MODES),
+        "toolTokens": _whole_number(form.number("toolTokens")),
         "contextRefs": form.lines("contextRefs"),
         "appearanceSeed": form.line("appearanceSeed"),
     }
@@ -178,7 +180,11 @@ def _read_form(form: FormFields) -> JsonObject:
 def _mark(agent: Agent) -> str:
     """Return a digest of the texts, to detect concurrent edits."""
     texts = (agent.name, agent.description, agent.system_prompt, agent.model, agent.mode, agent.appearance_seed)
-    return digest([*texts, list(agent.context_refs)])[:16]
+    return digest([*texts, agent.listing, agent.tool_tokens, list(agent.context_refs)])[:16]
+
+
+def _whole_number(number: float | None) -> float | int | None:
+    return int(number) if number is not None and number.is_integer() else number
 
 
 def _attachment(body: bytes, name: str, media_type: str) -> Response:

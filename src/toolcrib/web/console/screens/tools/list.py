@@ -1,6 +1,8 @@
 """Tools: search and filter all tools, and review changed definitions."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 from urllib.parse import quote, urlencode
@@ -16,6 +18,7 @@ from toolcrib.model.principals import Principal
 from toolcrib.model.tools import Tool, ToolRef
 from toolcrib.web.console.responses import Console, ScreenContent, back, route
 from toolcrib.web.tool_costs import tool_costs
+from toolcrib.web.tool_hiding import HidingScope, hide, hiding_rules, show_again, unused_tools
 
 ToolKind = Literal["reads", "writes", "destroys"]
 KINDS: Final[dict[str, tuple[str, str]]] = {
@@ -50,6 +53,8 @@ def routes(console: Console) -> list[Route]:
     screen = ToolsScreen(console)
     return [
         route("/tools", screen.show),
+        route("/tools/hide", screen.hide, "POST"),
+        route("/tools/hide/undo", screen.show_hidden, "POST"),
         route("/tools/{server}/{tool:path}/accept", screen.accept, "POST"),
         route("/tools/{server}/{tool:path}/reject", screen.reject, "POST"),
     ]
@@ -83,12 +88,35 @@ class ToolsScreen:
             "changes": changes if asked["kind"] in ("", "changed") else [],
             "kinds": _kind_facets(of_server, asked, len(changes)),
             "servers": _server_facets(found, asked),
-            "cost": (await tool_costs(self._console.crib, principal)).to_json(),
+            "cost": (await tool_costs(self._console.crib, replace(principal, source="ide"))).to_json(),
+            "hidden": len(hiding_rules(self._console.crib, HidingScope())),
             "missing": [problem.to_json() for problem in await self._console.crib.links.unknown(place)],
         }
         return await self._console.respond(
             request, ScreenContent("tools", "Tools", "tools.html", value, "parts/tool_rows.html")
         )
+
+    async def hide(self, request: Request) -> Response:
+        """Hide the unused tools of a server from apps."""
+        server = str((await request.form()).get("server", ""))
+        crib, person = self._console.crib, self._console.principal(request)
+        scope = HidingScope(source="ide", server=server)
+        tools = await unused_tools(crib, scope, (await self._console.local_principal(request)).cwd)
+        if tools:
+            details = {**scope.to_json(), "tools": [str(each.ref) for each in tools]}
+            work = partial(hide, crib, tools, scope, by=person.name)
+            await crib.changes.make("tools.hide", details, work, by=person, door="console")
+        return back("/tools")
+
+    async def show_hidden(self, request: Request) -> Response:
+        """Remove all rules that hide unused tools."""
+        crib, person, scope = self._console.crib, self._console.principal(request), HidingScope()
+        rules = hiding_rules(crib, scope)
+        if rules:
+            details = {**scope.to_json(), "patterns": [rule.pattern for rule in rules]}
+            work = partial(show_again, crib, rules)
+            await crib.changes.make("tools.unhide", details, work, by=person, door="console")
+        return back("/tools")
 
     async def accept(self, request: Request) -> Response:
         """Accept the definition that was reviewed."""

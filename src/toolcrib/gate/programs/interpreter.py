@@ -1,4 +1,4 @@
-"""The sandbox of programs: pydantic-monty, a Python interpreter in worker processes without files, network or imports.
+"""The interpreter of programs: pydantic-monty, Python in worker processes without files, network or imports.
 
 A worker is started when the first program runs. Each step of a program runs in a thread, so the event loop is never
 blocked. Programs are deterministic: clock and random numbers are fixed, and sleeping takes no time.
@@ -103,7 +103,7 @@ class RunningProgram:
         return []
 
 
-class ProgramSandbox:
+class ProgramInterpreter:
     """The pool of workers. `async with` owns them."""
 
     def __init__(self) -> None:

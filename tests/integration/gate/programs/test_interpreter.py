@@ -1,18 +1,18 @@
-"""The sandbox: killed workers and cancelled programs end cleanly."""
+"""The interpreter: killed workers and cancelled programs end cleanly."""
 
 import anyio
 import psutil
 import pytest
 
-from toolcrib.gate.programs import sandbox
-from toolcrib.gate.programs.sandbox import ProgramError, ProgramSandbox
+from toolcrib.gate.programs import interpreter
+from toolcrib.gate.programs.interpreter import ProgramError, ProgramInterpreter
 
 pytestmark = pytest.mark.anyio
 STUBS = "from typing import Any\nasync def wait() -> Any: ..."
 
 
 async def test_killed_worker_is_an_error_and_the_next_program_runs() -> None:
-    box = ProgramSandbox()
+    box = ProgramInterpreter()
     before = set(psutil.Process().children(recursive=True))
     try:
         async with box.running("await wait()", STUBS) as program:
@@ -30,8 +30,8 @@ async def test_killed_worker_is_an_error_and_the_next_program_runs() -> None:
 
 
 async def test_cancelled_computation_frees_its_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sandbox, "TURN_SECONDS", 0.5)
-    box = ProgramSandbox()
+    monkeypatch.setattr(interpreter, "TURN_SECONDS", 0.5)
+    box = ProgramInterpreter()
     try:
         with anyio.move_on_after(0.1) as scope:
             async with box.running("while True:\n    pass", "") as program:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.agents.github.names import GitHubRepository, account
+from toolcrib.agents.github.github import GitHubRepository, account
 from toolcrib.model.errors import InvalidRequest
 
 

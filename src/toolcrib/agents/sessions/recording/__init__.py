@@ -1,0 +1,1 @@
+"""Recordings of sessions, and their replay without side effects."""

@@ -1,0 +1,1 @@
+"""The MCP registry: search it, and turn what it publishes into definitions for our own file."""

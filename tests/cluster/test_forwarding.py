@@ -1,0 +1,29 @@
+"""Requests between nodes: only signed ones are accepted, with their own body, once."""
+
+from cluster.nodes import SECRET, Cluster
+from integration.store.databases import ask
+from toolcrib.nodes.cluster_secret import SIGNATURE_HEADER, ClusterSecret
+from toolcrib.nodes.forwarding import KEY_PURPOSE, RequestSigner
+
+
+def test_node_accepts_a_signed_request_with_its_own_body_once(cluster: Cluster) -> None:
+    (node,) = cluster.start(1)
+    ((id,),) = ask(cluster.database, "SELECT id FROM nodes")
+    signer = RequestSigner(ClusterSecret(SECRET.encode()).key(KEY_PURPOSE), "another")
+    path, body = "/api/policy/rules", b'{"effect":"deny","pattern":"toolcrib/ping"}'
+
+    def signed(sent: bytes) -> dict[str, str]:
+        value = signer.sign(to=id, method="POST", target=path, body=sent, caller={"source": "api"})
+        return {SIGNATURE_HEADER: value, "authorization": "", "content-type": "application/json"}
+
+    headers = signed(body)
+    made = node.request("POST", path, {"effect": "deny", "pattern": "toolcrib/ping"}, headers=headers)
+    assert made.status_code == 201, made.text
+    again = node.request("POST", path, {"effect": "deny", "pattern": "toolcrib/ping"}, headers=headers)
+    assert (again.status_code, again.json()["code"]) == (403, "node.refused")
+    changed = node.request("POST", path, {"effect": "allow", "pattern": "toolcrib/ping"}, headers=signed(body))
+    assert (changed.status_code, changed.json()["code"]) == (403, "node.refused")
+    forged = RequestSigner(b"x" * 32, "another").sign(to=id, method="GET", target=path, body=b"", caller={})
+    refused = node.request("GET", path, headers={SIGNATURE_HEADER: forged})
+    assert (refused.status_code, refused.json()["code"]) == (403, "node.refused")
+    assert len(node.request("GET", path).json()) == 1

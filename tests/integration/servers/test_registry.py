@@ -1,0 +1,170 @@
+"""Servers from a registry on this machine: search, review, install, and what is refused."""
+
+import json
+import sys
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from integration.servers.loopback_registry import LoopbackRegistry, bundle, loopback_registry
+from toolcrib.base.processes.sandbox import sandbox_support
+from toolcrib.base.settings import Environment, Settings
+from toolcrib.host import Crib
+from toolcrib.model.errors import ConfigError, Conflict, InvalidRequest, NotFound, Unavailable
+from toolcrib.servers.registry.registry import PlanRequest
+
+pytestmark = pytest.mark.anyio
+
+NPM = {"registryType": "npm", "identifier": "@acme/files", "version": "2.0.1", "transport": {"type": "stdio"}}
+
+
+@pytest.fixture
+async def registry() -> AsyncGenerator[LoopbackRegistry]:
+    """A registry with a server that has packages and remotes."""
+    with loopback_registry() as found:
+        arguments = [
+            {"type": "positional", "valueHint": "root", "isRequired": True, "isRepeated": True, "format": "filepath"},
+            {"type": "named", "name": "--level", "choices": ["low", "high"], "default": "low"},
+        ]
+        env = [{"name": "FILES_KEY", "isSecret": True, "isRequired": True, "description": "The key."}]
+        header = {"name": "Authorization", "value": "Bearer {key}", "variables": {"key": {"isRequired": True}}}
+        remote = {"type": "streamable-http", "url": "https://files.example/mcp", "headers": [header]}
+        found.publish(
+            "io.github.acme/files-mcp",
+            title="Files",
+            repository={"url": "https://github.com/acme/files", "source": "github"},
+            packages=[{**NPM, "packageArguments": arguments, "environmentVariables": env}],
+            remotes=[remote],
+        )
+        found.publish("com.example/weather", description="Forecasts from files of the weather service.", packages=[NPM])
+        found.publish("com.example/old-files", status="deleted", packages=[NPM])
+        yield found
+
+
+def crib_of(tmp_path: Path, address: str, **environment: str) -> Crib:
+    """A crib that uses this registry."""
+    variables = {"HOME": str(tmp_path / "user"), "PATH": "/usr/bin:/bin", **environment}
+    settings = Settings(home=tmp_path / "home", registry_url=address)
+    return Crib(settings, environment=Environment(variables), on_time=False)
+
+
+async def test_search_ranks_by_words_and_leaves_out_deleted_servers(tmp_path: Path, registry: LoopbackRegistry) -> None:
+    async with crib_of(tmp_path, registry.url) as crib:
+        found = await crib.registry.search("files acme")
+        both = await crib.registry.search("weather files")
+    assert [(each.name, each.publisher) for each in found] == [("io.github.acme/files-mcp", "GitHub account acme")]
+    assert [each.name for each in both] == ["com.example/weather", "io.github.acme/files-mcp"]
+    assert both[0].publisher == "owner of example.com"
+
+
+async def test_snapshot_file_works_without_the_registry(tmp_path: Path, registry: LoopbackRegistry) -> None:
+    registry.publish("com.example/weather", version="2.0.0", packages=[NPM])
+    file = tmp_path / "snapshot.json"
+    file.write_text(json.dumps({"servers": registry.servers}), encoding="utf-8")
+    async with crib_of(tmp_path, str(file)) as crib:
+        assert [each.name for each in await crib.registry.search("weather")] == ["com.example/weather"]
+        assert (await crib.registry.find("com.example/weather")).version == "2.0.0"
+        assert (await crib.registry.find("com.example/weather", "1.0.0")).version == "1.0.0"
+        with pytest.raises(NotFound, match=r"no server com\.example/none"):
+            await crib.registry.find("com.example/none")
+        file.write_text("[", encoding="utf-8")
+        with pytest.raises(ConfigError, match="it is not JSON"):
+            await crib.registry.search("weather")
+    assert registry.asked == []
+
+
+async def test_values_of_the_user_fill_arguments_variables_and_headers(
+    tmp_path: Path, registry: LoopbackRegistry
+) -> None:
+    values = {"root": ["/a", "/b"], "level": ["high"], "FILES_KEY": ["k3y"]}
+    async with crib_of(tmp_path, registry.url) as crib:
+        plan = await crib.registry.plan(PlanRequest("io.github.acme/files-mcp", values=values))
+        unset = await crib.registry.plan(PlanRequest("io.github.acme/files-mcp"))
+        remote = PlanRequest("io.github.acme/files-mcp", option="remote", values={"key": ["s"]}, local_name="far")
+        far = await crib.registry.plan(remote)
+        with pytest.raises(InvalidRequest, match="level must be one of low, high"):
+            await crib.registry.plan(PlanRequest("io.github.acme/files-mcp", values={"level": ["mid"]}))
+        with pytest.raises(InvalidRequest, match="takes no value 'other'"):
+            await crib.registry.plan(PlanRequest("io.github.acme/files-mcp", values={"other": ["x"]}))
+    origin = {"name": "io.github.acme/files-mcp", "version": "1.0.0"}
+    words = ["-y", "@acme/files@2.0.1", "/a", "/b", "--level", "high"]
+    assert plan.entry == {"command": "npx", "args": words, "env": {"FILES_KEY": "k3y"}, "registry": origin}
+    assert (plan.name, plan.sandbox.profile, plan.missing) == ("files", "project", ())
+    assert unset.missing == ("root", "FILES_KEY")
+    assert unset.entry["args"][2:] == ["${root}", "--level", "low"]
+    assert (far.name, far.entry["headers"], far.sandbox.profile) == ("far", {"Authorization": "Bearer s"}, "off")
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"name": "A", "value": "!curl https://evil.example"},
+        {"name": "A", "default": "${SESSION}"},
+        {"name": "A", "value": "SESSION"},
+        {"name": "A", "value": "{x}", "variables": {"x": {"default": "AWS_SECRET_ACCESS_KEY"}}},
+    ],
+)
+async def test_published_values_never_name_variables_or_commands(
+    tmp_path: Path, registry: LoopbackRegistry, env: dict[str, Any]
+) -> None:
+    registry.publish("com.evil/taker", packages=[{**NPM, "environmentVariables": [env]}])
+    async with crib_of(tmp_path, registry.url, SESSION="private") as crib:
+        with pytest.raises(InvalidRequest, match="would be replaced by a value of yours") as refused:
+            await crib.registry.plan(PlanRequest("com.evil/taker"))
+    assert refused.value.code == "registry.refused"
+
+
+async def test_what_was_published_anew_after_the_review_is_not_installed(
+    tmp_path: Path, registry: LoopbackRegistry
+) -> None:
+    asked = PlanRequest("com.example/weather")
+    async with crib_of(tmp_path, registry.url) as crib:
+        plan = await crib.registry.plan(asked)
+        registry.publish("com.example/weather", version="6.6.6", packages=[{**NPM, "identifier": "evil"}])
+        with pytest.raises(Conflict, match="not what you reviewed"):
+            await crib.registry.install(asked, shown=plan.digest)
+        assert (await crib.servers.list()).servers == ()
+        registry.publish("com.example/gone", status="deleted", packages=[NPM])
+        with pytest.raises(InvalidRequest, match="was deleted from the registry"):
+            await crib.registry.plan(PlanRequest("com.example/gone"))
+
+
+async def test_registry_that_does_not_answer_is_reported_with_its_address(tmp_path: Path) -> None:
+    async with crib_of(tmp_path, "http://127.0.0.1:9") as crib:
+        with pytest.raises(Unavailable, match=r"The registry at http://127\.0\.0\.1:9 cannot be used"):
+            await crib.registry.search("files")
+
+
+async def test_bundle_is_verified_unpacked_and_runs_in_the_project_sandbox(
+    tmp_path: Path, registry: LoopbackRegistry
+) -> None:
+    registry.publish_bundle("com.example/tiny", bundle(sys.executable, tools=[{"name": "word"}]))
+    asked = PlanRequest("com.example/tiny", values={"words": ["hello", "there"]})
+    async with crib_of(tmp_path, registry.url) as crib:
+        plan, _ = await crib.registry.install(asked)
+        tested = await crib.links.test("tiny")
+        tools = await crib.servers.find("tiny")
+        if sandbox_support().is_supported:
+            assert (tools.sandbox.profile, tested.entry.sandbox.profile) == ("project", "project")
+        owner = crib.owner("cli")
+        await crib.ready(owner, "tiny")
+        result = await crib.call("tiny/word", principal=owner)
+        findings = crib.gate.listing(owner).tools
+    assert tested.state == "connected"
+    assert result.to_json()["content"] == [{"type": "text", "text": "hello there"}]
+    unpacked = tmp_path / "home" / "server-bundles" / (plan.option.sha256 or "")
+    assert plan.entry["args"] == [str(unpacked.resolve() / "server" / "main.py"), "hello", "there"]
+    assert any(problem.code.startswith("tool.") for tool in findings for problem in tool.problems)
+
+
+async def test_bundle_with_another_digest_is_neither_kept_nor_planned(
+    tmp_path: Path, registry: LoopbackRegistry
+) -> None:
+    registry.publish_bundle("com.example/tiny", bundle(sys.executable), sha="0" * 64)
+    async with crib_of(tmp_path, registry.url) as crib:
+        with pytest.raises(InvalidRequest, match="its SHA-256 digest is") as refused:
+            await crib.registry.plan(PlanRequest("com.example/tiny"))
+    assert refused.value.code == "registry.bundle"
+    assert not (tmp_path / "home" / "server-bundles").exists()
