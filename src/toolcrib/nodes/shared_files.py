@@ -21,8 +21,7 @@ import anyio.to_thread
 from toolcrib.base.files.private import replace_private
 from toolcrib.base.home import Home
 from toolcrib.model.errors import ToolcribError
-from toolcrib.model.json import dumps, loads
-from toolcrib.model.json_values import as_object, as_text
+from toolcrib.model.json import as_object, as_text, dumps, loads
 from toolcrib.nodes.cluster_secret import ClusterSecret
 from toolcrib.store.engine import Store
 from toolcrib.store.sealed_values import load_all_sealed, save_sealed

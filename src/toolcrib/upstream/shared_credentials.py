@@ -16,8 +16,7 @@ import anyio
 
 from toolcrib.base.masking.values import KnownSecrets
 from toolcrib.base.secret_store import SecretStore, open_secret_store
-from toolcrib.model.json import JsonObject, dumps, loads
-from toolcrib.model.json_values import as_object
+from toolcrib.model.json import JsonObject, as_object, dumps, loads
 from toolcrib.nodes.cluster_secret import ClusterSecret
 from toolcrib.store.engine import Store
 from toolcrib.store.leases import end_lease, take_lease

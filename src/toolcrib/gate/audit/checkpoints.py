@@ -18,8 +18,7 @@ from sqlalchemy import Connection
 from toolcrib.gate.audit.chain import Chain, columns_of, stored
 from toolcrib.gate.audit.head import ChainHead, HeadFile, beginning, read_head
 from toolcrib.model.errors import Unavailable
-from toolcrib.model.json import JsonObject, dumps
-from toolcrib.model.json_values import as_list
+from toolcrib.model.json import JsonObject, as_list, dumps
 from toolcrib.store.audit import CHECKPOINT, moment
 from toolcrib.store.audit_lanes import CHECKPOINT_LANE, lane_heads, lane_of, load_lanes
 from toolcrib.store.engine import Store
