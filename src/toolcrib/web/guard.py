@@ -51,7 +51,7 @@ OPEN_PATHS = frozenset({"/healthz", "/login"})
 
 PAGE_POLICY = (
     f"default-src 'none'; script-src 'self'; style-src 'self' '{STYLE_HASH}'; connect-src 'self'; "
-    "img-src 'self' data:; "
+    "img-src 'self' data:; manifest-src 'self'; "
     "worker-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
 PAGE_HEADERS: tuple[Header, ...] = (

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Generator
+from typing import Any
 
 import httpx2
 import pytest
@@ -87,5 +88,41 @@ def test_opened_part_stays_opened_when_another_call_comes(
     expect(first.get_by_role("button", name="Approve once")).to_be_enabled()
     first.get_by_role("button", name="Approve once").click()
     expect(page.locator("form.ask")).to_have_count(1)
+    page.locator("form.ask").get_by_role("button", name="Deny").click()
+    expect(page.locator("#waiting")).to_contain_text("Nothing is waiting for you.")
+
+
+def test_a_browser_can_install_the_console_as_an_app(page: Page) -> None:
+    page.goto("/waiting")
+    devtools: Any = page.context.new_cdp_session(page)
+    found: JsonObject = devtools.send("Page.getAppManifest")
+    assert found["errors"] == []
+    assert found["url"].endswith("/manifest.webmanifest")
+    obstacles: JsonObject = devtools.send("Page.getInstallabilityErrors")
+    assert {each["errorId"] for each in obstacles["installabilityErrors"]} <= {
+        "in-incognito"
+    }  # every context of a test is one
+
+
+NOTIFICATIONS = """
+window.Notification = class {
+  static permission = "default";
+  static async requestPermission() { return (this.permission = "granted"); }
+  constructor(title, options) { document.body.dataset.shown = `${title}: ${options.body}`; }
+};
+document.hasFocus = () => false;
+"""
+
+
+def test_allowed_notification_names_the_call_that_waits(
+    page: Page, call: Callable[[JsonObject], threading.Thread]
+) -> None:
+    page.add_init_script(NOTIFICATIONS)
+    page.goto("/waiting")
+    button = page.get_by_role("button", name="Enable notifications")
+    button.click()
+    expect(button).to_be_hidden()
+    call({"name": "Ann"})
+    expect(page.locator("body")).to_have_attribute("data-shown", "Approval needed: lab/greet")
     page.locator("form.ask").get_by_role("button", name="Deny").click()
     expect(page.locator("#waiting")).to_contain_text("Nothing is waiting for you.")

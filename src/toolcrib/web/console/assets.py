@@ -12,11 +12,14 @@ from functools import cache
 from pathlib import Path
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from toolcrib.model.errors import NotFound
+from toolcrib.model.json import JsonObject
 
 PREFIX = "/static/"
+MANIFEST = "/manifest.webmanifest"
+"""The URL of the manifest with which browsers install the console as an app."""
 _FOLDER = Path(__file__).parent / "static"
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _FOR_GOOD = "public, max-age=31536000, immutable"
@@ -55,6 +58,24 @@ async def serve(request: Request) -> Response:
     if asset.packed is not None and "gzip" in request.headers.get("accept-encoding", ""):
         return Response(asset.packed, media_type=asset.media_type, headers={**headers, "content-encoding": "gzip"})
     return Response(asset.body, media_type=asset.media_type, headers=headers)
+
+
+async def serve_manifest(_: Request) -> Response:
+    """Serve the manifest of the app."""
+    icon = {"src": url("icon.svg"), "type": "image/svg+xml", "sizes": "any", "purpose": "any"}
+    shape: JsonObject = {
+        "id": "/",
+        "name": "Toolcrib",
+        "short_name": "Toolcrib",
+        "description": "The tool crib for AI agents",
+        "start_url": "/waiting",
+        "scope": "/",
+        "display": "standalone",
+        "theme_color": "#8a4b00",
+        "background_color": "#f6f6f4",
+        "icons": [icon],
+    }
+    return JSONResponse(shape, media_type="application/manifest+json")
 
 
 @cache

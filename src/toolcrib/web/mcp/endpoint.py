@@ -34,7 +34,6 @@ from toolcrib.model.protocol import CARRIED, HEADER_MISMATCH, INTERNAL_ERROR, Er
 from toolcrib.model.sources import Notice
 from toolcrib.web import problems
 from toolcrib.web.limits import CREDENTIAL, ENDED, WHOLE
-from toolcrib.web.mcp.bodies import read_body, replay
 from toolcrib.web.mcp.budgeted import Budgeted, ContextBudgets
 from toolcrib.web.mcp.ended_sessions import EndedSessions
 from toolcrib.web.mcp.methods import InSession, Methods
@@ -42,7 +41,7 @@ from toolcrib.web.mcp.node_routing import NodeRouting
 from toolcrib.web.mcp.pages import LISTED, Pages
 from toolcrib.web.mcp.parked_calls import ParkedCalls
 from toolcrib.web.mcp.query_options import NOTHING_ASKED, Asked, ToolMode, read_query
-from toolcrib.web.mcp.request import LongRequests, McpRequest, ResponseWriter
+from toolcrib.web.mcp.request import LongRequests, McpRequest, ResponseWriter, read_body, replay
 from toolcrib.web.mcp.resumable_streams import ResumableStreams
 from toolcrib.web.mcp.sealed_state import StateSeal
 from toolcrib.web.mcp.sessions import McpSession, McpSessions, owner_of

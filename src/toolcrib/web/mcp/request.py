@@ -1,4 +1,4 @@
-"""One request in progress: its principal, its view and the response to its client.
+"""One request in progress: its body, its principal, its view and the response to its client.
 
 The response is plain JSON, or an event stream if messages precede the result. Most calls finish within milliseconds and
 cost nothing extra. Only a long call gets a monitor task, which keeps the connection alive and cancels the call when the
@@ -30,6 +30,7 @@ from toolcrib.model.protocol import (
     LOG_LEVEL_KEY,
     META,
     OUR_KEY,
+    PARSE_ERROR,
     VERSION_KEY,
     Era,
     reaches_level,
@@ -391,3 +392,25 @@ class McpRequest:
         if text is not None:
             params["message"] = text
         await self.response.notify("notifications/progress", params)
+
+
+async def read_body(receive: Receive) -> bytes:
+    """Return the whole body of a request. Raises `RpcError` if the client disconnects before its end."""
+    body, more = b"", True
+    while more:
+        part = await receive()
+        if part["type"] == "http.disconnect":  # a partial body must never be taken for a whole one
+            raise RpcError(PARSE_ERROR, "The request ended before its body was complete.")
+        body += part.get("body", b"")
+        more = part.get("more_body", False)
+    return body
+
+
+def replay(body: bytes, receive: Receive) -> Receive:
+    """Return a `receive` that replays a body that was already read, then continues with the original."""
+    first: list[AsgiMessage] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replayed() -> AsgiMessage:
+        return first.pop() if first else await receive()
+
+    return replayed

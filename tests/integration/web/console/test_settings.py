@@ -32,3 +32,11 @@ async def test_passwords_are_masked_and_what_is_wrong_in_the_file_is_told_with_i
         assert any("`colour` is not a setting." in text and "toolcrib.toml:1" in text for text in told)
         assert any("must be allow, ask or deny" in text for text in told)
         assert not page.all("i")
+
+
+async def test_every_page_names_the_manifest_of_the_app_and_its_icon_is_served(visitor: Visitor) -> None:
+    link = (await visitor.page("/settings")).one("link", rel="manifest")
+    manifest = await visitor.json(link.attributes["href"])
+    assert (manifest["start_url"], manifest["display"]) == ("/waiting", "standalone")
+    icon = await visitor.client.get(manifest["icons"][0]["src"])
+    assert (icon.status_code, icon.headers["content-type"]) == (200, "image/svg+xml")

@@ -23,7 +23,18 @@ document.addEventListener("htmx:finally:request", ({detail: {ctx}}) => sent.dele
 follow("/api/events", Number(document.body.dataset.after), (event) => {
   touched(event.kind);
   if (event.kind === "notice") say(event.message);
+  if (event.kind === "approval_required") notify(event);
 });
+
+// System notifications about approvals, once the user has allowed them. All tabs use one tag, so there is one of each.
+const allow = document.querySelector("[data-notify]");
+if (allow) allow.hidden = !("Notification" in window) || Notification.permission !== "default";
+allow?.addEventListener("click", async () => { allow.hidden = await Notification.requestPermission() !== "default"; });
+function notify({approvalId, server, tool}) {
+  if (!("Notification" in window) || Notification.permission !== "granted" || document.hasFocus()) return;
+  const shown = new Notification("Approval needed", {body: `${server}/${tool}`, tag: approvalId});
+  shown.onclick = () => { window.focus(); location.assign("/waiting"); };
+}
 
 export function say(text) {
   const toast = document.getElementById("toast");
