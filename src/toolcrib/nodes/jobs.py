@@ -21,7 +21,7 @@ from typing import Any, Final, Self
 import anyio
 from anyio.abc import TaskGroup
 from procrastinate import App, PsycopgConnector
-from procrastinate.exceptions import AlreadyEnqueued, ConnectorException
+from procrastinate.exceptions import AlreadyEnqueued, ConnectorException, UniqueViolation
 from procrastinate.jobs import Job, Status
 from procrastinate.manager import JobManager
 from procrastinate.worker import Worker
@@ -54,6 +54,10 @@ _RETRY_STALLED: Final = """
         SELECT id FROM procrastinate_jobs
         WHERE id = %(job_id)s AND status = 'doing' AND worker_id IS NOT DISTINCT FROM %(worker_id)s FOR UPDATE
     ) SELECT procrastinate_retry_job_v2(id, NULL, NULL, %(queue)s, NULL) FROM stalled
+"""
+_DROP_STALLED: Final = """
+    DELETE FROM procrastinate_jobs
+    WHERE id = %(job_id)s AND status = 'doing' AND worker_id IS NOT DISTINCT FROM %(worker_id)s
 """
 _ADOPT: Final = "UPDATE procrastinate_jobs SET queue_name = %(to)s WHERE queue_name = %(queue)s AND status = 'todo'"
 
@@ -211,9 +215,11 @@ class Jobs:
     async def _retry_stalled(self) -> None:
         for job in await self._manager.get_stalled_jobs(seconds_since_heartbeat=LEASE_SECONDS):
             logger.warning("Job %s is taken over from a node that stopped.", job.call_string)
-            await self._connector.execute_query_async(
-                _RETRY_STALLED, job_id=job.id, worker_id=job.worker_id, queue=_ANY
-            )
+            held = {"job_id": job.id, "worker_id": job.worker_id}
+            try:
+                await self._connector.execute_query_async(_RETRY_STALLED, queue=_ANY, **held)
+            except UniqueViolation:  # the same job waits already
+                await self._connector.execute_query_async(_DROP_STALLED, **held)
 
     async def _notice_dead_nodes(self) -> None:
         for node in await self._membership.all():

@@ -8,11 +8,9 @@ can detect, nor let a value that is not JSON keep a call from being recorded.
 import asyncio
 import logging
 import secrets
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Literal, NamedTuple, Self, TypeAlias
@@ -21,34 +19,40 @@ import anyio
 import anyio.to_thread
 import orjson
 
-from toolcrib.base.masking.values import CUT, Redactor
+from toolcrib.base.masking.values import Redactor
 from toolcrib.gate.audit.anchors import Anchor
 from toolcrib.gate.audit.chain import Chain, Entry, Left, columns_of, stored, unbroken
 from toolcrib.gate.audit.chain_signature import ChainSignature
-from toolcrib.gate.audit.head import ChainHead, HeadContent, HeadFile, read_head
+from toolcrib.gate.audit.checkpoints import Checkpoints
+from toolcrib.gate.audit.encoding import bounded_name, current_moment, encoded_members
+from toolcrib.gate.audit.export import export
+from toolcrib.gate.audit.head import ChainHead, HeadContent, HeadFile, beginning, read_head
 from toolcrib.gate.audit.segments import Segments
 from toolcrib.gate.audit.signing import HeadKey
 from toolcrib.gate.audit.unfinished import unfinished
-from toolcrib.gate.audit.verify import ChainFinding, Verification, Witness, verify
+from toolcrib.gate.audit.verify import ChainFinding, Verification, Witness, verify, verify_lanes
 from toolcrib.model.errors import Conflict, NotFound, Unavailable
-from toolcrib.model.json import JsonObject, dumps, loads, storable
+from toolcrib.model.json import JsonObject, dumps, loads
 from toolcrib.model.marks import Mark
 from toolcrib.model.observing import CallEnd, CallEnding, CallObserver
 from toolcrib.model.policy import Decision
 from toolcrib.model.principals import Principal
 from toolcrib.model.tools import CallResult, Tool, ToolRef
 from toolcrib.store.audit import (
+    CHECKPOINT,
     AuditRun,
     Filters,
     calls_since,
     count,
     end_run,
     find,
+    get,
     hashes,
     load_run,
     rename_run,
     save_run,
 )
+from toolcrib.store.audit_lanes import CHECKPOINT_LANE, lane_end, lane_heads, lane_of, lane_start, load_lanes, own_lane
 from toolcrib.store.batch import ConstraintError, Fence
 from toolcrib.store.engine import Store
 
@@ -56,9 +60,7 @@ logger = logging.getLogger(__name__)
 
 _NO_JOURNAL = "The journal of the killed run was removed or replaced: durable records after {} may be missing."
 Phase = Literal["intent", "outcome"]
-_LONGEST_NAME = 256
 _MOST_FORMS = 4096
-_THOUSANDTHS = [f".{number:03d}+00:00" for number in range(1000)]
 
 
 _Of: TypeAlias = tuple[str, Principal, ToolRef, Tool | None, Decision, str | None]
@@ -79,11 +81,11 @@ class _Form(NamedTuple):
     def make(cls, *of: *_Of) -> Self:
         """Encode a form. Values that are not JSON are replaced, and a long unknown name is truncated."""
         door, principal, ref, tool, decision, rules_version = of
-        before, first = _encoded({
+        before, first = encoded_members({
             "door": door,
             "principal": principal.to_json(),
-            "server": ref.server if tool else _bounded(ref.server),
-            "tool": ref.tool if tool else _bounded(ref.tool),
+            "server": ref.server if tool else bounded_name(ref.server),
+            "tool": ref.tool if tool else bounded_name(ref.tool),
             "definitionHash": tool.definition_hash if tool else None,
         })  # fmt: skip
         decided: JsonObject = {"decision": decision.verdict, "rules": decision.rules}
@@ -91,12 +93,12 @@ class _Form(NamedTuple):
             decided["rulesVersion"] = rules_version
         if decision.marks:
             decided["marks"] = decision.marks.audit_ids()
-        after, second = _encoded(decided)
+        after, second = encoded_members(decided)
         return cls(of, before, after, stored(columns_of(first | second))[2:])
 
 
 class Audit:
-    """One chain of records: `async with Audit(store, head_file) as audit`."""
+    """One chain of records, and the others of a shared database: `async with Audit(store, head_file) as audit`."""
 
     def __init__(
         self,
@@ -117,6 +119,8 @@ class Audit:
         """The prefix of the call ids of this run."""
         self.held_epoch: Callable[[str], int | None] = lambda _: None
         """Returns the epoch that this crib holds of a session that it runs."""
+        self.lane = 0
+        """The lane that this crib writes; each node of a shared database has its own."""
         self._crib = crib
         self._fence: Fence | None = None
         self._waiting_journal: str | None = None
@@ -124,26 +128,38 @@ class Audit:
         self._path = head_file
         self.segments = Segments(store, self.record, head_file.with_name("audit"))
         self.seal = ChainSignature(head_file.with_name("audit.signature"))
+        self.checkpoints = Checkpoints(store, head_file.with_name("audit.checkpoint"), crib)
         self._file: HeadFile
         self._chain: Chain
         self._forms: dict[int, _Form] = {}
 
     async def __aenter__(self) -> Self:
+        if self._store.shared and self._crib:
+            self.lane = self.segments.lane = await own_lane(self._store, self._crib)
         self._file = HeadFile(self._path)
         try:
-            self._chain = await self._resumed(read_head(self._path))
+            known = read_head(self._path)
+            if known is not None and known.head is not None and lane_of(known.head.number) != self.lane:
+                known = await self._left_lane(known.head, known)
+            self._chain = await self._resumed(known)
         except BaseException:
             self._file.close()
             raise
         return self
 
+    async def _left_lane(self, head: ChainHead, known: HeadContent) -> HeadContent | None:
+        """Check the last record that this crib wrote before it had its lane, and return what is left to check."""
+        if await self._hash_of(head.number) != head.hash:
+            self._file.note(f"Record {head.number}, the last one that this crib wrote before, is missing or differs.")
+        return HeadContent(beginning(self.lane), known.notes)
+
     async def _resumed(self, known: HeadContent | None) -> Chain:
         """Return the chain from the database and its journal, after comparing it with the head file."""
         head = known.head if known is not None else None
-        chain = Chain(self._file, head or ChainHead())
+        chain = Chain(self._file, head or beginning(self.lane))
         killed = await load_run(self._store, self._crib)
         rows = await self._store.read(lambda connection: connection.execute(chain.tail()).all())
-        newest = ChainHead(*rows[-1]) if rows else ChainHead()
+        newest = ChainHead(*rows[-1]) if rows else chain.beginning
         left = await self._left_in_journal(chain.head)
         goes_on = bool(left) and left[0].prev == newest
         chain.resume([*rows, *(record.head for record in left)] if goes_on else rows)
@@ -167,7 +183,8 @@ class Audit:
         if killed is not None:
             if killed.journal is not None and self._store.has_journal and self._store.journal_found() != journal:
                 self._file.note(_NO_JOURNAL.format(chain.head.number))
-            for body in await unfinished(self._store, killed, chain.head.number):
+            last = await self._newest(lane_of(killed.start), chain)
+            for body in await unfinished(self._store, killed, last):
                 await self._append(chain, body)
         try:
             used = self._store.journal(chain, journal)
@@ -203,15 +220,18 @@ class Audit:
         run = await load_run(self._store, ended)
         if run is None:
             return 0
-        bodies = await unfinished(self._store, run, await self._newest())
+        bodies = await unfinished(self._store, run, await self._newest(lane_of(run.start), self._chain))
         for body in bodies:
             await self._append(self._chain, body)
         await end_run(self._store, ended)
         return len(bodies)
 
-    async def _newest(self) -> int:
-        rows = await self._store.read(lambda connection: connection.execute(self._chain.tail()).all())
-        return rows[-1][0] if rows else 0
+    async def _newest(self, lane: int, chain: Chain) -> int:
+        """Return the newest record of a lane: the one that a killed run wrote to, maybe before it had its own."""
+        if lane == self.lane:
+            return chain.head.number
+        heads = await self._store.read(lambda connection: lane_heads(connection, [lane]))
+        return heads[0][0] if heads else lane_start(lane)
 
     async def _end_run(self) -> None:
         self._fence = None
@@ -247,7 +267,7 @@ class Audit:
             return await self.segments.base()
         except Conflict as error:
             logger.error("Could not use the list of sealed records: %s", error)  # noqa: TRY400 verify reports more
-            return ChainHead()
+            return beginning(self.lane)
 
     async def __aexit__(self, *_: object) -> None:
         with anyio.CancelScope(shield=True):
@@ -256,15 +276,15 @@ class Audit:
 
     @property
     def records(self) -> int:
-        """Number of records in the chain."""
-        return self._chain.head.number
+        """Number of records that this crib's chain ever had."""
+        return self._chain.head.number - lane_start(self.lane)
 
     def record(self, body: JsonObject) -> "asyncio.Future[int]":
         """Record any JSON with at least `phase`. The future resolves to its number once it is durable."""
         return self._append(self._chain, body)
 
     def _append(self, chain: Chain, body: JsonObject) -> "asyncio.Future[int]":
-        members, body = _encoded({"at": _now(), **body})
+        members, body = encoded_members({"at": current_moment(), **body})
         return self._store.append(chain, (members, stored(columns_of(body))), self._fence)
 
     def call(
@@ -293,9 +313,9 @@ class Audit:
             dumps(call), form.before, digest, shown, form.after,
         )  # fmt: skip
         if approval is not None:
-            members += b"," + _encoded({"approvalId": approval})[0]
+            members += b"," + encoded_members({"approvalId": approval})[0]
         if program is not None:
-            members += b"," + _encoded({"programId": program})[0]
+            members += b"," + encoded_members({"programId": program})[0]
         return CallRecord(
             self._store, self._chain, members, form, call, shown, self.observer, self._fence_of(principal)
         )
@@ -321,12 +341,20 @@ class Audit:
 
     async def find(self, filters: Filters) -> list[JsonObject]:
         """Return the matching records, newest first."""
-        rows = await self._store.read(lambda connection: find(connection, filters))
+        lanes = await self._listed_lanes(filters)
+        rows = await self._store.read(lambda connection: find(connection, filters, lanes))
         return [_public(*row) for row in rows]
+
+    async def _listed_lanes(self, filters: Filters) -> list[int]:
+        """Return the lanes to search; empty if there is only one."""
+        if not self.lane:
+            return []
+        return [CHECKPOINT_LANE] if filters.phase == CHECKPOINT else [0, *await load_lanes(self._store)]
 
     async def count(self, filters: Filters) -> int:
         """Return the number of matching records."""
-        return await self._store.read(lambda connection: count(connection, filters))
+        lanes = await self._listed_lanes(filters)
+        return await self._store.read(lambda connection: count(connection, filters, lanes))
 
     async def calls(self, days: int, *, agent: str | None = None, principal: str | None = None) -> dict[ToolRef, int]:
         """Return the number of calls by tool in the last days, of all callers or of one agent or principal."""
@@ -338,9 +366,9 @@ class Audit:
 
     async def get(self, number: int) -> JsonObject:
         """Return one record. Raises `NotFound` (`audit.unknown`)."""
-        for record in await self.find(Filters(after=number + 1, limit=1)):
-            if record["id"] == number:
-                return record
+        row = await self._store.read(lambda connection: get(connection, number))
+        if row is not None:
+            return _public(*row)
         raise NotFound("audit.unknown", f"Audit record {number} not found.")
 
     async def verify(self, anchors: Sequence[Anchor] = ()) -> Verification:
@@ -355,14 +383,35 @@ class Audit:
             outside = [*signed, *map(_witness, anchors)]
             found += await self._in_segments(outside, sealed.base)
             checked = await verify(self._store, self._path, self._chain.durable, sealed, outside)
+            if self.lane:
+                checked = await self._with_other_lanes(checked, outside)
         found += self.seal.wrongly_signed(anchors)
         return replace(
             checked, findings=(*checked.findings, *found), signed=self.seal.key is not None, anchors=len(anchors)
         )
 
+    async def _with_other_lanes(self, checked: Verification, witnesses: Sequence[Witness]) -> Verification:
+        """Add the verification of all other lanes and of the checkpoints over them."""
+        others = [lane for lane in (0, *await load_lanes(self._store)) if lane != self.lane]
+        more = await verify_lanes(self._store, self.lane, others, self.checkpoints.newest, witnesses)
+        return replace(checked, records=checked.records + more.records, findings=(*checked.findings, *more.findings))
+
+    async def export(self, after: int = 0, upto: int | None = None) -> AsyncIterator[bytes]:
+        """Yield the lines of all lanes in order of their numbers, sealed ones of this crib included."""
+        lanes = [0, CHECKPOINT_LANE, *await load_lanes(self._store)] if self.lane else [0]
+        for lane in lanes:
+            if lane == self.lane:
+                lines = self.segments.export(after, upto)
+            else:
+                lines = export(self._store, after=max(after, lane_start(lane)), upto=upto)
+            if after < lane_end(lane):
+                async for line in lines:
+                    yield line
+
     async def _in_segments(self, witnesses: Sequence[Witness], base: ChainHead) -> list[ChainFinding]:
         """Compare witnesses with sealed records. Erased ones cannot be compared."""
-        older = [each for each in witnesses if 0 < each.head.number <= base.number and each.head != base]
+        start = lane_start(self.lane)
+        older = [each for each in witnesses if start < each.head.number <= base.number and each.head != base]
         try:
             hashes = await self.segments.hashes({each.head.number for each in older})
         except Conflict:  # the check of the segments reports the details
@@ -378,7 +427,7 @@ class Audit:
         await self._store.caught_up()
         await self.seal.looked_for.wait()
         head = self._chain.durable
-        return Anchor.now(crib, head, head.number, self.seal.key)
+        return Anchor.now(crib, head, self.records, self.seal.key)
 
     async def sign_with(self, key: HeadKey | None) -> None:
         """Sign every head from now on, after checking what was signed before. `key` is None if there is none."""
@@ -521,7 +570,7 @@ class CallRecord:
             )  # fmt: skip
 
     def _entry(self, phase: Phase, ending: JsonObject | None = None) -> Entry:
-        at = _now()
+        at = current_moment()
         members = b'"at":"%b","phase":"%b",%b' % (at.encode(), phase.encode(), self._members)
         if ending is not None:
             members += b"," + dumps(ending)[1:-1]
@@ -539,31 +588,6 @@ def _log_failure(ended: "asyncio.Future[int]") -> None:
         logger.warning("The outcome of an abandoned call is unknown: another node has taken over.")
     else:
         logger.error("Could not record the outcome of an abandoned call: %s", error)
-
-
-def _now() -> str:
-    """Return the current time in the format of `moment`, at a quarter of the cost."""
-    seconds, thousandths = divmod(time.time_ns() // 1_000_000, 1000)
-    return _second(seconds) + _THOUSANDTHS[thousandths]
-
-
-@lru_cache(maxsize=1)
-def _second(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat()[:19]
-
-
-def _bounded(name: str) -> str:
-    """Truncate a name from outside, which may have any length."""
-    return name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + CUT
-
-
-def _encoded(body: JsonObject) -> tuple[bytes, JsonObject]:
-    """Return the members of an object as JSON, and the object. Values that are not JSON are replaced."""
-    try:
-        return dumps(body)[1:-1], body
-    except TypeError:
-        body = storable(body)
-        return dumps(body)[1:-1], body
 
 
 def _public(number: int, digest: str, body: bytes) -> JsonObject:
