@@ -1,9 +1,11 @@
 """Membership: every node knows the others, a killed one is dead, and a drained one gives its place up."""
 
 from cluster.nodes import Cluster, wait_for
+from long_tests import takes_long
 from toolcrib.model.json import JsonObject
 
 
+@takes_long
 def test_nodes_lists_every_node_and_a_drained_one_stops_in_good_order(cluster: Cluster) -> None:
     first, second, third = cluster.start(3)
 

@@ -34,7 +34,9 @@ def find(
     principal: Annotated[str | None, typer.Option("--principal", metavar="P", help="Only by this principal.")] = None,
     session: Annotated[str | None, typer.Option("--session", metavar="ID", help="Only calls in this session.")] = None,
     door: Annotated[str | None, typer.Option("--door", metavar="D", help="Only through this entry point.")] = None,
-    phase: Annotated[str | None, typer.Option("--phase", metavar="P", help="Only intent or outcome.")] = None,
+    phase: Annotated[
+        str | None, typer.Option("--phase", metavar="P", help="Only intent, outcome or checkpoint.")
+    ] = None,
     decision: Annotated[
         str | None, typer.Option("--decision", metavar="D", help="Only allow, ask, deny or hidden.")
     ] = None,
@@ -253,6 +255,9 @@ def erase(
 
 
 def _row(record: "JsonObject") -> tuple[str, ...]:
+    if record["phase"] == "checkpoint":
+        heads = ", ".join(str(head["id"]) for head in record["heads"])
+        return str(record["id"]), record["at"], record["phase"], "", "", heads, "", ""
     principal = record["principal"]
     who = "/".join(str(principal[part]) for part in ("name", "source", "agent") if part in principal)
     return (

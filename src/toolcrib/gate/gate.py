@@ -23,6 +23,7 @@ from toolcrib.gate.audit.actor import run_as_actor
 from toolcrib.gate.audit.records import Audit, CallRecord
 from toolcrib.gate.catalog.catalog import Catalog
 from toolcrib.gate.catalog.naming import Form
+from toolcrib.gate.changed_policy import decide_again, see_again
 from toolcrib.gate.marks import ConversationMarks
 from toolcrib.gate.policy.decide import Grants
 from toolcrib.gate.policy.explain import Explanation, explain
@@ -54,6 +55,7 @@ from toolcrib.model.sources import (
     RunCall,
 )
 from toolcrib.model.tools import CallResult, ContentItem, Tool, ToolRef
+from toolcrib.nodes.policy_epoch import PolicyEpoch
 
 _READS = frozenset({"resources/read", "prompts/get"})
 """Content methods that are audited. The others return nothing a model could act on."""
@@ -116,6 +118,8 @@ class _Call:
     edited: bytes | None = None
     budget: ResultBudget | None = None
     program: ProgramCall | None = None
+    arguments: bytes = b"{}"
+    is_approved: bool = False
 
     @property
     def principal(self) -> Principal:
@@ -140,12 +144,15 @@ class Gate:
         absence: Absence,
         marks: ConversationMarks,
         spend: Spend,
+        policy: PolicyEpoch | None = None,
     ) -> None:
         """`home` detects calls that touch the crib's home. While `stop_switch` is set, every call is refused.
 
         `absence` returns why a tool that the principal may see is missing, such as a disabled server. `marks` follows
-        what conversations have read, and `spend` counts a call against the limited rule that allowed it.
+        what conversations have read, and `spend` counts a call against the limited rule that allowed it. `policy`
+        notices permissions that other nodes changed; None if there are no other nodes.
         """
+        self._policy = policy
         self._stop_switch = stop_switch
         self._catalog = catalog
         self._names = catalog.names
@@ -308,7 +315,8 @@ class Gate:
         record = self._audit.call(*made, rules=view.rules_version, program=program and program.id)
         trace = self._start(call_id, trace, tool)
         call = _Call(ref, door, CallContext(principal, call_id, progress, client, trace), record, session, handle)
-        call.budget, call.program = budget, program
+        call.budget, call.program, call.arguments = budget, program, encoded
+        call.is_approved = decision.spends is not None
         try:
             tool, run = await self._admit(call, view, decision, arguments, encoded)
         except InvalidRequest as error:
@@ -339,7 +347,7 @@ class Gate:
         if decision.verdict != "allow" or call.handle not in (None, HANDLE):  # the id may belong to another call
             tool, run = await self._obtain_consent(call, tool, run, decision, encoded)
         if self._limits.limits:
-            self._count(call, tool)
+            await self._count(call, tool)
         return tool, run
 
     async def _settle(
@@ -373,6 +381,7 @@ class Gate:
             view = self._view(call.principal)
             arguments = loads(encoded)
             if program.planned.is_same(tool, encoded, view.paths(call.ref, arguments)):
+                call.is_approved = True
                 call.record = self._audit.call(
                     call.context.call_id, call.door, call.principal, call.ref, tool, arguments, encoded, decision,
                     rules=view.rules_version, approval=program.approval, program=program.id,
@@ -382,12 +391,11 @@ class Gate:
             raise refusal_error(decision)
         return await self._wait_for_approval(call, tool, decision, encoded)
 
-    def _count(self, call: "_Call", tool: Tool) -> None:
+    async def _count(self, call: "_Call", tool: Tool) -> None:
         """Count the call. Raises `Denied` if its limit is reached."""
-        refusal = self._limits.check(call.principal, call.ref, tool.names)
+        refusal = await self._limits.take(call.principal, call.ref, tool.names)
         if refusal is not None:
             raise Denied("limit.reached", refusal)
-        self._limits.count(call.principal, call.ref, tool.names)
 
     async def _wait_for_approval(
         self, call: "_Call", requested: Tool, decision: Decision, encoded: bytes
@@ -429,6 +437,7 @@ class Gate:
         if not answer.approved:
             raise Denied("approval.denied", answer.refusal)
         call.edited = encoded if answer.edited else None
+        call.arguments, call.is_approved = encoded, True
         if tool is None or tool.definition_hash != requested.definition_hash:
             raise Denied("tool.changed", f"{ref} was redefined while its approval was pending.")
         if unedited and view.paths(ref, arguments) != requested_paths:
@@ -484,6 +493,8 @@ class Gate:
         started = time.perf_counter_ns()
         try:
             self._refuse_if_stopped()
+            if self._policy is not None and self._policy.is_outdated:
+                await see_again(self._policy, self._view, principal, server)
             result = await self._with_deadline(ref, ask, context)
         except asyncio.CancelledError:
             record.abandoned(_since(started))
@@ -519,6 +530,8 @@ class Gate:
         if tool.kind == "builtin":  # these change the crib itself; the changes are recorded under their caller
             run = run_as_actor(run, call.principal, call.door)
         audit_id = await record.intent()
+        if self._policy is not None and self._policy.is_outdated:
+            await decide_again(self._policy, self._view, tool, call)
         if call.session is not None and call.session.prepare is not None:  # the runtime delivers the result
             await self._mark(context.principal, tool, audit_id)
         started = time.perf_counter_ns()

@@ -249,6 +249,8 @@ class Principals:
         self._owner = hashlib.sha256(owner_token.encode()).digest()
         self._tokens = tokens
         self._sessions = sessions
+        self.look_again: Callable[[], Awaitable[None]] = _nothing
+        """Loads tokens that other nodes created or revoked."""
         self._owners = {source: Credential(self.owner(source)) for source in ("ide", "api", "cli", "web")}
 
     def authenticate(self, bearer: bytes, source: Literal["ide", "api", "cli", "web"] = "api") -> Credential | None:
@@ -331,6 +333,10 @@ class Principals:
         if principal.source == "ide":
             return False
         return _below(path, _FOR_TOOLS) or (_below(path, _FOR_APPROVALS) and self.may_answer(principal, principal))
+
+
+async def _nothing() -> None:
+    """Do nothing: no other node creates tokens."""
 
 
 def default_mode(source: Source) -> Mode:

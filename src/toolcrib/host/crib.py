@@ -23,7 +23,7 @@ from toolcrib.agents.sessions.manager import NewSession
 from toolcrib.agents.sessions.open_session import OpenSession
 from toolcrib.agents.work.git import Git
 from toolcrib.base.feed import Feed, fresh_start
-from toolcrib.base.home import HomeLock, kept_token, prepare_home, read_run
+from toolcrib.base.home import HomeLock, kept_token, prepare_home, read_run, replace_token
 from toolcrib.base.masking.logs import mask_logs
 from toolcrib.base.masking.values import KnownSecrets, Redactor, ValueMasker
 from toolcrib.base.named_secrets import NamedSecrets
@@ -51,17 +51,19 @@ from toolcrib.model.principals import Mode, Principal, Source
 from toolcrib.model.sessions import NO_LIMITS, SessionLimits
 from toolcrib.model.sources import Introduction, Notice
 from toolcrib.model.tools import CallResult, ToolRef
-from toolcrib.nodes.cluster_secret import ClusterSecret, check_secret
+from toolcrib.nodes.cluster_secret import ClusterSecret, check_secret, shared_owner_token
 from toolcrib.nodes.forwarding import KEY_PURPOSE, NodeClient, RequestSigner
 from toolcrib.nodes.membership import Membership
 from toolcrib.nodes.outbox import Outbox
+from toolcrib.nodes.shared_files import SharedFiles
 from toolcrib.nodes.signals import Signals
 from toolcrib.store.engine import Store, open_store
 from toolcrib.store.names import load_names
 from toolcrib.tools import PythonSource, ToolServer
 from toolcrib.tools.folder import ToolFolder
 from toolcrib.tools.plugins.packages import Plugins
-from toolcrib.upstream.credentials import open_credentials
+from toolcrib.upstream.credentials import CredentialStore, open_credentials
+from toolcrib.upstream.shared_credentials import open_shared_credentials
 
 if TYPE_CHECKING:
     from claude_agent_sdk import ClaudeAgentOptions  # noqa: TID251 for its type only
@@ -104,6 +106,7 @@ class Crib:
         self._clock = clock
         self._on_time = on_time
         self._stack = AsyncExitStack()
+        self._shared_files: SharedFiles | None = None
 
     @property
     def port(self) -> int:
@@ -142,6 +145,9 @@ class Crib:
             self.register(server)
         self.catalog.add(CodingSource())
         await self._open_plugins(stack, context)
+        if self._shared_files is not None:
+            gate.policy.on_change(partial(self._on_shared_files, self._shared_files))
+            context.tasks.start_soon(self._shared_files.follow)
         await upstreams.open(stack)
         await agents.open(stack)
 
@@ -165,11 +171,23 @@ class Crib:
             )
         )
         if self.store.shared:
-            await check_secret(self.store, self.cluster_secret, is_node=self._eager)
+            await self._join_cluster()
         owner_token = stack.enter_context(kept_token(self.home))
         self.secrets.add(owner_token, *own_secrets(self.settings, self._environment))
         stack.enter_context(mask_logs(self.secrets))
         return owner_token
+
+    async def _join_cluster(self) -> None:
+        """Check the node secret, and take over the owner's token and the files that all nodes share."""
+        secret = self.cluster_secret
+        await check_secret(self.store, secret, is_node=self._eager)
+        if secret is not None:
+            with kept_token(self.home) as own:
+                token = await shared_owner_token(self.store, secret, own)
+            if token != own:
+                replace_token(self.home, token)
+            self._shared_files = SharedFiles(self.store, secret, self.home)
+            await self._shared_files.open()
 
     async def _open_context(self, stack: AsyncExitStack) -> CribContext:
         """Join the nodes of the database, open the audit and start the group of background tasks."""
@@ -227,7 +245,7 @@ class Crib:
         return gate
 
     async def _build_upstreams(self, context: CribContext, gate: GateParts) -> Upstreams:
-        credentials = await open_credentials(self.home.credentials, self.secrets)
+        credentials = await self._open_credentials(context)
         web = await open_web(self._environment)
         upstreams = Upstreams(context, gate, web=web, credentials=credentials, eager=self._eager)
         self._upstreams = upstreams
@@ -236,6 +254,13 @@ class Crib:
         self.definition_secrets = upstreams.definition_secrets
         return upstreams
 
+    async def _open_credentials(self, context: CribContext) -> CredentialStore:
+        """Open the sign-ins: those of the cluster if it has a secret to encrypt them with, else those of the home."""
+        folder, secret = self.home.credentials, context.cluster_secret
+        if self.store.shared and secret is not None:
+            return await open_shared_credentials(self.store, secret, context.id, folder, self.secrets)
+        return await open_credentials(folder, self.secrets)
+
     def _build_agents(self, context: CribContext, gate: GateParts, upstreams: Upstreams) -> Agents:
         agents = Agents(context, gate, upstreams, clock=self._clock, on_time=self._on_time)
         self._agents = agents
@@ -243,6 +268,11 @@ class Crib:
         self.sessions, self.schedules, self.work = agents.sessions, agents.schedules, agents.work
         self.recordings, self.replays = agents.recordings, agents.replays
         return agents
+
+    async def _on_shared_files(self, files: SharedFiles) -> None:
+        """Take over files that other nodes changed, and the servers defined in them."""
+        await files.pull()
+        await self.servers.list()
 
     async def _open_plugins(self, stack: AsyncExitStack, context: CribContext) -> None:
         folder = ToolFolder(
@@ -270,9 +300,9 @@ class Crib:
     def _start_maintenance(self, context: CribContext) -> None:
         """Start sealing, backing up and anchoring the audit, as configured."""
         days = self.settings.audit_keep_days
-        if days is not None and self.store.shared:
-            logger.warning("Audit records are not sealed: other cribs may use their database.")
-        elif days is not None:
+        if self.audit.lane:
+            context.tasks.start_soon(self.audit.checkpoints.follow)
+        if days is not None:
             sealing = partial(self.audit.segments.follow, days, by=self.principals.owner("scheduler"))
             context.tasks.start_soon(sealing)
         self.backups = Backups(self.store, self.audit, self.home, database_file(self.settings))

@@ -32,6 +32,8 @@ from toolcrib.model.events import Event
 from toolcrib.model.policy import AgentGrants
 from toolcrib.model.principals import Principal
 from toolcrib.model.tools import ToolRef
+from toolcrib.nodes.policy_epoch import PolicyEpoch
+from toolcrib.nodes.shared_counts import SharedCounts
 from toolcrib.servers.servers import Servers
 from toolcrib.servers.trust import load_trust
 from toolcrib.upstream.plan import not_startable
@@ -81,7 +83,15 @@ class GateParts:
         self._handles = Handles(self.approvals, context.tasks)
         self.servers = _open_servers(context, self.changes)
         self.guard = HomeGuard(home.root, home.work, context.user_home)
-        self.gate = Gate(
+        self.policy = PolicyEpoch(store, context.membership, self.creators.revoked)
+        self.principals.look_again = self.policy.refresh
+        if store.shared:
+            self.permissions.limits.share(SharedCounts(store))
+        self.gate = self._build_gate()
+
+    def _build_gate(self) -> Gate:
+        context = self._context
+        return Gate(
             self.catalog,
             context.audit,
             default_timeout=context.settings.tool_timeout,
@@ -94,6 +104,7 @@ class GateParts:
             absence=self._absence,
             marks=self.marks,
             spend=self.permissions.spend,
+            policy=self.policy if context.store.shared else None,
         )
 
     def _new_approvals(self, context: CribContext) -> Approvals:
@@ -123,6 +134,15 @@ class GateParts:
         stack.callback(self._context.feed.listen(self._on_remote_event, "remote"))
         await stack.enter_async_context(self.approvals)
         self._context.tasks.start_soon(self.zoo.follow)
+        self.policy.on_change(self._reload)
+        self._context.tasks.start_soon(self.policy.follow)
+
+    async def _reload(self) -> None:
+        """Load tokens, agents and rules again after a change on another node."""
+        await self.tokens.refresh()
+        await self.zoo.refresh()
+        await self.permissions.reload()
+        self.rules.renew()
 
     async def _alive_nodes(self) -> set[str]:
         return {node.id for node in await self._context.membership.alive()}
@@ -134,7 +154,7 @@ class GateParts:
         return not_startable(entry) if entry is not None and entry.state == "disabled" else None
 
     def _keep_names(self, rows: Sequence[NameRow]) -> None:
-        self._context.tasks.start_soon(keep_names, self._context.store, rows)
+        self._context.tasks.start_soon(keep_names, self._context.store, self.catalog.names, rows)
 
     def _agent_grants(self, agent: str) -> AgentGrants | None:
         granted = self.zoo.granted(agent)

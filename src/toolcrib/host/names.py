@@ -7,24 +7,36 @@ import logging
 from collections.abc import Sequence
 
 from toolcrib.gate.catalog.catalog import Catalog, Snapshot
-from toolcrib.gate.catalog.naming import NameRow, server_name
+from toolcrib.gate.catalog.naming import NameRow, NameTable, server_name
 from toolcrib.gate.policy.coding_tools import SERVER, TOOLS
 from toolcrib.gate.policy.patterns import Names, bare_names
 from toolcrib.model.errors import Unavailable
 from toolcrib.model.tools import ToolRef
 from toolcrib.store.batch import ConstraintError
 from toolcrib.store.engine import Store
-from toolcrib.store.names import save_names
+from toolcrib.store.names import load_names, save_names
 
 logger = logging.getLogger(__name__)
 
+_TRIES = 10
+"""Attempts to store names while other nodes store some too."""
 
-async def keep_names(store: Store, rows: Sequence[NameRow]) -> None:
-    """Save names so that they survive a restart. A failure is only logged."""
-    try:
-        await save_names(store, rows)
-    except (ConstraintError, Unavailable) as error:
-        logger.warning("Could not store tool names; they may differ after a restart: %s", error)
+
+async def keep_names(store: Store, table: NameTable, rows: Sequence[NameRow]) -> None:
+    """Reserve names, so that all nodes use them and they survive a restart. A failure is only logged.
+
+    Names that another node stored first are taken over, also if it used them for another tool.
+    """
+    for _ in range(_TRIES):
+        try:
+            await save_names(store, rows)
+            return
+        except ConstraintError:
+            rows = table.settle(await load_names(store), rows)
+        except Unavailable as error:
+            logger.warning("Could not store tool names; they may differ after a restart: %s", error)
+            return
+    logger.warning("Could not store tool names: other nodes store names all the time.")
 
 
 class ToolNames:

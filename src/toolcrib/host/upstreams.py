@@ -77,7 +77,7 @@ class Upstreams:
             own_url=context.address.on_loopback,
             eager=eager,
         )
-        self.intake = Intake(gate.catalog, self.pins, self.pool.sources, partial(keep_names, store))
+        self.intake = Intake(gate.catalog, self.pins, self.pool.sources, partial(keep_names, store, gate.catalog.names))
         self._sign_ins = SignIns(web, credentials)
         self.links = UpstreamOperations(self.servers, self.pool, opener_deps, self._sign_ins, self._settle)
         self.registry = Registry(

@@ -239,7 +239,6 @@ CODES: dict[str, Code] = {
     "audit.anchor": Code(InvalidRequest, 422, "The anchor or its location is invalid.", "Use the full path of a file outside the home, a webhook URL, or `git:` and a repository."),
     "audit.anchor_failed": Code(Unavailable, 503, "The anchor could not be written.", "Check the location named in the message."),
     "audit.unknown": Code(NotFound, 404, "Audit record not found.", "Run `toolcrib audit`."),
-    "audit.shared": Code(Conflict, 409, "Audit records cannot be sealed while other cribs may use the database.", "Use the home's own database to seal old records."),
     "audit.broken": Code(Conflict, 409, "The audit chain was changed, truncated or reordered.", "Compare the first bad record, named in the message, with a backup."),
     "config.unreadable": Code(ConfigError, 422, "The configuration file cannot be read.", "Fix its permissions or its link."),
     "config.not_a_file": Code(ConfigError, 422, "The configuration file is a directory, pipe or device.", "Replace it with a regular file, or remove it."),

@@ -29,6 +29,7 @@ SHORTEST: Final = 32
 _LARGEST: Final = 64 * 1024
 _NONCE: Final = 12
 _MARKER: Final = "node secret"
+_OWNER: Final = "owner token"
 _HINT: Final = "Create one with `openssl rand -hex 32`, save it with mode 0600, and copy it to every node."
 
 
@@ -100,3 +101,12 @@ async def check_secret(store: Store, secret: ClusterSecret | None, *, is_node: b
         marker = await load_sealed(store, _MARKER)  # another node was first
     if marker is not None:
         secret.open(_MARKER, marker)
+
+
+async def shared_owner_token(store: Store, secret: ClusterSecret, own: str) -> str:
+    """Return the owner's token of the cluster: that of its first node. `own` is that of this node."""
+    sealed = await load_sealed(store, _OWNER)
+    if sealed is None and await add_sealed(store, _OWNER, secret.seal(_OWNER, own.encode())):
+        return own
+    sealed = sealed or await load_sealed(store, _OWNER)
+    return own if sealed is None else secret.open(_OWNER, sealed).decode()

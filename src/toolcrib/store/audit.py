@@ -1,16 +1,32 @@
 """Queries of the audit chain, and the current run of each crib. `gate.audit` defines the records and their chain."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Select, delete, func, insert, literal_column, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    and_,
+    delete,
+    func,
+    insert,
+    literal,
+    literal_column,
+    or_,
+    select,
+    tuple_,
+)
 
+from toolcrib.store.audit_lanes import LANE_SIZE
 from toolcrib.store.engine import Store
 from toolcrib.store.schema import audit, audit_runs
 
 LARGEST_PAGE = 1000
+CHECKPOINT = "checkpoint"
+"""The phase of records that name the newest records of all lanes. Lists omit them unless they are asked for."""
 _LARGEST_ID = 2**63 - 1
 
 
@@ -32,15 +48,38 @@ class Filters:
     limit: int = 100
 
 
-def find(connection: Connection, filters: Filters) -> Sequence[tuple[Any, ...]]:
-    """Return number, hash and body of matching records, newest first, at most `limit`."""
-    query = _raw("id", "hash", "body").where(*_conditions(filters)).order_by(audit.c.id.desc())
-    return connection.execute(query.limit(min(max(filters.limit, 1), LARGEST_PAGE))).all()
+def find(connection: Connection, filters: Filters, lanes: Sequence[int] = ()) -> Sequence[tuple[Any, ...]]:
+    """Return number, hash and body of matching records, newest first, at most `limit`.
+
+    With several lanes, the newest of each are merged by time.
+    """
+    limit = min(max(filters.limit, 1), LARGEST_PAGE)
+    if not lanes:
+        query = _raw("id", "hash", "body").where(*_conditions(filters)).order_by(audit.c.id.desc())
+        return connection.execute(query.limit(limit)).all()
+    conditions = _conditions(replace(filters, after=None))
+    if filters.after is not None:
+        at = connection.execute(select(audit.c.at).where(audit.c.id == _bounded(filters.after))).scalar() or ""
+        conditions.append(tuple_(audit.c.at, audit.c.id) < tuple_(literal(at), literal(_bounded(filters.after))))
+    found: list[tuple[Any, ...]] = []
+    for lane in lanes:
+        here = (audit.c.id > lane * LANE_SIZE, audit.c.id < (lane + 1) * LANE_SIZE)
+        query = _raw("id", "hash", "body", "at").where(*here, *conditions).order_by(audit.c.id.desc())
+        found += [tuple(row) for row in connection.execute(query.limit(limit))]
+    newest = sorted(found, key=lambda row: (str(row[3]), row[0]), reverse=True)
+    return [row[:3] for row in newest[:limit]]
 
 
-def count(connection: Connection, filters: Filters) -> int:
+def get(connection: Connection, number: int) -> tuple[Any, ...] | None:
+    """Return number, hash and body of one record, or None."""
+    row = connection.execute(_raw("id", "hash", "body").where(audit.c.id == _bounded(number))).first()
+    return None if row is None else tuple(row)
+
+
+def count(connection: Connection, filters: Filters, lanes: Sequence[int] = ()) -> int:
     """Return the number of all matching records, whatever `limit` is."""
-    query = select(func.count()).select_from(audit).where(*_conditions(filters))
+    here = [and_(audit.c.id > lane * LANE_SIZE, audit.c.id < (lane + 1) * LANE_SIZE) for lane in lanes]
+    query = select(func.count()).select_from(audit).where(*_conditions(filters), *([or_(*here)] if here else []))
     return connection.execute(query).scalar_one()
 
 
@@ -62,14 +101,19 @@ def _conditions(filters: Filters) -> list[ColumnElement[bool]]:
     if filters.until is not None:
         conditions.append(audit.c.at < moment(filters.until))
     if filters.after is not None:
-        conditions.append(audit.c.id < min(max(filters.after, 0), _LARGEST_ID))
+        conditions.append(audit.c.id < _bounded(filters.after))
     return conditions
 
 
+def _bounded(number: int) -> int:
+    return min(max(number, 0), _LARGEST_ID)
+
+
 def page(connection: Connection, after: int, size: int) -> Sequence[tuple[Any, ...]]:
-    """Return the next whole rows in order of their numbers, as stored."""
-    query = _raw(*audit.columns.keys()).where(audit.c.id > after).order_by(audit.c.id).limit(size)
-    return connection.execute(query).all()
+    """Return the next whole rows of the same lane in order of their numbers, as stored."""
+    end = (after // LANE_SIZE + 1) * LANE_SIZE
+    rows = _raw(*audit.columns.keys()).where(audit.c.id > after, audit.c.id < end)
+    return connection.execute(rows.order_by(audit.c.id).limit(size)).all()
 
 
 def _raw(*names: str) -> Select[*tuple[Any, ...]]:
@@ -79,14 +123,21 @@ def _raw(*names: str) -> Select[*tuple[Any, ...]]:
 
 
 def tail(known: int) -> Select[int, str]:
-    """Select number and hash of this record, if it exists, and of the newest one."""
-    newest = select(func.max(audit.c.id)).scalar_subquery()
+    """Select number and hash of this record, if it exists, and of the newest one of its lane."""
+    start = known // LANE_SIZE * LANE_SIZE
+    newest = select(func.max(audit.c.id)).where(audit.c.id > start, audit.c.id < start + LANE_SIZE).scalar_subquery()
     return select(audit.c.id, audit.c.hash).where(audit.c.id.in_((known, newest))).order_by(audit.c.id)
 
 
 def hashes(connection: Connection, first: int, last: int) -> dict[int, str]:
     """Return the hashes of the existing records with these numbers."""
     query = select(audit.c.id, audit.c.hash).where(audit.c.id.between(first, last))
+    return dict(connection.execute(query).all())
+
+
+def hashes_of(connection: Connection, numbers: Sequence[int]) -> dict[int, str]:
+    """Return the hashes of the existing records among these numbers."""
+    query = select(audit.c.id, audit.c.hash).where(audit.c.id.in_(numbers))
     return dict(connection.execute(query).all())
 
 

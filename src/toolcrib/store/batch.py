@@ -47,6 +47,8 @@ class Log(ABC, Generic[Item]):
 
     table: Table
     head: Any
+    reads_policy_epoch: ClassVar[bool] = False
+    """Whether the statement that inserts rows also reads the epoch of the permissions, on a shared database."""
 
     @abstractmethod
     def rows(self, items: Sequence[Item]) -> list[Row]:
@@ -208,6 +210,8 @@ class Queue(ABC):
 
     shared: ClassVar[bool]
     """Whether other cribs may write to the same database."""
+    policy_epoch = 0
+    """The epoch of the permissions that the last insert into a log saw; 0 if no other crib can change them."""
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect

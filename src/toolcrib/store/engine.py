@@ -43,6 +43,11 @@ class Store:
         """Whether other cribs may use this database too."""
         return self._writer.shared
 
+    @property
+    def policy_epoch(self) -> int:
+        """The epoch of the permissions that the last insert into the audit log saw; 0 on a database of one crib."""
+        return self._writer.policy_epoch
+
     def side_connection(self) -> "SideConnection":
         """Return one more connection to a shared database, opened when it is first used. The caller closes it."""
         return self._writer.side_connection()

@@ -5,11 +5,14 @@ from sqlalchemy import delete, insert, select, update
 from toolcrib.store.batch import ConstraintError
 from toolcrib.store.clock import database_seconds
 from toolcrib.store.engine import Store
-from toolcrib.store.schema import leases
+from toolcrib.store.node_schema import leases
 
 
 async def take_lease(store: Store, name: str, holder: str, seconds: float) -> bool:
     """Take or renew a lease for this many seconds; return False while another holder has it."""
+    held_by = await lease_holder(store, name)
+    if held_by not in (None, holder):  # an insert that fails would hold up other writes
+        return False
     until = database_seconds() + seconds
     is_free = (leases.c.holder == holder) | (leases.c.until < database_seconds())
     (taken,) = await store.write(

@@ -8,7 +8,8 @@ from sqlalchemy import Row, delete, func, insert, select, update
 from toolcrib.model.nodes import Node, at_seconds
 from toolcrib.store.clock import database_seconds
 from toolcrib.store.engine import Store
-from toolcrib.store.schema import epochs, nodes, sessions
+from toolcrib.store.node_schema import epochs, nodes
+from toolcrib.store.schema import sessions
 
 NODE_EPOCH = "nodes"
 """The name of the counter that numbers the starts of nodes."""

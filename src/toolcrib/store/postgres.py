@@ -27,6 +27,7 @@ from toolcrib.model.errors import ConfigError
 from toolcrib.store.batch import (
     Apart,
     Append,
+    Log,
     Queue,
     Request,
     fail,
@@ -55,6 +56,8 @@ _QUIET = 1.0
 _LONGEST_PAUSE = 2.0
 """Maximum seconds between two attempts to connect."""
 _SCHEMA_LOCK = "SELECT pg_advisory_xact_lock(7304126503418263)"  # an arbitrary number, the same in every crib
+
+_READING_EPOCH = b" RETURNING (SELECT value FROM epochs WHERE name = 'policy')"
 
 _FAULTS_OF_DATABASE = (psycopg.OperationalError, psycopg.InternalError, psycopg.InterfaceError, OSError, TimeoutError)
 """Errors of the server or the connection; any other error is the fault of a statement or row."""
@@ -175,12 +178,12 @@ class PostgresWriter(Queue):
 
     async def _run_together(self, link: Link, batch: Sequence[Request]) -> None:
         if len(batch) == 1 and isinstance(batch[0], Append) and len(batch[0].items) == 1:
-            await self._run(link, batch[0])  # one statement is a transaction by itself
+            await self._note(batch[0], await self._run(link, batch[0]))  # one statement is a transaction by itself
             return
         async with link.pipeline(), link.transaction():
             cursors = [await self._run(link, request) for request in batch]
         for request, used in zip(batch, cursors, strict=True):
-            _count(request, used)
+            await self._note(request, used)
 
     async def _run_apart(self, link: Link, batch: Sequence[Request]) -> Apart:
         """Rerun the batch with every request in a savepoint; logs resume from the database."""
@@ -193,7 +196,7 @@ class PostgresWriter(Queue):
                     try:
                         async with link.transaction():
                             await self._resume(link, request)
-                            _count(request, await self._run(link, request))
+                            await self._note(request, await self._run(link, request))
                         apart.kept.append(request)
                     except _FAULTS_OF_DATABASE:
                         raise
@@ -213,8 +216,12 @@ class PostgresWriter(Queue):
         """Run the statements of a request; in a pipeline, results are only known when it has ended."""
         if isinstance(request, Append):
             cursor = link.cursor()
-            insert, rows = self._insert_into(request.log.table), request.rows()
-            await (cursor.execute(insert, rows[0]) if len(rows) == 1 else cursor.executemany(insert, rows))
+            insert, rows = self._insert_into(request.log), request.rows()
+            reads_epoch = request.log.reads_policy_epoch
+            if len(rows) == 1:
+                await cursor.execute(insert, rows[0])
+            else:
+                await cursor.executemany(insert, rows, returning=reads_epoch)
             return [cursor]
         cursors: list[Cursor] = []
         for sql, parameters in request.statements:
@@ -226,10 +233,25 @@ class PostgresWriter(Queue):
             cursors.append(cursor)
         return cursors
 
-    def _insert_into(self, table: Table) -> bytes:
-        if table not in self._inserts:
-            self._inserts[table] = insert_into(table, PGDialect_psycopg(paramstyle="format")).encode()
-        return self._inserts[table]
+    def _insert_into(self, log: Log[Any]) -> bytes:
+        insert = self._inserts.get(log.table)
+        if insert is None:
+            insert = insert_into(log.table, PGDialect_psycopg(paramstyle="format")).encode()
+            if log.reads_policy_epoch:
+                insert += _READING_EPOCH
+            self._inserts[log.table] = insert
+        return insert
+
+    async def _note(self, request: Request, cursors: Sequence[Cursor]) -> None:
+        """Store the numbers of affected rows, or the epoch that the inserts of a log saw."""
+        if not isinstance(request, Append):
+            request.counts = tuple(cursor.rowcount for cursor in cursors)
+        elif request.log.reads_policy_epoch:
+            (cursor,) = cursors
+            seen = await cursor.fetchone()
+            while cursor.nextset():
+                seen = await cursor.fetchone()
+            self.policy_epoch = seen[0] if seen is not None else self.policy_epoch
 
     async def _connected(self) -> Link:
         """Return the connection, reopened if it was lost; back off after a failed attempt."""
@@ -252,8 +274,3 @@ class PostgresWriter(Queue):
         if link is not None:
             with contextlib.suppress(psycopg.Error, OSError):
                 await link.close()
-
-
-def _count(request: Request, cursors: Sequence[Cursor]) -> None:
-    if not isinstance(request, Append):
-        request.counts = tuple(cursor.rowcount for cursor in cursors)

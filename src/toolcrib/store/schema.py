@@ -49,6 +49,8 @@ REVISIONS = (
     "0018",
     "0019",
     "0020",
+    "0021",
+    "0022",
 )
 HEAD = REVISIONS[-1]
 
@@ -495,49 +497,6 @@ plugin_grants = Table(
     Column("granted_by", StoredText, nullable=False),
 )
 """The owner's grants to plugins; `capabilities` is a JSON list, `digest` that of the manifest."""
-
-nodes = Table(
-    "nodes",
-    metadata,
-    Column("id", StoredText, primary_key=True),
-    Column("address", StoredText),
-    Column("epoch", BigInteger, nullable=False),
-    Column("version", StoredText, nullable=False),
-    Column("load", Integer, nullable=False),
-    Column("seen_at", Float, nullable=False),
-    Column("draining", Boolean, nullable=False),
-    UniqueConstraint("epoch"),
-)
-"""The cribs that share this database. `seen_at` is the last heartbeat, in seconds by the clock of the database; `epoch`
-is the number of the lease.
-"""
-
-epochs = Table(
-    "epochs",
-    metadata,
-    Column("name", StoredText, primary_key=True),
-    Column("value", BigInteger, nullable=False),
-)
-"""Counters that only grow: `nodes` numbers leases, `policy` the changes that affect permissions."""
-
-event.listen(epochs, "after_create", DDL("INSERT INTO epochs (name, value) VALUES ('nodes', 0), ('policy', 0)"))
-
-sealed_values = Table(
-    "sealed_values",
-    metadata,
-    Column("name", StoredText, primary_key=True),
-    Column("body", LargeBinary, nullable=False),
-)
-"""Secrets that all nodes need, encrypted with the node secret; see `toolcrib.nodes.cluster_secret`."""
-
-leases = Table(
-    "leases",
-    metadata,
-    Column("name", StoredText, primary_key=True),
-    Column("holder", StoredText, nullable=False),
-    Column("until", Float, nullable=False),
-)
-"""Work that one node does at a time. `until` is in seconds by the clock of the database."""
 
 events = Table(
     "events",

@@ -4,7 +4,7 @@ from sqlalchemy import delete, insert, select
 
 from toolcrib.store.batch import ConstraintError
 from toolcrib.store.engine import Store
-from toolcrib.store.schema import sealed_values
+from toolcrib.store.node_schema import sealed_values
 
 
 async def load_sealed(store: Store, name: str) -> bytes | None:
@@ -12,6 +12,13 @@ async def load_sealed(store: Store, name: str) -> bytes | None:
     query = select(sealed_values.c.body).where(sealed_values.c.name == name)
     body = await store.read(lambda connection: connection.execute(query).scalar())
     return None if body is None else bytes(body)
+
+
+async def load_all_sealed(store: Store, prefix: str) -> dict[str, bytes]:
+    """Return all values whose names start with this prefix."""
+    query = select(sealed_values).where(sealed_values.c.name.startswith(prefix, autoescape=True))
+    rows = await store.read(lambda connection: connection.execute(query).all())
+    return {row.name: bytes(row.body) for row in rows}
 
 
 async def save_sealed(store: Store, name: str, body: bytes | None) -> None:

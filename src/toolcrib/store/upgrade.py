@@ -14,7 +14,8 @@ from sqlalchemy import Column, Connection, MetaData, String, Table, insert, insp
 
 from toolcrib.model.errors import ConfigError
 from toolcrib.store import job_queue as job_queue  # its tables are created with the others
-from toolcrib.store.schema import HEAD, REVISIONS, metadata
+from toolcrib.store.node_schema import metadata
+from toolcrib.store.schema import HEAD, REVISIONS
 
 _version = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
 _version.primary_key.name = "alembic_version_pkc"  # as Alembic itself creates the table

@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from toolcrib.gate.audit.actor import Actor, acting
 from toolcrib.host import Crib
 from toolcrib.model.principals import Principal
+from toolcrib.nodes.shared_counts import SharedCounts
 from toolcrib.web import problems
 from toolcrib.web.forwarded import ForwardedRequests
 from toolcrib.web.guard import RequestGuard
@@ -34,7 +35,7 @@ def create_app(
     crib: Crib, mcp: ASGIApp, logins: Logins, *, address: str, stopping: Stopping | None = None
 ) -> RequestGuard:
     """Return the guarded application of this crib, served at `address` (`host:port`)."""
-    throttle = Throttle()
+    throttle = Throttle(counts=SharedCounts(crib.store) if crib.store.shared else None)
     return RequestGuard(
         mcp=mcp,
         routes=create_routes(crib, logins, throttle, address=address),

@@ -88,6 +88,10 @@ _SAFE_METHODS = frozenset({"GET", "HEAD"})
 logger = logging.getLogger(__name__)
 
 
+class _UnknownToken(Exception):
+    """Raised for a token that this node does not know."""
+
+
 class RequestGuard:
     """The outermost ASGI application: checks a request, then passes it to `mcp` or `routes`."""
 
@@ -138,7 +142,7 @@ class RequestGuard:
             if is_detour and (detour := self._detour(scope, headers)) is not None:
                 await reply.send_whole(detour)
                 return
-            app = self._admit_link(scope, headers) if is_link else self._admit(scope, headers)
+            app = self._admit_link(scope, headers) if is_link else await self._admit_known(scope, headers)
             receive = self._limited(scope, headers, receive, reply)
             if ENDED in scope:
                 await _until_ended(app(scope, receive, reply.send), scope[ENDED])
@@ -172,6 +176,20 @@ class RequestGuard:
             self._stopping.check()
         self._check_body(headers)
         return self._mcp if to_mcp else self._routes
+
+    async def _admit_known(self, scope: Scope, headers: dict[bytes, bytes]) -> ASGIApp:
+        """Check a request; one with an unknown token twice: another node may have created the token just now."""
+        try:
+            return self._admit(scope, headers)
+        except _UnknownToken:
+            await self._principals.look_again()
+        try:
+            return self._admit(scope, headers)
+        except _UnknownToken:
+            client = scope.get("client")
+            if await self._throttle.failed(client[0] if client else ""):
+                raise Unavailable("auth.throttled", "Too many invalid tokens from this address.") from None
+            raise Unauthenticated("auth.invalid", "The token is not valid.") from None
 
     def _admit_link(self, scope: Scope, headers: dict[bytes, bytes]) -> ASGIApp:
         """Check a request for an approval link. A link on another site may be opened, but not answered from there."""
@@ -223,7 +241,7 @@ class RequestGuard:
             scheme, _, token = authorization.partition(b" ")
             known = self._principals.authenticate(token.strip(), "ide" if to_mcp else "api")
             if scheme.lower() != b"bearer" or not isinstance(known, Credential):
-                raise self._wrong_token(scope)
+                raise _UnknownToken
             if to_mcp and (name := headers.get(_ACTING_AS)) is not None:
                 known = self._principals.acting_as(known, name.decode("latin-1"))
                 scope[BY_OWNER] = True
@@ -248,12 +266,6 @@ class RequestGuard:
         if self._principals.may_reach(known.principal, scope["path"]) is not True:
             raise NotFound("route.unknown", f"There is nothing at {scope['path']}.")
         return known.principal
-
-    def _wrong_token(self, scope: Scope) -> ToolcribError:
-        client = scope.get("client")
-        if self._throttle.record_failure(client[0] if client else ""):
-            return Unavailable("auth.throttled", "Too many invalid tokens from this address.")
-        return Unauthenticated("auth.invalid", "The token is not valid.")
 
     def _browser_session(self, header: bytes) -> anyio.Event | None:
         # Other programs on this host may set cookies of any form; only the console's cookie is checked.

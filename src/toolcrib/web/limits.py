@@ -8,6 +8,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from toolcrib.model.errors import Unavailable
+from toolcrib.nodes.shared_counts import SharedCounts
+
 ENDED = "toolcrib.ended"
 """Scope key: an event that is set when the request's credential ends. Absent if the credential never ends."""
 PRINCIPAL = "toolcrib.principal"
@@ -56,12 +59,26 @@ class Throttle:
         *,
         capacity: int = 1024,
         clock: Callable[[], float] = time.monotonic,
+        counts: SharedCounts | None = None,
     ) -> None:
+        """`counts` adds the failures at other nodes."""
+        self._counts = counts
         self._allowed = allowed
         self._window = window
         self._capacity = capacity
         self._clock = clock
         self._failures: OrderedDict[str, list[float]] = OrderedDict()
+
+    async def failed(self, address: str) -> bool:
+        """Record a failure here and for other nodes. Return whether this address has exceeded its allowance."""
+        exceeded = self.record_failure(address)
+        if exceeded or self._counts is None:
+            return exceeded
+        try:
+            _, used = await self._counts.add(f"sign-in {address}", 1.0, self._window)
+        except Unavailable:  # without the database, this node counts alone
+            return False
+        return used.amount > self._allowed
 
     def record_failure(self, address: str) -> bool:
         """Record a failure. Return whether this address has exceeded its allowance."""

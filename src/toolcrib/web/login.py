@@ -138,7 +138,7 @@ class LoginPage:
         try:
             value = self._logins.redeem(request.query_params["code"])
         except Unauthenticated as error:
-            return self._refuse(request, error, "/")
+            return await self._refuse(request, error, "/")
         return self._enter(value, "/")
 
     async def _sign_in(self, request: Request) -> Response:
@@ -146,11 +146,13 @@ class LoginPage:
         token, target = str(form.get("token", "")).strip(), _own_path(str(form.get("next", "/")))
         known = self._principals.authenticate(token.encode("utf-8", "replace"), "web")
         if not isinstance(known, Credential) or not known.principal.is_owner:
-            return self._refuse(request, Unauthenticated("auth.invalid", "This is not the owner's token."), target)
+            return await self._refuse(
+                request, Unauthenticated("auth.invalid", "This is not the owner's token."), target
+            )
         return self._enter(self._logins.begin(), target)
 
-    def _refuse(self, request: Request, error: ToolcribError, target: str) -> Response:
-        if self._throttle.record_failure(request.client.host if request.client else ""):
+    async def _refuse(self, request: Request, error: ToolcribError, target: str) -> Response:
+        if await self._throttle.failed(request.client.host if request.client else ""):
             return problems.page(Unavailable("auth.throttled", "Too many failed sign-ins from this address."))
         return HTMLResponse(sign_in_page(error.message, target=target), error.status)
 

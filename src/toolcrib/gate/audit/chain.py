@@ -2,7 +2,8 @@
 
 A record's `hash` is the SHA-256 of the previous record's hash (64 hex digits; zeros for the first) followed by the
 bytes of the record's own JSON, which are stored unchanged. Any later change to a record changes all hashes after it.
-Two cribs may write to one chain in a shared database: the second resumes from the end that the first wrote.
+Every node of a shared database writes a chain of its own, its lane. If two processes write to one chain, the second
+resumes from the end that the first wrote.
 
 In the store's journal a record is a line of its hash and its JSON, which can be verified as in the chain. Must never
 number a record before it is its turn to be stored.
@@ -15,9 +16,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 from sqlalchemy import Select
 
-from toolcrib.gate.audit.head import ChainHead, HeadFile
+from toolcrib.gate.audit.head import ChainHead, HeadFile, beginning
 from toolcrib.model.json import JsonObject, is_object, loads
 from toolcrib.store.audit import tail
+from toolcrib.store.audit_lanes import lane_of
 from toolcrib.store.batch import Journalled, Row
 from toolcrib.store.schema import audit, escape
 
@@ -44,10 +46,13 @@ class Chain(Journalled[Entry]):
 
     table = audit
     head: ChainHead
+    reads_policy_epoch = True
 
     def __init__(self, file: HeadFile, head: ChainHead) -> None:
+        """`head` is a position in the lane that the chain continues."""
         self._file = file
         self.head = self.durable = head
+        self.beginning = beginning(lane_of(head.number))
 
     def rows(self, items: Sequence[Entry]) -> list[Row]:
         """Return the records as numbered and linked rows."""
@@ -74,8 +79,8 @@ class Chain(Journalled[Entry]):
         """Continue from the newest record. Adds a note if the record at `head` is no longer in the chain."""
         number, link = self.head
         there = {row[0]: row[1] for row in rows}
-        newest = ChainHead(*rows[-1]) if rows else ChainHead()
-        if number and there.get(number) != link:
+        newest = ChainHead(*rows[-1]) if rows else self.beginning
+        if number != self.beginning.number and there.get(number) != link:
             if newest.number < number:
                 self._file.note(f"{span(newest.number + 1, number)} missing at the end of the chain.")
             else:

@@ -20,6 +20,7 @@ from toolcrib.gate.audit.head import ChainHead
 from toolcrib.model.errors import Conflict
 from toolcrib.model.json import dumps
 from toolcrib.store.audit import page
+from toolcrib.store.audit_lanes import lane_of
 from toolcrib.store.engine import Store
 
 _PAGE = 1000
@@ -77,13 +78,16 @@ def read_line(line: bytes) -> ExportedRecord | None:
 def follow(lines: Iterable[bytes], start: ChainHead | None = None) -> ChainHead:
     """Verify that lines are one piece of the chain that starts after `start`, and return its end.
 
-    Without `start`, the first line may be any record. Raises `Conflict` (`audit.broken`) at the first wrong line.
+    Without `start`, the first line of each lane may be any record. Raises `Conflict` (`audit.broken`) at the first
+    wrong line.
     """
     last = start
     for number, line in enumerate(lines, 1):
         record = read_line(line)
         if record is None:
             raise Conflict("audit.broken", f"Line {number} is not a complete record: it was edited or truncated.")
+        if last is not None and lane_of(record.head.number) != lane_of(last.number):
+            last = None  # the next lane begins, at its first record or where its sealed ones end
         if last is not None and record.head.number != last.number + 1:
             gap = span(last.number + 1, record.head.number - 1)
             raise Conflict("audit.broken", f"Line {number} is record {record.head.number}: {gap} missing before it.")

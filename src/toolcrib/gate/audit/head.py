@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from toolcrib.base.files.private import PLAIN, claim
+from toolcrib.store.audit_lanes import lane_start
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +30,11 @@ class ChainHead(NamedTuple):
 
     number: int = 0
     hash: str = GENESIS
+
+
+def beginning(lane: int) -> ChainHead:
+    """Return the position before the first record of a lane."""
+    return ChainHead(lane_start(lane))
 
 
 class HeadContent(NamedTuple):

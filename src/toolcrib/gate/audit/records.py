@@ -9,7 +9,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -25,11 +25,13 @@ from toolcrib.base.masking.values import CUT, Redactor
 from toolcrib.gate.audit.anchors import Anchor
 from toolcrib.gate.audit.chain import Chain, Entry, Left, columns_of, stored, unbroken
 from toolcrib.gate.audit.chain_signature import ChainSignature
-from toolcrib.gate.audit.head import ChainHead, HeadContent, HeadFile, read_head
+from toolcrib.gate.audit.checkpoints import Checkpoints
+from toolcrib.gate.audit.export import export
+from toolcrib.gate.audit.head import ChainHead, HeadContent, HeadFile, beginning, read_head
 from toolcrib.gate.audit.segments import Segments
 from toolcrib.gate.audit.signing import HeadKey
 from toolcrib.gate.audit.unfinished import unfinished
-from toolcrib.gate.audit.verify import ChainFinding, Verification, Witness, verify
+from toolcrib.gate.audit.verify import ChainFinding, Verification, Witness, verify, verify_lanes
 from toolcrib.model.errors import Conflict, NotFound, Unavailable
 from toolcrib.model.json import JsonObject, dumps, loads, storable
 from toolcrib.model.marks import Mark
@@ -37,7 +39,20 @@ from toolcrib.model.observing import CallEnd, CallEnding, CallObserver
 from toolcrib.model.policy import Decision
 from toolcrib.model.principals import Principal
 from toolcrib.model.tools import CallResult, Tool, ToolRef
-from toolcrib.store.audit import AuditRun, Filters, calls_since, count, end_run, find, hashes, load_run, save_run
+from toolcrib.store.audit import (
+    CHECKPOINT,
+    AuditRun,
+    Filters,
+    calls_since,
+    count,
+    end_run,
+    find,
+    get,
+    hashes,
+    load_run,
+    save_run,
+)
+from toolcrib.store.audit_lanes import CHECKPOINT_LANE, lane_end, lane_heads, lane_of, lane_start, load_lanes, own_lane
 from toolcrib.store.engine import Store
 
 logger = logging.getLogger(__name__)
@@ -84,7 +99,7 @@ class _Form(NamedTuple):
 
 
 class Audit:
-    """One chain of records: `async with Audit(store, head_file) as audit`."""
+    """One chain of records, and the others of a shared database: `async with Audit(store, head_file) as audit`."""
 
     def __init__(
         self,
@@ -103,32 +118,46 @@ class Audit:
         self.observer = observer
         self.run = secrets.token_hex(6)
         """The prefix of the call ids of this run."""
+        self.lane = 0
+        """The lane that this crib writes; each node of a shared database has its own."""
         self._crib = crib
         self._waiting_journal: str | None = None
         self._store = store
         self._path = head_file
         self.segments = Segments(store, self.record, head_file.with_name("audit"))
         self.seal = ChainSignature(head_file.with_name("audit.signature"))
+        self.checkpoints = Checkpoints(store, head_file.with_name("audit.checkpoint"), crib)
         self._file: HeadFile
         self._chain: Chain
         self._forms: dict[int, _Form] = {}
 
     async def __aenter__(self) -> Self:
+        if self._store.shared and self._crib:
+            self.lane = self.segments.lane = await own_lane(self._store, self._crib)
         self._file = HeadFile(self._path)
         try:
-            self._chain = await self._resumed(read_head(self._path))
+            known = read_head(self._path)
+            if known is not None and known.head is not None and lane_of(known.head.number) != self.lane:
+                known = await self._left_lane(known.head, known)
+            self._chain = await self._resumed(known)
         except BaseException:
             self._file.close()
             raise
         return self
 
+    async def _left_lane(self, head: ChainHead, known: HeadContent) -> HeadContent | None:
+        """Check the last record that this crib wrote before it had its lane, and return what is left to check."""
+        if await self._hash_of(head.number) != head.hash:
+            self._file.note(f"Record {head.number}, the last one that this crib wrote before, is missing or differs.")
+        return HeadContent(beginning(self.lane), known.notes)
+
     async def _resumed(self, known: HeadContent | None) -> Chain:
         """Return the chain from the database and its journal, after comparing it with the head file."""
         head = known.head if known is not None else None
-        chain = Chain(self._file, head or ChainHead())
+        chain = Chain(self._file, head or beginning(self.lane))
         killed = await load_run(self._store, self._crib)
         rows = await self._store.read(lambda connection: connection.execute(chain.tail()).all())
-        newest = ChainHead(*rows[-1]) if rows else ChainHead()
+        newest = ChainHead(*rows[-1]) if rows else chain.beginning
         left = await self._left_in_journal(chain.head)
         goes_on = bool(left) and left[0].prev == newest
         chain.resume([*rows, *(record.head for record in left)] if goes_on else rows)
@@ -152,7 +181,8 @@ class Audit:
         if killed is not None:
             if killed.journal is not None and self._store.has_journal and self._store.journal_found() != journal:
                 self._file.note(_NO_JOURNAL.format(chain.head.number))
-            for body in await unfinished(self._store, killed, chain.head.number):
+            last = await self._newest(lane_of(killed.start), chain)
+            for body in await unfinished(self._store, killed, last):
                 await self._append(chain, body)
         try:
             used = self._store.journal(chain, journal)
@@ -164,6 +194,13 @@ class Audit:
         except Unavailable as error:  # calls that cannot be recorded raise their own error
             self._store.journal(None)
             logger.warning("The audit runs without its journal: %s", error)
+
+    async def _newest(self, lane: int, chain: Chain) -> int:
+        """Return the newest record of a lane: the one that a killed run wrote to, maybe before it had its own."""
+        if lane == self.lane:
+            return chain.head.number
+        heads = await self._store.read(lambda connection: lane_heads(connection, [lane]))
+        return heads[0][0] if heads else lane_start(lane)
 
     async def _end_run(self) -> None:
         try:
@@ -198,7 +235,7 @@ class Audit:
             return await self.segments.base()
         except Conflict as error:
             logger.error("Could not use the list of sealed records: %s", error)  # noqa: TRY400 verify reports more
-            return ChainHead()
+            return beginning(self.lane)
 
     async def __aexit__(self, *_: object) -> None:
         with anyio.CancelScope(shield=True):
@@ -207,8 +244,8 @@ class Audit:
 
     @property
     def records(self) -> int:
-        """Number of records in the chain."""
-        return self._chain.head.number
+        """Number of records that this crib's chain ever had."""
+        return self._chain.head.number - lane_start(self.lane)
 
     def record(self, body: JsonObject) -> "asyncio.Future[int]":
         """Record any JSON with at least `phase`. The future resolves to its number once it is durable."""
@@ -263,12 +300,20 @@ class Audit:
 
     async def find(self, filters: Filters) -> list[JsonObject]:
         """Return the matching records, newest first."""
-        rows = await self._store.read(lambda connection: find(connection, filters))
+        lanes = await self._listed_lanes(filters)
+        rows = await self._store.read(lambda connection: find(connection, filters, lanes))
         return [_public(*row) for row in rows]
+
+    async def _listed_lanes(self, filters: Filters) -> list[int]:
+        """Return the lanes to search; empty if there is only one."""
+        if not self.lane:
+            return []
+        return [CHECKPOINT_LANE] if filters.phase == CHECKPOINT else [0, *await load_lanes(self._store)]
 
     async def count(self, filters: Filters) -> int:
         """Return the number of matching records."""
-        return await self._store.read(lambda connection: count(connection, filters))
+        lanes = await self._listed_lanes(filters)
+        return await self._store.read(lambda connection: count(connection, filters, lanes))
 
     async def calls(self, days: int, *, agent: str | None = None, principal: str | None = None) -> dict[ToolRef, int]:
         """Return the number of calls by tool in the last days, of all callers or of one agent or principal."""
@@ -280,9 +325,9 @@ class Audit:
 
     async def get(self, number: int) -> JsonObject:
         """Return one record. Raises `NotFound` (`audit.unknown`)."""
-        for record in await self.find(Filters(after=number + 1, limit=1)):
-            if record["id"] == number:
-                return record
+        row = await self._store.read(lambda connection: get(connection, number))
+        if row is not None:
+            return _public(*row)
         raise NotFound("audit.unknown", f"Audit record {number} not found.")
 
     async def verify(self, anchors: Sequence[Anchor] = ()) -> Verification:
@@ -297,14 +342,35 @@ class Audit:
             outside = [*signed, *map(_witness, anchors)]
             found += await self._in_segments(outside, sealed.base)
             checked = await verify(self._store, self._path, self._chain.durable, sealed, outside)
+            if self.lane:
+                checked = await self._with_other_lanes(checked, outside)
         found += self.seal.wrongly_signed(anchors)
         return replace(
             checked, findings=(*checked.findings, *found), signed=self.seal.key is not None, anchors=len(anchors)
         )
 
+    async def _with_other_lanes(self, checked: Verification, witnesses: Sequence[Witness]) -> Verification:
+        """Add the verification of all other lanes and of the checkpoints over them."""
+        others = [lane for lane in (0, *await load_lanes(self._store)) if lane != self.lane]
+        more = await verify_lanes(self._store, self.lane, others, self.checkpoints.newest, witnesses)
+        return replace(checked, records=checked.records + more.records, findings=(*checked.findings, *more.findings))
+
+    async def export(self, after: int = 0, upto: int | None = None) -> AsyncIterator[bytes]:
+        """Yield the lines of all lanes in order of their numbers, sealed ones of this crib included."""
+        lanes = [0, CHECKPOINT_LANE, *await load_lanes(self._store)] if self.lane else [0]
+        for lane in lanes:
+            if lane == self.lane:
+                lines = self.segments.export(after, upto)
+            else:
+                lines = export(self._store, after=max(after, lane_start(lane)), upto=upto)
+            if after < lane_end(lane):
+                async for line in lines:
+                    yield line
+
     async def _in_segments(self, witnesses: Sequence[Witness], base: ChainHead) -> list[ChainFinding]:
         """Compare witnesses with sealed records. Erased ones cannot be compared."""
-        older = [each for each in witnesses if 0 < each.head.number <= base.number and each.head != base]
+        start = lane_start(self.lane)
+        older = [each for each in witnesses if start < each.head.number <= base.number and each.head != base]
         try:
             hashes = await self.segments.hashes({each.head.number for each in older})
         except Conflict:  # the check of the segments reports the details
@@ -320,7 +386,7 @@ class Audit:
         await self._store.caught_up()
         await self.seal.looked_for.wait()
         head = self._chain.durable
-        return Anchor.now(crib, head, head.number, self.seal.key)
+        return Anchor.now(crib, head, self.records, self.seal.key)
 
     async def sign_with(self, key: HeadKey | None) -> None:
         """Sign every head from now on, after checking what was signed before. `key` is None if there is none."""

@@ -20,10 +20,13 @@ import orjson
 from toolcrib.base.files.private import PLAIN, claim
 from toolcrib.gate.audit.change_body import SERVER
 from toolcrib.gate.audit.export import follow
-from toolcrib.gate.audit.head import ChainHead
+from toolcrib.gate.audit.head import ChainHead, beginning
 from toolcrib.model.errors import Conflict
 from toolcrib.model.json import Json, JsonObject, dumps, is_object, loads
+from toolcrib.store.audit_lanes import lane_of
 
+SEALING = "audit.seal"
+"""The kind of change that records that records were moved into a segment."""
 ERASING = "audit.erase"
 """The kind of change that records the removal of a segment's file."""
 AT_ONCE = 1000
@@ -57,6 +60,17 @@ def erasing_of(record: JsonObject) -> int | None:
         return None
     first = arguments.get("first")
     return first if isinstance(first, int) else None
+
+
+def sealing_of(record: JsonObject) -> ChainHead | None:
+    """Return the end of the segment whose sealing this record describes, or None."""
+    if (record.get("server"), record.get("tool")) != (SERVER, SEALING):
+        return None
+    match record.get("arguments"):
+        case {"last": int(last), "hash": str(digest)}:
+            return ChainHead(last, digest)
+        case _:
+            return None
 
 
 def number_of(line: bytes) -> int:
@@ -134,7 +148,7 @@ def read_list(path: Path) -> tuple[Segment, ...]:
         if segment is None:
             raise Conflict("audit.broken", f"Line {number} of {path.name} is invalid.")
         segments[segment.first] = segment
-    end = ChainHead()
+    end = beginning(lane_of(next(iter(segments), 0)))
     for segment in segments.values():
         if (segment.first, segment.prev) != (end.number + 1, end.hash) or segment.last < segment.first:
             raise Conflict("audit.broken", f"{path.name} has a gap after record {end.number}.")

@@ -27,10 +27,11 @@ from sqlalchemy import Connection, delete, func, select
 from toolcrib.gate.audit.chain import span
 from toolcrib.gate.audit.change_body import change
 from toolcrib.gate.audit.export import export, follow
-from toolcrib.gate.audit.head import ChainHead
+from toolcrib.gate.audit.head import ChainHead, beginning
 from toolcrib.gate.audit.segment_files import (
     AT_ONCE,
     ERASING,
+    SEALING,
     Segment,
     add_to_list,
     check,
@@ -45,6 +46,7 @@ from toolcrib.model.errors import Conflict
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Principal
 from toolcrib.store.audit import moment
+from toolcrib.store.audit_lanes import lane_end, lane_start
 from toolcrib.store.engine import Store
 from toolcrib.store.schema import audit
 
@@ -84,6 +86,8 @@ class Segments:
     """The sealed segments of one chain, in their own folder."""
 
     def __init__(self, store: Store, record: Record, folder: Path) -> None:
+        self.lane = 0
+        """The lane whose records are sealed."""
         self._store = store
         self._record = record
         self._folder = folder
@@ -96,7 +100,7 @@ class Segments:
     async def base(self) -> ChainHead:
         """Return the record after which the database continues."""
         segments = await self.list()
-        return ChainHead(segments[-1].last, segments[-1].hash) if segments else ChainHead()
+        return ChainHead(segments[-1].last, segments[-1].hash) if segments else beginning(self.lane)
 
     def steady(self) -> AbstractAsyncContextManager[None]:
         """Return a lock. Nothing is sealed or erased while it is held."""
@@ -114,10 +118,11 @@ class Segments:
             await anyio.sleep(LOOK_EVERY)
 
     async def export(self, after: int = 0, upto: int | None = None) -> AsyncIterator[bytes]:
-        """Yield the lines of the whole chain in order, from segments and database, without erased ones.
+        """Yield the lines of the whole lane in order, from segments and database, without erased ones.
 
         Records may be sealed meanwhile, so records missing from the database are looked up in the segments again.
         """
+        after = max(after, lane_start(self.lane))
         while upto is None or after < upto:
             page = [line async for line in export(self._store, after=after, upto=upto, most=AT_ONCE)]
             segments = [each for each in await self.list() if each.last > after]
@@ -146,10 +151,10 @@ class Segments:
             await anyio.to_thread.run_sync(lambda: self._folder.mkdir(mode=0o700, exist_ok=True))
             base = await self.base()
             await self._delete(base)  # left over by a killed process
-            last = await self._store.read(lambda connection: _last_before(connection, before, keep))
+            last = await self._store.read(lambda connection: _last_before(connection, self.lane, before, keep))
             while base.number < last:
                 segment = await self._write(base, min(last, base.number + MOST_RECORDS))
-                await self._tell("audit.seal", segment, by, door)
+                await self._tell(SEALING, segment, by, door)
                 await anyio.to_thread.run_sync(add_to_list, self._folder / LIST, segment)
                 base = ChainHead(segment.last, segment.hash)
                 await self._delete(base)
@@ -187,11 +192,11 @@ class Segments:
         try:
             segments = await self.list()
         except Conflict as error:
-            return Sealed(findings=(error.message,))
+            return Sealed(beginning(self.lane), findings=(error.message,))
         kept = [each for each in segments if each.erased_at is None]
         found = [await anyio.to_thread.run_sync(check, self._folder, each) for each in kept]
         return Sealed(
-            ChainHead(segments[-1].last, segments[-1].hash) if segments else ChainHead(),
+            ChainHead(segments[-1].last, segments[-1].hash) if segments else beginning(self.lane),
             sum(each.last - each.first + 1 for each in kept),
             tuple(wrong for wrong, _ in found if wrong is not None),
             tuple(each for each in segments if each.erased_at is not None),
@@ -204,11 +209,13 @@ class Segments:
 
     async def _delete(self, base: ChainHead) -> None:
         """Delete the records up to `base` in batches, so that calls are not blocked."""
-        if not base.number:
+        start = lane_start(self.lane)
+        if base.number == start:
             return
-        first = await self._store.read(lambda connection: connection.scalar(select(func.min(audit.c.id))))
+        oldest = select(func.min(audit.c.id)).where(audit.c.id > start, audit.c.id < lane_end(self.lane))
+        first = await self._store.read(lambda connection: connection.scalar(oldest))
         for last in range((first or base.number) + AT_ONCE - 1, base.number + AT_ONCE, AT_ONCE):
-            await self._store.write(delete(audit).where(audit.c.id <= min(last, base.number)))
+            await self._store.write(delete(audit).where(audit.c.id > start, audit.c.id <= min(last, base.number)))
 
     async def _write(self, base: ChainHead, last: int) -> Segment:
         """Write one segment and verify the written file."""
@@ -234,8 +241,9 @@ class Segments:
         return Segment(base.number + 1, last, base.hash, end.hash, name, sum256, moment(datetime.now(UTC)))
 
 
-def _last_before(connection: Connection, before: datetime, keep: int) -> int:
-    """Return the last record to move: all records up to it are older, and `keep` come after it."""
-    first_kept = connection.scalar(select(func.min(audit.c.id)).where(audit.c.at >= moment(before)))
-    newest = connection.scalar(select(func.max(audit.c.id))) or 0
+def _last_before(connection: Connection, lane: int, before: datetime, keep: int) -> int:
+    """Return the last record of a lane to move: all records up to it are older, and `keep` come after it."""
+    here = (audit.c.id > lane_start(lane), audit.c.id < lane_end(lane))
+    first_kept = connection.scalar(select(func.min(audit.c.id)).where(*here, audit.c.at >= moment(before)))
+    newest = connection.scalar(select(func.max(audit.c.id)).where(*here)) or lane_start(lane)
     return min(first_kept - 1 if first_kept is not None else newest, newest - max(keep, 1))

@@ -7,7 +7,7 @@ meanwhile. Must never trust a record's own statement of its identity.
 """
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -17,19 +17,32 @@ import orjson
 from sqlalchemy import Connection, exc
 
 from toolcrib.gate.audit.chain import COLUMNS, columns_of, span, stored
-from toolcrib.gate.audit.head import ChainHead, HeadContent, read_head
-from toolcrib.gate.audit.segment_files import erasing_of
+from toolcrib.gate.audit.checkpoints import heads_in
+from toolcrib.gate.audit.head import ChainHead, HeadContent, beginning, read_head
+from toolcrib.gate.audit.segment_files import erasing_of, sealing_of
 from toolcrib.gate.audit.segments import Sealed
 from toolcrib.model.errors import Unavailable
 from toolcrib.model.json import Json, JsonObject, is_object, loads
-from toolcrib.store.audit import page
+from toolcrib.store.audit import hashes_of, page
+from toolcrib.store.audit_lanes import CHECKPOINT_LANE, lane_begin, lane_end, lane_of, lane_start
 from toolcrib.store.engine import Store
 
 _PAGE = 1000
 _MOST_FINDINGS = 100
 
 Kind = Literal[
-    "edited", "moved", "unlinked", "missing", "columns", "cut", "head", "unreadable", "segment", "signature", "anchor"
+    "edited",
+    "moved",
+    "unlinked",
+    "missing",
+    "columns",
+    "cut",
+    "head",
+    "unreadable",
+    "segment",
+    "signature",
+    "anchor",
+    "checkpoint",
 ]
 UNSIGNED = (
     "The end of the chain is not signed, since no system keyring is available. Programs that can write to the home can "
@@ -99,6 +112,16 @@ async def verify(
     check.watch(witnesses)
     for finding in sealed.findings:
         check.found("segment", finding)
+    await _read(store, check)
+    for segment in sealed.erased:
+        if segment.first not in check.erasings | sealed.erasures:
+            check.found("segment", f"{segment.file} is listed as erased, but no record confirms it.")
+    _judge_head(check, content, head_file.name)
+    return Verification(sealed.records + check.records, tuple(check.findings))
+
+
+async def _read(store: Store, check: "_Check") -> None:
+    """Verify all records of a lane that are in the database."""
     try:
         while await store.read(check.next_page):
             pass
@@ -107,11 +130,72 @@ async def verify(
             raise
         check.found("unreadable", f"The records after {check.last.number} cannot be read. {error.message}")
     check.end()
-    for segment in sealed.erased:
-        if segment.first not in check.erasings | sealed.erasures:
-            check.found("segment", f"{segment.file} is listed as erased, but no record confirms it.")
-    _judge_head(check, content, head_file.name)
-    return Verification(sealed.records + check.records, tuple(check.findings))
+
+
+async def verify_lanes(
+    store: Store, own: int, others: Sequence[int], newest: ChainHead | None, witnesses: Sequence[Witness] = ()
+) -> Verification:
+    """Verify the lanes of other nodes, the checkpoints, and every lane against them.
+
+    `newest` is the newest checkpoint that this node has seen. Records that other nodes sealed are in their homes; here
+    the sealing must be recorded in the lane itself.
+    """
+    records, findings = 0, list[ChainFinding]()
+    for lane in (*others, CHECKPOINT_LANE):
+        base = await store.read(lambda connection, lane=lane: _base_of(connection, lane))
+        expected = [newest] if lane == CHECKPOINT_LANE and newest is not None else []
+        check = _Check(expected, base)
+        check.watch([each for each in witnesses if lane_of(each.head.number) == lane])
+        await _read(store, check)
+        if base.number > lane_start(lane) and base not in check.sealings:
+            check.found("missing", f"{span(lane_start(lane) + 1, base.number)} missing.", base.number + 1)
+        records += check.records
+        findings += check.findings
+    findings += await _judge_checkpoints(store)
+    return Verification(records, tuple(findings[:_MOST_FINDINGS]))
+
+
+def _base_of(connection: Connection, lane: int) -> ChainHead:
+    """Return the position before the oldest record of a lane in the database, as that record states it."""
+    oldest = lane_begin(connection, lane)
+    if oldest is None:
+        return beginning(lane)
+    prev = _parsed(oldest[1] if isinstance(oldest[1], bytes) else b"").get("prev")
+    is_first = oldest[0] == lane_start(lane) + 1
+    return beginning(lane) if is_first or not isinstance(prev, str) else ChainHead(oldest[0] - 1, prev)
+
+
+async def _judge_checkpoints(store: Store) -> list[ChainFinding]:
+    """Compare every record that a checkpoint names with the one in its lane. Sealed ones are not in the database."""
+    findings: list[ChainFinding] = []
+    after = lane_start(CHECKPOINT_LANE)
+    while len(findings) < _MOST_FINDINGS:
+        rows = await store.read(lambda connection, after=after: page(connection, after, _PAGE))
+        named = {head: row[0] for row in rows for head in heads_in(_parsed(row[-1]))}
+        found = await store.read(lambda connection, named=named: _compare_heads(connection, named))
+        findings += [
+            ChainFinding("checkpoint", f"Checkpoint {named[head]} names record {head.number}, which is {how}.", number)
+            for head, how in found
+            for number in [head.number]
+        ]
+        if len(rows) < _PAGE:
+            break
+        after = rows[-1][0]
+    return findings
+
+
+def _compare_heads(connection: Connection, named: Mapping[ChainHead, int]) -> list[tuple[ChainHead, str]]:
+    wrong: list[tuple[ChainHead, str]] = []
+    there = hashes_of(connection, [head.number for head in named])
+    oldest = {lane: lane_begin(connection, lane) for lane in {lane_of(head.number) for head in named}}
+    for head in named:
+        begin = oldest[lane_of(head.number)]
+        if head.number in there:
+            if there[head.number] != head.hash:
+                wrong.append((head, "different from the one in its lane"))
+        elif begin is None or head.number >= begin[0]:
+            wrong.append((head, "gone"))
+    return wrong
 
 
 def _judge_head(check: "_Check", content: HeadContent | None, name: str) -> None:
@@ -133,15 +217,22 @@ class _Check:
         self.records = 0
         self.findings: list[ChainFinding] = []
         self.erasings: set[int] = set()
+        self.sealings: set[ChainHead] = set()
         self._base = base
-        self._expected = {head for head in expected if head.number >= max(base.number, 1) and head != base}
+        self._expected = {head for head in expected if self._is_here(head)}
         self._witnesses: dict[ChainHead, list[Witness]] = {}
 
     def watch(self, witnesses: Sequence[Witness]) -> None:
         """Expect the records that these witnesses name. Sealed records are compared elsewhere."""
         for each in witnesses:
-            if each.head.number >= max(self._base.number, 1) and each.head != self._base:
+            if self._is_here(each.head):
                 self._witnesses.setdefault(each.head, []).append(each)
+
+    def _is_here(self, head: ChainHead) -> bool:
+        """Return whether a record must be in the database: it is in this lane, and not sealed."""
+        lane = lane_of(self._base.number)
+        is_in_lane = max(self._base.number, lane_start(lane) + 1) <= head.number < lane_end(lane)
+        return is_in_lane and head != self._base
 
     def found(self, kind: Kind, message: str, record: int | None = None) -> None:
         """Add a finding, up to the limit."""
@@ -171,6 +262,8 @@ class _Check:
         self._compare(number, record, columns)
         if (first := erasing_of(record)) is not None:
             self.erasings.add(first)
+        if (sealed := sealing_of(record)) is not None:
+            self.sealings.add(sealed)
         self.records += 1
         self.last = ChainHead(number, digest)
         self._expected.discard(self.last)

@@ -5,7 +5,8 @@ name keeps it; within one extension ties are resolved by sorted `ToolRef`. Any o
 truncated, plus `_` and hex digits of a hash of its identity. Names therefore survive reconnects, restarts and any order
 of connection.
 
-The table only grows, so readers need no copy. `extend` adds names and returns the rows that the caller must store.
+The table only grows, so readers need no copy. `extend` adds names and returns the rows that the caller must store
+before the tools are published. If another node stored some of them first, `settle` takes its names over.
 """
 
 import hashlib
@@ -35,7 +36,7 @@ class NameRow(NamedTuple):
 
 
 class NameTable:
-    """Names and tools (or prompts) of every form, in both directions. Entries never change."""
+    """Names and tools (or prompts) of every form, in both directions. Stored entries never change."""
 
     def __init__(self, rows: Iterable[tuple[str, str, str, str]] = ()) -> None:
         """Build the table from stored rows."""
@@ -63,6 +64,31 @@ class NameTable:
                     self._add(form, name, ref)
                     rows.append(NameRow(form, name, *ref))
         return tuple(rows)
+
+    def settle(self, stored: Iterable[tuple[str, str, str, str]], pending: Iterable[NameRow]) -> tuple[NameRow, ...]:
+        """Take over the names that other nodes stored first, and return the rows that still have to be stored.
+
+        A tool of `pending` whose name is taken gets another one, or the one that it has there.
+        """
+        known = {(form, ToolRef(server, tool)): name for form, name, server, tool in stored}
+        for (form, ref), name in known.items():
+            self._remove(form, ref)
+            holder = self.refs.setdefault(form, {}).get(name)
+            if holder is not None:
+                self._remove(form, holder)
+            self._add(form, name, ref)
+        rows: list[NameRow] = []
+        for form in (*TOOL_FORMS, *PROMPT_FORMS):
+            refs = sorted({ToolRef(row.server, row.tool) for row in pending if row.form == form})
+            left = [ref for ref in refs if (form, ref) not in known]
+            self.extend(left, (form,))
+            rows += [NameRow(form, self.names[form][ref], *ref) for ref in left]
+        return tuple(rows)
+
+    def _remove(self, form: str, ref: ToolRef) -> None:
+        name = self.names.setdefault(form, {}).pop(ref, None)
+        if name is not None:
+            del self.refs[form][name]
 
     def _add(self, form: str, name: str, ref: ToolRef) -> None:
         self.names.setdefault(form, {})[ref] = name

@@ -1,25 +1,27 @@
 """Limits: how often, how fast and at what cost a session may use tools.
 
 A limit counts calls or cost per tool, per server or per session, since the session began or within the last seconds.
-Counters are in memory: code that resumes a session after a restart counts its recorded calls again. The gate calls
-`check` and then `count` without awaiting in between, before the call starts. Costs are counted once known. Must never
-drop the counters of a running session while there is room for them, nor count a refused call.
+Counters are in memory: code that resumes a session after a restart counts its recorded calls again. On a database that
+nodes share, calls are counted there instead. The gate calls `take` before the call starts. Costs are counted once
+known. Must never drop the counters of a running session while there is room for them, nor count a refused call.
 """
 
 import time
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from hashlib import sha256
 from typing import Literal, TypeAlias, get_args
 
 from toolcrib.gate.policy.conditions import is_number
 from toolcrib.gate.policy.fields import FieldFault, Members, lines_of_tables, list_of, one_of
 from toolcrib.gate.policy.patterns import names, parts
-from toolcrib.model.json import Json, is_array, is_object
+from toolcrib.model.json import Json, dumps, is_array, is_object
 from toolcrib.model.principals import SOURCES, Principal, Source
 from toolcrib.model.problems import Problem
 from toolcrib.model.servers import NO_NAMES, ServerNames
 from toolcrib.model.tools import ToolRef
+from toolcrib.nodes.shared_counts import SharedCounts
 from toolcrib.servers.syntax.document import SyntaxProblem
 from toolcrib.servers.syntax.toml import parse
 
@@ -93,6 +95,38 @@ class Limits:
         self.limits = tuple(limits)
         self._clock = clock
         self._sessions: OrderedDict[str, defaultdict[_Key, _Counter]] = OrderedDict()
+        self._shared: SharedCounts | None = None
+
+    def share(self, counts: SharedCounts) -> None:
+        """Count across all nodes of a shared database from now on."""
+        self._shared = counts
+
+    async def take(self, principal: Principal, ref: ToolRef, known: ServerNames = NO_NAMES) -> str | None:
+        """Count a call unless a limit is reached; then return why it must not be made now."""
+        if self._shared is not None:
+            return await self._take_shared(self._shared, principal, ref, known)
+        refusal = self.check(principal, ref, known)
+        if refusal is None:
+            self.count(principal, ref, known)
+        return refusal
+
+    async def _take_shared(
+        self, counts: SharedCounts, principal: Principal, ref: ToolRef, known: ServerNames
+    ) -> str | None:
+        """Count a call at every limit it is bound by, and take it back where one is exceeded."""
+        taken: list[str] = []
+        for limit in self.limits:
+            if limit.calls is None or not limit.binds(principal, ref, known):
+                continue
+            id, used = await counts.add(_shared_key(principal, limit, ref, known), 1.0, limit.seconds)
+            taken.append(id)
+            counter, now = _Counter(), self._clock()
+            counter.add(now - used.age, used.amount - 1.0, keep=True)
+            refusal = _refusal(limit, ref, counter, now)
+            if refusal is not None:
+                await counts.take_back(taken)
+                return refusal
+        return self.check(principal, ref, known)  # budgets are counted when their costs are known, on this node
 
     def set(self, limits: Sequence[Limit]) -> None:
         """Replace the limits. The usage of unchanged ones is kept."""
@@ -222,6 +256,12 @@ def _refusal(limit: Limit, ref: ToolRef, counter: _Counter, now: float) -> str |
         "Continue without it, or ask the owner to raise the limit." if wait is None else f"Try again in {wait:.0f} s."
     )
     return f"Limit reached: {usage} {next_step}"
+
+
+def _shared_key(principal: Principal, limit: Limit, ref: ToolRef, known: ServerNames) -> str:
+    """Return the key of a count that all nodes share: the scope of the principal, the limit and what it counts."""
+    counted = dumps([limit.pattern, limit.each, limit.seconds, limit.counted_as(ref, known)])
+    return f"limit {principal.scope} {sha256(counted).hexdigest()}"
 
 
 def _times(number: int) -> str:

@@ -171,18 +171,16 @@ class Permissions:
 
     async def load(self) -> None:
         """Load the database and the files."""
-        await self._load_stored()
+        await self.reload()
         await self.look()
 
     async def follow(self) -> None:
-        """Poll the files, and a shared database, for changes until cancelled."""
+        """Poll the files for changes until cancelled. `nodes.policy_epoch` follows a shared database."""
         is_logged = False
         while True:
             await anyio.sleep(LOOK_SECONDS)
             try:
                 await self.look()
-                if self._store.shared:
-                    await self._load_stored()
                 is_logged = False
             except Exception:  # boundary: the rules in force stay, and the next attempt may succeed
                 if not is_logged:
@@ -366,7 +364,8 @@ class Permissions:
     def _stored_rules(self) -> tuple[Rule, ...]:
         return self._book.places.get(_DATABASE, ())
 
-    async def _load_stored(self) -> None:
+    async def reload(self) -> None:
+        """Load what the database holds again."""
         async with self._lock:
             self._set_stored(await load_rules(self._store))
         await self.bundles.load()

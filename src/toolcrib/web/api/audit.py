@@ -9,7 +9,6 @@ from fastapi.responses import StreamingResponse
 from toolcrib.gate.audit.anchors import Anchor
 from toolcrib.gate.principals import Door
 from toolcrib.host import Crib
-from toolcrib.model.errors import Conflict
 from toolcrib.model.json import JsonObject
 from toolcrib.model.policy import Verdict
 from toolcrib.model.principals import Principal
@@ -73,7 +72,7 @@ def routes(crib: Crib) -> Resource:
     async def export_audit(after: _After = 0, upto: _Upto = None) -> StreamingResponse:
         """Export all records except erased ones, oldest first, including sealed ones. Each line carries its hash."""
         await crib.store.caught_up()
-        return StreamingResponse(crib.audit.segments.export(after, upto), media_type=_LINES)
+        return StreamingResponse(crib.audit.export(after, upto), media_type=_LINES)
 
     _add_segments(router, crib)
     return router
@@ -90,8 +89,6 @@ def _add_segments(router: Resource, crib: Crib) -> None:
     @router.post("/seal", response_model=list[SegmentShape], response_model_exclude_unset=True)
     async def seal_audit(change: Annotated[Changing, changes], body: AgeRequest) -> list[JsonObject]:
         """Move old records into sealed files, except the newest hundred. Returns the new files."""
-        if crib.store.shared:
-            raise Conflict("audit.shared", "Other cribs may use this database.")
         segments = crib.audit.segments
         sealed = await segments.seal(_before(body), by=change.principal, door=change.door)
         return [segment.to_json() for segment in sealed]

@@ -139,7 +139,7 @@ class LoginAnswer(Shape):
     url: str
 
 
-AuditPhase = Literal["intent", "outcome"]
+AuditPhase = Literal["intent", "outcome", "checkpoint"]
 
 
 class AuditRecordShape(Shape):

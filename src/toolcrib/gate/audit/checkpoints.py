@@ -1,0 +1,113 @@
+"""Checkpoints: chained records that name the newest record of every lane.
+
+One node at a time writes them, every second while records are written anywhere. They fix the order of the lanes, and
+make it detectable that records of another node were cut off, or its whole lane removed. Every node keeps the newest
+checkpoint outside the database, in `audit.checkpoint` beside `audit.head`.
+
+Must never name a record that is not committed.
+"""
+
+import logging
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import anyio
+from sqlalchemy import Connection
+
+from toolcrib.gate.audit.chain import Chain, columns_of, stored
+from toolcrib.gate.audit.head import ChainHead, HeadFile, beginning, read_head
+from toolcrib.model.errors import Unavailable
+from toolcrib.model.json import JsonObject, as_list, dumps
+from toolcrib.store.audit import CHECKPOINT, moment
+from toolcrib.store.audit_lanes import CHECKPOINT_LANE, lane_heads, lane_of, load_lanes
+from toolcrib.store.engine import Store
+from toolcrib.store.leases import take_lease
+
+EVERY_SECONDS: Final = 1.0
+_LEASE: Final = "audit checkpoints"
+_LEASE_SECONDS: Final = 5.0
+
+logger = logging.getLogger(__name__)
+
+
+class Checkpoints:
+    """The checkpoints of a shared database. `follow` runs as a task."""
+
+    def __init__(self, store: Store, path: Path, node: str) -> None:
+        self._store = store
+        self._path = path
+        self._node = node
+        self._chain: Chain | None = None
+        self._named: dict[int, ChainHead] = {}
+        self.newest: ChainHead | None = None
+        """The newest checkpoint that this node has seen; None if it has seen none."""
+
+    async def follow(self) -> None:
+        """Write checkpoints while it is this node's turn, and remember those of others, until cancelled."""
+        file = HeadFile(self._path)
+        content = read_head(self._path)
+        self.newest = content.head if content is not None else None
+        try:
+            while True:
+                try:
+                    await self._step(file)
+                except Unavailable as error:
+                    logger.debug("No checkpoint could be written: %s", error)
+                except Exception:  # boundary: the next attempt may succeed
+                    logger.exception("Could not write a checkpoint of the audit log.")
+                await anyio.sleep(EVERY_SECONDS)
+        finally:
+            file.close()
+
+    async def _step(self, file: HeadFile) -> None:
+        if await take_lease(self._store, _LEASE, self._node, _LEASE_SECONDS):
+            await self.write(file)
+            return
+        self._chain = None
+        newest = await self._store.read(_newest)
+        if newest is not None and newest != self.newest:
+            self.newest = newest
+            file.write(newest)
+
+    async def write(self, file: HeadFile) -> int | None:
+        """Write a checkpoint if any lane has grown; return its number."""
+        if self._chain is None:  # this node's turn begins: continue, and name every lane once
+            newest = await self._store.read(_newest)
+            self._chain, self._named = Chain(file, newest or beginning(CHECKPOINT_LANE)), {}
+        lanes = [0, *await load_lanes(self._store)]
+        heads = await self._store.read(lambda connection: [ChainHead(*row) for row in lane_heads(connection, lanes)])
+        grown = [head for head in heads if self._named.get(lane_of(head.number)) != head]
+        if not grown:
+            return None
+        number = await self._store.append(self._chain, _entry(grown))
+        self._named |= {lane_of(head.number): head for head in grown}
+        self.newest = self._chain.durable
+        return number
+
+
+def _entry(heads: list[ChainHead]) -> tuple[bytes, tuple[str | None, ...]]:
+    body: JsonObject = {
+        "at": moment(datetime.now(UTC)),
+        "phase": CHECKPOINT,
+        "heads": [{"lane": lane_of(head.number), "id": head.number, "hash": head.hash} for head in heads],
+    }
+    return dumps(body)[1:-1], stored(columns_of(body))
+
+
+def heads_in(record: JsonObject) -> list[ChainHead]:
+    """Return the positions that a checkpoint names."""
+    listed = as_list(record.get("heads")) or []
+    found: list[ChainHead] = []
+    for each in listed:
+        match each:
+            case {"id": int(number), "hash": str(digest)}:
+                found.append(ChainHead(number, digest))
+            case _:
+                pass
+    return found
+
+
+def _newest(connection: Connection) -> ChainHead | None:
+    heads = lane_heads(connection, [CHECKPOINT_LANE])
+    return ChainHead(*heads[0]) if heads else None

@@ -1,0 +1,85 @@
+"""Makes changes of permissions on other nodes bind at the next call on this one.
+
+The database counts every change of rules, tokens, bundles, projects, agents' permissions and accepted definitions. The
+statement that stores the intent of a call also reads that epoch. If it is newer than what this node has loaded, the
+gate reloads and decides again before the call leaves. Between calls, a poll keeps listings up to date.
+
+Must never report an epoch as loaded before everything it counts was loaded.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import anyio
+
+from toolcrib.model.errors import ToolcribError, Unavailable
+from toolcrib.model.principals import Principal
+from toolcrib.nodes.membership import Membership
+from toolcrib.store.engine import Store
+from toolcrib.store.policy_epoch import load_policy_epoch
+
+logger = logging.getLogger(__name__)
+
+POLL_SECONDS: Final = 1.0
+
+
+class PolicyEpoch:
+    """The epoch that this node has loaded. `revoked` returns a message for a principal that lost its rights.
+
+    A node whose lease has ended is always outdated, and cannot be refreshed.
+    """
+
+    def __init__(
+        self, store: Store, membership: Membership, revoked: Callable[[Principal], str | None] = lambda _: None
+    ) -> None:
+        self._store = store
+        self._membership = membership
+        self._loaded = 0
+        self._lock = anyio.Lock()
+        self._due = anyio.Event()
+        self._reloads: list[Callable[[], Awaitable[None]]] = []
+        self.revoked = revoked
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether the last stored intent saw changes that this node has not loaded, or its lease has ended."""
+        return self._store.policy_epoch > self._loaded or self._membership.lost
+
+    def on_change(self, reload: Callable[[], Awaitable[None]]) -> None:
+        """Call this to load the permissions again after a change on any node."""
+        self._reloads.append(reload)
+
+    def poll(self) -> None:
+        """Look for changes now: another node reported one."""
+        self._due.set()
+
+    async def refresh(self) -> None:
+        """Load everything again if another node changed something.
+
+        Raises `Unavailable` without the database, and `node.lost` without a lease.
+        """
+        if not self._store.shared:
+            return
+        if self._membership.lost:
+            raise Unavailable("node.lost", "This node lost its lease, so it makes no calls.")
+        async with self._lock:
+            epoch = await load_policy_epoch(self._store)
+            if epoch <= self._loaded:
+                return
+            for reload in self._reloads:
+                await reload()
+            self._loaded = epoch
+
+    async def follow(self) -> None:
+        """Poll for changes until cancelled."""
+        while self._store.shared:
+            with anyio.move_on_after(POLL_SECONDS):
+                await self._due.wait()
+            self._due = anyio.Event()
+            try:
+                await self.refresh()
+            except ToolcribError as error:  # calls are refused without the database, whatever is loaded
+                logger.warning("Could not look for changed permissions: %s", error)
+            except Exception:  # boundary: the permissions in force stay, and the next attempt may succeed
+                logger.exception("Could not load changed permissions.")

@@ -1,0 +1,18 @@
+"""A node without the database: no record, no call; and calls again once the database is back."""
+
+from cluster.nodes import Cluster, wait_for
+from integration.store.databases import Server
+
+
+def test_node_without_the_database_refuses_calls_until_it_is_back(cluster: Cluster, postgres: Server) -> None:
+    (node,) = cluster.start(1)
+    assert node.call("lab/greet", {"name": "Ada"}).status_code == 200
+    postgres.stop()
+    try:
+        refused = node.call("lab/greet", {"name": "Ada"})
+        assert (refused.status_code, refused.json()["code"]) == (503, "audit.unavailable")
+    finally:
+        postgres.ensure_postgres_running()
+    wait_for(lambda: node.call("lab/greet", {"name": "Ada"}).status_code == 200)
+    verified = node.request("GET", "/api/audit/verify").json()
+    assert verified["ok"], verified

@@ -1,0 +1,117 @@
+"""Lanes of the audit log: one chain per node, and checkpoints over all of them."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from integration.store.databases import ask, run
+from toolcrib.gate.audit.export import follow
+from toolcrib.gate.audit.head import HeadFile
+from toolcrib.gate.audit.records import Audit
+from toolcrib.model.principals import Principal
+from toolcrib.store.audit import Filters
+from toolcrib.store.audit_lanes import CHECKPOINT_LANE, LANE_SIZE, lane_of
+from toolcrib.store.engine import open_store
+
+pytestmark = pytest.mark.anyio
+
+OWNER = Principal("owner", "owner", "api")
+
+
+@asynccontextmanager
+async def node(url: str, folder: Path, name: str) -> AsyncGenerator[Audit]:
+    """The audit of one node, with a home of its own."""
+    (folder / name).mkdir(exist_ok=True)
+    async with open_store(url) as store, Audit(store, folder / name / "audit.head", crib=name) as audit:
+        yield audit
+
+
+async def write(audit: Audit, *tools: str) -> list[int]:
+    return [await audit.record({"phase": "outcome", "server": "s", "tool": tool}) for tool in tools]
+
+
+async def checkpoint(audit: Audit, folder: Path, name: str) -> int | None:
+    file = HeadFile(folder / name / "audit.checkpoint")
+    try:
+        return await audit.checkpoints.write(file)
+    finally:
+        file.close()
+
+
+async def test_every_node_writes_its_own_chain_and_verifies_all(postgres_url: str, tmp_path: Path) -> None:
+    async with node(postgres_url, tmp_path, "a") as a, node(postgres_url, tmp_path, "b") as b:
+        first = [*await write(a, "one"), *await write(b, "two"), *await write(a, "three")]
+        assert [(lane_of(number), number % LANE_SIZE) for number in first] == [(2, 1), (3, 1), (2, 2)]
+        made = await checkpoint(a, tmp_path, "a")
+        assert made is not None
+        assert lane_of(made) == CHECKPOINT_LANE
+        assert await checkpoint(a, tmp_path, "a") is None, "nothing was written since"
+        await write(b, "four")
+        assert await checkpoint(b, tmp_path, "b") == made + 1
+        for audit in (a, b):
+            checked = await audit.verify()
+            assert checked.ok, checked.findings
+            assert checked.records == 6
+        found = [record["tool"] for record in await a.find(Filters())]
+        assert found == ["four", "three", "two", "one"]
+        newest = (await a.find(Filters(limit=2)))[-1]
+        assert [record["tool"] for record in await b.find(Filters(after=newest["id"]))] == ["two", "one"]
+        assert await a.count(Filters()) == 4
+        follow([line async for line in b.export()])
+    async with node(postgres_url, tmp_path, "a") as a:
+        assert await write(a, "five") == [first[-1] + 1], "a node keeps its lane"
+
+
+@pytest.mark.parametrize(
+    ("tampering", "kind"),
+    [
+        (f"DELETE FROM audit WHERE id = {3 * LANE_SIZE + 2}", "checkpoint"),
+        (f"DELETE FROM audit WHERE id > {3 * LANE_SIZE}", "checkpoint"),
+        (f"DELETE FROM audit WHERE id = {3 * LANE_SIZE + 1}", "missing"),
+        (f"UPDATE audit SET tool = 'x' WHERE id = {3 * LANE_SIZE + 1}", "columns"),
+        (f"DELETE FROM audit WHERE id = {CHECKPOINT_LANE * LANE_SIZE + 1}", "cut"),
+    ],
+)
+async def test_tampering_with_another_lane_or_a_checkpoint_is_found(
+    postgres_url: str, tmp_path: Path, tampering: str, kind: str
+) -> None:
+    async with node(postgres_url, tmp_path, "a") as a, node(postgres_url, tmp_path, "b") as b:
+        await write(a, "one")
+        await write(b, "two", "three")
+        await checkpoint(a, tmp_path, "a")
+        run(postgres_url, tampering)
+        assert kind in {finding.kind for finding in (await a.verify()).findings}
+
+
+async def test_node_seals_its_own_lane_and_others_accept_the_recorded_sealing(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    async with node(postgres_url, tmp_path, "a") as a, node(postgres_url, tmp_path, "b") as b:
+        await write(a, *(f"tool{number}" for number in range(5)))
+        await write(b, "other")
+        await checkpoint(b, tmp_path, "b")
+        [segment] = await a.segments.seal(datetime.now(UTC) + timedelta(days=1), by=OWNER, keep=1)
+        assert (segment.first, segment.last) == (2 * LANE_SIZE + 1, 2 * LANE_SIZE + 4)
+        for audit in (a, b):
+            checked = await audit.verify()
+            assert checked.ok, checked.findings
+        run(postgres_url, f"DELETE FROM audit WHERE id = {2 * LANE_SIZE + 5}")
+        assert not (await b.verify()).ok
+
+
+async def test_records_of_the_time_before_lanes_stay_valid(postgres_url: str, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    async with open_store(postgres_url) as store, Audit(store, tmp_path / "a" / "audit.head") as shared:
+        await write(shared, "old", "older")
+    async with node(postgres_url, tmp_path, "a") as a:
+        await write(a, "new")
+        checked = await a.verify()
+        assert checked.ok, checked.findings
+        assert checked.records == 3
+    assert sorted(id for (id,) in ask(postgres_url, "SELECT id FROM audit")) == [1, 2, 2 * LANE_SIZE + 1]
+    run(postgres_url, "DELETE FROM audit WHERE id = 1")
+    async with node(postgres_url, tmp_path, "a") as a:
+        assert [finding.kind for finding in (await a.verify()).findings] == ["missing"]
