@@ -22,6 +22,7 @@ from bench.faults import measure_faults
 from bench.fronts import FrontCost, front_cost
 from bench.gateway import measure_upstream_calls, measure_upstream_lists
 from bench.loads import CONCURRENCIES, Tallies, calls, listing
+from bench.nodes import measure_nodes
 from bench.report import Row
 from bench.sessions import measure_sessions
 from bench.symbols import measure_symbols
@@ -128,6 +129,7 @@ def main() -> int:
             "configs": measure_configs,
             "source code": measure_symbols,
             "searching and programs": measure_context,
+            "nodes": measure_nodes,
         }
         for text, measure in parts.items():
             print(f"measuring {text}…", file=sys.stderr)

@@ -1,7 +1,7 @@
 """Runs a command of the crib with agents that play scripts: `python played_node.py serve …`. Not a test itself.
 
 Each agent has a process of its own, as real ones do, whose id is written to the folder `AGENTS`. `CLOCK_OFFSET` shifts
-the wall clock of this node by so many seconds.
+the wall clock of the schedules of this node by so many seconds.
 """
 
 import os
@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import anyio
 
@@ -60,16 +60,14 @@ def _use_played_agents() -> None:
 
 
 def _shift_clock(offset: float) -> None:
-    class Shifted(datetime):
-        """A wall clock that is wrong."""
+    def now(_: Any, tz: tzinfo | None = None) -> datetime:
+        return datetime.now(tz) + timedelta(seconds=offset)
 
-        @classmethod
-        def now(cls, tz: tzinfo | None = None) -> Self:
-            return super().now(tz) + timedelta(seconds=offset)
-
-    for module in [each for name, each in sys.modules.items() if name.startswith("toolcrib.")]:
+    # Its other methods return plain times, which encoders know.
+    shifted = type("Shifted", (datetime,), {"now": classmethod(now), "fromisoformat": datetime.fromisoformat})
+    for module in [each for name, each in sys.modules.items() if name.startswith("toolcrib.agents.schedules.")]:
         if vars(module).get("datetime") is datetime:
-            setattr(module, "datetime", Shifted)  # noqa: B010 as above
+            setattr(module, "datetime", shifted)  # noqa: B010 as above
 
 
 if __name__ == "__main__":

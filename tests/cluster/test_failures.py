@@ -123,10 +123,10 @@ async def test_due_moments_have_one_run_whatever_the_clocks_show(played: PlayedC
     assert agent.status_code < 300, agent.text
     body = {
         "name": "often",
-        "agent": "clock",
+        "agentId": "clock",
         "prompt": "[[script:default]]",
         "cwd": str(played.folder),
-        "cadence": {"everySeconds": 60},
+        "everySeconds": 60,
     }
     made = first.request("POST", "/api/schedules", body)
     assert made.status_code < 300, made.text

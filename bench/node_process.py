@@ -1,0 +1,101 @@
+"""One process of the bench with cribs on a shared database: `python -m bench.node_process ROLE FOLDER URL …`.
+
+It prints JSON lines: `ready`, then what its role measures. `idle N` holds N nodes, `publish N RATE` publishes events,
+`receive N` prints how late they arrived, `turn` runs a turn that does not end, `wait` prints when it continues one.
+"""
+
+import asyncio
+import json
+import sys
+import time
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import anyio
+
+from toolcrib import Crib, Settings
+from toolcrib.agents.sessions.manager import NewSession
+from toolcrib.model.events import Event
+from toolcrib.testing.environments import bare_environment
+from toolcrib.testing.played import PlayedRunner
+
+KIND = "notice"
+
+
+def say(event: str, **data: object) -> None:
+    """Print one line."""
+    print(json.dumps({"event": event, **data}), flush=True)
+
+
+async def opened(stack: AsyncExitStack, folder: Path, url: str) -> Crib:
+    """Open a node with played agents until the stack closes."""
+    user = folder / "user"
+    user.mkdir(parents=True, exist_ok=True)
+    settings = Settings(home=folder / "crib", port=0, default_cwd=user, database_url=url)
+    crib = await stack.enter_async_context(Crib(settings, environment=bare_environment(user)))
+    runner = PlayedRunner({"hang": [{"hang_s": 3600}]})
+    runner.name = "claude"
+    crib.runners.add(runner)
+    return crib
+
+
+async def publish(crib: Crib, count: int, rate: int) -> None:
+    """Publish so many events at this rate, each with its time."""
+    started = time.monotonic()
+    for number in range(count):
+        crib.feed.publish(KIND, {"level": "info", "message": str(number), "sent": time.monotonic()})
+        ahead = started + (number + 1) / rate - time.monotonic()
+        if ahead > 0:
+            await anyio.sleep(ahead)
+    say("published", seconds=time.monotonic() - started)
+    await anyio.sleep_forever()
+
+
+async def receive(crib: Crib, count: int) -> None:
+    """Receive the events of another node and print how late the slowest percent was."""
+    late: list[float] = []
+    done = anyio.Event()
+
+    def take(event: Event) -> None:
+        if event.kind == KIND and "sent" in event.data:
+            late.append(time.monotonic() - float(event.data["sent"]))
+            if len(late) >= count:
+                done.set()
+
+    crib.feed.listen(take, "remote")
+    say("ready")
+    with anyio.move_on_after(60):
+        await done.wait()
+    late.sort()
+    say("received", count=len(late), p99_ms=1000 * late[int(len(late) * 0.99) - 1] if late else None)
+
+
+async def run(role: str, folder: Path, url: str, *more: str) -> None:
+    """Do what the role says."""
+    async with AsyncExitStack() as stack:
+        if role == "idle":
+            for number in range(int(more[0])):
+                await opened(stack, folder / str(number), url)
+            say("ready")
+            await anyio.sleep_forever()
+        crib = await opened(stack, folder, url)
+        if role == "receive":
+            await receive(crib, int(more[0]))
+        elif role == "publish":
+            say("ready")
+            await publish(crib, int(more[0]), int(more[1]))
+        elif role == "turn":
+            session = await crib.sessions.create(NewSession("api"))
+            await crib.sessions.send(session.id, "[[script:hang]]")
+            say("ready")
+            await anyio.sleep_forever()
+        else:
+            say("ready")
+            while not crib.sessions.active():  # noqa: ASYNC110 nothing announces it
+                await anyio.sleep(0.02)
+            say("continued", at=time.monotonic())
+            await crib.sessions.stop_all("measured")
+
+
+if __name__ == "__main__":
+    asyncio.run(run(sys.argv[1], Path(sys.argv[2]), *sys.argv[3:]))
