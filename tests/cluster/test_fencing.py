@@ -9,7 +9,8 @@ import pytest
 from cluster.cribs import crib_on
 from integration.store.databases import ask
 from toolcrib.agents.sessions.manager import NewSession
-from toolcrib.model.errors import Conflict
+from toolcrib.gate.audit.records import Audit
+from toolcrib.model.errors import Conflict, Unavailable
 from toolcrib.model.sessions import SessionEvent
 from toolcrib.store.batch import ConstraintError
 from toolcrib.store.engine import open_store
@@ -62,3 +63,34 @@ async def test_write_with_an_older_epoch_leaves_nothing_behind(postgres_url: str
         assert ask(postgres_url, "SELECT count(*) FROM session_events") == [(0,)]
         await write_progress(other, [event], [], "b", {session.id: 1})
         assert ask(postgres_url, "SELECT epoch FROM session_events") == [(1,)]
+
+
+async def test_calls_of_a_claimed_session_are_not_made(postgres_url: str, tmp_path: Path) -> None:
+    async with crib_on(postgres_url, tmp_path / "a") as crib, open_store(postgres_url) as other:
+        session = await crib.sessions.create(NewSession("api", mode="bypassPermissions"))
+        await crib.sessions.send(session.id, "[[script:hang]]")
+        await crib.call("toolcrib/ping", principal=session.principal)
+        assert await claim_session(other, session.id, "another crib", 1)
+        before = ask(postgres_url, "SELECT count(*) FROM audit")
+        with pytest.raises(Unavailable, match="Another node") as raised:
+            await crib.call("toolcrib/ping", principal=session.principal)
+        assert raised.value.code == "audit.unavailable"
+        assert ask(postgres_url, "SELECT count(*) FROM audit") == before
+
+
+async def test_outcomes_of_a_dead_crib_are_unknown_and_it_cannot_add_others(postgres_url: str, tmp_path: Path) -> None:
+    async with (
+        crib_on(postgres_url, tmp_path / "a") as crib,
+        open_store(postgres_url) as other,
+        Audit(other, tmp_path / "b.head", crib="b") as second,
+    ):
+        await crib.audit.record({"phase": "intent", "call": f"{crib.audit.run}-1", "tool": "slow"})
+        assert await second.settle_run(crib.membership.id) == 1
+        assert await second.settle_run(crib.membership.id) == 0
+        [newest] = ask(postgres_url, "SELECT phase, tool, body FROM audit ORDER BY id DESC LIMIT 1")
+        assert newest[:2] == ("outcome", "slow")
+        assert b'"outcome":"unknown"' in newest[2]
+        with pytest.raises(Unavailable, match="Another node"):
+            await crib.call("toolcrib/ping", principal=crib.owner())
+        await crib.audit.renew_run()
+        await crib.call("toolcrib/ping", principal=crib.owner())

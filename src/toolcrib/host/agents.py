@@ -3,6 +3,7 @@
 All parts are built in order; `open` then loads their stored state.
 """
 
+import importlib
 import logging
 import os
 from contextlib import AsyncExitStack
@@ -39,6 +40,7 @@ from toolcrib.gate.approvals.approvals import WAIT
 from toolcrib.host.context import CribContext
 from toolcrib.host.gate import GateParts
 from toolcrib.host.session_replays import SessionReplays
+from toolcrib.host.takeover import WorkTransfer
 from toolcrib.host.upstreams import Upstreams
 from toolcrib.model.agents import Agent
 from toolcrib.model.events import Event
@@ -50,6 +52,8 @@ from toolcrib.store.sessions import load_runtimes
 
 if TYPE_CHECKING:
     from claude_agent_sdk import ClaudeAgentOptions  # noqa: TID251 for its type only
+
+    from toolcrib.nodes.jobs import Jobs
 
 logger = logging.getLogger(__name__)
 
@@ -94,10 +98,12 @@ class Agents:
         )
         self.sessions = self._build_sessions(session_deps)
         self.replays = SessionReplays(self.sessions, self.runners, self.recordings, access)
+        context.audit.held_epoch = self.sessions.held_epoch
         self.transcripts = Transcripts(claude_folder(context), self._known_runtimes)
+        jobs = _jobs(context) if on_time else None
         self.schedules = Schedules(
             store,
-            Runs(store, self.sessions, context.id, clock.now),
+            Runs(store, self.sessions, context.id, clock.now, (lambda: jobs.may_write) if jobs else lambda: True),
             ReadinessCheck(
                 gate.gate, gate.permissions.has_agent, upstreams.placed, upstreams.note, self.sessions.check_creator
             ),
@@ -106,10 +112,17 @@ class Agents:
             crib=context.id,
             stop_switch=context.stop_switch,
             on_time=on_time,
+            jobs=jobs,
         )
         self.work = Work(
-            store, self.sessions, Git(context.environment), crib=context.id, place=home.work, now=clock.now
+            store, self.sessions, Git(context.environment), crib=context.id, place=home.work, now=clock.now, jobs=jobs
         )
+        self._takeover = (
+            WorkTransfer(context, jobs, self.sessions, self.schedules, self._close_approvals) if jobs else None
+        )
+
+    async def _close_approvals(self, node: str) -> None:
+        await self._parts.approvals.close_of_cribs([node])
 
     def _shared_questions(self, context: CribContext) -> SharedQuestions | None:
         if not context.store.shared:
@@ -146,6 +159,8 @@ class Agents:
         self._parts.approvals.listen(self.recordings.on_approval)
         await stack.enter_async_context(self.schedules)
         await stack.enter_async_context(self.work)
+        if self._takeover is not None:
+            await self._takeover.open(stack)
         self._context.tasks.start_soon(self.notifier.follow)
         settings = self._context.settings
         if settings.approval_address is not None:
@@ -236,6 +251,13 @@ class Agents:
 
     def _on_session(self, session: Session) -> None:
         self._context.feed.publish("session_changed", {"session": session.to_json()})
+
+
+def _jobs(context: CribContext) -> "Jobs | None":
+    """Return the jobs of the nodes that share the database; None if no other crib can use it."""
+    if not context.store.shared:
+        return None
+    return importlib.import_module("toolcrib.nodes.jobs").Jobs(context.store, context.membership)
 
 
 def _clock(context: CribContext) -> Clock:

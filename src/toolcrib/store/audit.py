@@ -18,6 +18,7 @@ from sqlalchemy import (
     or_,
     select,
     tuple_,
+    update,
 )
 
 from toolcrib.store.audit_lanes import LANE_SIZE
@@ -171,6 +172,11 @@ async def save_run(store: Store, crib: str, run: AuditRun) -> None:
         delete(audit_runs).where(audit_runs.c.crib == crib),
         insert(audit_runs).values(crib=crib, run=run.run, journal=run.journal, start=run.start),
     )
+
+
+async def rename_run(store: Store, crib: str, name: str) -> None:
+    """Store the run of this crib under another name, so that the crib does not have it any more."""
+    await store.write(update(audit_runs).where(audit_runs.c.crib == crib).values(crib=name))
 
 
 async def end_run(store: Store, crib: str) -> None:

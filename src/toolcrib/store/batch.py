@@ -155,13 +155,28 @@ class QueuedWrite:
             self.future.set_exception(failure())
 
 
+class Fence(NamedTuple):
+    """The condition for rows of a shared database: this crib still has its run, and the session its epoch.
+
+    The statement that adds the rows checks it. `crib` and `run` are a row of `audit_runs`.
+    """
+
+    crib: str
+    run: str
+    session: str | None = None
+    epoch: int = 0
+
+
 class Append:
     """Consecutive items of one log; each caller receives the number of its row."""
 
-    __slots__ = ("futures", "items", "log", "made", "start")
+    __slots__ = ("fence", "futures", "items", "log", "made", "start")
 
-    def __init__(self, log: Log[Any], items: list[Any], futures: "list[asyncio.Future[int]]") -> None:
+    def __init__(
+        self, log: Log[Any], items: list[Any], futures: "list[asyncio.Future[int]]", fence: Fence | None = None
+    ) -> None:
         self.log = log
+        self.fence = fence
         self.items = items
         self.futures = futures
         self.made: list[Row] | None = None
@@ -174,7 +189,8 @@ class Append:
 
     def parts(self) -> "list[Append]":
         """Return one request per item."""
-        return [Append(self.log, [item], [future]) for item, future in zip(self.items, self.futures, strict=True)]
+        pairs = zip(self.items, self.futures, strict=True)
+        return [Append(self.log, [item], [future], self.fence) for item, future in pairs]
 
     def rows(self) -> list[Row]:
         """Build the rows, remembering the previous head of the log."""
@@ -223,19 +239,23 @@ class Queue(ABC):
         """Return one more connection to a shared database."""
         raise NotImplementedError
 
+    def connection_parameters(self) -> Mapping[str, Any]:
+        """Return the parameters of connections to a shared database."""
+        return {}
+
     @abstractmethod
     def wake(self) -> None:
         """Schedule the queue, which is no longer empty, to be taken after this turn of the loop."""
 
-    def append(self, log: Log[Item], item: Item) -> "asyncio.Future[int]":
+    def append(self, log: Log[Item], item: Item, fence: Fence | None = None) -> "asyncio.Future[int]":
         """Append an item to a log; the future resolves to the number of its row once that is durable."""
         future: asyncio.Future[int] = self.loop.create_future()
         last = self.waiting[-1] if self.waiting else None
-        if isinstance(last, Append) and last.log is log:
+        if isinstance(last, Append) and last.log is log and last.fence == fence:
             last.items.append(item)
             last.futures.append(future)
         else:
-            self._add(Append(log, [item], [future]))
+            self._add(Append(log, [item], [future], fence))
         return future
 
     def append_now(self, log: Log[Any], item: Any) -> int | None:

@@ -5,7 +5,7 @@ Must never let two connections write: requests are stored in the order they were
 
 import asyncio
 import importlib
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,7 +17,7 @@ from sqlalchemy.exc import ArgumentError
 
 from toolcrib.base.settings import Durability
 from toolcrib.model.errors import ConfigError, Unavailable
-from toolcrib.store.batch import Item, Journalled, Log, Queue, Statement
+from toolcrib.store.batch import Fence, Item, Journalled, Log, Queue, Statement
 from toolcrib.store.failures import translate_errors
 from toolcrib.store.sqlite import open_sqlite
 
@@ -52,6 +52,10 @@ class Store:
         """Return one more connection to a shared database, opened when it is first used. The caller closes it."""
         return self._writer.side_connection()
 
+    def connection_parameters(self) -> Mapping[str, Any]:
+        """Return the parameters of psycopg for connections to a shared database; empty for SQLite."""
+        return self._writer.connection_parameters()
+
     async def read(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in a thread, with a read-only connection that sees all previous writes."""
         self._writer.catch_up()
@@ -74,12 +78,13 @@ class Store:
         """
         return await self._writer.write(statements)
 
-    def append(self, log: Log[Item], item: Item) -> "asyncio.Future[int]":
+    def append(self, log: Log[Item], item: Item, fence: Fence | None = None) -> "asyncio.Future[int]":
         """Append an item to a log; the future resolves to the number of its row once that is durable.
 
-        The item is appended even if the future is not awaited.
+        The item is appended even if the future is not awaited. The future fails with `ConstraintError` if the database
+        is shared and the fence no longer holds.
         """
-        return self._writer.append(log, item)
+        return self._writer.append(log, item, fence)
 
     async def caught_up(self) -> None:
         """Wait until everything durable is in the database. Raises `Unavailable` if it cannot be written."""

@@ -10,7 +10,7 @@ Must never rerun a batch if it is unknown whether the first attempt was committe
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, TypeAlias
@@ -27,6 +27,7 @@ from toolcrib.model.errors import ConfigError
 from toolcrib.store.batch import (
     Apart,
     Append,
+    Fence,
     Log,
     Queue,
     Request,
@@ -37,6 +38,7 @@ from toolcrib.store.batch import (
     undo,
 )
 from toolcrib.store.failures import translate_errors, unavailable
+from toolcrib.store.schema import stored_text
 from toolcrib.store.side_connection import SideConnection
 from toolcrib.store.upgrade import prepare_schema
 
@@ -114,7 +116,7 @@ class PostgresWriter(Queue):
     def __init__(self, parameters: dict[str, Any]) -> None:
         super().__init__(PGDialect_psycopg())
         self._parameters = parameters
-        self._inserts: dict[Table, bytes] = {}
+        self._inserts: dict[tuple[Table, bool | None], bytes] = {}
         self._work = asyncio.Event()
         self._link: Link | None = None
         self._used = 0.0
@@ -128,6 +130,10 @@ class PostgresWriter(Queue):
     def side_connection(self) -> SideConnection:
         """Return one more connection to the database, not opened yet."""
         return SideConnection(self._parameters)
+
+    def connection_parameters(self) -> Mapping[str, Any]:
+        """Return the parameters of the connections."""
+        return self._parameters
 
     def close(self) -> None:
         """Refuse new requests; the task commits the pending ones and ends."""
@@ -216,7 +222,7 @@ class PostgresWriter(Queue):
         """Run the statements of a request; in a pipeline, results are only known when it has ended."""
         if isinstance(request, Append):
             cursor = link.cursor()
-            insert, rows = self._insert_into(request.log), request.rows()
+            insert, rows = self._insert_into(request.log, request.fence), _with_fence(request)
             reads_epoch = request.log.reads_policy_epoch
             if len(rows) == 1:
                 await cursor.execute(insert, rows[0])
@@ -233,13 +239,14 @@ class PostgresWriter(Queue):
             cursors.append(cursor)
         return cursors
 
-    def _insert_into(self, log: Log[Any]) -> bytes:
-        insert = self._inserts.get(log.table)
+    def _insert_into(self, log: Log[Any], fence: Fence | None) -> bytes:
+        kind = log.table, None if fence is None else fence.session is not None
+        insert = self._inserts.get(kind)
         if insert is None:
-            insert = insert_into(log.table, PGDialect_psycopg(paramstyle="format")).encode()
+            insert = _insert(*kind).encode()
             if log.reads_policy_epoch:
                 insert += _READING_EPOCH
-            self._inserts[log.table] = insert
+            self._inserts[kind] = insert
         return insert
 
     async def _note(self, request: Request, cursors: Sequence[Cursor]) -> None:
@@ -274,3 +281,40 @@ class PostgresWriter(Queue):
         if link is not None:
             with contextlib.suppress(psycopg.Error, OSError):
                 await link.close()
+
+
+_RUN = "(SELECT {} FROM audit_runs WHERE crib = %s AND run = %s)"
+_RUN_OF_SESSION = (
+    "(SELECT {} FROM audit_runs WHERE crib = %s AND run = %s"
+    " AND EXISTS (SELECT 1 FROM sessions WHERE sessions.id = %s AND epoch = %s FOR SHARE))"
+)
+"""The value of a column that must not be null: there is none if the fence does not hold any more."""
+
+
+def _insert(table: Table, of_session: bool | None) -> str:
+    """Return the insert of a row. `of_session`: with the fence of a session, or of the run only, or with none."""
+    plain = insert_into(table, PGDialect_psycopg(paramstyle="format"))
+    if of_session is None:
+        return plain
+    start, _, values = plain.partition(" VALUES (")
+    places = values.removesuffix(")").split(", ")
+    fenced = fenced_column(table)
+    places[fenced] = (_RUN_OF_SESSION if of_session else _RUN).format(places[fenced])
+    return f"{start} VALUES ({', '.join(places)})"
+
+
+def _with_fence(request: Append) -> list[tuple[Any, ...]]:
+    """Return the rows of a request, with the parameters of its fence."""
+    rows, fence = request.rows(), request.fence
+    if fence is None:
+        return rows
+    after = fenced_column(request.log.table) + 1
+    given = (stored_text(fence.crib), fence.run)
+    if fence.session is not None:
+        given = (*given, stored_text(fence.session), fence.epoch)
+    return [(*row[:after], *given, *row[after:]) for row in rows]
+
+
+def fenced_column(table: Table) -> int:
+    """Return the position of the column whose value depends on the fence."""
+    return table.columns.keys().index("hash")

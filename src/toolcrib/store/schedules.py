@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Row, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Row, delete, func, insert, select, update
 
 from toolcrib.model.json import JsonObject, dumps, loads
 from toolcrib.model.principals import Principal
@@ -71,14 +71,27 @@ async def claim_run(store: Store, run: Run, crib: str) -> bool:
     return True
 
 
-async def end_run(store: Store, run: Run) -> None:
-    """Store the outcome of a run."""
-    key = (
-        schedule_runs.c.schedule_id == run.schedule,
-        schedule_runs.c.due_at == moment(run.due_at),
-        schedule_runs.c.attempt == run.attempt,
+async def end_run(store: Store, run: Run, crib: str) -> None:
+    """Store the outcome of a run, unless another crib has it by now."""
+    mine = (*_key(run.schedule, run.due_at, run.attempt), schedule_runs.c.crib == crib)
+    await store.write(update(schedule_runs).where(*mine).values(**_run_columns(run)))
+
+
+async def take_run(store: Store, schedule: str, due_at: datetime, attempt: int, crib: str) -> Run | None:
+    """Make this crib the one that has a run, and return it; None if it is missing or has ended."""
+    key = _key(schedule, due_at, attempt)
+    await store.write(update(schedule_runs).where(*key, schedule_runs.c.state == "running").values(crib=crib))
+    query = select(schedule_runs).where(*key, schedule_runs.c.state == "running", schedule_runs.c.crib == crib)
+    row = await store.read(lambda connection: connection.execute(query).first())
+    return _run(row) if row is not None else None
+
+
+def _key(schedule: str, due_at: datetime, attempt: int) -> tuple[ColumnElement[bool], ...]:
+    return (
+        schedule_runs.c.schedule_id == schedule,
+        schedule_runs.c.due_at == moment(due_at),
+        schedule_runs.c.attempt == attempt,
     )
-    await store.write(update(schedule_runs).where(*key).values(**_run_columns(run)))
 
 
 async def load_runs(store: Store, schedule: str, limit: int = 50) -> list[Run]:

@@ -37,6 +37,7 @@ from toolcrib.store.backup import DATABASE, write_backup
 from toolcrib.store.batch import (
     Apart,
     Append,
+    Fence,
     Item,
     Journalled,
     Log,
@@ -298,8 +299,8 @@ class SqliteWriter(Queue):
             self._count()
         return number
 
-    def append(self, log: Log[Item], item: Item) -> "asyncio.Future[int]":
-        """Append an item to a log, immediately if the journal accepts its row."""
+    def append(self, log: Log[Item], item: Item, fence: Fence | None = None) -> "asyncio.Future[int]":
+        """Append an item to a log, immediately if the journal accepts its row. There is no other crib to fence off."""
         number = self.append_now(log, item)
         if number is None:
             return super().append(log, item)

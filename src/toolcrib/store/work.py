@@ -20,9 +20,17 @@ async def insert_task(store: Store, task: Task, crib: str) -> None:
     await store.write(insert(work_tasks).values(crib=crib, **_columns(task)))
 
 
-async def update_task(store: Store, task: Task) -> None:
-    """Store the new state of a task."""
-    await store.write(update(work_tasks).where(work_tasks.c.id == task.id).values(**_columns(task)))
+async def update_task(store: Store, task: Task, crib: str | None = None) -> None:
+    """Store the new state of a task; with `crib`, only if no other crib has taken the task."""
+    found = update(work_tasks).where(work_tasks.c.id == task.id)
+    if crib is not None:
+        found = found.where(work_tasks.c.crib == crib)
+    await store.write(found.values(**_columns(task)))
+
+
+async def take_task(store: Store, id: str, crib: str) -> None:
+    """Make this crib the one that runs a task."""
+    await store.write(update(work_tasks).where(work_tasks.c.id == id).values(crib=crib))
 
 
 async def load_task(store: Store, id: str) -> Task | None:

@@ -245,7 +245,7 @@ CONSOLE = {
     ("POST", "/tools/hide"),
     ("POST", "/tools/hide/undo"),
     ("GET", "/find"),
-    ("GET", "/manifest.webmanifest"),
+    ("GET", "/static/manifest.webmanifest"),
     ("POST", "/rows/{alias}/{action}"),
     ("GET", "/overview"),
     ("GET", "/schedules"),

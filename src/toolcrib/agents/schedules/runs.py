@@ -5,6 +5,7 @@ Must never start a run that another crib has claimed.
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -12,7 +13,7 @@ import anyio
 
 from toolcrib.agents.schedules.readiness import Readiness
 from toolcrib.agents.sessions.manager import NewSession, Sessions
-from toolcrib.model.errors import ToolcribError
+from toolcrib.model.errors import Conflict, ToolcribError
 from toolcrib.model.json import JsonObject
 from toolcrib.model.schedules import Run, RunState, Schedule
 from toolcrib.store.engine import Store
@@ -34,6 +35,8 @@ class Runs:
     sessions: Sessions
     crib: str
     now: Callable[[], datetime]
+    may_write: Callable[[], bool] = lambda: True
+    """Returns False once another crib may have the runs of this one."""
 
     async def claim(self, schedule: Schedule, due_at: datetime, attempt: int = 1) -> Run | None:
         """Claim a run for this crib; return None if another crib has it."""
@@ -52,7 +55,8 @@ class Runs:
             reason = " ".join(problem.message for problem in readiness.problems)
             return await self._ended(replace(run, state="failed", reason=f"Not ready: {reason}"))
         try:
-            run = await self._with_session(schedule, run)
+            if run.session is None:
+                run = await self._with_session(schedule, run)
             done = await self._spoken(schedule, run)
             state = _STATES.get(str(done.get("reason")), "failed")
             session = await self.sessions.get(run.session or "")
@@ -60,6 +64,8 @@ class Runs:
         except ToolcribError as error:
             return await self._ended(replace(run, state="failed", reason=error.message))
         except BaseException:  # boundary: the crib stops; record the run as interrupted, as its session does
+            if not self.may_write():
+                raise
             with anyio.move_on_after(_LAST_WORDS, shield=True):
                 await self._ended(replace(run, state="interrupted", reason="The crib stopped during the run."))
             raise
@@ -77,22 +83,26 @@ class Runs:
         )
         session = await self.sessions.create(new)
         run = replace(run, session=session.id)
-        await end_run(self.store, run)
+        await end_run(self.store, run, self.crib)
         return run
 
     async def _spoken(self, schedule: Schedule, run: Run) -> JsonObject:
-        """Send the schedule's prompt and return the data of the turn's `done` event."""
+        """Send the schedule's prompt and return the data of the turn's `done` event.
+
+        If another crib has sent the prompt already, only the end of the turn is waited for.
+        """
         id = run.session or ""
         log = await self.sessions.events(id)
-        sent = await self.sessions.send(id, schedule.prompt)
-        async for batch in log.follow(sent.seq, is_person=False):
+        after = 0 if log.last else (await self.sessions.send(id, schedule.prompt)).seq
+        async for batch in log.follow(after, is_person=False):
             for event in batch:
                 if event.kind == "done":
-                    await self.sessions.close(id)
+                    with suppress(Conflict):  # the crib that continued the session ends its process when it is idle
+                        await self.sessions.close(id)
                     return event.data
         return {"reason": "interrupted"}
 
     async def _ended(self, run: Run) -> Run:
         run = replace(run, ended_at=self.now())
-        await end_run(self.store, run)
+        await end_run(self.store, run, self.crib)
         return run

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import anyio
 from anyio.abc import TaskGroup
@@ -23,7 +23,7 @@ from toolcrib.agents.schedules.cadence import checked, following, latest_missed,
 from toolcrib.agents.schedules.readiness import Readiness, ReadinessCheck
 from toolcrib.agents.schedules.runs import Runs
 from toolcrib.base.stop_switch import StopSwitch
-from toolcrib.model.errors import Conflict, NotFound
+from toolcrib.model.errors import Conflict, NotFound, Unavailable
 from toolcrib.model.json import JsonObject
 from toolcrib.model.schedules import Run, Schedule
 from toolcrib.store.engine import Store
@@ -37,7 +37,11 @@ from toolcrib.store.schedules import (
     load_schedules,
     revise_schedule,
     save_schedule,
+    take_run,
 )
+
+if TYPE_CHECKING:
+    from toolcrib.nodes.jobs import Jobs
 
 LOOK_AGAIN: Final = timedelta(seconds=30)
 LATE: Final = timedelta(minutes=2)
@@ -48,6 +52,9 @@ LONGEST: Final = timedelta(days=1)
 """Another crib's run older than this is considered dead, unless the schedule has its own time limit."""
 FIRST_RETRY: Final = timedelta(minutes=1)
 """Delay between the end of a run and its first retry; doubles for each further retry."""
+
+RUN_JOB: Final = "schedule_run"
+_RETRY_SECONDS: Final = 1.0
 
 logger = logging.getLogger(__name__)
 
@@ -90,8 +97,15 @@ class Schedules:
         crib: str,
         stop_switch: StopSwitch,
         on_time: bool = True,
+        jobs: "Jobs | None" = None,
     ) -> None:
-        """While `stop_switch` is set no run starts; runs due in the meantime count as missed."""
+        """While `stop_switch` is set no run starts; runs due in the meantime count as missed.
+
+        With `jobs`, any crib on the same database executes a run, and another one continues it if that crib dies.
+        """
+        self._jobs = jobs
+        if jobs is not None:
+            jobs.handle(RUN_JOB, self._execute)
         self._stop_switch = stop_switch
         self._store = store
         self._on_time = on_time
@@ -113,7 +127,8 @@ class Schedules:
         await self._clock.synchronise()
         if self._on_time:
             await self.pause_revoked()
-            await self._take_up_lost()
+            if self._jobs is None:
+                await self._take_up_lost()
             self._tasks.start_soon(self._follow)
         return self
 
@@ -169,7 +184,7 @@ class Schedules:
         """Start a run immediately and return it. Raises `schedule.running`, `crib.stopped`."""
         self._stop_switch.check()
         schedule = await self.get(id)
-        if self._running.get(id):
+        if self._running.get(id) or (self._jobs is not None and await self._goes_on(schedule, self._clock.now())):
             raise Conflict("schedule.running", f"Schedule {schedule.name} is already running.")
         run = await self._runs.claim(schedule, self._clock.now())
         if run is None:
@@ -210,7 +225,8 @@ class Schedules:
         """Mark runs that this crib left running as unknown, and make up for them like missed ones."""
         for run in await load_running(self._store, crib=self._crib):
             lost = "The crib stopped during the run. Its session shows how far it got."
-            await end_run(self._store, replace(run, state="unknown", ended_at=self._clock.now(), reason=lost))
+            ended = replace(run, state="unknown", ended_at=self._clock.now(), reason=lost)
+            await end_run(self._store, ended, self._crib)
             schedule = await load_schedule(self._store, run.schedule)
             if schedule is None or schedule.paused or self._stop_switch.is_stopped:
                 continue
@@ -308,7 +324,38 @@ class Schedules:
         since = now - (LONGEST if limit is None else timedelta(seconds=limit) + LATE)
         return any(run.started_at > since for run in await load_running(self._store, schedule=schedule.id))
 
+    async def take_over(self, crib: str) -> None:
+        """Have the runs executed that a dead crib claimed; those that it handed to another one continue there."""
+        for run in await load_running(self._store, crib=crib):
+            await self._defer(run)
+
+    async def _defer(self, run: Run) -> None:
+        """Store the job that executes a run; retries until the database accepts it."""
+        assert self._jobs is not None
+        due_at = run.due_at.isoformat()
+        arguments: JsonObject = {"schedule": run.schedule, "due_at": due_at, "attempt": run.attempt}
+        key = f"{run.schedule} {due_at} {run.attempt}"
+        while True:
+            try:
+                return await self._jobs.defer(RUN_JOB, arguments, lock=f"schedule:{run.schedule}", key=key)
+            except Unavailable as error:
+                logger.warning("Could not start a run of schedule %s, retrying: %s", run.schedule, error)
+                await anyio.sleep(_RETRY_SECONDS)
+
+    async def _execute(self, arguments: JsonObject) -> None:
+        """Execute the run of a job, or continue it if the crib that had it is dead."""
+        id, attempt = str(arguments["schedule"]), int(arguments["attempt"])
+        due_at = datetime.fromisoformat(str(arguments["due_at"]))
+        schedule = await load_schedule(self._store, id)
+        run = await take_run(self._store, id, due_at, attempt, self._crib)
+        if schedule is not None and run is not None:
+            self._running[id] = self._running.get(id, 0) + 1
+            await self._run(schedule, run)
+
     def _begin(self, schedule: Schedule, run: Run) -> None:
+        if self._jobs is not None:
+            self._tasks.start_soon(self._defer, run)
+            return
         self._running[schedule.id] = self._running.get(schedule.id, 0) + 1
         self._tasks.start_soon(self._run, schedule, run)
 
@@ -322,7 +369,7 @@ class Schedules:
             self._running[schedule.id] -= 1
 
     async def _in_turn(self, schedule: Schedule, run: Run) -> None:
-        if schedule.jitter_seconds and run.attempt == 1:
+        if schedule.jitter_seconds and run.attempt == 1 and run.session is None:
             await self._clock.sleep(spread(schedule.jitter_seconds))
         readiness = await self._check.look(schedule)
         ended = await self._runs.make(schedule, run, readiness)

@@ -210,6 +210,13 @@ class Recorder:
         """Return stored events."""
         return tuple(await load_events(self._store, session, after, PAGE))
 
+    async def stored(self, session: str, after: int, last: int) -> AsyncGenerator[SessionEvent]:
+        """Yield the stored events after one number up to another."""
+        while after < last and (page := await self.read(session, after)):
+            for event in page:
+                yield event
+            after = page[-1].seq
+
     async def wait(self, updated: anyio.Event, log: SessionLog) -> None:
         """Wait for new events of a session; polls the store if other cribs share it."""
         if not self._store.shared:

@@ -179,10 +179,16 @@ class LiveSession:
         if self.session.title is None:
             line = next(iter(text.strip().splitlines()), "")
             self.session = replace(self.session, title=line[:TITLE_LENGTH] or None)
+        if not queued:
+            self.session = replace(self.session, state="starting", reason=None)  # if killed now, a prompt is unanswered
         event = self.emit("user_message", {"messageId": prompt.message, "content": text, "queued": queued})
         self._save()
         self._wake()
         return event
+
+    def requeue(self, message: str, text: str) -> None:
+        """Queue a prompt that is in the log already, for a session that another crib left unfinished."""
+        self._prompts.append(_Prompt(message, text))
 
     async def interrupt(self) -> bool:
         """Interrupt the running turn; return False if there is none. Queued prompts are still answered."""

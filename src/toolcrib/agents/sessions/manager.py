@@ -9,10 +9,9 @@ Invariant: a session is live only once. Two processes on one conversation would 
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import Final, Self
 from weakref import WeakValueDictionary
 
@@ -20,31 +19,33 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
+from toolcrib.agents.sessions.continuing import CONTINUED, continuing_prompts
 from toolcrib.agents.sessions.conversation_view import ConversationView, ConversationViews
 from toolcrib.agents.sessions.creators import Creators
 from toolcrib.agents.sessions.elsewhere import RemoteSession, RemoteSessions
 from toolcrib.agents.sessions.event_log import SessionLog
 from toolcrib.agents.sessions.live_session import LiveSession, SessionDeps, status
+from toolcrib.agents.sessions.new_session import NewSession as NewSession
+from toolcrib.agents.sessions.new_session import draft_session, resolved_directory
 from toolcrib.agents.sessions.open_items import OpenItems
-from toolcrib.agents.sessions.open_session import OpenSession
+from toolcrib.agents.sessions.open_session import OpenSession as OpenSession
 from toolcrib.base.stop_switch import StopSwitch
 from toolcrib.model.agents import Agent
 from toolcrib.model.changes import ChangeRecorder
-from toolcrib.model.errors import Conflict, Denied, InvalidRequest, NotFound, Unavailable
+from toolcrib.model.errors import Conflict, Denied, InvalidRequest, NotFound, ToolcribError, Unavailable
 from toolcrib.model.json import Json, JsonObject
-from toolcrib.model.principals import Mode, Principal, Source
+from toolcrib.model.principals import Mode, Principal
 from toolcrib.model.sessions import (
-    NO_LIMITS,
     AgentQuestion,
     Failure,
     Session,
     SessionEvent,
     SessionEventKind,
-    SessionLimits,
     Spent,
 )
 from toolcrib.store.engine import Store
 from toolcrib.store.sessions import (
+    UNFINISHED,
     SessionFilter,
     claim_session,
     count_matching,
@@ -67,25 +68,6 @@ _WITHOUT_APPROVAL: Final = frozenset[Mode]({"acceptEdits", "bypassPermissions"})
 _STOPPING: Final = 10.0
 """Seconds allowed for ending sessions when the crib stops."""
 _STOPPED: Final = "The crib stopped before this ended."
-
-
-@dataclass(frozen=True, slots=True)
-class NewSession:
-    """The parameters of a new session; defaults come from the agent, then from the crib.
-
-    `resume` is the id of a conversation that the runtime recorded itself, to be continued.
-    """
-
-    source: Source
-    cwd: str | None = None
-    agent: str | None = None
-    mode: Mode | None = None
-    model: str | None = None
-    title: str | None = None
-    runner: str | None = None
-    limits: SessionLimits = NO_LIMITS
-    resume: str | None = None
-    creator: Principal | None = None
 
 
 class Sessions:
@@ -156,23 +138,80 @@ class Sessions:
         await self._stack.aclose()
 
     async def _find_interrupted(self) -> None:
-        """Mark every session that was in a turn when this crib ended as interrupted."""
-        for unfinished in await load_unfinished(self._store, self._crib):
-            session = await self._claimed(unfinished, self._crib)
-            log = self._log(session)
-            ends = OpenItems()
-            async for event in self.transcript(session.id):
-                ends.take((event,))
-            for end in ends.closing_events(_STOPPED):
-                log.add(*end)
-            reason = "The crib stopped during a turn. Send a message to continue."
-            if ends.waiting:
-                reason += f" Queued messages were not answered; send the last {ends.waiting} again."
-            session = replace(session, state="interrupted", reason=reason)
-            log.add("session_status", status(session))
-            log.add("done", {"reason": "interrupted"})
-            self._deps.recorder.change(replace(session, last_seq=log.numbered))
-            await self._deps.recorder.write()
+        """Mark sessions that were in a turn when this crib ended as interrupted. Nodes continue them instead."""
+        for session in () if self._store.shared else await load_unfinished(self._store, self._crib):
+            await self._interrupt(session, "The crib stopped during a turn. Send a message to continue.")
+
+    async def _interrupt(self, session: Session, reason: str) -> None:
+        """End the unfinished turn of a session that no process answers."""
+        log, left = self._log(session), await self._close_items(session)
+        if left.waiting:
+            reason += f" Queued messages were not answered; send the last {left.waiting} again."
+        session = replace(session, state="interrupted", reason=reason)
+        log.add("session_status", status(session))
+        log.add("done", {"reason": "interrupted"})
+        self._deps.recorder.change(replace(session, last_seq=log.numbered))
+        await self._deps.recorder.write()
+
+    async def _close_items(self, session: Session) -> OpenItems:
+        """Close everything that the unfinished turn of a session left open."""
+        log, left = self._log(session), OpenItems()
+        left.take([event async for event in self.transcript(session.id)])
+        for end in left.closing_events(_STOPPED):
+            log.add(*end)
+        return left
+
+    async def take_over(self, id: str) -> bool:
+        """Continue the turn that another crib left unfinished; return False if there is nothing to continue."""
+        async with self._opening:
+            await self._live_or_none(id)
+            found = None if id in self._live else await load_session(self._store, id)
+            if found is None or found[0].state not in UNFINISHED or await self._is_alive_elsewhere(found[1]):
+                return False
+            session = await self._claimed(*found)
+            try:
+                await self._check_continues(session)
+            except ToolcribError as error:
+                await self._interrupt(session, f"The node stopped during a turn. {error.message}")
+                return False
+            left = await self._close_items(session)
+            self._log(session).add("session_status", status(replace(session, state="starting", reason=CONTINUED)))
+            live = LiveSession(replace(session, last_seq=self._log(session).numbered), self._log(session), self._deps)
+            for message, text in continuing_prompts(session, left):
+                live.requeue(message, text)
+            self._start(live)
+        return True
+
+    async def _check_continues(self, session: Session) -> None:
+        """Raise if this crib cannot continue a session."""
+        self._stop_switch.check()
+        await self.check_creator(session.creator)
+        await anyio.to_thread.run_sync(resolved_directory, session.cwd)
+        await self._make_room()
+
+    def abandon_all(self) -> None:
+        """End all processes and write nothing more: the lease of this crib has ended."""
+        for live in tuple(self._live.values()):
+            live.abandon()
+
+    async def give_away(self, defer: Callable[[str], Awaitable[None]]) -> None:
+        """Give all sessions away: any crib may use them, and `defer` has another one continue those in a turn."""
+        async with self._opening:
+            live = tuple(self._live.values())
+            await self._deps.recorder.flush()
+            for each in live:
+                is_busy = each.is_busy
+                each.abandon()
+                with anyio.move_on_after(_STOPPING):
+                    await each.ended.wait()
+                await claim_session(self._store, each.session.id, "", each.log.epoch)
+                if is_busy:
+                    await defer(each.session.id)
+
+    def held_epoch(self, id: str) -> int | None:
+        """Return the epoch of a session that this crib runs."""
+        live = self._live.get(id)
+        return live.log.epoch if live is not None else None
 
     async def create(self, new: NewSession) -> Session:
         """Create a session; its process starts with the first prompt. Raises `agent.unknown`, `session.cwd`, …"""
@@ -217,28 +256,13 @@ class Sessions:
 
     async def _with_defaults(self, new: NewSession) -> NewSession:
         """Resolve the directory, and choose the project's default agent if none is named."""
-        cwd = await anyio.to_thread.run_sync(_directory, new.cwd or self._default_cwd())
+        cwd = await anyio.to_thread.run_sync(resolved_directory, new.cwd or self._default_cwd())
         agent = new.agent if new.agent is not None or new.resume is not None else self._default_agent(cwd)
         return replace(new, cwd=cwd, agent=agent)
 
     def draft(self, new: NewSession, agent: Agent | None) -> Session:
         """Return a new session without storing it."""
-        now = datetime.now(UTC)
-        return Session(
-            id=str(uuid.uuid4()),
-            source=new.source,
-            mode=new.mode or (agent.mode if agent is not None and agent.mode else "default"),
-            cwd=_directory(new.cwd or self._default_cwd()),
-            created_at=now,
-            updated_at=now,
-            agent=new.agent,
-            model=new.model or (agent.model if agent is not None else None),
-            title=new.title,
-            runner=new.runner or self._default_runner,
-            runtime=new.resume,
-            creator=new.creator,
-            limits=new.limits,
-        )
+        return draft_session(new, agent, self._default_cwd, self._default_runner)
 
     async def list(self, wanted: SessionFilter = EVERY) -> list[Session]:
         """Return sessions, most recently used first."""
@@ -438,14 +462,8 @@ class Sessions:
     async def transcript(self, id: str, after: int = 0) -> AsyncIterator[SessionEvent]:
         """Yield the stored events of a session after this number."""
         last = (await self.events(id)).last
-        seen = after
-        while seen < last:
-            page = await self._deps.recorder.read(id, seen)
-            if not page:
-                return
-            for event in page:
-                yield event
-            seen = page[-1].seq
+        async for event in self._deps.recorder.stored(id, after, last):
+            yield event
 
     async def questions(self) -> tuple[AgentQuestion, ...]:
         """Return the open questions of agents, on all nodes of the database."""
@@ -515,7 +533,7 @@ class Sessions:
             return session
         elsewhere = Conflict("session.elsewhere", f"Session {session.id} is running in another crib.")
         is_ended = session.state in ("closed", "failed")
-        if crib != self._crib and not is_ended and await self._is_alive(crib):
+        if not is_ended and await self._is_alive_elsewhere(crib):
             raise elsewhere
         if not await claim_session(self._store, session.id, self._crib, session.epoch):
             raise elsewhere
@@ -524,6 +542,9 @@ class Sessions:
         log.epoch = claimed.epoch
         await self._deps.recorder.catch_up(log)
         return claimed
+
+    async def _is_alive_elsewhere(self, crib: str) -> bool:
+        return crib not in ("", self._crib) and await self._is_alive(crib)
 
     async def _live_or_none(self, id: str) -> LiveSession | None:
         """Return the live session; waits until a session that this crib gave up has ended its process."""
@@ -539,9 +560,12 @@ class Sessions:
         session = await self._claimed(session, crib)
         await self._make_room()
         live = LiveSession(session, self._log(session), self._deps)
-        self._live[id] = live
-        self._tasks.start_soon(self._run, live)
+        self._start(live)
         return live
+
+    def _start(self, live: LiveSession) -> None:
+        self._live[live.session.id] = live
+        self._tasks.start_soon(self._run, live)
 
     async def _run(self, live: LiveSession) -> None:
         try:
@@ -574,11 +598,3 @@ async def _stop(live: LiveSession) -> None:
     live.scope.cancel()
     with anyio.move_on_after(_STOPPING):
         await live.ended.wait()
-
-
-def _directory(cwd: str) -> str:
-    """Return the resolved path of a working directory."""
-    path = Path(cwd).expanduser()
-    if not path.is_absolute() or not path.is_dir():
-        raise InvalidRequest("session.cwd", f"{cwd} is not an absolute path of a directory.")
-    return str(path.resolve())

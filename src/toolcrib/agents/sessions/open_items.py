@@ -35,6 +35,8 @@ _CLOSES: Final[Mapping[SessionEventKind, SessionEventKind]] = {
     "question_answered": "question_prompt",
 }
 """Closing events, with the event that opened the item."""
+_NO_EFFECT: Final[frozenset[SessionEventKind]] = frozenset({"user_message", "session_status", "done"})
+"""Events that a turn has before its runtime does anything, or after it."""
 
 
 class OpenItems:
@@ -44,12 +46,15 @@ class OpenItems:
         self._open: dict[SessionEventKind, dict[str, SessionEvent]] = {kind: {} for kind in _OPENS}
         self._texts: dict[str, str] = {}
         self._complete_calls: set[str] = set()
-        self._unanswered = 0
+        self.unanswered: list[SessionEvent] = []
+        """The prompts without an answer: the interrupted one, then those queued behind it."""
+        self.has_begun = False
+        """Whether the interrupted turn had any effect that readers have seen."""
 
     @property
     def waiting(self) -> int:
         """Return the number of prompts queued behind the interrupted one."""
-        return max(0, self._unanswered - 1)
+        return max(0, len(self.unanswered) - 1)
 
     def take(self, events: Iterable[SessionEvent]) -> None:
         """Process further events."""
@@ -68,11 +73,15 @@ class OpenItems:
         elif kind == "tool_call_end":
             self._complete_calls.add(data["toolCallId"])
         elif kind == "user_message":
-            self._unanswered = self._unanswered + 1 if data["queued"] else 1
+            self.unanswered = [*self.unanswered, event] if data["queued"] else [event]
+            self.has_begun = self.has_begun and data["queued"]
         elif kind == "done":
-            self._unanswered -= 1
+            self.unanswered = self.unanswered[1:]
+            self.has_begun = False
             for kept in (*self._open.values(), self._texts, self._complete_calls):
                 kept.clear()
+        if kind not in _NO_EFFECT:
+            self.has_begun = True
 
     def closing_events(self, why: str) -> Iterator[End]:
         """Yield the closing events in the order readers rely on; `why` becomes the result of open calls."""

@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import anyio
 from anyio.abc import TaskGroup
@@ -23,12 +23,17 @@ from toolcrib.agents.sessions.manager import NewSession, Sessions
 from toolcrib.agents.work.git import Git, GitRepository, Worktree
 from toolcrib.model.agents import Agent
 from toolcrib.model.errors import Conflict, Denied, NotFound, ToolcribError
+from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Principal
-from toolcrib.model.sessions import SessionLimits
+from toolcrib.model.sessions import Session, SessionLimits
 from toolcrib.model.work import Task, WorkState
 from toolcrib.store.engine import Store
-from toolcrib.store.work import insert_task, load_task, load_tasks, update_task
+from toolcrib.store.work import insert_task, load_task, load_tasks, take_task, update_task
 
+if TYPE_CHECKING:
+    from toolcrib.nodes.jobs import Jobs
+
+WORK_JOB: Final = "work_task"
 MOST_AT_ONCE: Final = 4
 USUAL_SECONDS: Final = 1_800.0
 USUAL: Final = SessionLimits(seconds=USUAL_SECONDS)
@@ -60,8 +65,20 @@ class Work:
     """Manages work tasks while open: `async with Work(…) as work`. `place` is the directory of the worktrees."""
 
     def __init__(
-        self, store: Store, sessions: Sessions, git: Git, *, crib: str, place: Path, now: Callable[[], datetime]
+        self,
+        store: Store,
+        sessions: Sessions,
+        git: Git,
+        *,
+        crib: str,
+        place: Path,
+        now: Callable[[], datetime],
+        jobs: "Jobs | None" = None,
     ) -> None:
+        """With `jobs`, another crib on the same database continues a task if this one dies."""
+        self._jobs = jobs
+        if jobs is not None:
+            jobs.handle(WORK_JOB, self._execute)
         self._store = store
         self._sessions = sessions
         self._git = git
@@ -76,6 +93,8 @@ class Work:
         self._tasks = await self._stack.enter_async_context(anyio.create_task_group())
         self._stack.callback(self._tasks.cancel_scope.cancel)
         for found in await load_tasks(self._store, crib=self._crib):
+            if found.state == "running" and self._jobs is not None:
+                continue  # its job continues it
             task = await self._mark_lost(found) if found.state == "running" else found
             if task.state == "interrupted" and task.diff is None:
                 self._tasks.start_soon(self._commit_lost, task)
@@ -93,10 +112,13 @@ class Work:
         self._running.add(id)
         try:
             task = await self._begin(id, new, await self._git.find(new.project))
+            if self._jobs is not None:
+                await self._jobs.defer(WORK_JOB, {"task": id}, lock=f"work:{id}", node=self._crib)
         except BaseException:
             self._running.discard(id)
             raise
-        self._tasks.start_soon(self._do, task)
+        if self._jobs is None:
+            self._tasks.start_soon(self._do, task)
         return task
 
     async def get(self, id: str) -> Task:
@@ -165,29 +187,46 @@ class Work:
             creator=creator,
         )
 
+    async def _execute(self, arguments: JsonObject) -> None:
+        """Run the task of a job, or continue it if the crib that ran it is dead."""
+        task = await load_task(self._store, str(arguments["task"]))
+        if task is None or task.state != "running":
+            return
+        await take_task(self._store, task.id, self._crib)
+        self._running.add(task.id)
+        await self._do(task)
+
     async def _do(self, task: Task) -> None:
         """Run the task and store its result."""
         try:
             ended = await self._worked(task)
-            await update_task(self._store, await self._kept(ended))
+            await self._update(await self._kept(ended))
         except anyio.get_cancelled_exc_class():
+            if self._jobs is not None and not self._jobs.may_write:
+                raise
             with anyio.move_on_after(_LAST_WORDS, shield=True):
                 reason = "The crib stopped during the task."
-                await update_task(self._store, replace(task, state="interrupted", ended_at=self._now(), reason=reason))
+                await self._update(replace(task, state="interrupted", ended_at=self._now(), reason=reason))
             raise
         except Exception:  # boundary: one failing task must not affect the others
             logger.exception("Work task %s failed unexpectedly.", task.id)
             broken = replace(
                 task, state="failed", ended_at=self._now(), reason="The task failed unexpectedly. See the log."
             )
-            await update_task(self._store, broken)
+            await self._update(broken)
         finally:
             self._running.discard(task.id)
+
+    async def _update(self, task: Task) -> None:
+        await update_task(self._store, task, self._crib)
 
     async def _worked(self, task: Task) -> Task:
         """Run the task's session and return the task with the outcome."""
         id = task.session or ""
         result, state, reason = "", "failed", None
+        if task.worktree is not None and not await anyio.Path(task.worktree).is_dir():
+            reason = f"The node that ran the task stopped. Its worktree {task.worktree} is not on this machine."
+            return replace(task, state="interrupted", ended_at=self._now(), reason=reason, worktree=None)
         try:
             with anyio.fail_after((task.limits.seconds or USUAL_SECONDS) + _GRACE):
                 result, state = await self._answered(id, _prompt(task))
@@ -196,7 +235,7 @@ class Work:
             state, reason = "limit", "The task reached its time limit and was ended."
         except ToolcribError as error:
             reason = error.message
-        session = await self._sessions.close(id)
+        session = await self._closed(id)
         return replace(
             task,
             state=_ENDS.get(state, "failed"),
@@ -206,12 +245,18 @@ class Work:
             cost_usd=session.spent.cost_usd,
         )
 
+    async def _closed(self, id: str) -> Session:
+        try:
+            return await self._sessions.close(id)
+        except Conflict:  # the crib that continued the session ends its process when it is idle
+            return await self._sessions.get(id)
+
     async def _answered(self, id: str, prompt: str) -> tuple[str, str]:
-        """Send the prompt; return the agent's last message and why the turn ended."""
+        """Send the prompt, unless another crib has; return the agent's last message and why the turn ended."""
         log = await self._sessions.events(id)
-        sent = await self._sessions.send(id, prompt)
+        after = 0 if log.last else (await self._sessions.send(id, prompt)).seq
         answer = ""
-        async with aclosing(log.follow(sent.seq, is_person=False)) as batches:
+        async with aclosing(log.follow(after, is_person=False)) as batches:
             async for batch in batches:
                 for event in batch:
                     if event.kind == "text_message" and event.parent is None:

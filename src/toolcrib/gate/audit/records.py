@@ -8,11 +8,9 @@ can detect, nor let a value that is not JSON keep a call from being recorded.
 import asyncio
 import logging
 import secrets
-import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Literal, NamedTuple, Self, TypeAlias
@@ -21,11 +19,12 @@ import anyio
 import anyio.to_thread
 import orjson
 
-from toolcrib.base.masking.values import CUT, Redactor
+from toolcrib.base.masking.values import Redactor
 from toolcrib.gate.audit.anchors import Anchor
 from toolcrib.gate.audit.chain import Chain, Entry, Left, columns_of, stored, unbroken
 from toolcrib.gate.audit.chain_signature import ChainSignature
 from toolcrib.gate.audit.checkpoints import Checkpoints
+from toolcrib.gate.audit.encoding import bounded_name, current_moment, encoded_members
 from toolcrib.gate.audit.export import export
 from toolcrib.gate.audit.head import ChainHead, HeadContent, HeadFile, beginning, read_head
 from toolcrib.gate.audit.segments import Segments
@@ -33,7 +32,7 @@ from toolcrib.gate.audit.signing import HeadKey
 from toolcrib.gate.audit.unfinished import unfinished
 from toolcrib.gate.audit.verify import ChainFinding, Verification, Witness, verify, verify_lanes
 from toolcrib.model.errors import Conflict, NotFound, Unavailable
-from toolcrib.model.json import JsonObject, dumps, loads, storable
+from toolcrib.model.json import JsonObject, dumps, loads
 from toolcrib.model.marks import Mark
 from toolcrib.model.observing import CallEnd, CallEnding, CallObserver
 from toolcrib.model.policy import Decision
@@ -50,18 +49,18 @@ from toolcrib.store.audit import (
     get,
     hashes,
     load_run,
+    rename_run,
     save_run,
 )
 from toolcrib.store.audit_lanes import CHECKPOINT_LANE, lane_end, lane_heads, lane_of, lane_start, load_lanes, own_lane
+from toolcrib.store.batch import ConstraintError, Fence
 from toolcrib.store.engine import Store
 
 logger = logging.getLogger(__name__)
 
 _NO_JOURNAL = "The journal of the killed run was removed or replaced: durable records after {} may be missing."
 Phase = Literal["intent", "outcome"]
-_LONGEST_NAME = 256
 _MOST_FORMS = 4096
-_THOUSANDTHS = [f".{number:03d}+00:00" for number in range(1000)]
 
 
 _Of: TypeAlias = tuple[str, Principal, ToolRef, Tool | None, Decision, str | None]
@@ -82,11 +81,11 @@ class _Form(NamedTuple):
     def make(cls, *of: *_Of) -> Self:
         """Encode a form. Values that are not JSON are replaced, and a long unknown name is truncated."""
         door, principal, ref, tool, decision, rules_version = of
-        before, first = _encoded({
+        before, first = encoded_members({
             "door": door,
             "principal": principal.to_json(),
-            "server": ref.server if tool else _bounded(ref.server),
-            "tool": ref.tool if tool else _bounded(ref.tool),
+            "server": ref.server if tool else bounded_name(ref.server),
+            "tool": ref.tool if tool else bounded_name(ref.tool),
             "definitionHash": tool.definition_hash if tool else None,
         })  # fmt: skip
         decided: JsonObject = {"decision": decision.verdict, "rules": decision.rules}
@@ -94,7 +93,7 @@ class _Form(NamedTuple):
             decided["rulesVersion"] = rules_version
         if decision.marks:
             decided["marks"] = decision.marks.audit_ids()
-        after, second = _encoded(decided)
+        after, second = encoded_members(decided)
         return cls(of, before, after, stored(columns_of(first | second))[2:])
 
 
@@ -118,9 +117,12 @@ class Audit:
         self.observer = observer
         self.run = secrets.token_hex(6)
         """The prefix of the call ids of this run."""
+        self.held_epoch: Callable[[str], int | None] = lambda _: None
+        """Returns the epoch that this crib holds of a session that it runs."""
         self.lane = 0
         """The lane that this crib writes; each node of a shared database has its own."""
         self._crib = crib
+        self._fence: Fence | None = None
         self._waiting_journal: str | None = None
         self._store = store
         self._path = head_file
@@ -191,9 +193,38 @@ class Audit:
             self._waiting_journal = journal if waits else None
             run = AuditRun(self.run, journal if used or waits else None, chain.head.number)
             await save_run(self._store, self._crib, run)
+            self._fence = Fence(self._crib, self.run) if self._store.shared else None
         except Unavailable as error:  # calls that cannot be recorded raise their own error
             self._store.journal(None)
             logger.warning("The audit runs without its journal: %s", error)
+
+    async def renew_run(self) -> None:
+        """Begin another run if other cribs ended the current one, since this crib lost the database for too long."""
+        current = await load_run(self._store, self._crib)
+        if current is None or current.run != self.run:
+            self.run = secrets.token_hex(6)
+            await save_run(self._store, self._crib, AuditRun(self.run, None, self._chain.head.number))
+            self._fence = Fence(self._crib, self.run)
+
+    async def settle_run(self, crib: str) -> int:
+        """End the run of a crib that is dead, and record the outcomes that it left open; return their number.
+
+        The crib cannot write any more records of that run, even if it was only suspended.
+        """
+        ended = f"{crib} (ended)"
+        settled = await self._settle(ended)  # left by a crib that died while it settled
+        await rename_run(self._store, crib, ended)
+        return settled + await self._settle(ended)
+
+    async def _settle(self, ended: str) -> int:
+        run = await load_run(self._store, ended)
+        if run is None:
+            return 0
+        bodies = await unfinished(self._store, run, await self._newest(lane_of(run.start), self._chain))
+        for body in bodies:
+            await self._append(self._chain, body)
+        await end_run(self._store, ended)
+        return len(bodies)
 
     async def _newest(self, lane: int, chain: Chain) -> int:
         """Return the newest record of a lane: the one that a killed run wrote to, maybe before it had its own."""
@@ -203,6 +234,7 @@ class Audit:
         return heads[0][0] if heads else lane_start(lane)
 
     async def _end_run(self) -> None:
+        self._fence = None
         try:
             if self._waiting_journal is not None:
                 run = AuditRun(self.run, self._waiting_journal, self._chain.head.number)
@@ -252,8 +284,8 @@ class Audit:
         return self._append(self._chain, body)
 
     def _append(self, chain: Chain, body: JsonObject) -> "asyncio.Future[int]":
-        members, body = _encoded({"at": _now(), **body})
-        return self._store.append(chain, (members, stored(columns_of(body))))
+        members, body = encoded_members({"at": current_moment(), **body})
+        return self._store.append(chain, (members, stored(columns_of(body))), self._fence)
 
     def call(
         self,
@@ -281,10 +313,19 @@ class Audit:
             dumps(call), form.before, digest, shown, form.after,
         )  # fmt: skip
         if approval is not None:
-            members += b"," + _encoded({"approvalId": approval})[0]
+            members += b"," + encoded_members({"approvalId": approval})[0]
         if program is not None:
-            members += b"," + _encoded({"programId": program})[0]
-        return CallRecord(self._store, self._chain, members, form, call, shown, self.observer)
+            members += b"," + encoded_members({"programId": program})[0]
+        return CallRecord(
+            self._store, self._chain, members, form, call, shown, self.observer, self._fence_of(principal)
+        )
+
+    def _fence_of(self, principal: Principal) -> Fence | None:
+        """Return the fence of a principal's calls: a session's calls end when another crib runs the session."""
+        epoch = None if principal.session is None or self._fence is None else self.held_epoch(principal.session)
+        if self._fence is None or epoch is None:
+            return self._fence
+        return self._fence._replace(session=principal.session, epoch=epoch)
 
     def _form(self, *of: *_Of) -> "_Form":
         """Return the shared members of such calls, cached while the same decision object is passed."""
@@ -413,7 +454,7 @@ class Audit:
 class CallRecord:
     """The records of one call. The observer is notified once they are complete, or could not be completed."""
 
-    __slots__ = ("_arguments", "_call", "_chain", "_form", "_members", "_number", "_observer", "_store")
+    __slots__ = ("_arguments", "_call", "_chain", "_fence", "_form", "_members", "_number", "_observer", "_store")
 
     def __init__(
         self,
@@ -424,9 +465,11 @@ class CallRecord:
         call: str,
         arguments: bytes,
         observer: CallObserver | None,
+        fence: Fence | None,
     ) -> None:
         self._store = store
         self._chain = chain
+        self._fence = fence
         self._members = members
         self._form = form
         self._call = call
@@ -442,7 +485,7 @@ class CallRecord:
         entry = self._entry("intent")
         number = self._store.append_now(self._chain, entry)
         try:
-            self._number = number if number is not None else await self._store.append(self._chain, entry)
+            self._number = number if number is not None else await self._append(entry)
         except Unavailable as error:
             self._report("refused", code="audit.unavailable")
             raise Unavailable("audit.unavailable", f"The call was not made. {error.message}") from error
@@ -473,7 +516,7 @@ class CallRecord:
         number = self._store.append_now(self._chain, entry)
         try:
             if number is None:
-                number = await self._store.append(self._chain, entry)
+                number = await self._append(entry)
         except Unavailable as error:
             self._report("error", duration_ms, code="audit.unavailable")
             message = f"The call was made, but its outcome could not be recorded. {error.message}"
@@ -489,7 +532,7 @@ class CallRecord:
         """Record that the call was not made, with the error code, since not every refusal comes from a rule."""
         entry = self._entry("outcome", {"isError": True, "refused": code, "durationMs": 0.0})
         try:
-            self._number = await self._store.append(self._chain, entry)
+            self._number = await self._append(entry)
         except Unavailable as error:
             raise Unavailable("audit.unavailable", f"The call was not made. {error.message}") from error
         finally:
@@ -499,8 +542,14 @@ class CallRecord:
     def abandoned(self, duration_ms: float) -> None:
         """Record a cancelled or failed call without waiting, since there may be no time left."""
         entry = self._entry("outcome", {"isError": True, "abandoned": True, "durationMs": duration_ms})
-        self._store.append(self._chain, entry).add_done_callback(_log_failure)
+        self._store.append(self._chain, entry, self._fence).add_done_callback(_log_failure)
         self._report("abandoned", duration_ms)
+
+    async def _append(self, entry: Entry) -> int:
+        try:
+            return await self._store.append(self._chain, entry, self._fence)
+        except ConstraintError as error:
+            raise Unavailable("audit.unavailable", "Another node has taken over the work of this one.") from error
 
     def _report(
         self,
@@ -521,7 +570,7 @@ class CallRecord:
             )  # fmt: skip
 
     def _entry(self, phase: Phase, ending: JsonObject | None = None) -> Entry:
-        at = _now()
+        at = current_moment()
         members = b'"at":"%b","phase":"%b",%b' % (at.encode(), phase.encode(), self._members)
         if ending is not None:
             members += b"," + dumps(ending)[1:-1]
@@ -533,33 +582,12 @@ def _witness(anchor: Anchor) -> Witness:
 
 
 def _log_failure(ended: "asyncio.Future[int]") -> None:
-    if not ended.cancelled() and (error := ended.exception()) is not None:
+    if ended.cancelled() or (error := ended.exception()) is None:
+        return
+    if isinstance(error, ConstraintError):
+        logger.warning("The outcome of an abandoned call is unknown: another node has taken over.")
+    else:
         logger.error("Could not record the outcome of an abandoned call: %s", error)
-
-
-def _now() -> str:
-    """Return the current time in the format of `moment`, at a quarter of the cost."""
-    seconds, thousandths = divmod(time.time_ns() // 1_000_000, 1000)
-    return _second(seconds) + _THOUSANDTHS[thousandths]
-
-
-@lru_cache(maxsize=1)
-def _second(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat()[:19]
-
-
-def _bounded(name: str) -> str:
-    """Truncate a name from outside, which may have any length."""
-    return name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + CUT
-
-
-def _encoded(body: JsonObject) -> tuple[bytes, JsonObject]:
-    """Return the members of an object as JSON, and the object. Values that are not JSON are replaced."""
-    try:
-        return dumps(body)[1:-1], body
-    except TypeError:
-        body = storable(body)
-        return dumps(body)[1:-1], body
 
 
 def _public(number: int, digest: str, body: bytes) -> JsonObject:

@@ -106,7 +106,7 @@ class HttpRegistry:
             raise self._unusable("the answer is not JSON") from None
 
     def _unusable(self, reason: str) -> ToolcribError:
-        return Unavailable("registry.unavailable", f"The registry at {self._url} cannot be used: {reason}.")
+        return Unavailable("registry.unavailable", f"The registry at {self._url} cannot be used: {reason.rstrip('.')}.")
 
 
 class SnapshotRegistry:

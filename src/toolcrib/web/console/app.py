@@ -42,5 +42,5 @@ def console_routes(crib: Crib, address: str) -> list[Route]:
     """Return the routes of all pages, fragments and static files."""
     console = Console(crib, address)
     pages = [console.caught(each) for screen in SCREENS for each in screen.routes(console)]
-    files = [route(f"{assets.PREFIX}{{name}}", assets.serve), route(assets.MANIFEST, assets.serve_manifest)]
+    files = [route(assets.MANIFEST, assets.serve_manifest), route(f"{assets.PREFIX}{{name}}", assets.serve)]
     return [*pages, *files]

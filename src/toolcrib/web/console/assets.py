@@ -18,7 +18,7 @@ from toolcrib.model.errors import NotFound
 from toolcrib.model.json import JsonObject
 
 PREFIX = "/static/"
-MANIFEST = "/manifest.webmanifest"
+MANIFEST = f"{PREFIX}manifest.webmanifest"
 """The URL of the manifest with which browsers install the console as an app."""
 _FOLDER = Path(__file__).parent / "static"
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}

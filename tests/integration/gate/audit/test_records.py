@@ -253,8 +253,8 @@ async def test_two_audits_of_one_database_take_turns_in_one_chain(database: str,
     async with (
         open_store(database) as one,
         open_store(database) as two,
-        Audit(one, tmp_path / "one.head") as first,
-        Audit(two, tmp_path / "two.head") as second,
+        Audit(one, tmp_path / "one.head", crib="one") as first,
+        Audit(two, tmp_path / "two.head", crib="two") as second,
     ):
         with anyio.fail_after(20):
             for _ in range(5):

@@ -1,0 +1,206 @@
+"""A cluster of played agents that failures are done to, with clients that go on meanwhile. Not a test itself."""
+
+import itertools
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx2
+import psycopg.conninfo
+
+from cluster.nodes import Cluster, ClusterNode, wait_for
+from e2e.shell import Shell
+from integration.store.databases import ask
+from toolcrib.model.json import JsonObject
+from toolcrib.store.engine import open_store
+from toolcrib.testing.history import HistoryFinding, check_history
+
+TESTS = Path(__file__).parents[1]
+COUNTER = '''
+import anyio
+from pathlib import Path
+from toolcrib import tool
+
+@tool(read_only=True)
+async def slow(marker: str, seconds: float) -> str:
+    """Wait."""
+    with Path({calls!r}).open("a", encoding="utf-8") as file:
+        file.write(marker + chr(10))
+    await anyio.sleep(seconds)
+    return marker
+'''
+
+
+class PlayedCluster(Cluster):
+    """Nodes with played agents and a tool `counter/slow` that writes down how often it ran."""
+
+    @property
+    def calls(self) -> list[str]:
+        """The markers of all calls that reached the tool."""
+        file = self.folder / "calls"
+        return file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+
+    def launch(self, shell: Shell, *flags: str, variables: Mapping[str, str] | None = None) -> ClusterNode:
+        """Start a node of played agents and do not wait for it."""
+        tools = shell.home / "tools"
+        tools.mkdir(parents=True, exist_ok=True)
+        (tools / "counter.py").write_text(COUNTER.format(calls=str(self.folder / "calls")), encoding="utf-8")
+        agents = shell.folder / "agents"
+        agents.mkdir(exist_ok=True)
+        given = shell.having(
+            AGENTS=str(agents), PYTHONPATH=f"{TESTS}:{TESTS.parent}", TOOLCRIB_HOME=str(shell.home), **(variables or {})
+        )
+        program = [sys.executable, str(TESTS / "cluster" / "played_node.py")]
+        database = (variables or {}).get("DATABASE", self.database)
+        process = subprocess.Popen(
+            [*program, "serve", "--json", "--port", "0", "--database", database, *flags],
+            cwd=shell.folder,
+            env=given.variables,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        node = ClusterNode(given, process)
+        self.nodes.append(node)
+        return node
+
+    def begin_turn(self, node: ClusterNode, script: str = "slow") -> str:
+        """Start a session on a node whose turn makes a call that does not end; return its id."""
+        before = len(self.calls)
+        body: JsonObject = {"mode": "bypassPermissions", "cwd": str(self.folder)}
+        created = node.request("POST", "/api/sessions", body)
+        assert created.status_code < 300, created.text
+        session = str(created.json()["id"])
+        sent = node.request("POST", f"/api/sessions/{session}/messages", {"content": f"[[script:{script}]]"})
+        assert sent.status_code < 300, sent.text
+        if script == "slow":
+            wait_for(lambda: len(self.calls) > before)
+        return session
+
+    def owner(self, session: str) -> tuple[str, str, int]:
+        """Return the node, the state and the epoch of a session."""
+        [row] = ask(self.database, f"SELECT crib, state, epoch FROM sessions WHERE id = '{session}'")
+        return row[0], row[1], row[2]
+
+    def await_continued(self, session: str) -> float:
+        """Wait until another node has ended the turn of a session; return the seconds it took to begin."""
+        started = time.monotonic()
+        wait_for(lambda: self.owner(session)[2] > 1, 60)
+        seconds = time.monotonic() - started
+        wait_for(lambda: self.owner(session)[1] == "idle", 60)
+        return seconds
+
+    async def findings(self, load: "Load | None" = None) -> list[HistoryFinding]:
+        """Return what is wrong in the history."""
+        async with open_store(self.database) as store:
+            return await check_history(store, acknowledged=() if load is None else tuple(load.acknowledged))
+
+
+class Load:
+    """Clients that call a tool on all nodes in turn, and go on whatever happens."""
+
+    def __init__(self, nodes: list[ClusterNode], clients: int) -> None:
+        self.acknowledged: list[str] = []
+        self._nodes = nodes
+        self._ended = threading.Event()
+        self._numbers = itertools.count()
+        self._threads = [threading.Thread(target=self._run, args=(at,), daemon=True) for at in range(clients)]
+
+    def _run(self, at: int) -> None:
+        for node in itertools.islice(itertools.cycle(self._nodes), at, None):
+            if self._ended.wait(0.1):
+                return
+            marker = f"marker {next(self._numbers)}."
+            try:
+                with httpx2.Client(base_url=node.url, timeout=5.0) as client:
+                    answer = client.post(
+                        "/api/tools/counter/slow/call",
+                        json={"arguments": {"marker": marker, "seconds": 0}},
+                        headers={"authorization": f"Bearer {node.token}"},
+                    )
+            except httpx2.HTTPError:
+                continue
+            if answer.status_code == 200 and not answer.json().get("isError"):
+                self.acknowledged.append(marker)
+
+    @contextmanager
+    def running(self) -> Generator["Load"]:
+        """Call until the block ends; there must have been answers."""
+        for thread in self._threads:
+            thread.start()
+        try:
+            yield self
+            before = len(self.acknowledged)
+            wait_for(lambda: len(self.acknowledged) > before)
+        finally:
+            self._ended.set()
+            for thread in self._threads:
+                thread.join(20)
+
+
+class Partition:
+    """A way to the database that can be cut: packets are neither delivered nor refused, as if a cable were pulled."""
+
+    def __init__(self, database: str) -> None:
+        self._target = psycopg.conninfo.conninfo_to_dict(database)
+        self._flowing = threading.Event()
+        self._flowing.set()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._port = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        """The address of the database by this way."""
+        given = {**self._target, "host": "127.0.0.1", "port": str(self._port), "sslmode": "disable"}
+        pairs = "&".join(f"{key}={_quoted(value)}" for key, value in given.items() if key not in ("dbname", "user"))
+        return f"postgresql://{given.get('user', 'postgres')}@/{given.get('dbname', 'postgres')}?{pairs}"
+
+    def cut(self) -> None:
+        """Deliver nothing from now on."""
+        self._flowing.clear()
+
+    def heal(self) -> None:
+        """Deliver everything again, late packets first."""
+        self._flowing.set()
+
+    def close(self) -> None:
+        """End the listener."""
+        self.heal()
+        self._listener.close()
+
+    def _accept(self) -> None:
+        for near in _connections(self._listener):
+            far = socket.socket(socket.AF_UNIX)
+            far.connect(f"{self._target['host']}/.s.PGSQL.{self._target.get('port') or 5432}")
+            for source, sink in ((near, far), (far, near)):
+                threading.Thread(target=self._pump, args=(source, sink), daemon=True).start()
+
+    def _pump(self, source: socket.socket, sink: socket.socket) -> None:
+        try:
+            while piece := source.recv(65536):
+                self._flowing.wait()
+                sink.sendall(piece)
+        except OSError:
+            pass
+        finally:
+            for end in (source, sink):
+                end.close()
+
+
+def _connections(listener: socket.socket) -> Iterator[socket.socket]:
+    while True:
+        try:
+            yield listener.accept()[0]
+        except OSError:
+            return
+
+
+def _quoted(value: object) -> str:
+    return str(value).replace("%", "%25").replace("=", "%3D").replace(" ", "%20").replace("&", "%26")

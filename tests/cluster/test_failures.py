@@ -1,0 +1,149 @@
+"""The failure matrix: what nodes do when one of them, or the database, fails; the history is checked after each."""
+
+import os
+import signal
+import time
+from collections.abc import Generator
+from pathlib import Path
+
+import anyio
+import pytest
+
+from cluster.failures import Load, Partition, PlayedCluster
+from cluster.nodes import wait_for
+from deadlines import stretched
+from integration.store.databases import Server, ask
+from long_tests import takes_long
+
+pytestmark = pytest.mark.anyio
+CLIENTS = 20
+
+
+@pytest.fixture
+def played(postgres_url: str, tmp_path: Path) -> Generator[PlayedCluster]:
+    """A cluster of played agents without nodes yet."""
+    cluster = PlayedCluster(tmp_path, postgres_url)
+    yield cluster
+    cluster.close()
+
+
+def agents(cluster: PlayedCluster, number: int) -> set[int]:
+    """Return the ids of the agents' processes that this node started and that still run."""
+    folder = cluster.nodes[number].shell.folder / "agents"
+    return {int(file.name) for file in folder.iterdir() if runs(int(file.name))}
+
+
+def runs(pid: int) -> bool:
+    """Return whether a process runs, not even as a zombie."""
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    except OSError:
+        return False
+
+
+def unknown_calls(cluster: PlayedCluster) -> int:
+    """Return the number of outcomes that are unknown."""
+    return sum(b'"outcome":"unknown"' in bytes(body) for (body,) in ask(cluster.database, "SELECT body FROM audit"))
+
+
+@takes_long
+async def test_turn_of_a_killed_node_is_continued_without_repeating_its_call(played: PlayedCluster) -> None:
+    first, second = played.start(2)
+    session = played.begin_turn(first)
+    load = Load([second], CLIENTS)
+    with load.running():
+        first.kill()
+        seconds = played.await_continued(session)
+    assert seconds < stretched(15)
+    assert played.calls.count("in flight") == 1
+    assert unknown_calls(played) == 1
+    assert await played.findings(load) == []
+    for pid in agents(played, 0):
+        os.kill(pid, signal.SIGKILL)
+
+
+@takes_long
+async def test_node_that_was_suspended_writes_nothing_and_ends_its_agents(played: PlayedCluster) -> None:
+    first, second = played.start(2)
+    session = played.begin_turn(first)
+    assert agents(played, 0)
+    load = Load([second], CLIENTS)
+    with load.running():
+        first.signal(signal.SIGSTOP)
+        suspended = time.monotonic()
+        played.await_continued(session)
+        await anyio.sleep(max(0.0, suspended + 30 - time.monotonic()))
+        before = ask(played.database, f"SELECT max(seq) FROM session_events WHERE session_id = '{session}'")
+        first.signal(signal.SIGCONT)
+        wait_for(lambda: not agents(played, 0), 60)
+    assert ask(played.database, f"SELECT max(seq) FROM session_events WHERE session_id = '{session}'") == before
+    assert played.calls.count("in flight") == 1
+    wait_for(lambda: first.call("counter/slow", {"marker": "again", "seconds": 0}).status_code == 200, 60)
+    assert await played.findings(load) == []
+
+
+@takes_long
+async def test_restart_of_the_database_loses_no_answered_call(played: PlayedCluster, postgres: Server) -> None:
+    nodes = played.start(2)
+    load = Load(nodes, CLIENTS)
+    with load.running():
+        postgres.stop()
+        await anyio.sleep(2)
+        postgres.ensure_postgres_running()
+        before = len(load.acknowledged)
+        wait_for(lambda: len(load.acknowledged) > before + CLIENTS, 60)
+    assert await played.findings(load) == []
+
+
+@takes_long
+async def test_node_without_the_database_denies_calls_and_ends_its_agents(played: PlayedCluster) -> None:
+    partition = Partition(played.database)
+    [first] = played.start(1, variables={"DATABASE": partition.url})
+    [second] = played.start(1)
+    session = played.begin_turn(first)
+    load = Load([second], CLIENTS)
+    with load.running():
+        partition.cut()
+        wait_for(lambda: not agents(played, 0), 60)
+        assert first.call("counter/slow", {"marker": "cut off", "seconds": 0}).status_code != 200
+        played.await_continued(session)
+        partition.heal()
+        wait_for(lambda: first.call("counter/slow", {"marker": "healed", "seconds": 0}).status_code == 200, 60)
+    partition.close()
+    assert "cut off" not in played.calls
+    assert played.calls.count("in flight") == 1
+    assert await played.findings(load) == []
+
+
+@takes_long
+async def test_due_moments_have_one_run_whatever_the_clocks_show(played: PlayedCluster) -> None:
+    [first] = played.start(1, variables={"CLOCK_OFFSET": "5"})
+    [second] = played.start(1, variables={"CLOCK_OFFSET": "-5"})
+    agent = first.request("POST", "/api/agents", {"id": "clock", "name": "Clock"})
+    assert agent.status_code < 300, agent.text
+    body = {
+        "name": "often",
+        "agent": "clock",
+        "prompt": "[[script:default]]",
+        "cwd": str(played.folder),
+        "cadence": {"everySeconds": 60},
+    }
+    made = first.request("POST", "/api/schedules", body)
+    assert made.status_code < 300, made.text
+    wait_for(lambda: len(ask(played.database, "SELECT 1 FROM schedule_runs WHERE state = 'completed'")) >= 2, 150)
+    second.kill()
+    wait_for(lambda: len(ask(played.database, "SELECT 1 FROM schedule_runs WHERE state = 'completed'")) >= 3, 150)
+    assert await played.findings() == []
+
+
+@takes_long
+async def test_turn_of_a_node_that_leaves_is_continued_by_another(played: PlayedCluster) -> None:
+    first, second = played.start(2)
+    session = played.begin_turn(first, "hang")
+    wait_for(lambda: played.owner(session)[1] == "running")
+    node = played.owner(session)[0]
+    first.stop()
+    wait_for(lambda: played.owner(session)[1] == "running" and played.owner(session)[0] not in ("", node))
+    assert second.request("POST", f"/api/sessions/{session}/interrupt").status_code < 300
+    wait_for(lambda: played.owner(session)[1] == "idle")
+    assert await played.findings() == []

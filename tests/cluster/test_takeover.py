@@ -1,0 +1,57 @@
+"""Takeover: another node continues the work of one whose lease has ended, and the first one writes nothing more."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from cluster.cribs import crib_on
+from integration.store.databases import ask, run
+from toolcrib import Crib
+from toolcrib.agents.sessions.manager import NewSession
+
+pytestmark = pytest.mark.anyio
+
+
+async def until(so: Callable[[], bool] | Callable[[], Awaitable[bool]]) -> None:
+    """Wait for a condition."""
+    with anyio.fail_after(30):
+        while True:
+            found = so()
+            if found if isinstance(found, bool) else await found:
+                return
+            await anyio.sleep(0.05)
+
+
+async def suspend(database: str, crib: Crib, patch: pytest.MonkeyPatch) -> None:
+    """End the lease of a crib that does not notice it, as if it had been suspended for long."""
+
+    async def sleep() -> None:
+        await anyio.sleep_forever()
+
+    patch.setattr(crib.membership, "renew", sleep)
+    await anyio.lowlevel.checkpoint()
+    run(database, f"UPDATE nodes SET seen_at = seen_at - 100 WHERE id = '{crib.membership.id}'")
+
+
+async def test_turn_of_a_suspended_node_is_continued_by_another(
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with crib_on(postgres_url, tmp_path / "a") as first, crib_on(postgres_url, tmp_path / "b") as second:
+        session = await first.sessions.create(NewSession("api"))
+        await first.sessions.send(session.id, "[[script:hang]]")
+        await until(lambda: ask(postgres_url, "SELECT state FROM sessions") == [("running",)])
+        await suspend(postgres_url, first, monkeypatch)
+        await until(lambda: [each.id for each in second.sessions.active()] == [session.id])
+        await first.sessions.interrupt(session.id)
+        await until(lambda: not first.sessions.active())
+        assert ask(postgres_url, "SELECT crib, epoch FROM sessions") == [(second.membership.id, 2)]
+        await second.sessions.interrupt(session.id)
+        await until(lambda: ask(postgres_url, "SELECT state FROM sessions") == [("idle",)])
+    kinds = [kind for (kind,) in ask(postgres_url, "SELECT kind FROM session_events ORDER BY seq")]
+    assert kinds.count("user_message") == kinds.count("done") == 1
+    epochs = ask(postgres_url, "SELECT epoch FROM session_events ORDER BY seq")
+    assert epochs == sorted(epochs)
+    assert ask(postgres_url, "SELECT count(*) FROM procrastinate_jobs") == [(0,)]
