@@ -271,8 +271,9 @@ class Crib:
 
     async def _on_shared_files(self, files: SharedFiles) -> None:
         """Take over files that other nodes changed, and the servers defined in them."""
-        await files.pull()
-        await self.servers.list()
+        if await files.pull():
+            await self.servers.list()
+            self.permissions.renew()
 
     async def _open_plugins(self, stack: AsyncExitStack, context: CribContext) -> None:
         folder = ToolFolder(

@@ -142,7 +142,6 @@ class GateParts:
         await self.tokens.refresh()
         await self.zoo.refresh()
         await self.permissions.reload()
-        self.rules.renew()
 
     async def _alive_nodes(self) -> set[str]:
         return {node.id for node in await self._context.membership.alive()}

@@ -1,6 +1,6 @@
 """Makes changes of permissions on other nodes bind at the next call on this one.
 
-The database counts every change of rules, tokens, bundles, projects, agents' permissions and accepted definitions. The
+The database counts every change of rules, tokens, bundles, projects, agents' permissions and shared files. The
 statement that stores the intent of a call also reads that epoch. If it is newer than what this node has loaded, the
 gate reloads and decides again before the call leaves. Between calls, a poll keeps listings up to date.
 

@@ -63,8 +63,9 @@ class SharedFiles:
             except ToolcribError as error:
                 logger.warning("Could not share changed files with other nodes: %s", error)
 
-    async def pull(self) -> None:
-        """Write the files that other nodes changed into this home."""
+    async def pull(self) -> bool:
+        """Write the files that other nodes changed into this home; return whether there were any."""
+        has_changed = False
         async with self._lock:
             for name, body in (await load_all_sealed(self._store, _PREFIX)).items():
                 path, digest = name.removeprefix(_PREFIX), hashlib.sha256(body).hexdigest()
@@ -75,6 +76,8 @@ class SharedFiles:
                 content = None if text is None else base64.b64decode(text)
                 await anyio.to_thread.run_sync(self._write, path, content)
                 self._seen[path], self._synced[path] = digest, content
+                has_changed = True
+        return has_changed
 
     async def _push(self) -> None:
         async with self._lock:

@@ -7,6 +7,7 @@ and every second. All differences are published, including other cribs' changes.
 Must never overwrite a version that the writer has not read.
 """
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -144,6 +145,8 @@ class Zoo:
         self._elsewhere = anyio.Event()
         self._holding = 0
         self._doubtful = False
+        self._writing = Counter[str]()
+        """The changes that this crib is making now, by agent."""
         self.brain = Brain(store, self._write)
 
     async def open(self) -> None:
@@ -177,21 +180,33 @@ class Zoo:
             known = {row.id: (row.version, row.brain_version) for row in self._index.values()}
             differing = [each for each in {*known, *versions} if known.get(each) != versions.get(each)]
             if differing:
-                self._take(differing, await read_index(self._store, differing), publish)
+                rows = await read_index(self._store, differing)
+                # A change that this crib is making may be found here before its writer publishes it.
+                own = [each for each in differing if self._writing[each]]
+                self._take(own, rows, self._publish)
+                self._take([each for each in differing if not self._writing[each]], rows, publish)
         self._tell()
 
     async def _write(self, agent_id: str, work: Awaitable[Done], /) -> Done:
         """Execute a change and update the index, even if the caller is cancelled."""
         with anyio.CancelScope(shield=True):
-            done = await work
+            self._writing[agent_id] += 1
             try:
-                async with self._lock:
-                    self._take([agent_id], await read_index(self._store, [agent_id]), self._publish)
-            except Unavailable:  # the change itself was stored
-                self._doubtful = True
+                done = await work
+                await self._take_own(agent_id)
+            finally:
+                self._writing[agent_id] -= 1
             self._tell()
             return done
         raise AssertionError("nothing ends a shielded scope")
+
+    async def _take_own(self, agent_id: str) -> None:
+        """Update the index after a change that was stored here."""
+        try:
+            async with self._lock:
+                self._take([agent_id], await read_index(self._store, [agent_id]), self._publish)
+        except Unavailable:  # the change itself was stored
+            self._doubtful = True
 
     async def _recorded(
         self,

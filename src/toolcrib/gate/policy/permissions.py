@@ -364,6 +364,10 @@ class Permissions:
     def _stored_rules(self) -> tuple[Rule, ...]:
         return self._book.places.get(_DATABASE, ())
 
+    def renew(self) -> None:
+        """Decide everything anew: something that is not stored here has changed, such as the trust in a project."""
+        self._book.renew()
+
     async def reload(self) -> None:
         """Load what the database holds again."""
         async with self._lock:
