@@ -257,3 +257,12 @@ def at(value: Json, *path: str) -> Json:
         holder = as_object(value)
         value = holder.get(key) if holder is not None else None
     return value
+
+
+def encoded_members(body: JsonObject) -> tuple[bytes, JsonObject]:
+    """Return the members of an object as JSON, and the object. Values that are not JSON are replaced."""
+    try:
+        return dumps(body)[1:-1], body
+    except TypeError:
+        body = storable(body)
+        return dumps(body)[1:-1], body

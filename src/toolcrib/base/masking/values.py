@@ -66,6 +66,7 @@ _RUN: Final = b"x" * SHORTEST_FORM
 SHOWN_BYTES: Final = 8 * 1024
 """Maximum bytes of JSON that a `Redactor` shows, without markers."""
 CUT: Final = "…"
+_LONGEST_NAME = 256
 _DEEPEST_SHOWN: Final = 32
 _AROUND: Final = 4
 """Bytes of brackets, quotes, colon and comma around a value."""
@@ -348,3 +349,8 @@ class _Excerpt:
         self._left -= size + 1
         hidden = len(masked) - len(piece) + max(len(text) - room - _OVERLAP, 0)
         return f"{piece}{CUT} {hidden} more characters" if hidden else piece
+
+
+def bounded_name(name: str) -> str:
+    """Truncate a name from outside, which may have any length."""
+    return name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + CUT

@@ -10,7 +10,10 @@ number a record before it is its turn to be stored.
 """
 
 import re
+import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any, NamedTuple, TypeAlias
 
@@ -26,6 +29,7 @@ from toolcrib.store.schema import audit, escape
 COLUMNS = ("at", "phase", "door", "principal", "agent", "session", "server", "tool", "decision")
 """The columns between hash and body, in table order."""
 _LAST = ("server", "tool", "decision")
+_THOUSANDTHS = [f".{number:03d}+00:00" for number in range(1000)]
 _BODY = re.compile(rb'\{"id":(\d{1,19}),(.*),"prev":"([0-9a-f]{64})"\}', re.DOTALL)
 
 
@@ -131,3 +135,14 @@ def columns_of(record: JsonObject) -> tuple[str | None, ...]:
 def stored(columns: tuple[str | None, ...]) -> tuple[str | None, ...]:
     """Return columns as the table stores them."""
     return tuple(None if value is None else escape(value) for value in columns)
+
+
+def current_moment() -> str:
+    """Return the current time in the format of `moment`, at a quarter of the cost."""
+    seconds, thousandths = divmod(time.time_ns() // 1_000_000, 1000)
+    return _second(seconds) + _THOUSANDTHS[thousandths]
+
+
+@lru_cache(maxsize=1)
+def _second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()[:19]

@@ -19,12 +19,11 @@ import anyio
 import anyio.to_thread
 import orjson
 
-from toolcrib.base.masking.values import Redactor
+from toolcrib.base.masking.values import Redactor, bounded_name
 from toolcrib.gate.audit.anchors import Anchor
-from toolcrib.gate.audit.chain import Chain, Entry, Left, columns_of, stored, unbroken
+from toolcrib.gate.audit.chain import Chain, Entry, Left, columns_of, current_moment, stored, unbroken
 from toolcrib.gate.audit.chain_signature import ChainSignature
 from toolcrib.gate.audit.checkpoints import Checkpoints
-from toolcrib.gate.audit.encoding import bounded_name, current_moment, encoded_members
 from toolcrib.gate.audit.export import export
 from toolcrib.gate.audit.head import ChainHead, HeadContent, HeadFile, beginning, read_head
 from toolcrib.gate.audit.segments import Segments
@@ -32,7 +31,7 @@ from toolcrib.gate.audit.signing import HeadKey
 from toolcrib.gate.audit.unfinished import unfinished
 from toolcrib.gate.audit.verify import ChainFinding, Verification, Witness, verify, verify_lanes
 from toolcrib.model.errors import Conflict, NotFound, Unavailable
-from toolcrib.model.json import JsonObject, dumps, loads
+from toolcrib.model.json import JsonObject, dumps, encoded_members, loads
 from toolcrib.model.marks import Mark
 from toolcrib.model.observing import CallEnd, CallEnding, CallObserver
 from toolcrib.model.policy import Decision

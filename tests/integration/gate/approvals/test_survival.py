@@ -57,7 +57,10 @@ async def test_a_killed_process_never_runs_what_nobody_approved(database: str, s
     assert {rows[id] for id in said["ran"]} == {("approved", "owner")}
     async with open_store(database) as store, desk(store) as at:
         assert await at.approvals.find(status="pending") == []
-        assert at.events == []
+        told = {data["approvalId"] for kind, data in at.events if kind == "approval_resolved"}
+        assert len(told) == len(at.events)
+        assert told.isdisjoint(said["ran"])
+        assert {(await at.approvals.get(id)).status for id in told} <= {"expired"}  # other cribs show them, too
         for id in said["left"]:
             kept = await at.approvals.get(id)
             assert kept.status == "expired"

@@ -335,17 +335,3 @@ async def test_a_change_of_an_agent_voids_what_was_decided(world: World) -> None
     before = permissions.rules()
     world.book.renew()
     assert permissions.rules().version > before.version
-
-
-async def test_what_another_crib_on_a_shared_database_adds_is_noticed(
-    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "LOOK_SECONDS", 0.01)
-    async with open_store(postgres_url) as here, open_store(postgres_url) as there:
-        ours, theirs = await World(here, tmp_path).open(), await World(there, tmp_path).open()
-        with anyio.fail_after(20):
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(ours.follow)
-                await theirs.add({"effect": "deny", "pattern": "github/*"}, by="owner")
-                await eventually(lambda: verdict(ours) == "hidden")
-                tasks.cancel_scope.cancel()
