@@ -2,10 +2,12 @@
 
 from cluster.nodes import SECRET, Cluster
 from integration.store.databases import ask
+from long_tests import takes_long
 from toolcrib.nodes.cluster_secret import SIGNATURE_HEADER, ClusterSecret
 from toolcrib.nodes.forwarding import KEY_PURPOSE, RequestSigner
 
 
+@takes_long
 def test_node_accepts_a_signed_request_with_its_own_body_once(cluster: Cluster) -> None:
     (node,) = cluster.start(1)
     ((id,),) = ask(cluster.database, "SELECT id FROM nodes")

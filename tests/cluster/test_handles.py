@@ -8,6 +8,7 @@ from cluster.mcp import call_tool
 from cluster.nodes import WAIT_SECONDS, Cluster, ClusterNode, wait_for
 from cluster.test_approvals import pending
 from deadlines import stretched
+from long_tests import takes_long
 from toolcrib.model.json import JsonObject
 from toolcrib.model.protocol import APPROVAL_KEY
 
@@ -36,6 +37,7 @@ def answer(node: ClusterNode, id: str) -> None:
     assert response.status_code == 200, response.text
 
 
+@takes_long
 def test_handle_is_fetched_once_on_any_node_also_when_its_own_was_killed(cluster: Cluster) -> None:
     (first,) = cluster.start(1)
     secret = create_token(first)
@@ -60,6 +62,7 @@ def test_handle_is_fetched_once_on_any_node_also_when_its_own_was_killed(cluster
     assert "already used" in fetch(second, secret, id)["content"][0]["text"]
 
 
+@takes_long
 def test_question_of_an_agent_is_listed_and_answered_on_another_node(cluster: Cluster) -> None:
     first, second = cluster.start(2)
     results: list[httpx2.Response] = []

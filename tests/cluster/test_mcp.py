@@ -72,6 +72,7 @@ class Legacy:
             yield messages
 
 
+@takes_long
 def test_parked_call_is_resumed_on_another_node(cluster: Cluster) -> None:
     (first,) = cluster.start(1)
     secret = create_token(first)
@@ -85,6 +86,7 @@ def test_parked_call_is_resumed_on_another_node(cluster: Cluster) -> None:
     assert result["structuredContent"]["status"] == "pong"
 
 
+@takes_long
 def test_legacy_session_works_on_every_node_until_its_client_ends_it(cluster: Cluster) -> None:
     (first,) = cluster.start(1)
     secret = create_token(first)

@@ -56,6 +56,7 @@ def ended(node: ClusterNode, id: str, turns: int = 1) -> list[JsonObject]:
     return wait_for(look)
 
 
+@takes_long
 def test_every_verb_of_a_session_works_on_the_node_that_does_not_run_it(
     cluster: Cluster, scripted: Scripted, tmp_path: Path
 ) -> None:

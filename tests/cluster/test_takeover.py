@@ -9,6 +9,7 @@ import pytest
 
 from cluster.cribs import crib_on
 from integration.store.databases import ask, run
+from long_tests import takes_long
 from toolcrib import Crib
 from toolcrib.agents.sessions.manager import NewSession
 
@@ -36,6 +37,7 @@ async def suspend(database: str, crib: Crib, patch: pytest.MonkeyPatch) -> None:
     run(database, f"UPDATE nodes SET seen_at = seen_at - 100 WHERE id = '{crib.membership.id}'")
 
 
+@takes_long
 async def test_turn_of_a_suspended_node_is_continued_by_another(
     postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,8 +2,10 @@
 
 from cluster.nodes import Cluster, wait_for
 from integration.store.databases import Server
+from long_tests import takes_long
 
 
+@takes_long
 def test_node_without_the_database_refuses_calls_until_it_is_back(cluster: Cluster, postgres: Server) -> None:
     (node,) = cluster.start(1)
     assert node.call("lab/greet", {"name": "Ada"}).status_code == 200

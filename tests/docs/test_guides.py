@@ -36,6 +36,7 @@ def test_the_tutorial_works_in_its_order(tmp_path: Path) -> None:
     assert "(hidden)" in printed["toolcrib why notes/delete_note --agent librarian"]
 
 
+@takes_long
 @pytest.mark.parametrize("name", ["fewer-tokens", "projects", "approvals-in-code", "migrate", "service"])
 def test_the_commands_of_a_guide_work_in_their_order(tmp_path: Path, name: str) -> None:
     person = reader(tmp_path)
