@@ -92,21 +92,21 @@ async def test_nor_does_one_that_is_alone_and_uses_a_journal(sqlite_url: str, tm
     await survives(sqlite_url, tmp_path / "audit.head", callers=callers, alone=True)
 
 
-async def test_two_processes_on_one_database_keep_one_chain(database: str, tmp_path: Path) -> None:
+async def test_two_processes_on_one_file_keep_one_chain(sqlite_url: str, tmp_path: Path) -> None:
     async def run(head: Path) -> None:
-        async with writer(database, head, 20) as program:
+        async with writer(sqlite_url, head, 20) as program:
             await program.start()
             while await program.line() != "ended":
                 pass
 
     heads = [tmp_path / "one.head", tmp_path / "two.head"]
     for head in heads:
-        assert (await verified(database, head)).records == 0
+        assert (await verified(sqlite_url, head)).records == 0
     with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             for head in heads:
                 tasks.start_soon(run, head)
     for head in heads:
-        verification = await verified(database, head)
+        verification = await verified(sqlite_url, head)
         assert verification.findings == ()
         assert verification.records == 2 * 16 * 20
