@@ -86,7 +86,8 @@ async def test_stop_of_all_nodes_holds_for_later_nodes_and_for_one_whose_lease_h
         await until(lambda: not first.stop_switch.is_stopped)
         async with crib_on(postgres_url, tmp_path / "c") as third:
             assert not third.stop_switch.is_stopped, "the marker of the third node is outdated"
-    kinds = ask(postgres_url, "SELECT tool FROM audit WHERE tool IN ('crib.stop', 'crib.resume') AND phase = 'outcome' ORDER BY at")
+    query = "SELECT tool FROM audit WHERE tool IN ('crib.stop', 'crib.resume') AND phase = 'outcome' ORDER BY at"
+    kinds = ask(postgres_url, query)
     assert kinds == [("crib.stop",), ("crib.resume",)]
 
 
