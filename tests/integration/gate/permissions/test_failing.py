@@ -10,7 +10,7 @@ from integration.gate.permissions.answering import SELL, Desk, calling
 from toolcrib.gate import view
 from toolcrib.gate.approvals.approvals import Approvals
 from toolcrib.gate.approvals.consent import Consent
-from toolcrib.gate.audit.records import Audit
+from toolcrib.gate.audit.call_records import CallRecords
 from toolcrib.gate.gate import Gate
 from toolcrib.gate.policy.limits import Limit, Limits
 from toolcrib.gate.principals import Principals
