@@ -142,7 +142,7 @@ async def test_the_credential(desk: Desk, monkeypatch: pytest.MonkeyPatch, fault
 
 @pytest.mark.parametrize("fault", AT_ONCE)
 async def test_the_record_itself(desk: Desk, monkeypatch: pytest.MonkeyPatch, fault: Break) -> None:
-    for owner, parts in ((Audit, ("call",)), (desk.crib.store, ("append_now", "append"))):
+    for owner, parts in ((CallRecords, ("create",)), (desk.crib.store, ("append_now", "append"))):
         with monkeypatch.context() as broken:
             for part in parts:
                 broken.setattr(owner, part, fault)
