@@ -1,8 +1,8 @@
 """Credits: a ledger per agent, and the budgets its sessions must respect.
 
 A turn's usage, including tool calls, is added to the ledger when the turn ends. Until then calls are counted in memory,
-so a call over budget is refused immediately in every session of the agent. Usage that could not be stored is added with
-the next turn.
+or in the database if nodes share one, so a call over budget is refused immediately in every session of the agent. Usage
+that could not be stored is added with the next turn.
 
 Must never remove anything from the ledger, and never let an agent raise its own budget.
 """
@@ -10,7 +10,7 @@ Must never remove anything from the ledger, and never let an agent raise its own
 import logging
 import math
 import secrets
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -20,6 +20,7 @@ from toolcrib.model.credits import DEFAULT, Amounts, Budget, CreditBalance, Cred
 from toolcrib.model.errors import Denied, InvalidRequest, Unavailable
 from toolcrib.model.principals import Principal
 from toolcrib.model.sessions import Failure, Session, Spent
+from toolcrib.nodes.shared_counts import SharedCounts
 from toolcrib.store.credits import add_entry, load_budgets, load_entries, load_standing, save_budget
 from toolcrib.store.engine import Store
 
@@ -38,15 +39,22 @@ class Credits:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._shared = SharedCounts(store) if store.shared else None
+        self._uses: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+        """The shared counts of calls that are not on the ledger yet, by agent and session."""
         self._known: dict[str, CreditBalance] = {}
         self._unwritten: dict[str, Amounts] = {}
         self._calls: Counter[tuple[str, str]] = Counter()
         self._refused: set[str] = set()
 
     async def balance(self, agent: str) -> CreditBalance:
-        """Return the agent's current balance, including usage of local sessions that is not on the ledger yet."""
+        """Return the agent's current balance, including usage that is not on the ledger yet."""
         self._known[agent] = await load_standing(self._store, agent)
-        return self._now(self._known[agent])
+        others = 0
+        if self._shared is not None:
+            total = await self._shared.total(_key(agent))
+            others = int(total) - sum(len(uses) for (name, _), uses in self._uses.items() if name == agent)
+        return self._now(self._known[agent], others)
 
     async def history(self, agent: str, limit: int) -> Sequence[CreditEntry]:
         """Return the newest entries of the agent's ledger."""
@@ -98,17 +106,37 @@ class Credits:
             return Failure(error.code, error.message, error.hint)
         return _failure(session.agent, units) if units else None
 
-    def call(self, session: Session) -> str | None:
-        """Count a call that the session is about to make; return the reason if the budget forbids it."""
+    async def call(self, session: Session) -> str | None:
+        """Count a call that the session is about to make; return the reason if the budget forbids it.
+
+        Raises `Unavailable` if nodes share the database and it does not respond.
+        """
         if session.agent is None:
             return None
-        known = self._known.get(session.agent)
-        units = self._now(known).exhausted() if known is not None else ()
+        if self._shared is not None:
+            units = await self._exhausted_everywhere(self._shared, session.agent, session.id)
+        else:
+            known = self._known.get(session.agent)
+            units = self._now(known).exhausted() if known is not None else ()
         if units:
             self._refused.add(session.id)
             return f"{_failure(session.agent, units).message} {_HINT}"
         self._calls[session.agent, session.id] += 1
         return None
+
+    async def _exhausted_everywhere(self, counts: SharedCounts, agent: str, session: str) -> tuple[str, ...]:
+        """Count a call for all nodes, before it is compared with the budget. Returns the units that are used up."""
+        known = self._known[agent] = await load_standing(self._store, agent)
+        if known.budget == Budget():
+            return ()
+        use, used = await counts.add(_key(agent), 1.0, None)
+        unwritten = self._unwritten.get(agent, Amounts())
+        units = replace(known, spent=known.spent + unwritten + Amounts(calls=int(used.amount) - 1)).exhausted()
+        if units:
+            await counts.take_back([use])
+        else:
+            self._uses[agent, session].append(use)
+        return units
 
     async def charge(self, session: Session, spent: Spent) -> Failure | None:
         """Add a turn's usage to the ledger; return a failure if calls were refused during the turn."""
@@ -125,19 +153,31 @@ class Credits:
             self._unwritten[agent] = self._unwritten.get(agent, Amounts()) + used
         else:
             self._note(agent, used)
+            await self._take_back(agent, session.id)
         known = self._known.get(agent)
         if session.id not in self._refused or known is None:
             return None
         self._refused.discard(session.id)
         return _failure(agent, self._now(known).exhausted() or ("calls",))
 
+    async def _take_back(self, agent: str, session: str) -> None:
+        """Uncount calls that are on the ledger now."""
+        uses = self._uses.pop((agent, session), [])
+        if self._shared is not None and uses:
+            try:
+                await self._shared.take_back(uses)
+            except Unavailable as error:  # they count twice until then
+                logger.warning("Calls of agent %s are still counted: %s", agent, error)
+                self._uses[agent, session] += uses
+
     def _note(self, agent: str, used: Amounts) -> None:
         if agent in self._known:
             known = self._known[agent]
             self._known[agent] = replace(known, spent=known.spent + used)
 
-    def _now(self, balance: CreditBalance) -> CreditBalance:
-        calls = sum(count for (agent, _), count in self._calls.items() if agent == balance.agent)
+    def _now(self, balance: CreditBalance, others: int = 0) -> CreditBalance:
+        """Return the balance with the calls of turns in flight; `others` are those on other nodes."""
+        calls = others + sum(count for (agent, _), count in self._calls.items() if agent == balance.agent)
         unwritten = self._unwritten.get(balance.agent, Amounts())
         return replace(balance, spent=balance.spent + unwritten + Amounts(calls=calls))
 
@@ -146,6 +186,10 @@ class Credits:
     ) -> None:
         entry = CreditEntry(secrets.token_hex(8), agent, datetime.now(UTC), kind, amounts, by, session, reason)
         await add_entry(self._store, entry)
+
+
+def _key(agent: str) -> str:
+    return f"calls {agent}"
 
 
 def _failure(agent: str, units: Sequence[str]) -> Failure:

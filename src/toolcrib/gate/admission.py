@@ -5,7 +5,7 @@ The state of the crib may change while an approval is pending, so everything is 
 Must never return the run of a call that differs from the approved one.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -38,7 +38,7 @@ class InSession:
 
     tool_call: str
     patience: float
-    beyond_budget: Callable[[], str | None] = lambda: None
+    beyond_budget: Callable[[], Awaitable[str | None]] | None = None
     prepare: PrepareCall | None = None
 
 

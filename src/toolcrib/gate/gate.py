@@ -299,7 +299,7 @@ class Gate:
         """Return the tool and its run, after all checks and the approval. Raises if the call is not allowed."""
         self._refuse_if_stopped()
         try:
-            tool, run = _check_call(call, view, decision, arguments, encoded)
+            tool, run = await _check_call(call, view, decision, arguments, encoded)
         except NotFound as error:
             raise await self.why_absent(call.context.principal, call.ref, error) from None
         if decision.verdict != "allow" or call.handle not in (None, HANDLE):  # the id may belong to another call
@@ -457,15 +457,17 @@ class Gate:
         return marks
 
 
-def _check_call(
+async def _check_call(
     call: GateCall, view: PrincipalView, decision: Decision, arguments: JsonObject, encoded: bytes
 ) -> tuple[Tool, RunCall]:
     """Return the tool and its run, after checking visibility, the agent's budget and the arguments."""
     tool = view.snapshot.tools.get(call.ref)
     if tool is None or not decision.visible:
         raise absent_error(view, decision, call.context.principal)
-    if call.session is not None and (refusal := call.session.beyond_budget()) is not None:
-        raise Denied("limit.reached", refusal)
+    if call.session is not None and call.session.beyond_budget is not None:
+        refusal = await call.session.beyond_budget()
+        if refusal is not None:
+            raise Denied("limit.reached", refusal)
     prepare = call.prepare or view.snapshot.sources[call.ref.server].prepare
     return tool, prepare(call.ref.tool, arguments, encoded)
 

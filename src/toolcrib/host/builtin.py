@@ -31,6 +31,7 @@ from toolcrib.host.agents import Agents
 from toolcrib.host.context import CribContext
 from toolcrib.host.gate import GateParts
 from toolcrib.host.upstreams import Upstreams
+from toolcrib.nodes.shared_counts import SharedCounts
 from toolcrib.tools import ToolServer
 
 
@@ -63,7 +64,9 @@ def builtin_servers(
                 agents.sessions,
                 agents.credits,
                 scheduling,
-                Messenger(agents.sessions, gate.zoo),
+                Messenger(
+                    agents.sessions, gate.zoo, counts=SharedCounts(context.store) if context.store.shared else None
+                ),
                 Library(context.store),
                 Person(agents.notifier, agents.sessions, is_person),
                 ProjectDirectory(permissions.projects, cwd),

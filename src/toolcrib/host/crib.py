@@ -149,6 +149,7 @@ class Crib:
         await self._open_plugins(stack, context)
         if self._shared_files is not None:
             gate.policy.on_change(partial(self._on_shared_files, self._shared_files))
+            gate.share_files = self._shared_files.push
             context.tasks.start_soon(self._shared_files.follow)
         await upstreams.open(stack)
         gate.policy.on_change(upstreams.intake.reload)
@@ -245,7 +246,7 @@ class Crib:
         self.tokens, self.session_tokens, self.principals = gate.tokens, gate.session_tokens, gate.principals
         self.catalog, self.changes, self.zoo = gate.catalog, gate.changes, gate.zoo
         self.permissions, self.approvals, self.gate = gate.permissions, gate.approvals, gate.gate
-        self.approval_links = gate.approval_links
+        self.approval_links, self.policy = gate.approval_links, gate.policy
         self.membership.load = lambda: len(gate.gate.in_flight)
         self.servers = gate.servers
         self._zoo_source = AgentZooSource(self.zoo)
@@ -258,6 +259,7 @@ class Crib:
         self._upstreams = upstreams
         self.pins, self.intake, self.clients = upstreams.pins, upstreams.intake, upstreams.clients
         self.pool, self.links, self.registry = upstreams.pool, upstreams.links, upstreams.registry
+        self.placed_servers = upstreams.placed_servers
         self.definition_secrets = upstreams.definition_secrets
         return upstreams
 

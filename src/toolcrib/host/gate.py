@@ -3,9 +3,8 @@
 All parts are built in order; `open` then loads their stored state.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
-from functools import partial
 from pathlib import Path
 
 from toolcrib.agents.sessions.creators import Creators
@@ -45,6 +44,8 @@ class GateParts:
 
     def __init__(self, context: CribContext, *, names: NameTable, owner_token: str) -> None:
         self._context = context
+        self.share_files: Callable[[], Awaitable[None]] = _nothing
+        """Stores the files that all nodes share, if they have changed."""
         store, home, feed = context.store, context.home, context.feed
         self.tokens = NamedTokens(store)
         self.session_tokens = SessionTokens()
@@ -52,7 +53,7 @@ class GateParts:
         self.catalog = Catalog(names, keep_names=self._keep_names, on_change=self._publish_catalog)
         self.rules = RuleBook(on_change=self._on_rules)
         self.creators = Creators(self.tokens, self.rules.renew)
-        self.changes = Changes(context.audit, self.rules.fingerprint, partial(context.signals.send, POLICY_TOPIC))
+        self.changes = Changes(context.audit, self.rules.fingerprint, self._share_change if store.shared else None)
         self.file_changes = FileChangeRecorder(self.changes)
         known_names = ToolNames(self.catalog)
         bundles = Bundles(store, known_names, self.rules.renew)
@@ -80,7 +81,8 @@ class GateParts:
         )
         self.marks = ConversationMarks(store, self.permissions.flows, self.catalog)
         self.approvals = self._new_approvals(context)
-        self.approval_links = ApprovalLinks(sealing_key(home), context.settings.approval_address)
+        link_key = context.cluster_key("approval links") or sealing_key(home)
+        self.approval_links = ApprovalLinks(link_key, context.settings.approval_address)
         self._handles = Handles(self.approvals, context.tasks)
         self.servers = _open_servers(context, self.changes)
         self.guard = HomeGuard(home.root, home.work, context.user_home)
@@ -145,6 +147,11 @@ class GateParts:
         await self.zoo.refresh()
         await self.permissions.reload()
 
+    async def _share_change(self) -> None:
+        """Store changed files for the other nodes, and have them look for the change at once."""
+        await self.share_files()
+        self._context.signals.send(POLICY_TOPIC)
+
     async def _alive_nodes(self) -> set[str]:
         return {node.id for node in await self._context.membership.alive()}
 
@@ -185,6 +192,10 @@ class GateParts:
 
     def _publish_catalog(self, change: CatalogChange) -> None:
         self._context.feed.publish("catalog_changed", change.to_json())
+
+
+async def _nothing() -> None:
+    """Do nothing: this crib shares no files."""
 
 
 def _open_servers(context: CribContext, changes: Changes) -> Servers:

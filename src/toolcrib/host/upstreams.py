@@ -24,6 +24,7 @@ from toolcrib.model.principals import Principal
 from toolcrib.model.servers import Discovery, ServerEntry, ServerSpec
 from toolcrib.model.sources import Introduction
 from toolcrib.model.version import __version__
+from toolcrib.nodes.server_leases import ServerLeases
 from toolcrib.servers.apps.apps import AppDeps, Apps
 from toolcrib.servers.crib_entry import own_command
 from toolcrib.servers.exposure import literal_secrets
@@ -36,6 +37,7 @@ from toolcrib.upstream.credentials import CredentialStore
 from toolcrib.upstream.handshake import ClientIntroduction
 from toolcrib.upstream.opener import OpenerDeps
 from toolcrib.upstream.operations import UpstreamOperations
+from toolcrib.upstream.placed_servers import PlacedServers
 from toolcrib.upstream.pool import OfferStore, Pool
 from toolcrib.upstream.sign_ins import SignIns
 
@@ -70,6 +72,7 @@ class Upstreams:
             secrets=context.secrets,
             named_secrets=context.named_secrets,
             sandboxes=home.sandboxes,
+            leases=ServerLeases(store, context.id, context.node_client, context.tasks) if store.shared else None,
         )
         self.pool = Pool(
             opener_deps,
@@ -77,6 +80,7 @@ class Upstreams:
             own_url=context.address.on_loopback,
             eager=eager,
         )
+        self.placed_servers = PlacedServers(self.pool.placed)
         self.intake = Intake(gate.catalog, self.pins, self.pool.sources, partial(keep_names, store, gate.catalog.names))
         self._sign_ins = SignIns(web, credentials)
         self.links = UpstreamOperations(self.servers, self.pool, opener_deps, self._sign_ins, self._settle)

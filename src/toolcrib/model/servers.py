@@ -17,6 +17,8 @@ from toolcrib.model.sandbox import OFF, RefusedAccess, Sandbox, SandboxGrants
 ServerType = Literal["stdio", "http", "sse"]
 Scope = Literal["managed", "local", "project", "user"]
 Share = Literal["shared", "session"]
+Placement = Literal["node", "one"]
+"""Where a server runs if nodes share a database: on each node that uses it, or on one node for all of them."""
 ServerState = Literal[
     "connected",
     "connecting",
@@ -157,6 +159,7 @@ class ServerSpec:
     auth: Auth | None = None
     tools: ToolFilter = ToolFilter()
     share: Share = "shared"
+    placement: Placement = "node"
     variables: str = "toolcrib"
     may_reveal: bool = False
     sandbox: Sandbox = OFF

@@ -7,6 +7,7 @@ that a limit can be reached early for a moment but is never exceeded.
 import secrets
 from collections.abc import Sequence
 
+from toolcrib.store.batch import ConstraintError
 from toolcrib.store.engine import Store
 from toolcrib.store.usage import Use, Used, add_uses, forget_uses, load_used, remove_uses
 
@@ -22,6 +23,18 @@ class SharedCounts:
         use = Use(secrets.token_hex(12), key, amount, seconds)
         await add_uses(self._store, [use])
         return use.id, await load_used(self._store, key, seconds)
+
+    async def add_once(self, key: str, id: str) -> tuple[bool, Used]:
+        """Count a use with this id once and forever; return whether it is new, and what counts now."""
+        try:
+            await add_uses(self._store, [Use(id, key, 1.0, None)])
+        except ConstraintError:
+            return False, await load_used(self._store, key, None)
+        return True, await load_used(self._store, key, None)
+
+    async def total(self, key: str) -> float:
+        """Return what counts now and never expires."""
+        return (await load_used(self._store, key, None)).amount
 
     async def take_back(self, ids: Sequence[str]) -> None:
         """Uncount refused uses."""

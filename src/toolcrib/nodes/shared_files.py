@@ -52,14 +52,14 @@ class SharedFiles:
     async def open(self) -> None:
         """Take over the files of the cluster, and add those that only this home has."""
         await self.pull()
-        await self._push()
+        await self.push()
 
     async def follow(self) -> None:
         """Store changed files in the database until cancelled."""
         while True:
             await anyio.sleep(LOOK_SECONDS)
             try:
-                await self._push()
+                await self.push()
             except ToolcribError as error:
                 logger.warning("Could not share changed files with other nodes: %s", error)
 
@@ -79,7 +79,8 @@ class SharedFiles:
                 has_changed = True
         return has_changed
 
-    async def _push(self) -> None:
+    async def push(self) -> None:
+        """Store the files that changed in this home. Raises `Unavailable`."""
         async with self._lock:
             present = await anyio.to_thread.run_sync(self._read)
             for path in sorted({*present, *self._synced}):

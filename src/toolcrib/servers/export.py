@@ -147,11 +147,11 @@ class _Writer:
         entry: JsonObject = {style.type_key: style.types[spec.type]} if style.types[spec.type] else {}
         entry |= self._process() if spec.type == "stdio" else self._address()
         entry |= self._switch() | self._timeout() | self._tools() | self._auth()
-        if spec.share != "shared":
-            if self._dialect.client == "toolcrib":
-                entry["share"] = spec.share
-            else:
-                self._cannot('"share" is not supported')
+        for field, value, default in (("share", spec.share, "shared"), ("placement", spec.placement, "node")):
+            if value != default and self._dialect.client == "toolcrib":
+                entry[field] = value
+            elif value != default:
+                self._cannot(f'"{field}" is not supported')
         if self._dialect.client == "goose":
             entry = {"name": spec.name, "enabled": spec.enabled, **entry}
         return ExportedEntry(entry, tuple(self._problems))

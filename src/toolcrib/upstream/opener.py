@@ -3,6 +3,7 @@
 Must never start or dial a server with an unresolved value, or let one of its secrets into a message.
 """
 
+import hashlib
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -24,12 +25,15 @@ from toolcrib.model.errors import ConfigError, ToolcribError
 from toolcrib.model.protocol import Era
 from toolcrib.model.sandbox import SandboxGrants
 from toolcrib.model.servers import ResolvedServer, ServerSpec
+from toolcrib.nodes.server_leases import ServerLeases
+from toolcrib.servers.identity import identity
 from toolcrib.servers.masking import hidden_values, secret_values
 from toolcrib.servers.resolve import resolve
 from toolcrib.servers.sandbox import unsupported
 from toolcrib.servers.secret_commands import SecretCommands
 from toolcrib.upstream.connection import Connection
 from toolcrib.upstream.credentials import CredentialStore, credential_name, former_name
+from toolcrib.upstream.forwarded_connection import open_forwarded
 from toolcrib.upstream.handshake import ClientIntroduction, ServerIntroduction, open_initialized
 from toolcrib.upstream.http.handshake import open_web_server
 from toolcrib.upstream.oauth.discovery import NO_DEMAND, Demand
@@ -66,6 +70,8 @@ class OpenerDeps:
     timing: Timing = field(default_factory=Timing)
     may_open: Callable[[], None] = lambda: None
     """Raises if no server may be started or contacted now."""
+    leases: ServerLeases | None = None
+    """The leases of servers that run on one node at a time; None if no other node can exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,17 +126,29 @@ class Opener:
 
     @asynccontextmanager
     async def open(
-        self, era: Era | None, connect_wait: float, protocol_log: ProtocolLog
+        self,
+        era: Era | None,
+        connect_wait: float,
+        protocol_log: ProtocolLog,
+        on_lost: Callable[[], None] = lambda: None,
     ) -> AsyncGenerator[OpenConnection]:
         """Open an initialized connection for the block, and log the duration of the handshake.
 
-        `era` is the remembered or required era; if it does not work, the handshake is repeated without it. Raises a
-        `ToolcribError` if the connection cannot be opened.
+        `era` is the remembered or required era; if it does not work, the handshake is repeated without it. `on_lost` is
+        called if the server must end because another node may start it. Raises a `ToolcribError` if the connection
+        cannot be opened.
         """
         self._deps.may_open()
         resolved = await self._resolve()
         self._deps.may_open()
         async with AsyncExitStack() as stack:
+            leases, key = self._deps.leases, placement_key(self._spec)
+            if self._spec.placement == "one" and leases is not None:
+                node = await stack.enter_async_context(leases.place(key, on_lost))
+                if node is not None and leases.client is not None:
+                    forwarding = open_forwarded(leases.client, node, key, self._spec.name, connect_wait)
+                    yield OpenConnection(*await stack.enter_async_context(forwarding))
+                    return
             try:
                 opened = await stack.enter_async_context(self._open_logged(resolved, era, connect_wait, protocol_log))
             except ToolcribError as failure:
@@ -235,6 +253,11 @@ class Opener:
             url = check_url(stored.resource, local_allowed=stored.local)
             self._bearer = Bearer(self._deps.web, self._deps.tokens, name, url, shown=self._spec.alias)
         return await self._bearer.access_token()
+
+
+def placement_key(spec: ServerSpec) -> str:
+    """Return the key of a server that runs on one node at a time: the same on every node."""
+    return hashlib.sha256(f"{spec.name} {identity(spec)}".encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
 def _is_same_origin(url: CheckedUrl, own: str | None) -> bool:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from toolcrib.model.errors import Conflict, Denied, InvalidRequest, ToolcribError
 from toolcrib.model.sandbox import OFF, Sandbox
-from toolcrib.model.servers import Auth, ServerEntry, ServerSpec, Share
+from toolcrib.model.servers import Auth, Placement, ServerEntry, ServerSpec, Share
 
 Place = Path | None
 """A project directory; None for servers that belong to no project."""
@@ -27,6 +27,7 @@ class UpstreamKey(NamedTuple):
     name: str
     digest: str
     share: Share
+    placement: Placement
     auth: Auth | None
     reveals: bool = False
     sandbox: Sandbox = OFF
@@ -44,7 +45,14 @@ def key_of(entry: ServerEntry) -> UpstreamKey:
     """Return the key of a usable server's upstream."""
     spec = spec_of(entry)
     return UpstreamKey(
-        entry.source.file, entry.name, entry.digest, spec.share, spec.auth, spec.may_reveal, spec.sandbox
+        entry.source.file,
+        entry.name,
+        entry.digest,
+        spec.share,
+        spec.placement,
+        spec.auth,
+        spec.may_reveal,
+        spec.sandbox,
     )
 
 

@@ -25,7 +25,7 @@ from toolcrib.upstream.handshake import ClientIntroduction
 from toolcrib.upstream.known_names import DefinitionNames
 from toolcrib.upstream.oauth.discovery import NO_DEMAND, Demand
 from toolcrib.upstream.offer import Offer
-from toolcrib.upstream.opener import Opener, OpenerDeps
+from toolcrib.upstream.opener import Opener, OpenerDeps, placement_key
 from toolcrib.upstream.plan import Place, UpstreamKey, key_of, merge_wanted, not_startable, plan, spec_of
 from toolcrib.upstream.protocol_log import LoggedMessage
 from toolcrib.upstream.session_connections import SessionUpstreams
@@ -161,6 +161,14 @@ class Pool:
         also = (source for source in sources if source.server_names.matching(alias) is not None)
         return next((source for source in sources if source.name == alias), None) or next(also, None)
 
+    def placed(self, key: str) -> Upstream | None:
+        """Return the server with this `placement_key` that runs on one node at a time."""
+        for pooled in self._pooled.values():
+            spec = pooled.upstream.spec
+            if spec.placement == "one" and placement_key(spec) == key:
+                return pooled.upstream
+        return None
+
     def listen(self, callback: Callable[[Notice], None]) -> Callable[[], None]:
         """Subscribe to notifications of servers. Returns a function that unsubscribes."""
         self._listeners.add(callback)
@@ -282,7 +290,7 @@ class Pool:
             partial(self._offer_changed, key),
             partial(self._on_notification, key, None),
         )
-        is_shared = spec.share == "shared"
+        is_shared = spec.share == "shared" or spec.placement == "one"
         hello = None if is_shared else ClientIntroduction(self._deps.hello.client_info, _ALL_CAPABILITIES)
         upstream = Upstream(self._deps, spec, self._opener(spec, hello), self._starts, hooks, offer=offer)
         self._tasks.start_soon(upstream.run)

@@ -95,6 +95,8 @@ class Upstream:
         self._starts = starts
         self._hooks = hooks
         self._session = session
+        self.followers: set[Callable[[str | None, JsonObject], None]] = set()
+        """Called with every notification that belongs to no call, and with None when the connection ends."""
         self._retries = Retries(deps.timing)
         self._report = Report()
         self._refusals = Refusals()
@@ -256,16 +258,18 @@ class Upstream:
         self._hooks.status()
         self._is_forced = False
         up_since: float | None = None
+        failure: ToolcribError | None = Unavailable("server.ended", f'Server "{self.spec.name}" moves to another node.')
         try:
-            async with AsyncExitStack() as stack:
-                slot = await self._starts.acquire(urgent=self._is_urgent)
-                try:
-                    opening = self._opener.open(self._era, self._connect_wait, self.protocol_log)
-                    opened = await stack.enter_async_context(opening)
-                finally:
-                    slot.end()
-                up_since = time.monotonic()
-                failure = await self._maintain(opened)
+            with anyio.CancelScope() as scope:
+                async with AsyncExitStack() as stack:
+                    slot = await self._starts.acquire(urgent=self._is_urgent)
+                    try:
+                        opening = self._opener.open(self._era, self._connect_wait, self.protocol_log, scope.cancel)
+                        opened = await stack.enter_async_context(opening)
+                    finally:
+                        slot.end()
+                    up_since = time.monotonic()
+                    failure = await self._maintain(opened)
         except ToolcribError as error:
             self._opener.mask_failure(error)
             failure = error
@@ -340,6 +344,8 @@ class Upstream:
             finally:
                 self.exchange = self._keepalive = None
                 exchange.close()
+                for follower in tuple(self.followers):
+                    follower(None, {})
                 tasks.cancel_scope.cancel()
 
     async def _until_ended(self, exchange: UpstreamRequests) -> None:
@@ -369,6 +375,8 @@ class Upstream:
 
     def _on_notification(self, keepalive: Keepalive, method: str, params: JsonObject) -> None:
         """Handle a notification that belongs to no call."""
+        for follower in tuple(self.followers):
+            follower(method, params)
         if not keepalive.changed(method):
             self._hooks.notification(method, params)
 

@@ -106,6 +106,7 @@ def create_routes(crib: Crib, logins: Logins, throttle: Throttle, *, address: st
             "/healthz": lambda: _plain(Route("/healthz", _health)),
             "/metrics": lambda: _plain(Route("/metrics", _metrics(crib))),
             "/login": lambda: _plain(Route("/login", login.show, methods=["GET", "HEAD", "POST"])),
+            "/logout": lambda: _plain(Route("/logout", login.sign_out, methods=["POST"])),
             "/approve": lambda: _plain(*importlib.import_module("toolcrib.web.approval_page").link_routes(crib)),
             "/api": lambda: importlib.import_module("toolcrib.web.api.routes").create_api(crib, logins),
             "/": lambda: _plain(*importlib.import_module("toolcrib.web.console.app").console_routes(crib, address)),

@@ -47,6 +47,7 @@ from toolcrib.web.problems import SAFE_HEADERS, Header
 from toolcrib.web.stopping import Stopping
 
 _ACTING_AS = ACTING_AS.encode()
+SIGN_OUT_PATH = "/logout"
 OPEN_PATHS = frozenset({"/healthz", "/login"})
 
 PAGE_POLICY = (
@@ -179,6 +180,8 @@ class RequestGuard:
 
     async def _admit_known(self, scope: Scope, headers: dict[bytes, bytes]) -> ASGIApp:
         """Check a request; one with an unknown token twice: another node may have created the token just now."""
+        if b"cookie" in headers and b"authorization" not in headers:
+            await self._logins.look(headers[b"cookie"])
         try:
             return self._admit(scope, headers)
         except _UnknownToken:
@@ -247,11 +250,12 @@ class RequestGuard:
                 scope[BY_OWNER] = True
             return self._enter(scope, known)
         if not to_mcp and b"cookie" in headers:
-            ended = self._browser_session(headers[b"cookie"])
-            if ended is not None:
+            found = self._logins.session_of(headers[b"cookie"])
+            if found is not None:
                 self._check_proof(scope["method"], headers)
                 _claim(scope, OWNER_KEY)
-                scope[ENDED] = ended
+                if scope["path"] != SIGN_OUT_PATH:  # its answer must reach the browser
+                    scope[ENDED] = found[1]
                 return self._as_web
         raise Unauthenticated("auth.required", "A token is required, or a signed-in browser.")
 
@@ -266,14 +270,6 @@ class RequestGuard:
         if self._principals.may_reach(known.principal, scope["path"]) is not True:
             raise NotFound("route.unknown", f"There is nothing at {scope['path']}.")
         return known.principal
-
-    def _browser_session(self, header: bytes) -> anyio.Event | None:
-        # Other programs on this host may set cookies of any form; only the console's cookie is checked.
-        for pair in header.decode("latin-1").split(";"):
-            name, _, value = pair.strip().partition("=")
-            if name == self._logins.cookie and (ended := self._logins.session(value)):
-                return ended
-        return None
 
     def _check_proof(self, method: str, headers: Mapping[bytes, bytes]) -> None:
         """Raise unless an unsafe request provably comes from the console: browsers attach cookies automatically."""

@@ -4,6 +4,9 @@ A link carries a random code that works once, within ten minutes. The cookie car
 authenticates the owner for thirty days. Only keyed digests are stored, in one small file of the home, so that sessions
 survive a restart of the crib. The key is derived from the owner's token: a new token ends every session.
 
+Nodes with a node secret store the digests in their database instead, and look there with every request: links and
+cookies work on each node, and signing out ends a session on all of them.
+
 Must never store a code or cookie in a usable form, or accept a code twice.
 """
 
@@ -14,7 +17,7 @@ import logging
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Set
 from pathlib import Path
 
 import anyio
@@ -24,6 +27,8 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from toolcrib.base.files.private import replace_private
 from toolcrib.gate.principals import Credential, Principals
 from toolcrib.model.errors import InvalidRequest, ToolcribError, Unauthenticated, Unavailable
+from toolcrib.store.engine import Store
+from toolcrib.store.logins import add_login, load_login_sessions, remove_login
 from toolcrib.web import problems
 from toolcrib.web.console.refusal import sign_in_page
 from toolcrib.web.limits import Throttle
@@ -53,43 +58,104 @@ class Logins:
         *,
         file: Path | None = None,
         key: bytes = b"",
+        store: Store | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
+        """`store` is the database of all nodes; None if sign-ins count on this one only."""
         self._address = address
-        # Cookies are not scoped to a port: the name keeps two cribs on one host from overwriting each other's.
-        self.cookie = f"toolcrib_{address.rpartition(':')[2]}"
         self._file = file
         self._key = key or secrets.token_bytes(32)
+        self._store = store
+        # Cookies are not scoped to a port: the name keeps two cribs on one host from overwriting each other's.
+        name = address.rpartition(":")[2] if store is None else self._digest("cookie name")[:12]
+        self.cookie = f"toolcrib_{name}"
         self._clock = clock
         self._wall_clock = wall_clock
         self._codes: OrderedDict[str, float] = OrderedDict()
         self._sessions: OrderedDict[str, _BrowserSession] = OrderedDict(self._read())
 
-    def link(self) -> str:
+    async def link(self) -> str:
         """Return a new one-time login URL."""
         code = secrets.token_urlsafe(32)
-        self._codes[self._digest(code)] = self._clock() + CODE_SECONDS
+        if self._store is not None:
+            await add_login(self._store, self._digest(code), "code", CODE_SECONDS, CODES_KEPT)
+        else:
+            self._codes[self._digest(code)] = self._clock() + CODE_SECONDS
         while len(self._codes) > CODES_KEPT:
             self._codes.popitem(last=False)
         return f"http://{self._address}/login?code={code}"
 
-    def redeem(self, code: str) -> str:
+    async def redeem(self, code: str) -> str:
         """Exchange a login code for the cookie value of a new session. Raises `auth.login_used` for an invalid code."""
-        until = self._codes.pop(self._digest(code), None)
-        if until is None or until <= self._clock():
+        if self._store is not None:
+            is_valid = await remove_login(self._store, self._digest(code), "code")
+        else:
+            until = self._codes.pop(self._digest(code), None)
+            is_valid = until is not None and until > self._clock()
+        if not is_valid:
             raise Unauthenticated("auth.login_used", "This login link was already used or has expired.")
-        return self.begin()
+        return await self.begin()
 
-    def begin(self) -> str:
+    async def begin(self) -> str:
         """Begin a session of the owner and return its cookie value."""
         value = secrets.token_urlsafe(32)
-        self._sessions[self._digest(value)] = _BrowserSession(self._wall_clock() + SESSION_SECONDS)
-        while len(self._sessions) > SESSIONS_KEPT:
-            _, oldest = self._sessions.popitem(last=False)
-            oldest.ended.set()
+        if self._store is not None:
+            await add_login(self._store, self._digest(value), "session", SESSION_SECONDS, SESSIONS_KEPT)
+        self._add(self._digest(value), SESSION_SECONDS)
         self._write()
         return value
+
+    async def end(self, cookie: str) -> None:
+        """End the session of a cookie, on every node. Idempotent."""
+        digest = self._digest(cookie)
+        if self._store is not None:
+            await remove_login(self._store, digest, "session")
+        self._drop(digest)
+        self._write()
+
+    async def look(self, header: bytes) -> None:
+        """Learn from the database whether the session of a request began or ended on another node."""
+        if self._store is None:
+            return
+        for value in self._values(header):
+            digest = self._digest(value)
+            self._follow({digest}, await load_login_sessions(self._store, digest))
+
+    async def look_at_all(self) -> None:
+        """End the sessions that were ended on other nodes."""
+        if self._store is not None:
+            found, known = await load_login_sessions(self._store), {*self._sessions}
+            self._follow(known, {digest: left for digest, left in found.items() if digest in known})
+
+    def _follow(self, digests: Set[str], found: Mapping[str, float]) -> None:
+        for digest in digests - found.keys():
+            self._drop(digest)
+        for digest in found.keys() - self._sessions.keys():
+            self._add(digest, found[digest])
+
+    def _add(self, digest: str, seconds: float) -> None:
+        self._sessions[digest] = _BrowserSession(self._wall_clock() + seconds)
+        while len(self._sessions) > SESSIONS_KEPT:
+            self._drop(next(iter(self._sessions)))
+
+    def _drop(self, digest: str) -> None:
+        if (session := self._sessions.pop(digest, None)) is not None:
+            session.ended.set()
+
+    def _values(self, header: bytes) -> Iterator[str]:
+        """Yield the values of the console's cookie. Other programs on this host may set cookies of any form."""
+        for pair in header.decode("latin-1").split(";"):
+            name, _, value = pair.strip().partition("=")
+            if name == self.cookie:
+                yield value
+
+    def session_of(self, header: bytes) -> tuple[str, anyio.Event] | None:
+        """Return the first valid cookie of a `Cookie` header, and the event that is set when its session ends."""
+        for value in self._values(header):
+            if (ended := self.session(value)) is not None:
+                return value, ended
+        return None
 
     def session(self, cookie: str) -> anyio.Event | None:
         """Return the event that is set when this cookie's session ends, or None for an unknown or expired cookie."""
@@ -100,7 +166,7 @@ class Logins:
         return hmac.new(self._key, secret.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
 
     def _read(self) -> Iterator[tuple[str, _BrowserSession]]:
-        if self._file is None:
+        if self._file is None or self._store is not None:
             return
         with contextlib.suppress(OSError):
             now = self._wall_clock()
@@ -110,7 +176,7 @@ class Logins:
                     yield digest, _BrowserSession(float(expires))
 
     def _write(self) -> None:
-        if self._file is None:
+        if self._file is None or self._store is not None:
             return
         text = "".join(f"{digest} {each.expires:.0f}\n" for digest, each in self._sessions.items())
         try:
@@ -136,7 +202,7 @@ class LoginPage:
         if "code" not in request.query_params:
             return HTMLResponse(sign_in_page())
         try:
-            value = self._logins.redeem(request.query_params["code"])
+            value = await self._logins.redeem(request.query_params["code"])
         except Unauthenticated as error:
             return await self._refuse(request, error, "/")
         return self._enter(value, "/")
@@ -149,7 +215,16 @@ class LoginPage:
             return await self._refuse(
                 request, Unauthenticated("auth.invalid", "This is not the owner's token."), target
             )
-        return self._enter(self._logins.begin(), target)
+        return self._enter(await self._logins.begin(), target)
+
+    async def sign_out(self, request: Request) -> Response:
+        """End the browser's session, on every node."""
+        found = self._logins.session_of(request.headers.get("cookie", "").encode("latin-1"))
+        if found is not None:
+            await self._logins.end(found[0])
+        response = HTMLResponse(sign_in_page("You are signed out."))
+        response.delete_cookie(self._logins.cookie, httponly=True, samesite="strict", path="/")
+        return response
 
     async def _refuse(self, request: Request, error: ToolcribError, target: str) -> Response:
         if await self._throttle.failed(request.client.host if request.client else ""):

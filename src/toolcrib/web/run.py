@@ -102,7 +102,9 @@ async def hold(
         key = sealing_key(crib.home)
         mcp_key = crib.cluster_secret.key("mcp state") if crib.cluster_secret is not None else key
         mcp = await stack.enter_async_context(_endpoint(crib, mcp_key, stopping))
-        logins = Logins(address, file=crib.home.browser_sessions, key=key)
+        shared = crib.store if crib.store.shared and crib.cluster_secret is not None else None
+        logins = Logins(address, file=crib.home.browser_sessions, key=key, store=shared)
+        crib.policy.on_change(logins.look_at_all)
         app = create_app(crib, mcp, logins, address=address, stopping=stopping)
         grace = COMMAND_GRACE if kind == "command" else GRACE
         hurry = await stack.enter_async_context(serving(app, listener, limits, grace=grace))
@@ -119,7 +121,7 @@ async def hold(
         stack.callback(asyncio.create_task(_keep_token(crib.home)).cancel)
         if stays:
             stack.push_async_callback(stopping.drain, settings.stop_grace)
-        yield Holding(info, crib, logins.link(), f"{reachable}/mcp", stopping)
+        yield Holding(info, crib, await logins.link(), f"{reachable}/mcp", stopping)
 
 
 def _endpoint(crib: Crib, key: bytes, stopping: Stopping) -> McpEndpoint:

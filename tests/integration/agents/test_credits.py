@@ -31,7 +31,7 @@ async def credits(database: str) -> AsyncGenerator[Credits]:
 
 async def test_an_agent_without_a_budget_has_no_limit_and_a_ledger(credits: Credits) -> None:
     assert await credits.exhausted(session()) is None
-    assert credits.call(session()) is None
+    assert await credits.call(session()) is None
     assert await credits.charge(session(), Spent(0.25, 10, 5, 2)) is None
     standing = (await credits.balance("cook")).to_json()
     assert standing["spent"] == {"turns": 2, "calls": 1, "usd": 0.25}
@@ -65,8 +65,8 @@ async def test_calls_beyond_the_budget_are_refused_at_once_in_all_sessions_of_th
     first, second = session(id="s1"), session(id="s2")
     assert await credits.exhausted(first) is None
     assert await credits.exhausted(second) is None
-    assert [credits.call(first), credits.call(second)] == [None, None]
-    refusal = credits.call(second)
+    assert [await credits.call(first), await credits.call(second)] == [None, None]
+    refusal = await credits.call(second)
     assert refusal is not None
     assert "used up its budget of tool calls" in refusal
     assert await credits.charge(first, Spent(turns=1)) is None, "the first did not miss anything"
@@ -81,8 +81,8 @@ async def test_a_grant_counts_at_once_and_adds_to_the_budget(credits: Credits) -
     assert await credits.exhausted(session()) is not None
     standing = await credits.grant("cook", Amounts(calls=1), by=OWNER, reason="storm")
     assert standing.left() == Budget(None, 1, None)
-    assert credits.call(session()) is None
-    assert credits.call(session()) is not None
+    assert await credits.call(session()) is None
+    assert await credits.call(session()) is not None
     (entry,) = await credits.history("cook", 10)
     assert (entry.kind, entry.by, entry.reason) == ("grant", "owner", "storm")
 

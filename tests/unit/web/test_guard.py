@@ -84,8 +84,8 @@ class Guarded:
     async def ask(self, method: str, target: str, *headers: tuple[str, str], body: Sequence[bytes] = (b"",)) -> Answer:
         return await ask(self.guard, method, target, headers, body)
 
-    def cookie(self) -> tuple[str, str]:
-        value = self.logins.redeem(self.logins.link().partition("code=")[2])
+    async def cookie(self) -> tuple[str, str]:
+        value = await self.logins.redeem((await self.logins.link()).partition("code=")[2])
         return ("cookie", f"other=1; {self.logins.cookie}={value}; [odd]=2")
 
 
@@ -160,7 +160,7 @@ async def test_the_token_means_the_owner_at_every_door(
     ],
 )  # fmt: skip
 async def test_a_wrong_token_is_refused_even_beside_a_good_cookie(guarded: Guarded, authorization: str) -> None:
-    answer = await guarded.ask("GET", "/api/tools", HOST, ("authorization", authorization), guarded.cookie())
+    answer = await guarded.ask("GET", "/api/tools", HOST, ("authorization", authorization), await guarded.cookie())
     assert (answer.status, answer.code) == (401, "auth.invalid")
     assert TOKEN not in answer.body.decode()
     assert guarded.entered == 0
@@ -175,7 +175,7 @@ async def test_the_token_is_not_taken_from_the_address(guarded: Guarded) -> None
 
 
 async def test_the_cookie_means_the_owner_in_the_console_but_not_at_the_mcp_endpoint(guarded: Guarded) -> None:
-    cookie = guarded.cookie()
+    cookie = await guarded.cookie()
     told = (await guarded.ask("GET", "/", HOST, cookie)).json()
     assert told["principal"] == {"kind": "owner", "name": "owner", "source": "web", "mode": "default"}
     assert told["byHand"] is True
@@ -189,7 +189,7 @@ async def test_an_unknown_or_mangled_cookie_is_no_credential(guarded: Guarded) -
 
 
 async def test_a_cookie_changes_something_only_with_proof_that_our_page_sent_it(guarded: Guarded) -> None:
-    cookie = guarded.cookie()
+    cookie = await guarded.cookie()
     for proof, status in [
         ([], 403),
         ([("content-type", "application/json")], 403),
@@ -273,7 +273,7 @@ async def test_programs_and_forms_are_not_redirected(guarded: Guarded, method: s
 
 async def test_a_link_on_another_site_opens_a_page_with_one_button(guarded: Guarded) -> None:
     navigation = (("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "document"))
-    answer = await guarded.ask("GET", '/servers?x="><b', HOST, PAGE, guarded.cookie(), *navigation)
+    answer = await guarded.ask("GET", '/servers?x="><b', HOST, PAGE, await guarded.cookie(), *navigation)
     assert answer.status == 200
     assert 'href="/servers?x=&quot;&gt;&lt;b">Continue</a>' in answer.body.decode()
     assert guarded.entered == 0

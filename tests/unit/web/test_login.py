@@ -31,77 +31,77 @@ def code_of(link: str) -> str:
     return link.partition("?code=")[2]
 
 
-def open_session(logins: Logins) -> str:
-    return logins.redeem(code_of(logins.link()))
+async def open_session(logins: Logins) -> str:
+    return await logins.redeem(code_of(await logins.link()))
 
 
-def test_a_link_names_the_address_and_carries_256_random_bits() -> None:
+async def test_a_link_names_the_address_and_carries_256_random_bits() -> None:
     logins = Logins("127.0.0.1:4242")
-    links = {logins.link() for _ in range(20)}
+    links = {await logins.link() for _ in range(20)}
     assert len(links) == 20
     for link in links:
         assert link.startswith("http://127.0.0.1:4242/login?code=")
         assert len(code_of(link)) == 43
 
 
-def test_a_code_works_once() -> None:
+async def test_a_code_works_once() -> None:
     logins = Logins("127.0.0.1:4242")
-    code = code_of(logins.link())
-    cookie = logins.redeem(code)
+    code = code_of(await logins.link())
+    cookie = await logins.redeem(code)
     assert cookie != code
     assert logins.session(cookie) is not None
     with pytest.raises(Unauthenticated) as refused:
-        logins.redeem(code)
+        await logins.redeem(code)
     assert refused.value.code == "auth.login_used"
 
 
-def test_a_code_works_for_ten_minutes_only() -> None:
+async def test_a_code_works_for_ten_minutes_only() -> None:
     clock = Clock()
     logins = Logins("127.0.0.1:4242", clock=clock)
-    early, late = code_of(logins.link()), code_of(logins.link())
+    early, late = code_of(await logins.link()), code_of(await logins.link())
     clock.now += CODE_SECONDS - 1
-    assert logins.redeem(early)
+    assert await logins.redeem(early)
     clock.now += 1
     with pytest.raises(Unauthenticated):
-        logins.redeem(late)
+        await logins.redeem(late)
 
 
 @pytest.mark.parametrize("code", ["", "guess", "\ud800", "x" * 10_000])
-def test_a_guess_is_refused(code: str) -> None:
+async def test_a_guess_is_refused(code: str) -> None:
     logins = Logins("127.0.0.1:4242")
-    logins.link()
+    await logins.link()
     with pytest.raises(Unauthenticated):
-        logins.redeem(code)
+        await logins.redeem(code)
     assert logins.session(code) is None
 
 
-def test_a_code_is_no_cookie() -> None:
+async def test_a_code_is_no_cookie() -> None:
     logins = Logins("127.0.0.1:4242")
-    assert logins.session(code_of(logins.link())) is None
+    assert logins.session(code_of(await logins.link())) is None
 
 
-def test_only_so_many_codes_and_sessions_are_kept_and_the_oldest_session_is_told_its_end() -> None:
+async def test_only_so_many_codes_and_sessions_are_kept_and_the_oldest_session_is_told_its_end() -> None:
     logins = Logins("127.0.0.1:4242")
-    oldest = code_of(logins.link())
+    oldest = code_of(await logins.link())
     for _ in range(CODES_KEPT):
-        logins.link()
+        await logins.link()
     with pytest.raises(Unauthenticated):
-        logins.redeem(oldest)
-    first = open_session(logins)
+        await logins.redeem(oldest)
+    first = await open_session(logins)
     ended = logins.session(first)
     assert ended is not None
     last = first
     for _ in range(SESSIONS_KEPT):
         assert not ended.is_set()
-        last = open_session(logins)
+        last = await open_session(logins)
     assert ended.is_set()
     assert logins.session(first) is None
     assert logins.session(last) is not None
 
 
-def test_browser_sessions_survive_a_restart_until_they_expire(tmp_path: Path) -> None:
+async def test_browser_sessions_survive_a_restart_until_they_expire(tmp_path: Path) -> None:
     clock, file = Clock(), tmp_path / "browser-sessions"
-    cookie = open_session(Logins("127.0.0.1:4242", file=file, key=b"k", wall_clock=clock))
+    cookie = await open_session(Logins("127.0.0.1:4242", file=file, key=b"k", wall_clock=clock))
     assert file.stat().st_mode & 0o777 == 0o600
     assert cookie not in file.read_text()
     restarted = Logins("127.0.0.1:4242", file=file, key=b"k", wall_clock=clock)
@@ -110,9 +110,9 @@ def test_browser_sessions_survive_a_restart_until_they_expire(tmp_path: Path) ->
     assert restarted.session(cookie) is None
 
 
-def test_a_new_owner_token_ends_every_browser_session(tmp_path: Path) -> None:
+async def test_a_new_owner_token_ends_every_browser_session(tmp_path: Path) -> None:
     file = tmp_path / "browser-sessions"
-    cookie = open_session(Logins("127.0.0.1:4242", file=file, key=b"old"))
+    cookie = await open_session(Logins("127.0.0.1:4242", file=file, key=b"old"))
     assert Logins("127.0.0.1:4242", file=file, key=b"new").session(cookie) is None
 
 
@@ -133,7 +133,7 @@ async def visit(
 
 async def test_the_page_sets_a_cookie_that_scripts_and_other_sites_cannot_use_and_goes_home() -> None:
     logins = Logins("127.0.0.1:4242")
-    answer = await visit(logins, "GET", f"/login?code={code_of(logins.link())}")
+    answer = await visit(logins, "GET", f"/login?code={code_of(await logins.link())}")
     assert answer.status == 303
     assert answer.header("location") == "/"
     name, _, rest = (answer.header("set-cookie") or "").partition("=")
@@ -150,7 +150,7 @@ async def test_the_page_sets_a_cookie_that_scripts_and_other_sites_cannot_use_an
 
 async def test_a_used_link_says_so_and_sets_nothing() -> None:
     logins = Logins("127.0.0.1:4242")
-    target = f"/login?code={code_of(logins.link())}"
+    target = f"/login?code={code_of(await logins.link())}"
     await visit(logins, "GET", target)
     answer = await visit(logins, "GET", target)
     assert answer.status == 401
@@ -160,7 +160,7 @@ async def test_a_used_link_says_so_and_sets_nothing() -> None:
 
 async def test_looking_ahead_does_not_use_the_link_up() -> None:
     logins = Logins("127.0.0.1:4242")
-    target = f"/login?code={code_of(logins.link())}"
+    target = f"/login?code={code_of(await logins.link())}"
     assert (await visit(logins, "HEAD", target)).status == 405
     assert (await visit(logins, "GET", target)).status == 303
 
@@ -169,7 +169,7 @@ async def test_guessing_links_is_braked() -> None:
     logins, throttle = Logins("127.0.0.1:4242"), Throttle(allowed=2)
     statuses = [(await visit(logins, "GET", "/login?code=x", throttle)).status for _ in range(4)]
     assert statuses == [401, 401, 429, 429]
-    assert (await visit(logins, "GET", f"/login?code={code_of(logins.link())}", throttle)).status == 303
+    assert (await visit(logins, "GET", f"/login?code={code_of(await logins.link())}", throttle)).status == 303
 
 
 async def test_the_sign_in_page_names_the_command_and_takes_the_owner_token() -> None:

@@ -59,7 +59,7 @@ class BudgetKeeper(Protocol):
         """Return the reason why a turn must not start, or None."""
         ...
 
-    def call(self, session: Session) -> str | None:
+    async def call(self, session: Session) -> str | None:
         """Count a call that is about to be made; return the reason if the budget forbids it."""
         ...
 
@@ -347,8 +347,8 @@ class LiveSession:
             self.session = replace(self.session, runtime=conversation.runtime, is_fork_due=False)
         return self._process
 
-    def _beyond_budget(self) -> str | None:
-        return self._deps.budget.call(self.session)
+    async def _beyond_budget(self) -> str | None:
+        return await self._deps.budget.call(self.session)
 
     def _answer_timeout(self) -> float:
         """Return the seconds to wait for a person; longer while one reads the session."""

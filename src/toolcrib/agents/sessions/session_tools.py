@@ -9,7 +9,7 @@ Must never permit a call itself.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Final, TypeAlias
 
@@ -66,7 +66,7 @@ class SessionTools:
         principal: Callable[[], Principal],
         answer_timeout: Callable[[], float],
         tasks: TaskGroup,
-        beyond_budget: Callable[[], str | None] = lambda: None,
+        beyond_budget: Callable[[], Awaitable[str | None]] | None = None,
         leave_planning: Callable[[], None] = lambda: None,
     ) -> None:
         """`principal` returns the session's current principal, `answer_timeout` the seconds to wait for a person.

@@ -5,6 +5,7 @@ messages and receivers per session, and duplicates. A thread continues only for 
 identical rights: it never has more rights than the caller.
 """
 
+import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -29,8 +30,10 @@ from toolcrib.model.errors import (
     ToolcribError,
     Unavailable,
 )
+from toolcrib.model.json import dumps
 from toolcrib.model.principals import Principal
 from toolcrib.model.sessions import Session, SessionLimits
+from toolcrib.nodes.shared_counts import SharedCounts
 from toolcrib.tools import Context, Inject, tool
 
 ANSWER_SECONDS: Final = 600.0
@@ -91,9 +94,16 @@ class _Sender:
 
 
 class Messenger:
-    """Delivers messages between agents. Counts per session until the crib stops."""
+    """Delivers messages between agents. Counts per session until the crib stops; with `counts`, on all nodes."""
 
-    def __init__(self, sessions: Sessions, zoo: Zoo, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        sessions: Sessions,
+        zoo: Zoo,
+        clock: Callable[[], float] = time.monotonic,
+        counts: SharedCounts | None = None,
+    ) -> None:
+        self._counts = counts
         self._sessions = sessions
         self._zoo = zoo
         self._clock = clock
@@ -105,11 +115,16 @@ class Messenger:
         _check(letter, principal)
         agent = (await self._zoo.get(letter.to)).agent
         sender = self._claim(letter, principal)
+        counted: list[str] = []
         try:
+            await self._count(letter, principal, counted)
             session = await self._open_session(letter, agent, principal)
             entry = await self._hand_over(letter, principal) if letter.handover else None
         except BaseException:
             self._unclaim(letter, sender)
+            if self._counts is not None and counted:
+                with anyio.move_on_after(_LAST_WORDS, shield=True):
+                    await self._counts.take_back(counted)
             raise
         async with reporting_progress(context, f"Waiting for {agent.name} (session {session.id})"):
             answer, state = await self._answer(session, _prompt(letter, principal))
@@ -118,7 +133,7 @@ class Messenger:
 
     def _claim(self, letter: Letter, principal: Principal) -> _Sender:
         """Count the message, or raise if a limit is reached."""
-        name = principal.session or f"{principal.kind} {principal.name} {principal.agent}"
+        name = _name(principal)
         sender = self._senders.setdefault(name, _Sender())
         self._senders.move_to_end(name)
         if len(self._senders) > _MOST_SENDERS:
@@ -126,13 +141,36 @@ class Messenger:
         now = self._clock()
         sender.recent = {sent: at for sent, at in sender.recent.items() if now - at < DUPLICATE_SECONDS}
         if letter in sender.recent:
-            raise Conflict("crew.duplicate", "Message already sent (duplicate suppressed).")
+            raise _duplicate()
         if principal.session is not None:
             _check_limits(sender, letter.to)
         sender.recent[letter] = now
         sender.messages += 1
         sender.targets.add(letter.to)
         return sender
+
+    async def _count(self, letter: Letter, principal: Principal, counted: list[str]) -> None:
+        """Count the message for all nodes, or raise if a limit is reached. `counted` gets what an error undoes."""
+        counts, session = self._counts, principal.session
+        if counts is None:
+            return
+        name = _name(principal)
+        digest = hashlib.sha256(dumps([letter.to, letter.text, letter.thread, letter.handover])).hexdigest()
+        use, same = await counts.add(f"letter {name} {digest}", 1.0, DUPLICATE_SECONDS)
+        counted.append(use)
+        if same.amount > 1:
+            raise _duplicate()
+        if session is None:
+            return
+        use, sent = await counts.add(f"letters {name}", 1.0, None)
+        counted.append(use)
+        if sent.amount > MOST_MESSAGES:
+            raise _too_many_messages()
+        receiver = f"receiver {name} {letter.to}"
+        is_new, asked = await counts.add_once(f"receivers {name}", receiver)
+        if is_new and asked.amount > MOST_TARGETS:
+            counted.append(receiver)
+            raise Denied("crew.limit", f"Agent limit reached: this session may ask {MOST_TARGETS} agents.")
 
     def _unclaim(self, letter: Letter, sender: _Sender) -> None:
         """Undo the count of an unsent message. The receiver stays counted, so that failures cannot bypass the limit."""
@@ -261,11 +299,23 @@ def _check(letter: Letter, principal: Principal) -> None:
     check_depth(principal)
 
 
+def _name(principal: Principal) -> str:
+    """Return what messages are counted by: the session, or else the caller."""
+    return principal.session or f"{principal.kind} {principal.name} {principal.agent}"
+
+
+def _duplicate() -> Conflict:
+    return Conflict("crew.duplicate", "Message already sent (duplicate suppressed).")
+
+
+def _too_many_messages() -> Denied:
+    message = f"Message limit reached: this session has sent {MOST_MESSAGES} messages to other agents."
+    return Denied("crew.limit", message)
+
+
 def _check_limits(sender: _Sender, to: str) -> None:
     if sender.messages >= MOST_MESSAGES:
-        raise Denied(
-            "crew.limit", f"Message limit reached: this session has sent {MOST_MESSAGES} messages to other agents."
-        )
+        raise _too_many_messages()
     if to not in sender.targets and len(sender.targets) >= MOST_TARGETS:
         asked = " and ".join(sorted(sender.targets))
         raise Denied(

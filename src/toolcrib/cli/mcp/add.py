@@ -43,6 +43,10 @@ TimeoutOption = Annotated[int | None, typer.Option("--timeout", metavar="MS", mi
 ShareOption = Annotated[
     str | None, typer.Option("--share", metavar="S", help="shared (default), or session: one process per client.")
 ]
+PlacementOption = Annotated[
+    str | None,
+    typer.Option("--placement", metavar="P", help="node (default), or one: on one node for all nodes of a cluster."),
+]
 ClientIdOption = Annotated[
     str | None, typer.Option("--client-id", metavar="ID", help="The OAuth client ID for sign-in.")
 ]
@@ -76,6 +80,7 @@ def add(
     cwd: Annotated[str | None, typer.Option("--cwd", metavar="D", help="The working directory of the command.")] = None,
     timeout: TimeoutOption = None,
     share: ShareOption = None,
+    placement: PlacementOption = None,
     client_id: ClientIdOption = None,
     scope: Annotated[str, typer.Option("--scope", metavar="S", help="user or project.")] = "user",
     disabled: Annotated[bool, typer.Option("--disabled", help="Add the server disabled.")] = False,
@@ -91,16 +96,16 @@ def add(
     """Add a server to Toolcrib's mcp.json. Without arguments, prompts for each part."""
     check_scope(scope)
     words = list(command or ())
-    given = (words, url, kind, token, header, env, cwd, timeout, disabled, share, client_id)
+    given = (words, url, kind, token, header, env, cwd, timeout, disabled, share, placement, client_id)
     if undo:
         take_back(begin(ctx, home, as_json))
     elif paste:
-        if any((url, kind, token, header, env, cwd, timeout is not None, share, client_id)):
+        if any((url, kind, token, header, env, cwd, timeout is not None, share, placement, client_id)):
             raise InvalidRequest("cli.usage", "With --paste, the definition comes only from the text.", _PASTE_FLAGS)
         text = _read_pasted([name or "-", *words])
         _add_pasted(begin(ctx, home, as_json), text, scope, yes=yes, disabled=disabled)
     elif name is not None and name.startswith(PREFIX):
-        if any((words, url, kind, token, cwd, timeout is not None, share, client_id)):
+        if any((words, url, kind, token, cwd, timeout is not None, share, placement, client_id)):
             raise InvalidRequest("cli.usage", "The definition of a published server comes from the registry.", _SET)
         pairs = (*(set_values or ()), *(env or ()), *(header or ()))
         choice = RegistryChoice(name.removeprefix(PREFIX), option, local_name, pairs, scope, disabled, yes)
@@ -110,7 +115,9 @@ def add(
     else:
         token = _token_from_stdin() if token == "-" else token
         name, url, words = _positional_url(name, url, words)
-        typed = Typed(url, kind, token, header or (), env or (), cwd, timeout, scope, disabled, words, share, client_id)
+        typed = Typed(
+            url, kind, token, header or (), env or (), cwd, timeout, scope, disabled, words, share, placement, client_id
+        )
         _add_typed(lambda: begin(ctx, home, as_json), name, typed)
 
 

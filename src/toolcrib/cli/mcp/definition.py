@@ -26,6 +26,7 @@ class Typed:
     disabled: bool = False
     command: Sequence[str] = ()
     share: str | None = None
+    placement: str | None = None
     client_id: str | None = None
 
 
@@ -39,16 +40,15 @@ def entry_of(typed: Typed) -> JsonObject:
         entry["timeout"] = typed.timeout
     if typed.share is not None:
         entry["share"] = typed.share
+    if typed.placement is not None:
+        entry["placement"] = typed.placement
     return entry
 
 
 def _check(typed: Typed) -> None:
     if typed.url is not None and typed.command:
         raise _usage("Use either --url or -- <command...>, not both.")
-    if typed.type not in (None, "http", "sse"):
-        raise _usage("Invalid --type value. Use http or sse.")
-    if typed.share not in (None, "shared", "session"):
-        raise _usage("Invalid --share value. Use shared or session.")
+    _check_choices(typed)
     if typed.client_id is not None and not typed.client_id.strip():
         raise _usage("--client-id requires a client ID.")
     if typed.url is None:
@@ -60,6 +60,16 @@ def _check(typed: Typed) -> None:
         raise _usage(f"{'--env' if typed.env else '--cwd'} requires -- <command...> (stdio transport).")
     if typed.url is None and not typed.command:
         raise _usage("Specify the server: --url URL, or -- <command...>.")
+
+
+def _check_choices(typed: Typed) -> None:
+    for flag, value, choices in (
+        ("type", typed.type, "http sse"),
+        ("share", typed.share, "shared session"),
+        ("placement", typed.placement, "node one"),
+    ):
+        if value is not None and value not in choices.split():
+            raise _usage(f"Invalid --{flag} value. Use {choices.replace(' ', ' or ')}.")
 
 
 def _remote(typed: Typed) -> JsonObject:

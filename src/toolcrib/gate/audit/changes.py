@@ -30,12 +30,14 @@ T = TypeVar("T")
 class Changes:
     """Records the changes of one crib. `rules` returns the current version of the rules.
 
-    `signal` has other nodes look for the change at once.
+    `share` has other nodes adopt the change, before it is reported as made.
     """
 
-    def __init__(self, audit: Audit, rules: Callable[[], str], signal: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, audit: Audit, rules: Callable[[], str], share: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
         self._audit = audit
-        self._signal = signal
+        self._share = share
         self._rules = rules
 
     async def make(
@@ -55,8 +57,9 @@ class Changes:
         except BaseException:  # boundary: a failed change records its outcome first
             self._tell({"phase": "outcome", **body, "rulesVersion": self._rules(), "isError": True})
             raise
-        self._signal()
         try:
+            if self._share is not None:
+                await self._share()
             await self._audit.record({"phase": "outcome", **body, "rulesVersion": self._rules(), "isError": False})
         except Unavailable as error:
             message = f"The change was made, but its outcome could not be recorded. {error.message}"

@@ -11,7 +11,7 @@ from typing import Any
 
 from toolcrib.model.json import Json, JsonObject, as_list, as_object
 from toolcrib.model.problems import Problem
-from toolcrib.model.servers import Auth, DefinitionSource, ServerSpec, ServerType, Share, ToolFilter
+from toolcrib.model.servers import Auth, DefinitionSource, Placement, ServerSpec, ServerType, Share, ToolFilter
 from toolcrib.servers.readers.dialect import Dialect, Translated
 
 TYPE_SPELLINGS: Mapping[str, ServerType] = {
@@ -102,6 +102,7 @@ class _Entry:
             auth=self._auth(),
             tools=self._tools(),
             share=self._share(),
+            placement=self._placement(),
             variables=self._dialect.variables,
             extra={**self._rest(), **self._translated.extra},
         )
@@ -352,6 +353,12 @@ class _Entry:
         if value not in (None, "shared", "session"):
             self.wrong.append('"share" must be shared or session')
         return "session" if value == "session" else "shared"
+
+    def _placement(self) -> Placement:
+        value = self._text("placement") if self._dialect.client == "toolcrib" else None
+        if value not in (None, "node", "one"):
+            self.wrong.append('"placement" must be node or one')
+        return "one" if value == "one" else "node"
 
     def _rest(self) -> JsonObject:
         known = {*_NOTES, *_APPROVE_KEYS, *_HELPER_KEYS}

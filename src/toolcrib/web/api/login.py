@@ -20,6 +20,6 @@ def routes(logins: Logins) -> Resource:
         principal: Principal = request.scope[PRINCIPAL]
         if not principal.is_owner:
             raise Denied("policy.denied", "Only the owner may sign in to the console.")
-        return LoginAnswer(url=logins.link())
+        return LoginAnswer(url=await logins.link())
 
     return router

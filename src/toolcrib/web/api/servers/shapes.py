@@ -6,7 +6,7 @@ from pydantic import Field
 
 from toolcrib.model.json import JsonObject
 from toolcrib.model.sandbox import SandboxProfile
-from toolcrib.model.servers import Scope, ServerState, ServerType, Share
+from toolcrib.model.servers import Placement, Scope, ServerState, ServerType, Share
 from toolcrib.web.api.shapes import ProblemShape, Shape
 
 NAME_LIMIT = 500
@@ -214,6 +214,9 @@ class DefinitionShape(Shape):
     auth: AuthFields | None = None
     tools: ToolGlobs | None = None
     share: Share | None = None
+    placement: Placement | None = Field(
+        default=None, description="Where it runs in a cluster: on each node, or on one node for all."
+    )
     registry: RegistryOrigin | None = None
 
     def entry(self) -> JsonObject:

@@ -58,13 +58,18 @@ class AddScreen:
         form = await request.form()
         text, name = str(form.get("definition", "")), str(form.get("name", "")).strip()
         scope: Literal["user", "project"] = "project" if form.get("scope") == "project" else "user"
-        saves = form.get("do") == "save"
+        saves, placement = form.get("do") == "save", form.get("placement")
+        card = _card(name, text, scope) | {"placement": "one" if placement == "one" else "node"}
         try:
-            done = await self._add(name, entry_of(text), scope, dry_run=not saves)
+            entry = entry_of(text)
+            if placement in ("node", "one"):
+                entry = {name: value for name, value in entry.items() if name != "placement"}
+                entry |= {"placement": "one"} if placement == "one" else {}
+            done = await self._add(name, entry, scope, dry_run=not saves)
         except ToolcribError as error:
-            return await self._respond(request, "", [_card(name, text, scope) | {"failure": error_json(error)}], [])
+            return await self._respond(request, "", [card | {"failure": error_json(error)}], [])
         if not saves:
-            return await self._respond(request, "", [_card(name, text, scope) | {"change": done.to_json()}], [])
+            return await self._respond(request, "", [card | {"change": done.to_json()}], [])
         alias = (await self._servers.find(name, self._console.place, file=done.file)).alias
         untried: JsonObject = {}
         try:
@@ -79,7 +84,8 @@ class AddScreen:
     async def _proposal_json(self, proposal: Proposal) -> JsonObject:
         text = orjson.dumps(proposal.entry, option=orjson.OPT_INDENT_2).decode()
         shape = proposal.to_json()
-        card = _card(proposal.name, text, "user") | {"question": shape["question"], "problems": shape["problems"]}
+        card = _card(proposal.name, text, "user") | {"placement": proposal.entry.get("placement", "node")}
+        card |= {"question": shape["question"], "problems": shape["problems"]}
         try:
             done = await self._add(proposal.name, proposal.entry, "user", dry_run=True)
         except ToolcribError as error:
@@ -95,6 +101,7 @@ class AddScreen:
             "proposals": proposals,
             "problems": problems,
             "project": str(place) if place is not None else None,
+            "clustered": self._console.crib.store.shared,
         }
         shown = ScreenContent("servers", "Add a server", "server_new.html", value, also={"examples": EXAMPLES})
         return await self._console.respond(request, shown)
@@ -103,5 +110,5 @@ class AddScreen:
 def _card(name: str, text: str, scope: str) -> JsonObject:
     return {
         "name": name, "definition": text, "scope": scope,
-        "question": None, "problems": [], "change": None, "failure": None,
+        "question": None, "problems": [], "change": None, "failure": None, "placement": "node",
     }  # fmt: skip
