@@ -12,10 +12,12 @@ from integration.store.databases import Server, new_schema, postgres, postgres_u
 
 __all__ = ["cluster", "pair", "postgres", "postgres_url"]
 
+TESTS = Path(__file__).parents[1]
+APPROVAL_ADDRESS = "https://approve.example"
 SHIFTS = {
     "command": sys.executable,
     "args": ["-S", "-m", "upstreams.shifts"],
-    "env": {"PYTHONPATH": str(Path(__file__).parents[1]), "PYTHONDONTWRITEBYTECODE": "1"},
+    "env": {"PYTHONPATH": str(TESTS), "PYTHONDONTWRITEBYTECODE": "1"},
 }
 
 
@@ -34,7 +36,8 @@ def pair(postgres: Server, tmp_path_factory: pytest.TempPathFactory) -> Generato
     shells = [cluster.shell(number) for number in range(2)]
     for shell in shells:
         (shell.home / "mcp.json").write_text(json.dumps({"mcpServers": {"shifts": SHIFTS}}), encoding="utf-8")
-    first, second = [cluster.launch(shell) for shell in shells]
+    variables = {"TOOLCRIB_APPROVAL_ADDRESS": APPROVAL_ADDRESS}
+    first, second = [cluster.launch(shell, variables=variables) for shell in shells]
     for node in (first, second):
         cluster.await_ready(node)
     yield first, second

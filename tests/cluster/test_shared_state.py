@@ -1,12 +1,15 @@
-"""State that all nodes share: the kill switch and the accepted definitions of tools."""
+"""State that all nodes share: the kill switch, the accepted definitions of tools, and sign-ins."""
 
 import threading
 
 import httpx2
 
+from cluster.conftest import APPROVAL_ADDRESS
 from cluster.nodes import WAIT_SECONDS, ClusterNode, wait_for
+from cluster.test_approvals import Calling, pending
 from cluster.test_handles import create_token
 from deadlines import stretched
+from http_clients import PLAIN
 from toolcrib.model.json import JsonObject
 
 Pair = tuple[ClusterNode, ClusterNode]
@@ -100,3 +103,54 @@ def test_held_accepted_and_rejected_definitions_bind_at_the_next_call_on_every_n
     become(second, "reworded")
     wait_for(lambda: second.decided_call("shifts/tool", {}).status_code == 200)
     assert first.decided_call("shifts/tool", {}).status_code == 200
+
+
+def browse(node: ClusterNode, method: str, path: str, cookie: str | None = None, **headers: str) -> httpx2.Response:
+    """Send a request of a browser, without a token."""
+    with httpx2.Client(base_url=node.url, verify=PLAIN, timeout=stretched(WAIT_SECONDS)) as client:
+        given = {"origin": node.url, **({} if cookie is None else {"cookie": cookie}), **headers}
+        return client.request(method, path, headers=given)
+
+
+def test_login_link_and_cookie_work_on_every_node_and_sign_out_ends_the_session_on_all(pair: Pair) -> None:
+    first, second = pair
+    link = first.request("POST", "/api/login").json()["url"].partition("/login")[2]
+    signed_in = browse(second, "GET", f"/login{link}")
+    assert signed_in.status_code == 303, signed_in.text
+    cookie = signed_in.headers["set-cookie"].partition(";")[0]
+    for node in pair:
+        assert browse(node, "GET", f"/login{link}").status_code == 401, "a link works once"
+        assert browse(node, "GET", "/api/status", cookie).status_code == 200
+        assert browse(node, "GET", "/api/status", f"{cookie}x").status_code == 401
+    assert browse(first, "POST", "/logout", cookie, origin="http://evil.example").status_code == 403
+    assert browse(first, "POST", "/logout", cookie).status_code == 200
+    for node in pair:
+        assert browse(node, "GET", "/api/status", cookie).status_code == 401
+
+
+def test_approval_link_made_on_one_node_answers_once_on_another(pair: Pair) -> None:
+    first, second = pair
+    secret = create_token(first, name="linked", source="api")
+    calling = Calling(first, secret)
+    (approval,) = wait_for(lambda: pending(first))
+    url = first.request("POST", f"/api/approvals/{approval['id']}/link").json()["url"]
+    path, host = url.removeprefix(APPROVAL_ADDRESS), APPROVAL_ADDRESS.partition("://")[2]
+
+    def answer(node: ClusterNode) -> int:
+        with httpx2.Client(base_url=node.url, verify=PLAIN, timeout=stretched(WAIT_SECONDS)) as client:
+            headers = {"host": host, "origin": APPROVAL_ADDRESS}
+            return client.post(path, data={"decision": "approve"}, headers=headers).status_code
+
+    assert answer(second) == 200
+    assert calling.status() == 200
+    assert [answer(node) for node in pair] == [409, 409]
+    assert first.request("DELETE", "/api/tokens/linked").status_code == 200
+
+
+def test_disabled_and_untrusted_servers_bind_at_the_next_call_on_every_node(pair: Pair) -> None:
+    first, second = pair
+    wait_for(lambda: second.decided_call("shifts/become", {"way": "plain"}).status_code == 200)
+    assert first.request("POST", "/api/servers/shifts/disable").status_code == 200
+    assert second.decided_call("shifts/become", {"way": "plain"}).status_code != 200
+    assert second.request("POST", "/api/servers/shifts/enable").status_code == 200
+    wait_for(lambda: first.decided_call("shifts/become", {"way": "plain"}).status_code == 200)

@@ -115,10 +115,8 @@ def add(
     else:
         token = _token_from_stdin() if token == "-" else token
         name, url, words = _positional_url(name, url, words)
-        typed = Typed(
-            url, kind, token, header or (), env or (), cwd, timeout, scope, disabled, words, share, placement, client_id
-        )
-        _add_typed(lambda: begin(ctx, home, as_json), name, typed)
+        flags = (url, kind, token, header or (), env or (), cwd, timeout, scope, disabled, words)
+        _add_typed(lambda: begin(ctx, home, as_json), name, Typed(*flags, share, placement, client_id))
 
 
 def _add_typed(start: "Callable[[], Invocation]", name: str | None, typed: Typed) -> None:

@@ -27,6 +27,7 @@ MEMORY = "Brain entries are what an agent remembers; they permit no call."
 LOOK = "Changes nothing."
 LINK = "Connects or signs in to a server that may be used already; permits no call."
 CALL = "A tool call, which has its own two records."
+NODE = "Only other nodes reach it; the node of the caller records the call."
 LOGIN = "Signs the owner's browser in."
 
 UNRECORDED = {
@@ -40,6 +41,9 @@ UNRECORDED = {
     ("POST", "/api/backups"): "Copies the database; permits nothing.",
     ("POST", "/api/login"): LOGIN,
     ("POST", "/login"): LOGIN,
+    ("POST", "/logout"): "Ends a sign-in; permits nothing.",
+    ("POST", "/api/nodes/servers/{key}"): NODE,
+    ("POST", "/api/nodes/servers/{key}/calls"): NODE,
     ("POST", "/api/policy/simulate"): LOOK,
     ("POST", "/api/registry/plan"): LOOK,
     ("POST", "/api/sessions/replay"): TALK,
