@@ -8,7 +8,7 @@ import pytest
 from cluster.cribs import crib_on
 from toolcrib import Crib
 from toolcrib.agents.credits import Budget, Credits
-from toolcrib.agents.sessions.manager import NewSession
+from toolcrib.agents.sessions.sessions import NewSession
 from toolcrib.agents.zoo.check import parse
 from toolcrib.agents.zoo.input import AgentInput
 from toolcrib.builtin.crew.messages import MOST_MESSAGES, Letter, Messenger
