@@ -172,7 +172,7 @@ async def measure(python: str, suites: list[str], *, preset: bool, strict: bool)
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / "home"
         home.mkdir(mode=0o700)
-        servers = {name: {"command": python, "args": [str(SERVER), name]} for name in suites}
+        servers = {name: {"command": str(Path(python).absolute()), "args": [str(SERVER), name]} for name in suites}
         (home / "mcp.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
         if strict:
             (home / "toolcrib.toml").write_text(STRICT, encoding="utf-8")
@@ -193,7 +193,7 @@ async def measure(python: str, suites: list[str], *, preset: bool, strict: bool)
 
 async def connected(crib: Crib, suite: str) -> None:
     """Wait until the tools of a server are known."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while ToolRef(suite, "plan") not in crib.catalog.snapshot.tools:  # noqa: ASYNC110
             await asyncio.sleep(0.1)  # the catalog is complete within a second
 
