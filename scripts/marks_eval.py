@@ -172,7 +172,7 @@ async def measure(python: str, suites: list[str], *, preset: bool, strict: bool)
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / "home"
         home.mkdir(mode=0o700)
-        servers = {name: {"command": str(Path(python).absolute()), "args": [str(SERVER), name]} for name in suites}
+        servers = {name: {"command": python, "args": [str(SERVER), name]} for name in suites}
         (home / "mcp.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
         if strict:
             (home / "toolcrib.toml").write_text(STRICT, encoding="utf-8")
@@ -201,7 +201,7 @@ async def connected(crib: Crib, suite: str) -> None:
 def main() -> None:
     """Measure without the preset, with it, and with stricter flows."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("python", help="the Python of an environment with AgentDojo")
+    parser.add_argument("python", type=Path, help="the Python of an environment with AgentDojo")
     parser.add_argument("--suite", action="append", choices=SUITES)
     parser.add_argument("--preset", action="append", choices=[*_SETTINGS])
     given = parser.parse_args()
@@ -212,7 +212,7 @@ def main() -> None:
     for name in given.preset or [*_SETTINGS]:
         write(f"preset {name}")
         preset, strict = _SETTINGS[name]
-        asyncio.run(measure(given.python, suites, preset=preset, strict=strict))
+        asyncio.run(measure(str(given.python.absolute()), suites, preset=preset, strict=strict))
 
 
 if __name__ == "__main__":
