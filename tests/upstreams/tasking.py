@@ -71,7 +71,7 @@ class Server:
 
     def __init__(self, file: Path | None) -> None:
         self.file = file
-        kept = json.loads(file.read_bytes()) if file is not None and file.exists() else []
+        kept: list[Message] = json.loads(file.read_bytes()) if file is not None and file.exists() else []
         self.tasks: dict[str, Task] = {each["id"]: Task.of(each) for each in kept}
 
     def serve(self) -> None:

@@ -246,7 +246,7 @@ class TaskCandidate:
         self,
         request: McpRequest,
         promote: Callable[[McpRequest], Awaitable[None]],
-        keep: Callable[[McpTask, str, str], Awaitable[Callable[[], bool]]],
+        keep: Callable[[McpTask, Principal, str, str], Awaitable[Callable[[], bool]]],
     ) -> None:
         """`keep` makes the task of a server outlive this process."""
         self._request = request
@@ -272,7 +272,7 @@ class TaskCandidate:
         task = self._request.task
         if task is None:
             return lambda: False
-        return await self._keep(task, server, task_id)
+        return await self._keep(task, self._request.principal, server, task_id)
 
     async def until_settled(self) -> None:
         """Wait until it is known whether the call becomes a task, if that has begun."""
@@ -385,7 +385,7 @@ class McpTasks:
         owner = _owner(request.principal)
         if sum(task.owner == owner for task in self._tasks.values()) >= TASKS_OF_ONE:
             return None
-        return TaskCandidate(request, self._promote, lambda task, *of: self.keep(task, request.principal, *of))
+        return TaskCandidate(request, self._promote, self.keep)
 
     async def settle(self, candidate: TaskCandidate, outcome: Outcome) -> bool:
         """Store the outcome of a call that became a task. Return False if it did not."""
