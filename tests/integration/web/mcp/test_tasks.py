@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,7 @@ def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     server: JsonObject = {"command": sys.executable, "args": arguments}
     server["env"] = {"PYTHONPATH": str(TESTS)}
     (lab.home / "mcp.json").write_text(json.dumps({"mcpServers": {"jobs": server}}), encoding="utf-8")
-    return lab
+    return replace(lab, settings=replace(lab.settings, stop_grace=0))
 
 
 @asynccontextmanager
