@@ -58,7 +58,9 @@ from toolcrib.nodes.outbox import Outbox
 from toolcrib.nodes.policy_epoch import POLICY_TOPIC
 from toolcrib.nodes.shared_files import SharedFiles
 from toolcrib.nodes.signals import Signals
+from toolcrib.store.audit_lanes import CHECKPOINT_LANE, lane_owners
 from toolcrib.store.engine import Store, open_store
+from toolcrib.store.leases import take_lease
 from toolcrib.store.names import load_names
 from toolcrib.store.stops import load_stop
 from toolcrib.tools import PythonSource, ToolServer
@@ -74,6 +76,8 @@ logger = logging.getLogger(__name__)
 
 LOCK_TRIES = 10
 """Attempts to acquire the lock, which a process that only checks it holds for a moment."""
+_SEALING_SECONDS = 600.0
+"""Seconds for which one node seals the lanes that no running node writes."""
 
 
 class Crib:
@@ -312,6 +316,7 @@ class Crib:
         days = self.settings.audit_keep_days
         if self.audit.lane:
             context.tasks.start_soon(self.audit.checkpoints.follow)
+            self.audit.segments.left_lanes = self._left_lanes
         if days is not None:
             sealing = partial(self.audit.segments.follow, days, by=self.principals.owner("scheduler"))
             context.tasks.start_soon(sealing)
@@ -321,6 +326,14 @@ class Crib:
         self.anchoring = Anchoring(self.audit, self.home, self._upstreams.web, Git(self._environment))
         if self.settings.audit_anchor is not None and self._on_time:
             context.tasks.start_soon(self.anchoring.follow, self.settings.audit_anchor)
+
+    async def _left_lanes(self) -> list[int]:
+        """Return the lanes of the audit that no running node writes, for one node at a time."""
+        if not await take_lease(self.store, "audit sealing", self.membership.id, _SEALING_SECONDS):
+            return []
+        alive = {node.id for node in await self.membership.alive()}
+        owners = await lane_owners(self.store)
+        return [0, CHECKPOINT_LANE, *(lane for lane, crib in owners.items() if crib not in alive)]
 
     def _build_kill_switch(self, context: CribContext) -> KillSwitch:
         return KillSwitch(

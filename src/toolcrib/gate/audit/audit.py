@@ -23,7 +23,6 @@ from toolcrib.gate.audit.call_records import CallRecords
 from toolcrib.gate.audit.chain import Chain, Left, columns_of, current_moment, stored, unbroken
 from toolcrib.gate.audit.chain_signature import ChainSignature
 from toolcrib.gate.audit.checkpoints import Checkpoints
-from toolcrib.gate.audit.export import export
 from toolcrib.gate.audit.head import ChainHead, HeadContent, HeadFile, beginning, read_head
 from toolcrib.gate.audit.segments import Segments
 from toolcrib.gate.audit.signing import HeadKey
@@ -305,12 +304,8 @@ class Audit:
         """Yield the lines of all lanes in order of their numbers, sealed ones of this crib included."""
         lanes = [0, CHECKPOINT_LANE, *await load_lanes(self._store)] if self.lane else [0]
         for lane in lanes:
-            if lane == self.lane:
-                lines = self.segments.export(after, upto)
-            else:
-                lines = export(self._store, after=max(after, lane_start(lane)), upto=upto)
             if after < lane_end(lane):
-                async for line in lines:
+                async for line in self.segments.export(after, upto, lane):
                     yield line
 
     async def _in_segments(self, witnesses: Sequence[Witness], base: ChainHead) -> list[ChainFinding]:

@@ -25,6 +25,10 @@ from toolcrib.store.engine import Store
 from toolcrib.store.leases import take_lease
 
 EVERY_SECONDS: Final = 1.0
+ALL_LANES: Final = "all lanes"
+"""The column `tool` of a checkpoint that names every lane."""
+_WHOLE_SECONDS: Final = 3600.0
+"""Seconds after which a checkpoint names every lane again, also those that have not grown."""
 _LEASE: Final = "audit checkpoints"
 _LEASE_SECONDS: Final = 5.0
 
@@ -40,6 +44,7 @@ class Checkpoints:
         self._node = node
         self._chain: Chain | None = None
         self._named: dict[int, ChainHead] = {}
+        self._whole_at = 0.0
         self.newest: ChainHead | None = None
         """The newest checkpoint that this node has seen; None if it has seen none."""
 
@@ -80,18 +85,22 @@ class Checkpoints:
         grown = [head for head in heads if self._named.get(lane_of(head.number)) != head]
         if not grown:
             return None
-        number = await self._store.append(self._chain, _entry(grown))
+        is_whole = not self._named or anyio.current_time() - self._whole_at >= _WHOLE_SECONDS
+        number = await self._store.append(self._chain, _entry(heads if is_whole else grown, is_whole=is_whole))
+        self._whole_at = anyio.current_time() if is_whole else self._whole_at
         self._named |= {lane_of(head.number): head for head in grown}
         self.newest = self._chain.durable
         return number
 
 
-def _entry(heads: list[ChainHead]) -> tuple[bytes, tuple[str | None, ...]]:
+def _entry(heads: list[ChainHead], *, is_whole: bool) -> tuple[bytes, tuple[str | None, ...]]:
     body: JsonObject = {
         "at": moment(datetime.now(UTC)),
         "phase": CHECKPOINT,
         "heads": [{"lane": lane_of(head.number), "id": head.number, "hash": head.hash} for head in heads],
     }
+    if is_whole:
+        body["tool"] = ALL_LANES
     return dumps(body)[1:-1], stored(columns_of(body))
 
 

@@ -13,8 +13,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+import orjson
+from sqlalchemy import Connection
+
 from toolcrib.base.files.private import PLAIN, claim
-from toolcrib.store.audit_lanes import lane_start
+from toolcrib.model.json import Json, is_object, loads
+from toolcrib.store.audit_lanes import lane_begin, lane_start
 
 logger = logging.getLogger(__name__)
 
@@ -132,3 +136,17 @@ class HeadFile:
             os.fsync(self._descriptor)
         except OSError as error:
             logger.warning("%s cannot be written: %s.", self._path, error.strerror)
+
+
+def base_of(connection: Connection, lane: int) -> ChainHead:
+    """Return the position before the oldest record of a lane in the database, as that record states it."""
+    oldest = lane_begin(connection, lane)
+    if oldest is None:
+        return beginning(lane)
+    try:
+        record: Json = loads(oldest[1] if isinstance(oldest[1], bytes) else b"null")
+    except orjson.JSONDecodeError:
+        record = None
+    prev = record.get("prev") if is_object(record) else None
+    is_first = oldest[0] == lane_start(lane) + 1
+    return beginning(lane) if is_first or not isinstance(prev, str) else ChainHead(oldest[0] - 1, prev)

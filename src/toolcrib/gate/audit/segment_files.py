@@ -135,8 +135,11 @@ def add_to_list(path: Path, segment: Segment) -> None:
     _sync_folder(path.parent)
 
 
-def read_list(path: Path) -> tuple[Segment, ...]:
-    """Return all listed segments in order. Raises `Conflict` (`audit.broken`) for a list with gaps."""
+def read_list(path: Path, *, is_whole: bool = True) -> tuple[Segment, ...]:
+    """Return all listed segments in order. Raises `Conflict` (`audit.broken`) for a list with gaps.
+
+    Without `is_whole`, other homes may have sealed other parts.
+    """
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | PLAIN), "rb") as file:
             written = file.read().split(b"\n")[:-1]
@@ -148,6 +151,8 @@ def read_list(path: Path) -> tuple[Segment, ...]:
         if segment is None:
             raise Conflict("audit.broken", f"Line {number} of {path.name} is invalid.")
         segments[segment.first] = segment
+    if not is_whole:
+        return tuple(segments[first] for first in sorted(segments))
     end = beginning(lane_of(next(iter(segments), 0)))
     for segment in segments.values():
         if (segment.first, segment.prev) != (end.number + 1, end.hash) or segment.last < segment.first:

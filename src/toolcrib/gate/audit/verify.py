@@ -18,9 +18,9 @@ from sqlalchemy import Connection, exc
 
 from toolcrib.gate.audit.chain import COLUMNS, columns_of, span, stored
 from toolcrib.gate.audit.checkpoints import heads_in
-from toolcrib.gate.audit.head import ChainHead, HeadContent, beginning, read_head
-from toolcrib.gate.audit.segment_files import erasing_of, sealing_of
-from toolcrib.gate.audit.segments import Sealed
+from toolcrib.gate.audit.head import ChainHead, HeadContent, base_of, read_head
+from toolcrib.gate.audit.segment_files import erasing_of
+from toolcrib.gate.audit.segments import Sealed, load_sealings
 from toolcrib.model.errors import Unavailable
 from toolcrib.model.json import Json, JsonObject, is_object, loads
 from toolcrib.store.audit import hashes_of, page
@@ -113,6 +113,8 @@ async def verify(
     for finding in sealed.findings:
         check.found("segment", finding)
     await _read(store, check)
+    if lane_of(sealed.base.number):
+        await _judge_base(store, check, sealed.base)
     for segment in sealed.erased:
         if segment.first not in check.erasings | sealed.erasures:
             check.found("segment", f"{segment.file} is listed as erased, but no record confirms it.")
@@ -137,32 +139,28 @@ async def verify_lanes(
 ) -> Verification:
     """Verify the lanes of other nodes, the checkpoints, and every lane against them.
 
-    `newest` is the newest checkpoint that this node has seen. Records that other nodes sealed are in their homes; here
-    the sealing must be recorded in the lane itself.
+    `newest` is the newest checkpoint that this node has seen. Records that other nodes sealed are in their homes; a
+    record in any lane must confirm it.
     """
     records, findings = 0, list[ChainFinding]()
     for lane in (*others, CHECKPOINT_LANE):
-        base = await store.read(lambda connection, lane=lane: _base_of(connection, lane))
+        base = await store.read(lambda connection, lane=lane: base_of(connection, lane))
         expected = [newest] if lane == CHECKPOINT_LANE and newest is not None else []
         check = _Check(expected, base)
         check.watch([each for each in witnesses if lane_of(each.head.number) == lane])
         await _read(store, check)
-        if base.number > lane_start(lane) and base not in check.sealings:
-            check.found("missing", f"{span(lane_start(lane) + 1, base.number)} missing.", base.number + 1)
+        await _judge_base(store, check, base)
         records += check.records
         findings += check.findings
     findings += await _judge_checkpoints(store)
     return Verification(records, tuple(findings[:_MOST_FINDINGS]))
 
 
-def _base_of(connection: Connection, lane: int) -> ChainHead:
-    """Return the position before the oldest record of a lane in the database, as that record states it."""
-    oldest = lane_begin(connection, lane)
-    if oldest is None:
-        return beginning(lane)
-    prev = _parsed(oldest[1] if isinstance(oldest[1], bytes) else b"").get("prev")
-    is_first = oldest[0] == lane_start(lane) + 1
-    return beginning(lane) if is_first or not isinstance(prev, str) else ChainHead(oldest[0] - 1, prev)
+async def _judge_base(store: Store, check: "_Check", base: ChainHead) -> None:
+    """Report records missing at the beginning of a lane, unless a record in any lane confirms that they are sealed."""
+    start = lane_start(lane_of(base.number))
+    if base.number > start and base not in await store.read(load_sealings):
+        check.found("missing", f"{span(start + 1, base.number)} missing.", base.number + 1)
 
 
 async def _judge_checkpoints(store: Store) -> list[ChainFinding]:
@@ -217,7 +215,6 @@ class _Check:
         self.records = 0
         self.findings: list[ChainFinding] = []
         self.erasings: set[int] = set()
-        self.sealings: set[ChainHead] = set()
         self._base = base
         self._expected = {head for head in expected if self._is_here(head)}
         self._witnesses: dict[ChainHead, list[Witness]] = {}
@@ -262,8 +259,6 @@ class _Check:
         self._compare(number, record, columns)
         if (first := erasing_of(record)) is not None:
             self.erasings.add(first)
-        if (sealed := sealing_of(record)) is not None:
-            self.sealings.add(sealed)
         self.records += 1
         self.last = ChainHead(number, digest)
         self._expected.discard(self.last)

@@ -115,3 +115,68 @@ async def test_records_of_the_time_before_lanes_stay_valid(postgres_url: str, tm
     run(postgres_url, "DELETE FROM audit WHERE id = 1")
     async with node(postgres_url, tmp_path, "a") as a:
         assert [finding.kind for finding in (await a.verify()).findings] == ["missing"]
+
+
+LATER = datetime.now(UTC) + timedelta(days=1)
+
+
+async def test_lane_of_a_node_that_never_returns_and_checkpoints_are_sealed_exported_and_verified(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    async with node(postgres_url, tmp_path, "gone") as gone:
+        await write(gone, *(f"tool{number}" for number in range(6)))
+    async with node(postgres_url, tmp_path, "a") as a, node(postgres_url, tmp_path, "b") as b:
+        for number in range(5):
+            await write(b, f"other{number}")
+            await checkpoint(a, tmp_path, "a")
+        whole = [line async for line in a.export()]
+        a.segments.left_lanes = left_lanes
+        sealed = await a.segments.seal(LATER, by=OWNER, keep=1)
+        assert [(lane_of(each.first), each.last - each.first + 1) for each in sealed] == [(2, 5)], (
+            "the newest checkpoint that names every lane stays, and nothing before it"
+        )
+        await checkpoint(b, tmp_path, "b")  # its turn begins: it names every lane
+        sealed = await a.segments.seal(LATER, by=OWNER, keep=1)
+        assert CHECKPOINT_LANE in {lane_of(each.first) for each in sealed}
+        for audit in (a, b):
+            checked = await audit.verify()
+            assert checked.ok, checked.findings
+        exported = [line async for line in a.export()]
+        assert set(whole) <= set(exported), "the node that sealed has all records"
+        follow(exported)
+        run(postgres_url, f"DELETE FROM audit WHERE id = {2 * LANE_SIZE + 6}")
+        for audit in (a, b):
+            kinds = {finding.kind for finding in (await audit.verify()).findings}
+            assert "checkpoint" in kinds, "the end of the lane was cut off"
+
+
+async def test_node_whose_lane_was_sealed_while_it_was_away_returns_and_seals_on(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    async with node(postgres_url, tmp_path, "gone") as gone:
+        await write(gone, *(f"tool{number}" for number in range(6)))
+    async with node(postgres_url, tmp_path, "a") as a:
+        a.segments.left_lanes = left_lanes
+        assert len(await a.segments.seal(LATER, by=OWNER, keep=1)) == 1
+        a.segments.left_lanes = checkpoints_only
+        async with node(postgres_url, tmp_path, "gone") as back:
+            assert await write(back, *(f"more{number}" for number in range(4))) == [
+                2 * LANE_SIZE + number for number in range(7, 11)
+            ]
+            assert len(await back.segments.seal(LATER, by=OWNER, keep=1)) == 1
+            for _ in range(2):  # sealing its own lane must not lose the record of what it sealed for another
+                await write(a, *(f"own{number}" for number in range(3)))
+                await a.segments.seal(LATER, by=OWNER, keep=1)
+            for audit in (a, back):
+                checked = await audit.verify()
+                assert checked.ok, checked.findings
+            run(postgres_url, f"DELETE FROM audit WHERE id = {2 * LANE_SIZE + 10}")
+            assert "missing" in {finding.kind for finding in (await a.verify()).findings}
+
+
+async def checkpoints_only() -> list[int]:
+    return [0, CHECKPOINT_LANE]
+
+
+async def left_lanes() -> list[int]:
+    return [0, CHECKPOINT_LANE, 2]
