@@ -156,7 +156,7 @@ def test_published_apps_work(
     (shell.home / "mcp.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
     with shell.serving("--no-open") as crib, browser.new_context(base_url=crib.url) as context:
         page = context.new_page()
-        page.on("console", lambda said: said.type == "error" and complaints.found.append(said.text))
+        page.on("console", lambda said: complaints.found.extend([said.text] if said.type == "error" else []))
         page.goto(str(crib.ready["console"]))
         page.goto("/tools/basic-vanillajs/get-time")
         page.get_by_role("button", name="Call tool").click()
