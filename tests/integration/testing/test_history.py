@@ -66,7 +66,7 @@ PLANTED: dict[str, tuple[str, str]] = {
     "an answered call that is missing": ("audit.acknowledged", f"DELETE FROM audit WHERE {CALL}"),
     "an answered call with an unknown outcome": (
         "audit.acknowledged",
-        'UPDATE audit SET body = CAST(replace(body, \'"isError":false\', \'"outcome":"unknown"\') AS BLOB)'
+        'UPDATE audit SET body = CAST(replace(body, \'"durationMs"\', \'"outcome":"unknown","durationMs"\') AS BLOB)'
         f" WHERE {CALL} AND phase = 'outcome'",
     ),
     "an answered call that was repeated": (
