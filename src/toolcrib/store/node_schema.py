@@ -41,7 +41,9 @@ epochs = Table(
     Column("name", StoredText, primary_key=True),
     Column("value", BigInteger, nullable=False),
 )
-"""Counters that only grow: `nodes` numbers leases, `policy` the changes that affect permissions."""
+"""Counters that only grow: `nodes` numbers leases, `policy` the changes that affect permissions, `events` the events,
+and `oldest schema` is the oldest revision whose programs work with the schema.
+"""
 
 event.listen(epochs, "after_create", DDL("INSERT INTO epochs (name, value) VALUES ('nodes', 0), ('policy', 0)"))
 

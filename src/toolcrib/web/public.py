@@ -7,6 +7,7 @@ cookies are ignored. Without TLS, only the proxy connects, and other nodes with 
 Must never admit a request that the guard would refuse.
 """
 
+import contextlib
 import ipaddress
 import socket
 import ssl
@@ -43,9 +44,9 @@ class PublicAddress:
     tls: ssl.SSLContext | None
     proxies: tuple[_Network, ...]
 
-    def url(self, port: int, database: str) -> str:
-        """Return the URL at which other nodes reach this one."""
-        host = self.host if not ipaddress.ip_address(self.host).is_unspecified else _address_towards(database)
+    def url(self, port: int, databases: str) -> str:
+        """Return the URL at which other nodes reach this one. `databases` are the hosts of the database."""
+        host = self.host if not ipaddress.ip_address(self.host).is_unspecified else _address_towards(databases)
         scheme = "http" if self.tls is None else "https"
         return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
@@ -182,15 +183,14 @@ def _tls(settings: Settings) -> ssl.SSLContext | None:
     return context
 
 
-def _address_towards(database: str) -> str:
-    """Return the address of this machine on the way to the database; loopback if that is on this machine."""
-    host = urlsplit(database).hostname
-    if not host:
-        return "127.0.0.1"
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.connect(address)  # sends nothing
-            return str(probe.getsockname()[0])
-    except OSError:
-        return "127.0.0.1"
+def _address_towards(databases: str) -> str:
+    """Return the address of this machine on the way to the first of these hosts; loopback if they are on it."""
+    for host in databases.split(","):
+        if not host or host.startswith("/"):  # a Unix socket
+            continue
+        with contextlib.suppress(OSError):
+            family, kind, protocol, _, address = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
+            with socket.socket(family, kind, protocol) as probe:
+                probe.connect(address)  # sends nothing
+                return str(probe.getsockname()[0])
+    return "127.0.0.1"
