@@ -77,6 +77,12 @@ class PlayedCluster(Cluster):
         self.nodes.append(node)
         return node
 
+    def relaunch(self, node: ClusterNode) -> ClusterNode:
+        """Start a node that has ended again, with its home; return it when it is ready."""
+        again = self.launch(node.shell)
+        self.await_ready(again)
+        return again
+
     def begin_turn(self, node: ClusterNode, script: str = "slow") -> str:
         """Start a session on a node whose turn makes a call that does not end; return its id."""
         before = len(self.calls)

@@ -19,7 +19,8 @@ Job = Callable[[httpx2.Client], None]
 class Load:
     """Clients that call a tool, change an agent or follow the events, and reconnect to the next node after a failure.
 
-    `acknowledged` are the markers of answered calls, `readers` the numbers of the events that each follower received.
+    The list of nodes may change meanwhile. `acknowledged` are the markers of answered calls, `readers` the numbers of
+    the events that each follower received.
     """
 
     def __init__(self, nodes: list[ClusterNode], clients: int) -> None:
@@ -34,9 +35,10 @@ class Load:
         self._threads = [threading.Thread(target=self._run, args=(at, job), daemon=True) for at, job in enumerate(jobs)]
 
     def _run(self, at: int, job: Job) -> None:
-        for node in itertools.islice(itertools.cycle(self._nodes), at, None):
+        for turn in itertools.count(at):
             if self._ended.wait(0.1):
                 return
+            node = self._nodes[turn % len(self._nodes)]
             headers = {"authorization": f"Bearer {node.token}"}
             try:
                 with httpx2.Client(base_url=node.url, verify=PLAIN, timeout=5.0, headers=headers) as client:

@@ -17,21 +17,20 @@ from typing import Literal, NamedTuple, Self, TypeAlias
 
 import anyio
 import anyio.to_thread
-import orjson
 
 from toolcrib.base.masking.values import Redactor, bounded_name
 from toolcrib.gate.audit.anchors import Anchor
 from toolcrib.gate.audit.chain import Chain, Entry, Left, columns_of, current_moment, stored, unbroken
 from toolcrib.gate.audit.chain_signature import ChainSignature
 from toolcrib.gate.audit.checkpoints import Checkpoints
-from toolcrib.gate.audit.export import export
+from toolcrib.gate.audit.export import export, public_record
 from toolcrib.gate.audit.head import ChainHead, HeadContent, HeadFile, beginning, read_head
 from toolcrib.gate.audit.segments import Segments
 from toolcrib.gate.audit.signing import HeadKey
-from toolcrib.gate.audit.unfinished import unfinished
+from toolcrib.gate.audit.unfinished import OwedOutcomes, unfinished
 from toolcrib.gate.audit.verify import ChainFinding, Verification, Witness, verify, verify_lanes
 from toolcrib.model.errors import Conflict, NotFound, Unavailable
-from toolcrib.model.json import JsonObject, dumps, encoded_members, loads
+from toolcrib.model.json import JsonObject, dumps, encoded_members
 from toolcrib.model.marks import Mark
 from toolcrib.model.observing import CallEnd, CallEnding, CallObserver
 from toolcrib.model.policy import Decision
@@ -57,10 +56,11 @@ from toolcrib.store.engine import Store
 
 logger = logging.getLogger(__name__)
 
+_NOT_MADE: JsonObject = {"isError": True, "abandoned": True, "durationMs": 0.0}
+"""The ending of a call whose intent could not be recorded, but may be in the database."""
 _NO_JOURNAL = "The journal of the killed run was removed or replaced: durable records after {} may be missing."
 Phase = Literal["intent", "outcome"]
 _MOST_FORMS = 4096
-
 
 _Of: TypeAlias = tuple[str, Principal, ToolRef, Tool | None, Decision, str | None]
 
@@ -128,6 +128,8 @@ class Audit:
         self.segments = Segments(store, self.record, head_file.with_name("audit"))
         self.seal = ChainSignature(head_file.with_name("audit.signature"))
         self.checkpoints = Checkpoints(store, head_file.with_name("audit.checkpoint"), crib)
+        self._run_start = 0
+        self.owed = OwedOutcomes(store, lambda: AuditRun(self.run, None, self._run_start), self.record)
         self._file: HeadFile
         self._chain: Chain
         self._forms: dict[int, _Form] = {}
@@ -190,7 +192,8 @@ class Audit:
             # A run that cannot read journals keeps that of a killed run for one that can.
             waits = killed is not None and killed.journal is not None and not self._store.has_journal
             self._waiting_journal = journal if waits else None
-            run = AuditRun(self.run, journal if used or waits else None, chain.head.number)
+            self._run_start = chain.head.number
+            run = AuditRun(self.run, journal if used or waits else None, self._run_start)
             await save_run(self._store, self._crib, run)
             self._fence = Fence(self._crib, self.run) if self._store.shared else None
         except Unavailable as error:  # calls that cannot be recorded raise their own error
@@ -201,8 +204,8 @@ class Audit:
         """Begin another run if other cribs ended the current one, since this crib lost the database for too long."""
         current = await load_run(self._store, self._crib)
         if current is None or current.run != self.run:
-            self.run = secrets.token_hex(6)
-            await save_run(self._store, self._crib, AuditRun(self.run, None, self._chain.head.number))
+            self.run, self._run_start = secrets.token_hex(6), self._chain.head.number
+            await save_run(self._store, self._crib, AuditRun(self.run, None, self._run_start))
             self._fence = Fence(self._crib, self.run)
 
     async def settle_run(self, crib: str) -> int:
@@ -270,6 +273,7 @@ class Audit:
 
     async def __aexit__(self, *_: object) -> None:
         with anyio.CancelScope(shield=True):
+            await self.owed.aclose()
             await self._end_run()
         self._file.close()
 
@@ -316,7 +320,7 @@ class Audit:
         if program is not None:
             members += b"," + encoded_members({"programId": program})[0]
         return CallRecord(
-            self._store, self._chain, members, form, call, shown, self.observer, self._fence_of(principal)
+            self._store, self._chain, members, form, call, shown, self.observer, self._fence_of(principal), self.owed
         )
 
     def _fence_of(self, principal: Principal) -> Fence | None:
@@ -342,7 +346,7 @@ class Audit:
         """Return the matching records, newest first."""
         lanes = await self._listed_lanes(filters)
         rows = await self._store.read(lambda connection: find(connection, filters, lanes))
-        return [_public(*row) for row in rows]
+        return [public_record(*row) for row in rows]
 
     async def _listed_lanes(self, filters: Filters) -> list[int]:
         """Return the lanes to search; empty if there is only one."""
@@ -367,7 +371,7 @@ class Audit:
         """Return one record. Raises `NotFound` (`audit.unknown`)."""
         row = await self._store.read(lambda connection: get(connection, number))
         if row is not None:
-            return _public(*row)
+            return public_record(*row)
         raise NotFound("audit.unknown", f"Audit record {number} not found.")
 
     async def verify(self, anchors: Sequence[Anchor] = ()) -> Verification:
@@ -379,7 +383,7 @@ class Audit:
         signed, found = await self.seal.witnesses()
         async with self.segments.steady():
             sealed = await self.segments.check()
-            outside = [*signed, *map(_witness, anchors)]
+            outside = [*signed, *(Witness(each.head, "anchor", f"The anchor of {each.at} names") for each in anchors)]
             found += await self._in_segments(outside, sealed.base)
             checked = await verify(self._store, self._path, self._chain.durable, sealed, outside)
             if self.lane:
@@ -453,7 +457,9 @@ class Audit:
 class CallRecord:
     """The records of one call. The observer is notified once they are complete, or could not be completed."""
 
-    __slots__ = ("_arguments", "_call", "_chain", "_fence", "_form", "_members", "_number", "_observer", "_store")
+    __slots__ = (
+        "_arguments", "_call", "_chain", "_fence", "_form", "_members", "_number", "_observer", "_owed", "_store",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -465,7 +471,9 @@ class CallRecord:
         arguments: bytes,
         observer: CallObserver | None,
         fence: Fence | None,
+        owed: OwedOutcomes,
     ) -> None:
+        self._owed = owed
         self._store = store
         self._chain = chain
         self._fence = fence
@@ -484,7 +492,7 @@ class CallRecord:
         entry = self._entry("intent")
         number = self._store.append_now(self._chain, entry)
         try:
-            self._number = number if number is not None else await self._append(entry)
+            self._number = number if number is not None else await self._append(entry, _NOT_MADE)
         except Unavailable as error:
             self._report("refused", code="audit.unavailable")
             raise Unavailable("audit.unavailable", f"The call was not made. {error.message}") from error
@@ -511,11 +519,13 @@ class CallRecord:
         outcome: JsonObject = {"isError": is_error, "durationMs": duration_ms}
         if marks:
             outcome["setMarks"] = list(marks)
-        entry = self._entry("outcome", outcome if digest is None else outcome | {"resultDigest": digest})
+        if digest is not None:
+            outcome["resultDigest"] = digest
+        entry = self._entry("outcome", outcome)
         number = self._store.append_now(self._chain, entry)
         try:
             if number is None:
-                number = await self._append(entry)
+                number = await self._append(entry, outcome)
         except Unavailable as error:
             self._report("error", duration_ms, code="audit.unavailable")
             message = f"The call was made, but its outcome could not be recorded. {error.message}"
@@ -531,7 +541,7 @@ class CallRecord:
         """Record that the call was not made, with the error code, since not every refusal comes from a rule."""
         entry = self._entry("outcome", {"isError": True, "refused": code, "durationMs": 0.0})
         try:
-            self._number = await self._append(entry)
+            self._number = await self._append(entry, _NOT_MADE)
         except Unavailable as error:
             raise Unavailable("audit.unavailable", f"The call was not made. {error.message}") from error
         finally:
@@ -540,15 +550,26 @@ class CallRecord:
 
     def abandoned(self, duration_ms: float) -> None:
         """Record a cancelled or failed call without waiting, since there may be no time left."""
-        entry = self._entry("outcome", {"isError": True, "abandoned": True, "durationMs": duration_ms})
-        self._store.append(self._chain, entry, self._fence).add_done_callback(_log_failure)
+        ending: JsonObject = {"isError": True, "abandoned": True, "durationMs": duration_ms}
+        self._start(self._entry("outcome", ending), ending)
         self._report("abandoned", duration_ms)
 
-    async def _append(self, entry: Entry) -> int:
+    async def _append(self, entry: Entry, ending: JsonObject) -> int:
         try:
-            return await self._store.append(self._chain, entry, self._fence)
+            return await asyncio.shield(self._start(entry, ending))
         except ConstraintError as error:
             raise Unavailable("audit.unavailable", "Another node has taken over the work of this one.") from error
+
+    def _start(self, entry: Entry, ending: JsonObject) -> "asyncio.Future[int]":
+        """Append a record. If that fails, the call gets an outcome with this ending once the database is back."""
+
+        def owe(appended: "asyncio.Future[int]") -> None:
+            if not appended.cancelled() and isinstance(appended.exception(), Unavailable):
+                self._owed.add(self._call, ending)
+
+        appended = self._store.append(self._chain, entry, self._fence)
+        appended.add_done_callback(owe)
+        return appended
 
     def _report(
         self,
@@ -574,24 +595,3 @@ class CallRecord:
         if ending is not None:
             members += b"," + dumps(ending)[1:-1]
         return members, (at, phase, *self._form.columns)
-
-
-def _witness(anchor: Anchor) -> Witness:
-    return Witness(anchor.head, "anchor", f"The anchor of {anchor.at} names")
-
-
-def _log_failure(ended: "asyncio.Future[int]") -> None:
-    if ended.cancelled() or (error := ended.exception()) is None:
-        return
-    if isinstance(error, ConstraintError):
-        logger.warning("The outcome of an abandoned call is unknown: another node has taken over.")
-    else:
-        logger.error("Could not record the outcome of an abandoned call: %s", error)
-
-
-def _public(number: int, digest: str, body: bytes) -> JsonObject:
-    """Return the public JSON of a record. A damaged one has only its number and hash."""
-    try:
-        return {**loads(body), "hash": digest}
-    except (orjson.JSONDecodeError, TypeError):
-        return {"id": number, "hash": digest, "damaged": True}
