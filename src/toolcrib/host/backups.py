@@ -13,7 +13,7 @@ import anyio.to_thread
 
 from toolcrib.base.home import Home
 from toolcrib.base.settings import Settings
-from toolcrib.gate.audit.records import Audit
+from toolcrib.gate.audit.audit import Audit
 from toolcrib.model.errors import ConfigError, InvalidRequest, ToolcribError
 from toolcrib.store.backup import Backup, read_backup, write_backup
 from toolcrib.store.engine import Store, sqlite_file

@@ -31,7 +31,7 @@ from toolcrib.base.network.web import open_web
 from toolcrib.base.settings import Environment, Settings
 from toolcrib.base.stop_switch import StopSwitch
 from toolcrib.builtin.agent_zoo.source import AgentZooSource
-from toolcrib.gate.audit.records import Audit
+from toolcrib.gate.audit.audit import Audit
 from toolcrib.gate.catalog.naming import NameTable
 from toolcrib.gate.policy.explain import Explanation
 from toolcrib.host.agents import Agents

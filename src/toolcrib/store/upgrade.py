@@ -4,8 +4,8 @@ Everything happens in one transaction under a lock, so a killed process leaves t
 serialised. Alembic is imported only for a migration: it costs a second and 11 MB.
 
 Nodes of one version and the next share a database during an upgrade, so a revision only adds: tables, and columns that
-are nullable or have a default. What a version stops using is removed by the version after it, which raises `OLDEST`. The
-database has this number, so that a node of the older version can restart meanwhile. A test checks every revision.
+are nullable or have a default. What a version stops using is removed by the version after it, which raises `OLDEST`.
+The database has this number, so that a node of the older version can restart meanwhile. A test checks every revision.
 
 Must never touch a database whose schema this version does not support.
 """

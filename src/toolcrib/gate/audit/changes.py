@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from toolcrib.gate.audit.actor import current_actor
+from toolcrib.gate.audit.audit import Audit
 from toolcrib.gate.audit.change_body import change
-from toolcrib.gate.audit.records import Audit
 from toolcrib.model.errors import Unavailable
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Principal

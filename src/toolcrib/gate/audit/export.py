@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 from toolcrib.gate.audit.chain import span
 from toolcrib.gate.audit.head import ChainHead
 from toolcrib.model.errors import Conflict
-from toolcrib.model.json import JsonObject, dumps, loads
+from toolcrib.model.json import dumps
 from toolcrib.store.audit import page
 from toolcrib.store.audit_lanes import lane_of
 from toolcrib.store.engine import Store
@@ -95,11 +95,3 @@ def follow(lines: Iterable[bytes], start: ChainHead | None = None) -> ChainHead:
             raise Conflict("audit.broken", f"Record {record.head.number} does not follow the one before it.")
         last = record.head
     return last or ChainHead()
-
-
-def public_record(number: int, digest: str, body: bytes) -> JsonObject:
-    """Return the public JSON of a record. A damaged one has only its number and hash."""
-    try:
-        return {**loads(body), "hash": digest}
-    except (orjson.JSONDecodeError, TypeError):
-        return {"id": number, "hash": digest, "damaged": True}
