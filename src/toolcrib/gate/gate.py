@@ -381,9 +381,9 @@ class Gate:
         audit_id = await record.intent()
         started = time.perf_counter_ns()
         try:
-            self._refuse_if_stopped()
             if self._policy is not None and self._policy.is_outdated:
                 await see_again(self._policy, self._view, principal, server)
+            self._refuse_if_stopped()
             result = await self._with_deadline(ref, ask, context)
         except asyncio.CancelledError:
             record.abandoned(_since(started))

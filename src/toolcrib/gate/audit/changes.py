@@ -29,10 +29,14 @@ T = TypeVar("T")
 
 
 class Changes:
-    """Records the changes of one crib. `rules` returns the current version of the rules."""
+    """Records the changes of one crib. `rules` returns the current version of the rules.
 
-    def __init__(self, audit: Audit, rules: Callable[[], str]) -> None:
+    `signal` has other nodes look for the change at once.
+    """
+
+    def __init__(self, audit: Audit, rules: Callable[[], str], signal: Callable[[], None] = lambda: None) -> None:
         self._audit = audit
+        self._signal = signal
         self._rules = rules
 
     async def make(
@@ -54,6 +58,7 @@ class Changes:
         except BaseException:  # boundary: a failed change records its outcome first
             self._tell({"phase": "outcome", **body, "rulesVersion": self._rules(), "isError": True})
             raise
+        self._signal()
         try:
             await self._record({"phase": "outcome", **body, "rulesVersion": self._rules(), "isError": False})
         except Unavailable as error:
