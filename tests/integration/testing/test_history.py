@@ -9,7 +9,7 @@ import pytest
 
 from cluster.cribs import crib_on
 from integration.store.databases import ask, run
-from toolcrib.agents.sessions.manager import NewSession
+from toolcrib.agents.sessions.new_session import NewSession
 from toolcrib.store.engine import open_store
 from toolcrib.testing.history import check_history
 
