@@ -308,6 +308,7 @@ CODES: dict[str, Code] = {
     "sandbox.refused": Code(Denied, 403, "The sandbox refused the server a file, a host or the network.", "If the server needs it, allow it with `toolcrib mcp sandbox`."),
     "sandbox.invalid": Code(InvalidRequest, 422, "The sandbox cannot be set like this.", "Choose the profile off, learn, project or strict, absolute paths, and names or addresses of hosts."),
     "sandbox.recording": Code(Conflict, 409, "The server runs without a sandbox while what it uses is recorded.", "Apply the proposal, or choose another profile."),
+    "sandbox.not_recorded": Code(Conflict, 409, "There is no record of what the server uses.", "Record it with `toolcrib mcp sandbox NAME --learn`."),
     "sandbox.unconfirmed": Code(Conflict, 409, "To record what it uses, the server has to run without its sandbox.", "Confirm it with `--yes`, or `unconfined` over REST."),
     "recording.unknown": Code(NotFound, 404, "The session was not recorded.", "Record sessions with `--record` or `record_sessions`."),
     "recording.invalid": Code(InvalidRequest, 422, "The file is not a recording.", "Export it with `toolcrib sessions export --recording` or `toolcrib mcp record`."),

@@ -1,7 +1,8 @@
 """Which sandbox a server has: the owner's choice in our own file, else the default for where it is defined.
 
-A choice is an overlay in the user's file, so no project can make one. For a project's server it is bound to the
-definition that the owner saw: when the project changes that, the default applies again.
+A choice is an overlay in the user's file, so no project can make one. For the server of a project or a registry it is
+bound to the definition that the owner saw. When that changes, what the owner loosened no longer applies: a chosen
+profile that confines it stays, without the paths and hosts that were allowed besides, else the default applies.
 """
 
 from dataclasses import dataclass, replace
@@ -19,8 +20,12 @@ from toolcrib.servers.trust import definition_digest
 
 def default_sandbox(spec: ServerSpec) -> Sandbox:
     """Return the sandbox of a server that the owner chose none for."""
-    is_foreign = spec.source.project is not None or registry_origin(spec) is not None
-    return Sandbox("project") if spec.type == "stdio" and is_foreign else OFF
+    return Sandbox("project") if spec.type == "stdio" and _is_foreign(spec) else OFF
+
+
+def _is_foreign(spec: ServerSpec) -> bool:
+    """Return whether others wrote the definition: a project or a registry."""
+    return spec.source.project is not None or registry_origin(spec) is not None
 
 
 def registry_origin(spec: ServerSpec) -> JsonObject | None:
@@ -32,12 +37,11 @@ def sandbox_of(spec: ServerSpec, overlay: JsonObject) -> Sandbox:
     """Return the sandbox of a server with this overlay of our own file."""
     default = default_sandbox(spec)
     chosen = as_object(overlay.get("sandbox"))
-    if chosen is None or spec.type != "stdio":
+    profile = profile_of(chosen.get("profile")) if chosen is not None else None
+    if chosen is None or profile is None or spec.type != "stdio":
         return default
-    profile = profile_of(chosen.get("profile"))
-    is_bound = spec.source.project is None or chosen.get("definition") == definition_digest(spec)
-    if profile is None or not is_bound:
-        return default
+    if _is_foreign(spec) and chosen.get("definition") != definition_digest(spec):
+        return Sandbox(profile, True) if profile in ("project", "strict") else default
     network = chosen.get("network")
     return Sandbox(
         profile,
@@ -152,7 +156,7 @@ def stored_sandbox(spec: ServerSpec, sandbox: Sandbox) -> JsonObject:
     shape |= {"write": list(sandbox.write)} if sandbox.write else {}
     shape |= {"network": sandbox.network} if sandbox.network is not None else {}
     shape |= {"hosts": list(sandbox.hosts)} if sandbox.hosts else {}
-    return shape | ({"definition": definition_digest(spec)} if spec.source.project is not None else {})
+    return shape | ({"definition": definition_digest(spec)} if _is_foreign(spec) else {})
 
 
 def _paths(value: Json) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ not kept. Files that look like credentials are listed apart and never part of th
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Final
@@ -26,7 +26,9 @@ _FOLDED: Final = 3
 
 _LINE = re.compile(rb"(\d+) +(?:<\.\.\. (\w+) resumed>|(\w+)\()(.*)", re.DOTALL)
 _UNFINISHED = b" <unfinished ...>"
-_RESULT = re.compile(rb"\) += (-?\d+)(?:<(.*)>)?(?: (E[A-Z]+)\b.*)?$", re.DOTALL)
+_RESULT = re.compile(rb"\) += (-?\d+)(?:<([^<>]*)>)?(?: (E[A-Z]+)\b.*)?$", re.DOTALL)
+_NAMED = re.compile(rb'"(?:[^"\\]|\\.)*"|<[^<>]*>')
+"""Names of files, in which the tracer escapes quotes and angle brackets."""
 _TEXT = re.compile(rb'"((?:[^"\\]|\\.)*)"(?:\.\.\.)?')
 _DIRECTORY = re.compile(rb"(?:AT_FDCWD|\d+)<((?:[^>\\]|\\.)*)>")
 _ESCAPE = re.compile(rb"\\([0-7]{1,3}|x[0-9a-f]{2}|.)")
@@ -63,8 +65,7 @@ class LearnedAccess:
     def to_json(self) -> JsonObject:
         """Return the public shape: what was recorded, and the request that applies the proposal."""
         proposal: JsonObject = {"profile": self.profile, "read": list(self.read), "write": list(self.write)}
-        if self.hosts and not self.direct:
-            proposal["hosts"] = list(self.hosts)
+        proposal["hosts"] = [] if self.direct else list(self.hosts)  # a list would stop the direct connections
         return {
             "proposal": proposal,
             "hosts": list(self.hosts),
@@ -127,9 +128,10 @@ class AccessRecorder:
         """Return what was recorded so far."""
         read, write = [*self._read], [*self._write]
         credentials = sorted({path for path in (*read, *write) if _CREDENTIALS.search(path)})
-        folded_write = self._fold(path for path in write if path not in credentials)
+        folded_write = self._fold((path for path in write if path not in credentials), credentials)
         covered = SandboxGrants(write=folded_write)
-        folded_read = self._fold(path for path in read if path not in credentials and not covered.allows(path))
+        more = (path for path in read if path not in credentials and not covered.allows(path))
+        folded_read = self._fold(more, credentials)
         needs_project = self._wrote_work or self._direct
         return LearnedAccess(
             "project" if needs_project else "strict",
@@ -154,7 +156,8 @@ class AccessRecorder:
             if len(self._unfinished) < _MOST_PROCESSES:
                 self._unfinished[process] = rest[: -len(_UNFINISHED)]
             return
-        result = _RESULT.search(rest)
+        end = _NAMED.sub(lambda found: b"_" * len(found[0]), rest).find(b") ")
+        result = _RESULT.match(rest, end) if end >= 0 else None
         if result is not None:
             self._calls += 1
             self._call(process, name.decode(), rest[: result.start()], result)
@@ -231,18 +234,17 @@ class AccessRecorder:
         else:
             book[name] = None
 
-    def _fold(self, paths: Iterator[str]) -> tuple[str, ...]:
+    def _fold(self, paths: Iterator[str], credentials: Sequence[str]) -> tuple[str, ...]:
         """Return the paths without those inside others; many files of one directory become the directory."""
         by_parent: dict[str, list[str]] = {}
         for path in paths:
             by_parent.setdefault(str(PurePath(path).parent), []).append(path)
         folded: list[str] = []
         for parent, inside in by_parent.items():
-            is_folded = len(inside) >= _FOLDED and not self._is_shared(parent) and not _CREDENTIALS.search(parent)
-            missing = [path for path in inside if not Path(path).exists()]
+            is_private = any(SandboxGrants(read=(parent,)).allows(path) for path in credentials)
             # A file that has been removed again, such as a temporary one, needs its directory.
-            needs_parent = missing and not self._is_shared(parent)
-            folded += [parent] if is_folded or needs_parent else inside
+            is_whole = len(inside) >= _FOLDED or not all(Path(path).exists() for path in inside)
+            folded += [parent] if is_whole and not is_private and not self._is_shared(parent) else inside
         kept: list[str] = []
         for path in sorted(folded, key=lambda each: len(PurePath(each).parts)):
             if not SandboxGrants(read=tuple(kept)).allows(path):

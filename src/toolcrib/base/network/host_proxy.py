@@ -213,6 +213,8 @@ def _target(line: str) -> tuple[str, int, str | None] | None:
     if len(words) != 3 or not words[2].startswith("HTTP/1."):
         return None
     method, target, version = words
+    if method == "CONNECT" and re.search(r"[/?#@\\]", target):
+        return None
     try:
         parsed = urlsplit(f"//{target}" if method == "CONNECT" else target)
         host, port = parsed.hostname, parsed.port

@@ -85,6 +85,11 @@ def _confine(nono: "Any", grants: "Any") -> None:
 
 
 def _confine_linux(nono: "Any", capabilities: "Any", grants: "Any") -> None:
+    # Before the sandbox: it may not include the files of this Python.
+    import ctypes  # noqa: PLC0415 only for Linux, and slow
+    from _socket import SCM_RIGHTS, SOL_SOCKET, socket  # noqa: PLC0415
+    from struct import pack  # noqa: PLC0415
+
     network = grants["network"]
     if network == "none":
         capabilities.block_network()
@@ -94,9 +99,19 @@ def _confine_linux(nono: "Any", capabilities: "Any", grants: "Any") -> None:
         nono.apply_landlock(capabilities)
     else:
         nono.apply(capabilities)
-    listener = _install(_filter(os.uname().machine, network == "hosts", grants["sockets"]), network == "hosts")
-    if listener is not None:
-        _send_descriptor(grants["guard"], listener)
+    machine, by_hosts = os.uname().machine, network == "hosts"
+    program = _filter(machine, by_hosts, grants["sockets"])
+    code = ctypes.create_string_buffer(b"".join(pack("HBBI", *each) for each in program))
+    head = ctypes.create_string_buffer(pack("HxxxxxxQ", len(program), ctypes.addressof(code)))
+    call = ctypes.CDLL(None, use_errno=True).syscall
+    listener = call(_MACHINES[machine][1]["seccomp"], 1, 8 if by_hosts else 0, ctypes.byref(head))
+    if listener < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    if by_hosts:
+        connection = socket(fileno=grants["guard"])
+        connection.sendmsg([b"x"], [(SOL_SOCKET, SCM_RIGHTS, pack("i", listener))])
+        connection.close()
+        os.close(listener)
 
 
 def _filter(machine: str, by_hosts: bool, local_sockets: bool) -> "list[tuple[int, int, int, int]]":
@@ -132,30 +147,6 @@ def _rule(number: int, action: int, *tests: "tuple[int, int, int]") -> "list[tup
         rule += [(_LOAD, 0, 0, 16 + 8 * index), (_AND, 0, 0, mask)]
         rule.append((_EQUAL, 0, length - len(rule) - 1, value))
     return [*rule, (_RETURN, 0, 0, action)]
-
-
-def _install(program: "list[tuple[int, int, int, int]]", is_heard: bool) -> int | None:
-    """Install a seccomp filter. Returns the descriptor of its notifications if it has any."""
-    import ctypes  # noqa: PLC0415 only for Linux, and slow
-    from struct import pack  # noqa: PLC0415
-
-    code = ctypes.create_string_buffer(b"".join(pack("HBBI", *each) for each in program))
-    head = ctypes.create_string_buffer(pack("HxxxxxxQ", len(program), ctypes.addressof(code)))
-    call = ctypes.CDLL(None, use_errno=True).syscall
-    seccomp = _MACHINES[os.uname().machine][1]["seccomp"]
-    made = call(seccomp, 1, 8 if is_heard else 0, ctypes.byref(head))
-    if made < 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-    return made if is_heard else None
-
-
-def _send_descriptor(channel: int, descriptor: int) -> None:
-    from _socket import SCM_RIGHTS, SOL_SOCKET, socket  # noqa: PLC0415
-
-    connection = socket(fileno=channel)
-    connection.sendmsg([b"x"], [(SOL_SOCKET, SCM_RIGHTS, descriptor.to_bytes(4, sys.byteorder))])
-    connection.close()
-    os.close(descriptor)
 
 
 def _fail(message: str) -> "NoReturn":
