@@ -25,13 +25,13 @@ from toolcrib.agents.sessions.briefing import Briefing
 from toolcrib.agents.sessions.elsewhere import RemoteSessions
 from toolcrib.agents.sessions.event_log import Recorder
 from toolcrib.agents.sessions.live_session import SessionDeps
-from toolcrib.agents.sessions.manager import NewSession, Sessions
 from toolcrib.agents.sessions.programs import Programs
 from toolcrib.agents.sessions.questions import Questions, SharedQuestions
 from toolcrib.agents.sessions.recording.recorded_runtime import ModelAccess
 from toolcrib.agents.sessions.recording.recordings import RecordableRuntimes, Recordings
 from toolcrib.agents.sessions.runtimes import EndpointAccess, Runtimes, load_claude
 from toolcrib.agents.sessions.session_tools import SessionTools
+from toolcrib.agents.sessions.sessions import NewSession, Sessions
 from toolcrib.agents.sessions.transcripts import Transcripts
 from toolcrib.agents.work.git import Git
 from toolcrib.agents.work.work import Work
@@ -98,7 +98,7 @@ class Agents:
         )
         self.sessions = self._build_sessions(session_deps)
         self.replays = SessionReplays(self.sessions, self.runners, self.recordings, access)
-        context.audit.held_epoch = self.sessions.held_epoch
+        context.audit.call_records.held_epoch = self.sessions.held_epoch
         self.transcripts = Transcripts(claude_folder(context), self._known_runtimes)
         jobs = _jobs(context) if on_time else None
         self.schedules = Schedules(
