@@ -61,12 +61,13 @@ class _Runner:
 _BROWSERS: Final = (".cache/ms-playwright", "Library/Caches/ms-playwright")
 _NODE: Final = _Runner(
     {
-        "npm_config_cache": "npm", "npm_config_store_dir": "pnpm", "PNPM_HOME": "pnpm", "YARN_CACHE_FOLDER": "yarn",
-        "YARN_GLOBAL_FOLDER": "yarn", "BUN_INSTALL_CACHE_DIR": "bun", "COREPACK_HOME": "corepack",
+        "npm_config_cache": "npm", "PNPM_HOME": "pnpm", "YARN_CACHE_FOLDER": "yarn", "YARN_GLOBAL_FOLDER": "yarn",
+        "BUN_INSTALL_CACHE_DIR": "bun", "COREPACK_HOME": "corepack",
     },
     (".npmrc", ".config/npm", ".yarnrc", ".yarnrc.yml", ".config/pnpm", ".bunfig.toml", *_BROWSERS),
     ("npm_config_offline",),
 )  # fmt: skip
+_PNPM: Final = replace(_NODE, caches={**_NODE.caches, "npm_config_store_dir": "pnpm"})  # npm warns about this one
 _PYTHON: Final = _Runner(
     {"UV_CACHE_DIR": "uv", "UV_TOOL_DIR": "uv-tools", "PIP_CACHE_DIR": "pip", "PIPX_HOME": "pipx"},
     (".config/uv", ".config/pip", ".pip", ".pypirc", ".local/share/uv/python", *_BROWSERS),
@@ -75,7 +76,8 @@ _PYTHON: Final = _Runner(
 _DENO: Final = _Runner({"DENO_DIR": "deno"})
 _DOCKER: Final = _Runner(reads=(".docker", ".config/containers"), uses_sockets=True)
 _RUNNERS: Final[Mapping[str, _Runner]] = {
-    **dict.fromkeys(("npx", "npm", "pnpm", "pnpx", "yarn", "bun", "bunx", "node"), _NODE),
+    **dict.fromkeys(("npx", "npm", "yarn", "bun", "bunx", "node"), _NODE),
+    **dict.fromkeys(("pnpm", "pnpx"), _PNPM),
     **dict.fromkeys(("uvx", "uv", "pipx"), _PYTHON),
     "deno": _DENO,
     **dict.fromkeys(("docker", "podman"), _DOCKER),
@@ -168,7 +170,7 @@ class _Granting:
             if place is not None and not self._is_shared(Path(place)):
                 yield place
         for path in self._named():
-            if path.suffix.lower() not in _CODE:
+            if not _is_code(path):
                 yield from self._unless_shared(path.parent if path.suffix.lower() in _DATABASES else path)
 
     def _code(self) -> Iterator[str]:
@@ -180,6 +182,9 @@ class _Granting:
         for path in self._named():
             if path.suffix.lower() in _CODE:
                 yield from self._unless_shared(path.parent)
+            elif _is_code(path):
+                yield from self._installation(path.parent)
+                yield from self._installation(Path(os.path.realpath(path)).parent)
         for name in _CODE_VARIABLES:
             for value in self._resolved.env.get(name, "").split(os.pathsep):
                 if value.startswith("/"):
@@ -212,6 +217,11 @@ class _Granting:
         home, crib = Path(os.path.realpath(self._home)), self._crib
         above = (home, home / ".local", home / ".config", home / ".local" / "share")
         return real in above or home.is_relative_to(real) or crib.is_relative_to(real) or real.is_relative_to(crib)
+
+
+def _is_code(path: Path) -> bool:
+    """Return whether a file is a program, which a server may run and not change."""
+    return path.suffix.lower() in _CODE or (path.is_file() and os.access(path, os.X_OK))
 
 
 def _is_installation(root: Path) -> bool:

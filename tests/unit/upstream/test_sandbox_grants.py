@@ -106,7 +106,10 @@ def test_what_the_definition_names_is_granted_and_code_is_not_writable(machine: 
     script = machine.home / "servers" / "server.py"
     script.parent.mkdir()
     script.touch()
-    server = machine.granted("python3", str(script), f"--root={machine.home / 'docs'}")
+    program = machine.program("tools/bin/helper")
+    server = machine.granted("python3", str(script), f"--root={machine.home / 'docs'}", "--run", str(program))
+    assert server.reads("tools/bin/helper")
+    assert not server.writes("tools/bin/helper")
     assert server.writes("docs/new")
     assert server.reads("servers/helper.py")
     assert not server.writes("servers/helper.py")
