@@ -128,12 +128,13 @@ def _add_reasons(router: APIRouter, crib: Crib) -> None:
         pattern: _Pattern = "*",
         session_source: _SessionSource = "cli",
         session_mode: _SessionMode = "default",
+        who: Annotated[str, Query(description="Only principals whose label contains this.", max_length=200)] = "",
     ) -> list[JsonObject]:
         """List what every principal can do with the tools that match a pattern, with the reasons.
 
         The principals are the owner's sources, all tokens, all agents and all schedules.
         """
-        found = await find_reach(crib, pattern, source=session_source, mode=session_mode)
+        found = await find_reach(crib, pattern, source=session_source, mode=session_mode, who=who)
         return [each.to_json() for each in found]
 
     @router.get("/suggestions", response_model=list[PermissionSuggestionShape], response_model_exclude_unset=True)

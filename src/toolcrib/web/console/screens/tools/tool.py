@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from toolcrib.gate.audit.statistics import CallFilter
+from toolcrib.gate.policy.patterns import literal_pattern
 from toolcrib.model.errors import ToolcribError
 from toolcrib.model.json import JsonObject, digest, dumps, is_object, loads
 from toolcrib.model.principals import Principal
@@ -25,6 +26,7 @@ from toolcrib.web.console import contents
 from toolcrib.web.console import schema_forms as forms
 from toolcrib.web.console.calls import RunningCalls
 from toolcrib.web.console.responses import Console, ScreenContent, error_json, route
+from toolcrib.web.console.screens.access.reach import users_of
 from toolcrib.web.console.screens.tools.list import KINDS, kind_of, pending_changes, place_of, ref_of, tool_address
 
 _ROOT: Final = ""
@@ -135,6 +137,7 @@ class ToolScreen:
         value |= {"commands": self._commands(tool.ref, arguments), "unaccepted": self._unaccepted_hash(principal, tool)}
         usage = await self._console.history.usage(CallFilter(tool=str(tool.ref)))
         value["usage"] = usage.to_json()
+        value["users"] = await users_of(self._console.crib, tool.ref) if request.method == "GET" else []
         also = {
             "spark": usage.spark,
             "call": self._calls.number(),
@@ -194,6 +197,7 @@ def _shape(console: Console, tool: Tool) -> JsonObject:
         "server": tool.ref.server,
         "name": tool.ref.tool,
         "href": tool_address(tool.ref),
+        "pattern": literal_pattern(tool.ref),
         "exposedName": console.crib.gate.name("endpoint", tool.ref),
         "toolTitle": tool.title,
         "description": tool.description,
