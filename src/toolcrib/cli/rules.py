@@ -116,6 +116,10 @@ def add(
     ] = None,
     marks: MarkOption = None,
     flows: FlowOption = None,
+    excepted: Annotated[
+        list[str] | None,
+        typer.Option("--except", metavar="PATTERN", help="Not for these tools. Repeatable.", show_default=False),
+    ] = None,
     reason: Annotated[
         str | None, typer.Option("--reason", metavar="TEXT", help="The reason, shown with each decision.")
     ] = None,
@@ -135,6 +139,7 @@ def add(
         "modes": modes,
         "marks": marks,
         "flows": flows,
+        "except": excepted,
         "projects": [str(path.expanduser().absolute()) for path in projects or ()],
     }
     body: JsonObject = {
@@ -309,6 +314,8 @@ def describe_scope(rule: "JsonObject") -> str:
     for key in ("sources", "agents", "projects", "modes", "marks", "flows"):
         if key in where:
             parts.append(f"{key.removesuffix('s')} {(' and ' if key == 'marks' else ' or ').join(where[key])}")
+    if "except" in where:
+        parts.append(f"not {' or '.join(where['except'])}")
     if bound := rule.get("principal"):
         who = [bound["kind"], *(f"{key} {bound[key]}" for key in ("name", "agent", "source") if bound.get(key))]
         parts.append(f"principal {' '.join(who)}")

@@ -35,6 +35,7 @@ from toolcrib.web.api.policy.shapes import (
     SimulationShape,
     SubjectReachShape,
 )
+from toolcrib.web.api.policy.tool_sets import add_tool_sets
 from toolcrib.web.api.reading import owner_only
 from toolcrib.web.api.resource import Resource
 from toolcrib.web.api.shapes import ProblemShape
@@ -53,6 +54,7 @@ def routes(crib: Crib) -> Resource:
     _add_rules(router, crib)
     _add_reasons(router, crib)
     add_marks(router, crib)
+    add_tool_sets(router, crib)
     return router
 
 
