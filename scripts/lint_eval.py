@@ -1,8 +1,8 @@
 """Measure the lint of tool definitions on public sets: recall, precision and false findings per set, and its cost.
 
-Usage: lint_eval.py DATA [--list HALF]. `DATA` is a directory with clones of the repositories in `SETS`; docs/lint.md
-lists them. A set that is absent is skipped and reported. Each set is split in two halves by a hash of the id of each
-case. The patterns are written with the development half only; the held-out half is measured.
+Usage: lint_eval.py DATA [--list PART]. `DATA` is a directory with clones of the repositories in `SETS`; docs/lint.md
+lists them. A set that is absent is skipped and reported. A quarter of each set is held out, by a hash of the id and a
+hash of the description of each case. The patterns are written with the other cases only, the held-out ones measured.
 """
 
 import argparse
@@ -22,8 +22,8 @@ from toolcrib.model.problems import Problem
 from toolcrib.model.tools import Tool, ToolRef
 
 Label = Literal["malicious", "hard", "benign"]
-Half = Literal["development", "held-out"]
-HALVES: tuple[Half, ...] = ("development", "held-out")
+Part = Literal["development", "held-out"]
+PARTS: tuple[Part, ...] = ("development", "held-out")
 _OWN = "judged"
 _TIMED = 5000
 _ROUNDS = 3
@@ -38,9 +38,11 @@ class Case(NamedTuple):
     peers: Sequence[ToolRef] = ()
 
     @property
-    def half(self) -> Half:
-        """Return the half of the set that the case belongs to."""
-        return HALVES[hashlib.sha256(self.id.encode()).digest()[0] % 2]
+    def part(self) -> Part:
+        """Return the part of the set that the case belongs to."""
+        id_is_odd = hashlib.sha256(self.id.encode()).digest()[0] % 2
+        text_is_odd = hashlib.sha1(self.tool.description.encode(), usedforsecurity=False).digest()[-1] % 2
+        return PARTS[id_is_odd and text_is_odd]
 
     def findings(self) -> Sequence[Problem]:
         """Return the findings that hold back a new tool with this definition."""
@@ -219,13 +221,13 @@ class Counts(NamedTuple):
             flagged[case.label] += bool(case.findings())
         return cls(total, flagged)
 
-    def row(self, name: str, half: Half) -> str:
+    def row(self, name: str, part: Part) -> str:
         """Return a row of the table."""
         found = self.flagged.total()
         precision = f"{self.flagged['malicious'] / found:.2f}" if found and self.total["malicious"] else "–"
         recall = f"{self.flagged['malicious'] / self.total['malicious']:.2f}" if self.total["malicious"] else "–"
         cells = [f"{self.flagged[label]}/{self.total[label]}" if self.total[label] else "–" for label in LABELS]
-        return f"| {name} | {half} | {' | '.join(cells)} | {recall} | {precision} |"
+        return f"| {name} | {part} | {' | '.join(cells)} | {recall} | {precision} |"
 
 
 LABELS: tuple[Label, ...] = ("malicious", "hard", "benign")
@@ -243,19 +245,19 @@ def _milliseconds(tools: Sequence[Tool]) -> float:
 
 
 def _print_table(sets: dict[str, list[Case]]) -> None:
-    print("| set | half | malicious found | hard negatives flagged | benign flagged | recall | precision |")
+    print("| set | part | malicious found | hard negatives flagged | benign flagged | recall | precision |")
     print("|---|---|---|---|---|---|---|")
     for name, cases in sets.items():
-        for half in HALVES:
-            print(Counts.of(case for case in cases if case.half == half).row(name, half))
+        for part in PARTS:
+            print(Counts.of(case for case in cases if case.part == part).row(name, part))
     judged = [case for name, cases in sets.items() if name not in _INFORMATIVE for case in cases]
-    for half in HALVES:
-        print(Counts.of(case for case in judged if case.half == half).row("**all but the last**", half))
+    for part in PARTS:
+        print(Counts.of(case for case in judged if case.part == part).row("**all but the last**", part))
 
 
-def _print_mistakes(sets: dict[str, list[Case]], half: Half) -> None:
+def _print_mistakes(sets: dict[str, list[Case]], part: Part) -> None:
     for name, cases in sets.items():
-        for case in (each for each in cases if each.half == half):
+        for case in (each for each in cases if each.part == part):
             found = case.findings()
             if bool(found) != (case.label == "malicious"):
                 reasons = "; ".join(problem.message for problem in found) or repr(case.tool.description[:300])
@@ -263,10 +265,10 @@ def _print_mistakes(sets: dict[str, list[Case]], half: Half) -> None:
 
 
 def main() -> int:
-    """Print the table, or the mistakes in one half."""
+    """Print the table, or the mistakes in one part."""
     parser = argparse.ArgumentParser(description="Measure the lint of tool definitions.")
     parser.add_argument("data", type=Path)
-    parser.add_argument("--list", choices=HALVES, dest="half", help="print each mistake in this half")
+    parser.add_argument("--list", choices=PARTS, dest="part", help="print each mistake in this part")
     options = parser.parse_args()
     sets: dict[str, list[Case]] = {}
     for name, read in SETS.items():
@@ -280,8 +282,8 @@ def main() -> int:
             print(f"Skipped {name}: not found in {options.data}.", file=sys.stderr)
     if not sets:
         return 1
-    if options.half:
-        _print_mistakes(sets, options.half)
+    if options.part:
+        _print_mistakes(sets, options.part)
         return 0
     _print_table(sets)
     benign = [case.tool for cases in sets.values() for case in cases if case.label == "benign"][:_TIMED]

@@ -19,7 +19,7 @@ import anyio
 import anyio.to_thread
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
-from sqlalchemy import Engine, NullPool, Table, create_engine
+from sqlalchemy import Engine, LargeBinary, NullPool, Table, create_engine
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
 from toolcrib.base.settings import Durability
@@ -38,6 +38,7 @@ from toolcrib.store.batch import (
     undo,
 )
 from toolcrib.store.failures import translate_errors, unavailable
+from toolcrib.store.postgres_appends import AppendPipeline, RowInsert
 from toolcrib.store.schema import stored_text
 from toolcrib.store.side_connection import SideConnection
 from toolcrib.store.upgrade import prepare_schema
@@ -59,7 +60,7 @@ _LONGEST_PAUSE = 2.0
 """Maximum seconds between two attempts to connect."""
 _SCHEMA_LOCK = "SELECT pg_advisory_xact_lock(7304126503418263)"  # an arbitrary number, the same in every crib
 
-_READING_EPOCH = b" RETURNING (SELECT value FROM epochs WHERE name = 'policy')"
+_READING_EPOCH = " RETURNING (SELECT value FROM epochs WHERE name = 'policy')"
 
 _FAULTS_OF_DATABASE = (psycopg.OperationalError, psycopg.InternalError, psycopg.InterfaceError, OSError, TimeoutError)
 """Errors of the server or the connection; any other error is the fault of a statement or row."""
@@ -100,7 +101,7 @@ def _parameters(url: str, durability: Durability) -> dict[str, Any]:
     options = f"{given.get('options') or ''} -c statement_timeout={_STATEMENT_LIMIT}s"
     if durability == "power":
         options += " -c synchronous_commit=on"
-    return {"connect_timeout": _CONNECT_LIMIT, **given, "options": options}
+    return {"connect_timeout": _CONNECT_LIMIT, **given, "options": options, "client_encoding": "utf8"}
 
 
 def _prepare(connect: "partial[psycopg.Connection[Any]]") -> None:
@@ -116,16 +117,20 @@ class PostgresWriter(Queue):
     def __init__(self, parameters: dict[str, Any]) -> None:
         super().__init__(PGDialect_psycopg())
         self._parameters = parameters
-        self._inserts: dict[tuple[Table, bool | None], bytes] = {}
+        self._inserts: dict[tuple[Table, bool | None], RowInsert] = {}
         self._work = asyncio.Event()
         self._link: Link | None = None
+        self._pipeline: AppendPipeline | None = None
+        self._in_flight: list[Request] = []
+        self._failure: Exception | None = None
         self._used = 0.0
         self._pause = 0.0
         self._not_before = 0.0
 
     def wake(self) -> None:
-        """Wake the task."""
-        self._work.set()
+        """Commit after this turn of the loop, unless a batch is in flight: the next one begins when it ends."""
+        if not self._in_flight:
+            self.loop.call_soon(self._begin)
 
     def side_connection(self) -> SideConnection:
         """Return one more connection to the database, not opened yet."""
@@ -141,21 +146,59 @@ class PostgresWriter(Queue):
         self._work.set()
 
     async def pump(self) -> None:
-        """Commit batch after batch until closed."""
+        """Commit the batches that `_begin` leaves to it until closed."""
         try:
-            while not self.closed or self.waiting:
+            while not self.closed or self.waiting or self._in_flight:
                 await self._work.wait()
                 self._work.clear()
-                if batch := self.take():
-                    await self._commit(batch)
+                if self._failure is None and self._in_flight:
+                    continue
+                self._in_flight = self._in_flight or self.take()
+                if self._in_flight:
+                    await self._commit(self._in_flight)
+                self._in_flight = []
+                self._begin()
         finally:
-            fail(self.take(), partial(unavailable, TimeoutError("it did not answer before the crib stopped")))
+            left = partial(unavailable, TimeoutError("it did not answer before the crib stopped"))
+            fail([*self._in_flight, *self.take()], left)
             await self._disconnect()
 
+    def _begin(self) -> None:
+        """Begin to commit the waiting requests. What is not simply an append to a log is left to the task."""
+        if self._in_flight or not (self.waiting or self.closed):
+            return
+        appends = [each for each in self.waiting if isinstance(each, Append)]
+        pipeline = self._pipeline if self._is_ready() else None
+        if pipeline is None or not appends or len(appends) < len(self.waiting):
+            self._work.set()
+            return
+        self._in_flight = self.take()
+        try:
+            pipeline.send([(self._insert_into(each.log, each.fence), _with_fence(each)) for each in appends])
+        except Exception as error:  # noqa: BLE001 boundary: the task handles it
+            self._appended(None, error)
+
+    def _is_ready(self) -> bool:
+        return self._link is not None and not self._link.closed and self.loop.time() - self._used <= _QUIET
+
+    def _appended(self, epoch: bytes | None, error: Exception | None) -> None:
+        """Take the end of a batch that was sent without the task."""
+        if error is not None:
+            self._failure = error
+            self._work.set()
+            return
+        batch, self._in_flight = self._in_flight, []
+        self._used = self.loop.time()
+        if epoch is not None:
+            self.policy_epoch = int(epoch)
+        settle(batch)
+        self._begin()
+
     async def _commit(self, batch: list[Request]) -> None:
+        failure, self._failure = self._failure, None
         try:
             with anyio.fail_after(_BATCH_LIMIT):
-                apart = await self._try_together(await self._connected(), batch)
+                apart = await self._try_together(batch, failure)
         except BaseException as error:  # boundary: no caller may wait forever, whatever went wrong
             undo(batch)
             fail(batch, partial(unavailable, error))
@@ -171,21 +214,23 @@ class PostgresWriter(Queue):
         else:
             apart.settle(psycopg.IntegrityError)
 
-    async def _try_together(self, link: Link, batch: Sequence[Request]) -> Apart | None:
-        """Commit the batch as a whole; if a request fails, commit its requests separately."""
+    async def _try_together(self, batch: Sequence[Request], failure: Exception | None) -> Apart | None:
+        """Commit the batch as a whole; if a request fails, commit its requests separately.
+
+        `failure` is the error of a batch that was already tried as a whole.
+        """
         try:
-            await self._run_together(link, batch)
+            if failure is not None:
+                raise failure
+            await self._run_together(await self._connected(), batch)
         except _FAULTS_OF_DATABASE:
             raise
         except Exception:  # noqa: BLE001 boundary: only the caller at fault gets the error
             undo(batch)
-            return await self._run_apart(link, batch)
+            return await self._run_apart(await self._connected(), batch)
         return None
 
     async def _run_together(self, link: Link, batch: Sequence[Request]) -> None:
-        if len(batch) == 1 and isinstance(batch[0], Append) and len(batch[0].items) == 1:
-            await self._note(batch[0], await self._run(link, batch[0]))  # one statement is a transaction by itself
-            return
         async with link.pipeline(), link.transaction():
             cursors = [await self._run(link, request) for request in batch]
         for request, used in zip(batch, cursors, strict=True):
@@ -222,7 +267,7 @@ class PostgresWriter(Queue):
         """Run the statements of a request; in a pipeline, results are only known when it has ended."""
         if isinstance(request, Append):
             cursor = link.cursor()
-            insert, rows = self._insert_into(request.log, request.fence), _with_fence(request)
+            insert, rows = self._insert_into(request.log, request.fence).sql.encode(), _with_fence(request)
             reads_epoch = request.log.reads_policy_epoch
             if len(rows) == 1:
                 await cursor.execute(insert, rows[0])
@@ -239,14 +284,11 @@ class PostgresWriter(Queue):
             cursors.append(cursor)
         return cursors
 
-    def _insert_into(self, log: Log[Any], fence: Fence | None) -> bytes:
+    def _insert_into(self, log: Log[Any], fence: Fence | None) -> RowInsert:
         kind = log.table, None if fence is None else fence.session is not None
         insert = self._inserts.get(kind)
         if insert is None:
-            insert = _insert(*kind).encode()
-            if log.reads_policy_epoch:
-                insert += _READING_EPOCH
-            self._inserts[kind] = insert
+            insert = self._inserts[kind] = _insert(*kind, reads_epoch=log.reads_policy_epoch)
         return insert
 
     async def _note(self, request: Request, cursors: Sequence[Cursor]) -> None:
@@ -262,9 +304,14 @@ class PostgresWriter(Queue):
 
     async def _connected(self) -> Link:
         """Return the connection, reopened if it was lost; back off after a failed attempt."""
-        if self._link is not None and self.loop.time() - self._used > _QUIET:
+        if self._link is not None and self._link.closed:  # the pipeline noticed it while nothing was in flight
+            await self._disconnect()
+        if self._link is not None:
             try:
-                await self._link.execute(b"SELECT 1")
+                if self._pipeline is not None:
+                    self._pipeline.leave()
+                if self.loop.time() - self._used > _QUIET:
+                    await self._link.execute(b"SELECT 1")
             except psycopg.Error:
                 await self._disconnect()
         if self._link is None:
@@ -274,10 +321,14 @@ class PostgresWriter(Queue):
             self._not_before = self.loop.time() + self._pause
             self._link = await psycopg.AsyncConnection.connect(**self._parameters, autocommit=True)
             self._pause = self._not_before = 0.0
+            self._pipeline = AppendPipeline(self._link, _BATCH_LIMIT, self._appended)
         return self._link
 
     async def _disconnect(self) -> None:
         link, self._link = self._link, None
+        if self._pipeline is not None:
+            self._pipeline.abandon()
+            self._pipeline = None
         if link is not None:
             with contextlib.suppress(psycopg.Error, OSError):
                 await link.close()
@@ -291,16 +342,18 @@ _RUN_OF_SESSION = (
 """The value of a column that must not be null: there is none if the fence does not hold any more."""
 
 
-def _insert(table: Table, of_session: bool | None) -> str:
+def _insert(table: Table, of_session: bool | None, *, reads_epoch: bool) -> RowInsert:
     """Return the insert of a row. `of_session`: with the fence of a session, or of the run only, or with none."""
-    plain = insert_into(table, PGDialect_psycopg(paramstyle="format"))
-    if of_session is None:
-        return plain
-    start, _, values = plain.partition(" VALUES (")
-    places = values.removesuffix(")").split(", ")
-    fenced = fenced_column(table)
-    places[fenced] = (_RUN_OF_SESSION if of_session else _RUN).format(places[fenced])
-    return f"{start} VALUES ({', '.join(places)})"
+    sql = insert_into(table, PGDialect_psycopg(paramstyle="format"))
+    formats = [int(isinstance(column.type, LargeBinary)) for column in table.columns]
+    if of_session is not None:
+        start, _, values = sql.partition(" VALUES (")
+        places = values.removesuffix(")").split(", ")
+        fenced = fenced_column(table)
+        places[fenced] = (_RUN_OF_SESSION if of_session else _RUN).format(places[fenced])
+        sql = f"{start} VALUES ({', '.join(places)})"
+        formats[fenced:fenced] = [0] * (4 if of_session else 2)
+    return RowInsert(sql + _READING_EPOCH if reads_epoch else sql, tuple(formats))
 
 
 def _with_fence(request: Append) -> list[tuple[Any, ...]]:

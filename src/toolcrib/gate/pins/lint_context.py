@@ -13,7 +13,7 @@ _SENTENCE = 240
 _QUOTATION = 60
 """Maximum characters between a match and the quotation marks around it."""
 _BARE = 2
-_BOUNDARY = re.compile(r"[.!?](?=\s)|\n")
+_BOUNDARY = re.compile(r"(?<!\be\.g)(?<!\bi\.e)[.!?](?=\s)|\n")
 _OPENING = "'\"“‘`«「"
 _CLOSING = "'\"”’`»」"
 _QUOTES = re.compile(r"\s['\"“‘`«]")
@@ -76,13 +76,28 @@ _DEFENCE = re.compile(
                 |check(?:er|ing)?\b
         |mitigat|score|feed|intelligence|sample|categor|databas|defen[sc]e|guard|test(?:s|ing|er)?\b|filter|block
                 |shield|remov
-        |rollout|attempts?\b)\w{0,8}""",
+        |rollout|attempts?\b|refus|reject|den(?:y|ied)\b|forbidden|awareness|quarantin)\w{0,8}""",
     re.VERBOSE | re.IGNORECASE,
 )
 _ACTS = re.compile(
     r"""(?:exfiltrate|steal|dump|extract|inject|bypass|exploit|hijack|harvest|grab|forge|crack|escalate|intercept|send
                 |post|upload
         |forward|copy|copies|include|append|attach|add)s?\b""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_INFORMS = re.compile(
+    r"""\W{0,6}(?:look(?:s|ing)?\ up|search(?:es)?|return|list|get|retriev|quer(?:y|ies)|check|count|summari[sz]|mark
+            |compar|monitor|report|fetch|show|explain|describ|quiz|generat(?:es?|ing)\ an?\ (?:quiz|report|summary)
+            |(?:runs?|uses?)\ \w{3,20}\ (?:on|over|against)\ [^.;\n]{3,40}\ and\ (?:reports?|returns?|lists?))
+        (?:s|es|e)?\b""",
+    re.VERBOSE | re.IGNORECASE,
+)
+"""How a sentence begins that returns information."""
+_ATTACKS = re.compile(
+    r"""\b(?:exfiltrat|steal|dump|extract|inject|bypass|exploit|hijack|harvest|grab|forg|crack|escalat|intercept|send
+            |post|upload|forward|append|attach|perform|launch|execut|install|deploy|spoof|poison|tamper|evad|conceal
+            |abus|overwrit|plant|spray|deliver|hid)(?:s|es|e|ing)?\b
+      | \b(?:silently|secretly|target|victim|payload|persistence)s?\b""",
     re.VERBOSE | re.IGNORECASE,
 )
 _CONJUNCTION = re.compile(r"(?:\b(?:and|then|also)|;|,)\s{0,2}$", re.IGNORECASE)
@@ -104,6 +119,26 @@ _TRANSFERS = re.compile(
 _READS = re.compile(
     r"\b(?:read|open|access|fetch|get|load|collect|extract|grab|show|print|scan|retriev|call|use)(?:s|es|e|ing|ed)?\b",
     re.IGNORECASE,
+)
+_OWN_USE = re.compile(
+    r"""\bto\ (?:sign|connect|authenticate|authori[sz]e|log\ in|sign\ in)\b
+      | \b(?:sends?|returns?|shows?|passes)\ (?:(?:it|them|its|the)\ )?(?:\w{2,12}\ )?to
+            \ the\ (?:caller|user)\b(?!['’])""",
+    re.VERBOSE | re.IGNORECASE,
+)
+"""What a tool may do itself with a file that it names: sign in with it, or return it to its caller."""
+_STATES = re.compile(r"\W{0,6}(?:reads|uses|loads|opens|gets|takes|parses|fetches|connects|signs)\b", re.IGNORECASE)
+"""How a sentence begins that states what the tool does. An order to the model has another form of the verb."""
+_SHOWS = re.compile(
+    r"""\b(?:readme|documentation|docs|manual|guide|tutorial|quick\ start|examples?|e\.g|usage|such\ as
+            |(?:install(?:ation)?|setup|start|build)\ commands?)\b""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_ORDERS = re.compile(
+    r"""\b(?:run|execute|paste|type|use|enter|start)\ (?:it|this|that|them|the\ (?:command|script|following|line))\b
+      | \b(?:first|now|then|please|must|should|always|to)\ (?:run|execute|paste|type)\b
+      | \bbefore\ (?:using|calling|you|any)\b | \b(?:you|agents?|assistants?|models?)\ (?:must|should|need|have)\b""",
+    re.VERBOSE | re.IGNORECASE,
 )
 _CHOSEN = re.compile(
     r"\b(?:configured|user-\w{4,12}|specified|given|chosen|requested|provided|selected|your\ own|of\ your\ choice)\b",
@@ -156,9 +191,16 @@ def is_defensive(text: str, start: int, end: int) -> bool:
         return True
     if _ACTS.match(text, start) and _CONJUNCTION.search(before):
         return False
-    if _DEFENDS.search(before):
+    if _DEFENDS.search(before) or _is_informative(text, begin, start, end):
         return True
     return _DEFENCE.search(text, end, _sentence_end(text, end)) is not None
+
+
+def _is_informative(text: str, begin: int, start: int, end: int) -> bool:
+    """Return whether a sentence names an attack as the subject of information. It does nothing else to anything."""
+    if _INFORMS.match(text, begin) is None or _ATTACKS.search(text, begin, start):
+        return False
+    return _ATTACKS.search(text, end, _sentence_end(text, end)) is None
 
 
 def is_inspected(text: str, start: int, end: int) -> bool:
@@ -171,9 +213,28 @@ def is_inspected(text: str, start: int, end: int) -> bool:
         return False
     if _NEGATED.search(text, begin, start):
         return True
+    if _is_own_use(text[begin:finish]):
+        return True
     if _TRANSFERS.search(text, begin, finish):
         return False
     return _DEFENDS.search(text, begin, start) is not None or _READS.search(text, begin, finish) is None
+
+
+def _is_own_use(sentence: str) -> bool:
+    """Return whether a sentence states that the tool itself uses a file, and passes it on to nothing but its caller."""
+    used = _OWN_USE.sub("", sentence)
+    return (
+        used != sentence
+        and _STATES.match(sentence) is not None
+        and not (_TRANSFERS.search(used) or _TURNS.search(used))
+    )
+
+
+def is_shown(text: str, start: int, end: int) -> bool:
+    """Return whether a text shows a command, as documentation or as one that it refuses, and never orders to run it."""
+    if _ORDERS.search(text) is not None:
+        return False
+    return is_defensive(text, start, end) or _SHOWS.search(text, _sentence_start(text, start), start) is not None
 
 
 def is_chosen(text: str, start: int, end: int) -> bool:

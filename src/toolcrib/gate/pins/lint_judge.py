@@ -10,18 +10,19 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from toolcrib.gate.pins.lint_attacks import ATTACKS
-from toolcrib.gate.pins.lint_context import is_chosen, is_defensive, is_described, is_inspected, is_quoted
+from toolcrib.gate.pins.lint_context import is_chosen, is_defensive, is_described, is_inspected, is_quoted, is_shown
 from toolcrib.gate.pins.lint_encoded import Decoded, decoded_texts, may_hide_message, words_of_prose
 from toolcrib.gate.pins.lint_findings import LintFinding, finding
 from toolcrib.gate.pins.lint_languages import may_order, orders
-from toolcrib.gate.pins.lint_orders import ORDERS
+from toolcrib.gate.pins.lint_orders import ORDERS, PHRASES
 from toolcrib.gate.pins.lint_plain import speaks_to_reader
 from toolcrib.gate.pins.lint_private import PRIVATE
-from toolcrib.gate.pins.lint_signs import Context, Severity, Sign, SignIndex, beginnings
+from toolcrib.gate.pins.lint_signs import Context, Severity, Sign, SignIndex, beginnings, run_on
 from toolcrib.gate.pins.lint_texts import Text, forms, plain_form
 
 SIGNS: Final = (*ORDERS, *PRIVATE, *ATTACKS)
 _INDEX = SignIndex(SIGNS)
+_PHRASES = SignIndex(PHRASES)
 _CONTEXTS: Final[Mapping[Context, Callable[[str, int, int], bool]]] = MappingProxyType(
     {
         "described": is_described,
@@ -29,6 +30,7 @@ _CONTEXTS: Final[Mapping[Context, Callable[[str, int, int], bool]]] = MappingPro
         "defensive": is_defensive,
         "inspected": is_inspected,
         "chosen": is_chosen,
+        "shown": is_shown,
     }
 )
 _MOST_MATCHES = 20
@@ -58,10 +60,20 @@ def judge(texts: Sequence[Text]) -> Iterator[LintFinding]:
     if signs or foreign:
         for each in texts:
             yield from _in_text(each, signs, foreign=foreign)
+    yield from _in_parts(texts, signs)
     if may_hide_message(joined):
         for each in texts:
             if not each.is_joined:
                 yield from _encoded(each)
+
+
+def _in_parts(texts: Sequence[Text], known: Sequence[Sign]) -> Iterator[LintFinding]:
+    """Yield phrases that only all texts together have: spelled in parts, in names, or with other marks than spaces."""
+    words = run_on(" ".join([plain_form(each) for each in texts if not each.is_joined]).casefold())
+    for each in _PHRASES.in_text(words, beginnings(words)):
+        match = each.folded.search(words)
+        if match is not None and each not in known:
+            yield finding(each.code, None, f"A text in several parts {each.reason}", match[0], (0, 0))
 
 
 def _in_text(each: Text, signs: Iterable[Sign], *, foreign: bool) -> Iterator[LintFinding]:

@@ -295,6 +295,9 @@ _CONCEALMENT = (
           | \b(?:later|future|next|subsequent)\ (?:version|update|release)s?\b[^.\n]{0,60}
             \b(?:silently|secretly|quietly|inject|exfiltrat\w{0,4}|steal|malicious\w{0,2}|hidden
                 |will\ (?:read|collect|send|upload|execute|run|access))\b
+          | \b(?:swap|replac|chang|rewrit)\w{0,4}\b[^.\n]{0,20}\bpost-approval\b
+          | \bafter\ approval\b[^.\n]{0,30}\b(?:description|definition|tool|it)\b[^.\n]{0,20}\b(?:is|gets|will\ be)
+            \ (?:swapped|replaced|changed|rewritten)\b
           | \buntil\ (?:\w{2,12}\ )?(?:approved|trusted|accepted|installed)\b[^.\n]{0,20}\bthen\b
           | \b(?:version|trust)\b[^.\n]{0,40}\bwill\ (?:quietly|secretly|silently)\b
           | \b(?:descriptions?|behaviou?r|definitions?|code)\b[^.\n]{0,30}\b(?:chang|updat|replac|swap
@@ -304,7 +307,7 @@ _CONCEALMENT = (
         "whitelisted "
         "version update release harmless benign innocent its",
         "will begin start silently switch secretly inject exfiltrate steal malicious hidden then change chang updat "
-        "replac swap "
+        "replac swap swapped "
         "mutat rewrit quietly harmless benign innocent",
         unless="defensive",
     ),
@@ -355,10 +358,12 @@ _OTHER_TOOLS = (
         r"""\b(?:instead\ of|rather\ than|in\ place\ of|do\ not\ use|don[’']t\ use|never\ use|avoid|supersedes?)\b
             [^.\n]{0,20}\b(?:any|all|every|existing)\b[^.\n]{0,20}\b(?:tools?|functions?|servers?)\b
           | \b(?:other|all|existing)\b[^.\n]{0,12}\btools?\b[^.\n]{0,20}
-            \b(?:deprecated|broken|insecure|unsafe|outdated|obsolete|compromised)\b""",
+            \b(?:deprecated|broken|insecure|unsafe|outdated|obsolete|compromised)\b
+          | \btools?\b[^.\n]{0,60}\b(?:replace|discard|ignore|override)\ (?:its|their)
+            \ (?:outputs?|results?|answers?|responses?|values?)\b""",
         "tool function server",
         "instead rather place not never don avoid supersede deprecated broken insecure unsafe outdated obsolete "
-        "compromised",
+        "compromised replace discard ignore override",
     ),
     _order(
         "changes how other tools work",
@@ -395,7 +400,7 @@ _OTHER_TOOLS = (
     _order(
         "routes data elsewhere",
         r"""\b(?:all|every|each|any)\b[^.\n]{0,20}
-            \b(?:transactions?|payments?|transfers?|e-?mails?|messages?|requests?|traffic|files?|data
+            \b(?:transactions?|payments?|transfers?|(?:e-?)?mails?|messages?|requests?|traffic|files?|data
                 |orders?)\b[^.\n]{0,20}
             \b(?:routed|forwarded|redirected|copied|bcc(?:['’]?d)?)\b
           | \b(?:bcc|blind\ cop(?:y|ies))(?:['’]?d)?\ (?:on|to|of)\ (?:every|all|each)\b""",
@@ -453,26 +458,22 @@ _COMMANDS = (
         "download fetch retrieve",
         "execute run install eval",
     ),
-    _order(
-        "has a command to run", r"\b(?:curl|wget)\s[^\n]{0,40}https?://[^\n]{0,80}\|", "curl wget", unless="defensive"
-    ),
-    _order("has a command to run", r"\brm\s+-[rf]{1,2}\s", "rm", unless="defensive"),
-    _order(
-        "has a command to run", r"\|\s{0,3}(?:ba|z)?sh\b | \b(?:ba|z)?sh\s+-[ci]\b", "sh bash zsh", unless="defensive"
-    ),
+    _order("has a command to run", r"\b(?:curl|wget)\s[^\n]{0,40}https?://[^\n]{0,80}\|", "curl wget", unless="shown"),
+    _order("has a command to run", r"\brm\s+-[rf]{1,2}\s", "rm", unless="shown"),
+    _order("has a command to run", r"\|\s{0,3}(?:ba|z)?sh\b | \b(?:ba|z)?sh\s+-[ci]\b", "sh bash zsh", unless="shown"),
     _order(
         "has a command to run",
         r"""/dev/tcp/ | \bbase64\s+(?:-d|--decode)\b | \bpowershell\b[^\n]{0,20}\s-e(?:nc\w{0,12})?\s | \bchmod\s+\+x\b
           | \bnc\s+-[a-z]{0,4}e""",
         "tcp base64 powershell chmod nc",
-        unless="defensive",
+        unless="shown",
     ),
     _order(
         "has a command to run",
         r"\b(?:curl|wget)\s[^\n]{0,40}https?://",
         "curl wget",
         severity="warn",
-        unless="defensive",
+        unless="shown",
     ),
 )
 _PRAISE = "tool.promotes_itself"
@@ -534,3 +535,6 @@ ORDERS: Final = (
     *_COMMANDS,
     *_PROMOTION,
 )
+
+PHRASES: Final = tuple([each for each in (*_OVERRIDES, *_CONCEALMENT) if each.severity == "hold"])
+"""Signs that are phrases in plain words, which also count where they are spread over several texts."""

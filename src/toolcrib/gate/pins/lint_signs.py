@@ -15,12 +15,14 @@ from typing import Literal
 
 Severity = Literal["hold", "warn"]
 """`hold` keeps a new definition back until a person has reviewed it; `warn` is a note."""
-Context = Literal["described", "quoted", "defensive", "inspected", "chosen"]
-"""Where a sign is harmless: described, quoted, about protection, a file that is not read, a target of the user."""
+Context = Literal["described", "quoted", "defensive", "inspected", "chosen", "shown"]
+"""Where a sign is harmless: described, quoted, about protection, a file that is not passed on, a target of the user, a
+command in documentation."""
 _BEGINNING = 5
 _APART = bytes(byte if chr(byte).isalnum() and byte < 128 else 32 for byte in range(256))
 """Maps every byte that is not an ASCII letter or digit to a space."""
 _WORD = re.compile(r"[^\W_]+")
+_SPELLED = re.compile(r"\b(?:[^\W\d_] ){2,}[^\W\d_]\b")
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +72,17 @@ def beginnings(folded: str) -> set[str]:
     """Return the beginnings of all words in a case-folded text."""
     words = folded.encode().translate(_APART).decode().split() if folded.isascii() else _WORD.findall(folded)
     return {word[:_BEGINNING] for word in words}
+
+
+def run_on(folded: str) -> str:
+    """Return the words of a case-folded text without the marks between them, and spelled words as words."""
+    text = _SPELLED.sub(_joined, folded)
+    words = text.encode().translate(_APART).decode().split() if text.isascii() else _WORD.findall(text)
+    return " ".join(words)
+
+
+def _joined(spelled: re.Match[str]) -> str:
+    return spelled[0].replace(" ", "")
 
 
 class SignIndex:
