@@ -37,6 +37,14 @@ ReadOnlyOption = Annotated[
     typer.Option("--read-only/--not-read-only", help="Only tools with or without this mark.", show_default=False),
 ]
 ProjectsOption = Annotated[list[Path] | None, typer.Option("--project", metavar="DIR", help="Only in this directory.")]
+ExceptOption = Annotated[
+    list[str] | None,
+    typer.Option("--except", metavar="PATTERN", help="Not for these tools. Repeatable.", show_default=False),
+]
+OpenWorldOption = Annotated[
+    bool | None,
+    typer.Option("--open-world/--not-open-world", help="Only tools with or without this mark.", show_default=False),
+]
 ExpiresOption = Annotated[
     str | None, typer.Option("--expires", metavar="TIME", help="When the rule expires (ISO 8601).")
 ]
@@ -110,16 +118,10 @@ def add(
             "--destructive/--not-destructive", help="Only tools with or without this mark.", show_default=False
         ),
     ] = None,
-    open_world: Annotated[
-        bool | None,
-        typer.Option("--open-world/--not-open-world", help="Only tools with or without this mark.", show_default=False),
-    ] = None,
+    open_world: OpenWorldOption = None,
     marks: MarkOption = None,
     flows: FlowOption = None,
-    excepted: Annotated[
-        list[str] | None,
-        typer.Option("--except", metavar="PATTERN", help="Not for these tools. Repeatable.", show_default=False),
-    ] = None,
+    excepted: ExceptOption = None,
     reason: Annotated[
         str | None, typer.Option("--reason", metavar="TEXT", help="The reason, shown with each decision.")
     ] = None,
