@@ -11,7 +11,7 @@ from cluster.cribs import crib_on
 from integration.store.databases import ask, run
 from long_tests import takes_long
 from toolcrib import Crib
-from toolcrib.agents.sessions.manager import NewSession
+from toolcrib.agents.sessions.sessions import NewSession
 from toolcrib.model.errors import Denied, Unavailable
 
 pytestmark = pytest.mark.anyio

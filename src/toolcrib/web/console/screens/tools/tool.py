@@ -19,7 +19,7 @@ from toolcrib.gate.audit.statistics import CallFilter
 from toolcrib.gate.policy.patterns import literal_pattern
 from toolcrib.model.apps import app_uri
 from toolcrib.model.errors import ToolcribError
-from toolcrib.model.json import JsonObject, digest, dumps, is_object, loads
+from toolcrib.model.json import JsonObject, dumps, is_object, loads
 from toolcrib.model.principals import Principal
 from toolcrib.model.sources import ReportProgress
 from toolcrib.model.tools import Tool, ToolRef
@@ -28,7 +28,14 @@ from toolcrib.web.console import schema_forms as forms
 from toolcrib.web.console.calls import RunningCalls
 from toolcrib.web.console.responses import Console, ScreenContent, error_json, route
 from toolcrib.web.console.screens.access.reach import users_of
-from toolcrib.web.console.screens.tools.list import KINDS, kind_of, pending_changes, place_of, ref_of, tool_address
+from toolcrib.web.console.screens.tools.list import (
+    KINDS,
+    kind_of,
+    pending_changes,
+    ref_of,
+    tool_address,
+    unaccepted_hash,
+)
 
 _ROOT: Final = ""
 """Path of the form's root, which holds the JSON in JSON mode."""
@@ -137,7 +144,10 @@ class ToolScreen:
         result = done["result"]
         value = _shape(self._console, tool) | done
         value |= {"arguments": arguments, "mode": mode, "wrong": wrong or {}, "changes": changes}
-        value |= {"commands": self._commands(tool.ref, arguments), "unaccepted": self._unaccepted_hash(principal, tool)}
+        value |= {
+            "commands": self._commands(tool.ref, arguments),
+            "unaccepted": unaccepted_hash(self._console, principal, tool),
+        }
         usage = await self._console.history.usage(CallFilter(tool=str(tool.ref)))
         value["usage"] = usage.to_json()
         value["users"] = await users_of(self._console.crib, tool.ref) if request.method == "GET" else []
@@ -168,13 +178,6 @@ class ToolScreen:
             if not changes or error.code not in ("tool.unknown", "tool.changed"):
                 raise
             return None, changes
-
-    def _unaccepted_hash(self, principal: Principal, tool: Tool) -> str | None:
-        """Return the definition's hash if its hints are ignored because it was not accepted yet."""
-        source = self._console.crib.pool.find(tool.ref.server, place_of(principal))
-        if tool.kind != "upstream" or not tool.annotations or source is None:
-            return None
-        return None if self._console.crib.pins.is_accepted(source.identity, tool) else digest(tool.definition)
 
     def _commands(self, ref: ToolRef, arguments: JsonObject) -> JsonObject:
         """Return the equivalent call for a terminal."""
