@@ -57,7 +57,7 @@ from toolcrib.model.sources import (
 from toolcrib.model.tools import CallResult, ContentItem, Tool, ToolRef
 from toolcrib.nodes.policy_epoch import PolicyEpoch
 
-_READS = frozenset({"resources/read", "prompts/get"})
+_READS = frozenset({"resources/read", "prompts/get", "tasks/get"})
 """Content methods that are audited. The others return nothing a model could act on."""
 
 _UNSETTLED = "the decision failed. See the log."
