@@ -24,6 +24,7 @@ from toolcrib.model.protocol import Era
 from toolcrib.model.servers import ServerSpec, UpstreamStatus
 from toolcrib.model.tools import CallResult
 from toolcrib.upstream.background import BackgroundTasks
+from toolcrib.upstream.confinement import Confinement
 from toolcrib.upstream.exchange import UpstreamRequests
 from toolcrib.upstream.http.failures import HttpRefused
 from toolcrib.upstream.keepalive import Keepalive, within
@@ -31,7 +32,6 @@ from toolcrib.upstream.oauth.discovery import Demand
 from toolcrib.upstream.offer import Offer
 from toolcrib.upstream.opener import OpenConnection, Opener, OpenerDeps, copy_failure
 from toolcrib.upstream.protocol_log import ProtocolLog
-from toolcrib.upstream.refusals import Refusals, refusal_problem
 from toolcrib.upstream.retries import Retries
 from toolcrib.upstream.start_limit import StartLimit
 from toolcrib.upstream.status import Report
@@ -79,6 +79,7 @@ class Upstream:
         deps: OpenerDeps,
         spec: ServerSpec,
         opener: Opener,
+        confinement: Confinement,
         starts: StartLimit,
         hooks: UpstreamHooks,
         *,
@@ -97,7 +98,7 @@ class Upstream:
         self._session = session
         self._retries = Retries(deps.timing)
         self._report = Report()
-        self._refusals = Refusals()
+        self.confinement = confinement
         self._scope = anyio.CancelScope()
         self._connecting = anyio.CancelScope()
         self._wake = anyio.Event()
@@ -114,11 +115,12 @@ class Upstream:
     @property
     def status(self) -> UpstreamStatus:
         """The current status."""
-        status, refused = self._report.status(self.spec, self.offer), self._refusals.all()
-        if not refused:
+        status, confinement = self._report.status(self.spec, self.offer), self.confinement
+        refused, learned = confinement.refused, confinement.learned
+        if not refused and learned is None:
             return status
-        problems = tuple(refusal_problem(self.spec, access) for access in refused)
-        return replace(status, refused=refused, problems=problems)
+        shape = learned.to_json() if learned is not None else None
+        return replace(status, refused=refused, problems=confinement.problems, learned=shape)
 
     @property
     def is_used(self) -> bool:
@@ -127,9 +129,7 @@ class Upstream:
 
     def returned_error(self, result: CallResult) -> None:
         """Look for refusals of the sandbox in the error result of a call."""
-        texts = [str(block.get("text", "")) for block in result.content]
-        if self._opener.grants is not None and self._refusals.read(texts, self._opener.grants):
-            self._hooks.status()
+        self.confinement.read(str(block.get("text", "")) for block in result.content)
 
     def start(self) -> None:
         """Connect in the background."""
@@ -288,7 +288,7 @@ class Upstream:
             self._cancelled()
             return
         if isinstance(failure, ServerFailed):
-            self._refusals.read(failure.stderr, self._opener.grants)
+            self.confinement.read(failure.stderr)
         if failure is None:
             self._report.closed()
             self._hooks.status()

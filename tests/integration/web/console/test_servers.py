@@ -15,6 +15,7 @@ from integration.upstream.oauth.authority import authority, visit
 from integration.web.console.visitor import Element, Visitor, visiting
 from lab import eventually
 from toolcrib.base.processes.sandbox import sandbox_support
+from toolcrib.base.processes.trace import tracer_support
 
 pytestmark = pytest.mark.anyio
 
@@ -152,6 +153,18 @@ async def test_what_a_sandbox_refused_is_allowed_with_one_button(tmp_path: Path)
         target = page.one("input", name="target").attributes["value"]
         await visitor.send("/servers/touches/sandbox", {"kind": "read", "target": target})
         allowed = (await visitor.client.post(address, json=read)).json()
+        if tracer_support().program is not None:
+            await visitor.send("/servers/touches/sandbox", {"profile": "learn"}, status=409)
+            await visitor.send("/servers/touches/sandbox", {"profile": "learn", "unconfined": "yes"})
+            await visitor.client.post(address, json=read)
+            await visitor.client.post(f"/api/servers/touches/reload?cwd={project}")
+            learned = (await visitor.page("/servers/touches/setup")).one("form", id="learned")
+            assert str(private) in [each.attributes["value"] for each in learned.all("input", name="read")]
+            fields = [(each.attributes["name"], each.attributes["value"]) for each in learned.all("input")]
+            applied = await visitor.send("/servers/touches/sandbox", dict(fields))
+            assert applied.one("select", name="profile").one("option", selected="").attributes["value"] == "strict"
+            hosts = await visitor.send("/servers/touches/sandbox", {"host": "example.com *.example.org"})
+            assert [each.attributes["value"] for each in hosts.all("input", name="removed")][-1] == "*.example.org"
     assert (refused["isError"], target, allowed["content"][0]["text"]) == (True, str(private), "secret")
 
 

@@ -37,7 +37,8 @@ _OPTIONAL: Final = (
 """Members that a server only sometimes has."""
 PROFILE_LABELS: Final = (
     ("off", "Off: no sandbox"),
-    ("project", "Project: project, caches and network"),
+    ("learn", "Learn: no sandbox, record what it uses"),
+    ("project", "Project: the project and the network"),
     ("strict", "Strict: read the project only, no network"),
 )
 _CALLS: Final = 200
@@ -227,11 +228,17 @@ class ServerScreen:
         """Change the profile, or allow what the sandbox refused."""
         form = await request.form()
         kind, target = str(form.get("kind", "")), str(form.get("target", ""))
+        allowed = {each: [str(value) for value in form.getlist(each)] for each in ("read", "write", "host", "removed")}
+        if kind in allowed:
+            allowed[kind].append(target)
         choice = SandboxChoice(
             str(form["profile"]) if "profile" in form else None,
-            (target,) if kind == "read" else (),
-            (target,) if kind == "write" else (),
+            tuple(allowed["read"]),
+            tuple(allowed["write"]),
             True if kind == "network" else None,
+            tuple(each for text in allowed["host"] for each in text.split()),
+            tuple(allowed["removed"]),
+            form.get("unconfined") == "yes",
         )
         done = await self._servers.sandbox(alias, choice, self._console.place)
         return await self.page(request, alias, "setup", change=done.to_json())
