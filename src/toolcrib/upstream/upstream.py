@@ -102,6 +102,7 @@ class Upstream:
         self._report = Report()
         self.confinement = confinement
         self._scope = anyio.CancelScope()
+        self._connecting = anyio.CancelScope()
         self._wake = anyio.Event()
         self._is_urgent = False
         self._is_forced = False
@@ -139,6 +140,13 @@ class Upstream:
     def stop(self) -> None:
         """Stop the upstream. Calls in flight fail."""
         self._scope.cancel()
+
+    def cancel(self) -> bool:
+        """Cancel an attempt to connect. Its callers fail, and it is not repeated. Returns whether there was one."""
+        is_connecting = self._report.is_connecting
+        if is_connecting:
+            self._connecting.cancel()
+        return is_connecting
 
     def restart(self) -> None:
         """Reconnect at once, regardless of earlier failures."""
@@ -259,12 +267,13 @@ class Upstream:
         self._is_forced = False
         up_since: float | None = None
         failure: ToolcribError | None = Unavailable("server.ended", f'Server "{self.spec.name}" moves to another node.')
+        self._connecting = connecting = anyio.CancelScope()
         try:
-            with anyio.CancelScope() as scope:
+            with connecting, anyio.CancelScope() as lease:
                 async with AsyncExitStack() as stack:
                     slot = await self._starts.acquire(urgent=self._is_urgent)
                     try:
-                        opening = self._opener.open(self._era, self._connect_wait, self.protocol_log, scope.cancel)
+                        opening = self._opener.open(self._era, self._connect_wait, self.protocol_log, lease.cancel)
                         opened = await stack.enter_async_context(opening)
                     finally:
                         slot.end()
@@ -277,6 +286,9 @@ class Upstream:
             logger.exception("The upstream of server %s failed.", self.spec.name)
             failure = Unavailable("internal", f'The connection to "{self.spec.name}" failed: {type(error).__name__}.')
         self._is_urgent, self._ended = False, None
+        if connecting.cancelled_caught:
+            self._cancelled()
+            return
         if isinstance(failure, ServerFailed):
             self.confinement.read(failure.stderr)
         if failure is None:
@@ -286,6 +298,13 @@ class Upstream:
             self._wake.set()
         else:
             await self._back_off(failure, up_since)
+
+    def _cancelled(self) -> None:
+        """Wait for the next request after an attempt was cancelled."""
+        self._wake = anyio.Event()
+        self._report.closed()
+        self._fail_waiting(Unavailable("server.cancelled", f'The check of "{self.spec.name}" was cancelled.'))
+        self._hooks.status()
 
     async def _back_off(self, failure: ToolcribError, up_since: float | None) -> None:
         """Back off after a failure, then retry if that may help."""
