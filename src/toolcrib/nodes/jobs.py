@@ -35,7 +35,9 @@ logger = logging.getLogger(__name__)
 logging.getLogger("procrastinate").setLevel(logging.WARNING)  # it announces the beginning and end of every job
 
 POLL_SECONDS: Final = 0.5
-"""Seconds between two looks for jobs and for dead nodes."""
+"""Seconds between two looks for jobs."""
+SWEEP_SECONDS: Final = 1.0
+"""Seconds between two looks for dead nodes and their jobs."""
 MOST_AT_ONCE: Final = 200
 _ANY: Final = "any"
 """The queue of jobs that any node may run."""
@@ -202,7 +204,7 @@ class Jobs:
     async def _sweep(self) -> None:
         """Look for jobs and nodes that are dead."""
         while True:
-            await anyio.sleep(POLL_SECONDS)
+            await anyio.sleep(SWEEP_SECONDS)
             if not self.may_write or self._membership.draining:
                 continue
             try:
