@@ -1,14 +1,22 @@
 """Fixtures for tests of several nodes: a real PostgreSQL, and real processes that share it."""
 
+import json
+import sys
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
-from cluster.nodes import Cluster
-from integration.store.databases import postgres, postgres_url
+from cluster.nodes import Cluster, ClusterNode
+from integration.store.databases import Server, new_schema, postgres, postgres_url
 
-__all__ = ["cluster", "postgres", "postgres_url"]
+__all__ = ["cluster", "pair", "postgres", "postgres_url"]
+
+SHIFTS = {
+    "command": sys.executable,
+    "args": ["-S", "-m", "upstreams.shifts"],
+    "env": {"PYTHONPATH": str(Path(__file__).parents[1]), "PYTHONDONTWRITEBYTECODE": "1"},
+}
 
 
 @pytest.fixture
@@ -16,4 +24,18 @@ def cluster(postgres_url: str, tmp_path: Path) -> Generator[Cluster]:
     """A cluster without nodes yet; `start` adds some."""
     cluster = Cluster(tmp_path, postgres_url)
     yield cluster
+    cluster.close()
+
+
+@pytest.fixture(scope="session")
+def pair(postgres: Server, tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[ClusterNode, ClusterNode]]:
+    """Two nodes for tests that leave them as they were. Both run a process of the server `shifts`."""
+    cluster = Cluster(tmp_path_factory.mktemp("pair"), new_schema(postgres))
+    shells = [cluster.shell(number) for number in range(2)]
+    for shell in shells:
+        (shell.home / "mcp.json").write_text(json.dumps({"mcpServers": {"shifts": SHIFTS}}), encoding="utf-8")
+    first, second = [cluster.launch(shell) for shell in shells]
+    for node in (first, second):
+        cluster.await_ready(node)
+    yield first, second
     cluster.close()

@@ -9,7 +9,7 @@ import pytest
 from cluster.cribs import crib_on
 from integration.store.databases import ask
 from toolcrib.agents.sessions.manager import NewSession
-from toolcrib.gate.audit.records import Audit
+from toolcrib.gate.audit.audit import Audit
 from toolcrib.model.errors import Conflict, Unavailable
 from toolcrib.model.sessions import SessionEvent
 from toolcrib.store.batch import ConstraintError

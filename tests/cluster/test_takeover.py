@@ -12,6 +12,7 @@ from integration.store.databases import ask, run
 from long_tests import takes_long
 from toolcrib import Crib
 from toolcrib.agents.sessions.manager import NewSession
+from toolcrib.model.errors import Denied, Unavailable
 
 pytestmark = pytest.mark.anyio
 
@@ -57,3 +58,52 @@ async def test_turn_of_a_suspended_node_is_continued_by_another(
     epochs = ask(postgres_url, "SELECT epoch FROM session_events ORDER BY seq")
     assert epochs == sorted(epochs)
     assert ask(postgres_url, "SELECT count(*) FROM procrastinate_jobs") == [(0,)]
+
+
+async def test_stop_of_all_nodes_holds_for_later_nodes_and_for_one_whose_lease_had_ended(
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with crib_on(postgres_url, tmp_path / "a") as first, crib_on(postgres_url, tmp_path / "b") as second:
+        session = await second.sessions.create(NewSession("api"))
+        await second.sessions.send(session.id, "[[script:hang]]")
+        monkeypatch.setattr(second.membership, "before_new_lease", unreachable)
+        run(postgres_url, f"UPDATE nodes SET seen_at = seen_at - 100 WHERE id = '{second.membership.id}'")
+        await first.kill_switch.stop(by=first.owner(), door="api", reason="odd")
+        await second.membership.renew()
+        assert second.membership.lost, "it has not read yet whether all nodes are stopped"
+        monkeypatch.undo()
+        await second.membership.renew()
+        assert not second.membership.lost
+        assert second.stop_switch.state is not None
+        assert second.stop_switch.state.reason == "odd"
+        await until(lambda: not second.sessions.active())
+        with pytest.raises(Denied, match="stopped everything"):
+            await second.sessions.send(session.id, "[[script:text]]")
+        async with crib_on(postgres_url, tmp_path / "c") as third:
+            with pytest.raises(Denied, match="stopped everything"):
+                await third.call("toolcrib/ping", principal=third.owner())
+        await second.kill_switch.resume(by=second.owner(), door="api")
+        await until(lambda: not first.stop_switch.is_stopped)
+        async with crib_on(postgres_url, tmp_path / "c") as third:
+            assert not third.stop_switch.is_stopped, "the marker of the third node is outdated"
+    query = "SELECT tool FROM audit WHERE tool IN ('crib.stop', 'crib.resume') AND phase = 'outcome' ORDER BY at"
+    kinds = ask(postgres_url, query)
+    assert kinds == [("crib.stop",), ("crib.resume",)]
+
+
+async def unreachable(*_: object) -> None:
+    """Fail like a database behind a broken network."""
+    raise Unavailable("database.unavailable", "The database does not respond.")
+
+
+async def test_stop_without_the_database_stops_the_other_nodes_once_it_responds(
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with crib_on(postgres_url, tmp_path / "a") as first, crib_on(postgres_url, tmp_path / "b") as second:
+        monkeypatch.setattr(first.store, "read", unreachable)
+        with pytest.raises(Unavailable, match="This node is stopped, the others are not yet") as raised:
+            await first.kill_switch.stop(by=first.owner(), door="api")
+        assert raised.value.code == "node.unreachable"
+        assert first.stop_switch.is_stopped
+        monkeypatch.undo()
+        await until(lambda: second.stop_switch.is_stopped)

@@ -1,6 +1,8 @@
-"""Offers what a JSON file says, read anew for every list: `tools`, `prompts`, `resources`, `templates`, `instructions`.
+"""Offers what a JSON file says, read anew for every list.
 
-Its first word is the file. Every tool answers with its name; a prompt answers with one message, a resource with a text.
+The file has `tools`, `prompts`, `resources`, `templates`, `instructions` and `contents`; its name is the first word.
+Every tool answers with its name; a prompt answers with one message, a resource with its member of `contents`, or a
+text.
 """
 
 import json
@@ -37,7 +39,9 @@ def serve(file: Path) -> None:
         elif method == "prompts/get":
             reply(request, {"messages": [{"role": "user", "content": {"type": "text", "text": "Hello."}}]})
         elif method == "resources/read":
-            reply(request, {"contents": [{"uri": request["params"]["uri"], "text": "content"}]})
+            uri = request["params"]["uri"]
+            content: Message = offered.get("contents", {}).get(uri, {"text": "content"})
+            reply(request, {"contents": [{"uri": uri, **content}]})
         else:
             refuse(request)
 

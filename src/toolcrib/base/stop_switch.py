@@ -2,13 +2,14 @@
 
 The state is a marker file in the home. It survives restarts and needs no database, so the CLI can set it even if no
 crib responds; a running crib polls it every second. An unreadable marker counts as set. Checking the switch costs one
-attribute access, so every call checks it. Must never be released by anything but `release`.
+attribute access, so every call checks it. Nodes that share a database also store the state there, and the marker of
+each follows it. Must never be released by anything but `release` and `follow`.
 """
 
 import contextlib
 import os
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,12 +24,16 @@ _LONGEST_REASON = 500
 
 @dataclass(frozen=True, slots=True)
 class StopState:
-    """When the switch was set, by whom and why. `recorded` if the audit log contains it."""
+    """When the switch was set, by whom and why. `recorded` if the audit log contains it.
+
+    `shared` if it is stored in the database of all nodes, so that its end there counts here too.
+    """
 
     at: str
     by: str
     reason: str | None = None
     recorded: bool = False
+    shared: bool = False
 
     def to_json(self) -> JsonObject:
         """Return the public shape."""
@@ -36,7 +41,8 @@ class StopState:
 
     def to_file(self) -> bytes:
         """Return the content of the marker file."""
-        return orjson.dumps({**self.to_json(), "recorded": self.recorded}, option=orjson.OPT_APPEND_NEWLINE)
+        shape = {**self.to_json(), "recorded": self.recorded, "shared": self.shared}
+        return orjson.dumps(shape, option=orjson.OPT_APPEND_NEWLINE)
 
 
 _UNREADABLE = StopState("", "unknown", "The marker file in the home cannot be read.")
@@ -76,7 +82,8 @@ class StopSwitch:
         match shape:
             case {"at": str(at), "by": str(by)}:
                 reason = shape.get("reason")
-                return StopState(at, by, reason if isinstance(reason, str) else None, shape.get("recorded") is True)
+                is_recorded, is_shared = shape.get("recorded") is True, shape.get("shared") is True
+                return StopState(at, by, reason if isinstance(reason, str) else None, is_recorded, is_shared)
             case _:
                 return _UNREADABLE
 
@@ -101,8 +108,26 @@ class StopSwitch:
     def mark_recorded(self) -> None:
         """Note that the audit log contains this stop. Blocking."""
         if self.state is not None and not self.state.recorded:
-            self.state = StopState(self.state.at, self.state.by, self.state.reason, recorded=True)
+            self.state = replace(self.state, recorded=True)
             self._write(self.state)
+
+    def follow(self, shared: StopState | None) -> bool:
+        """Adopt the state that all nodes share. Returns whether that changed the state of this node. Blocking.
+
+        A stop that is not shared yet is kept. Raises `ConfigError` (`home.unsafe`) if the marker cannot be changed; the
+        state of this process has changed anyway.
+        """
+        before = self.state
+        if shared is None:
+            if before is None or not before.shared:
+                return False
+            self.state = None
+            self.release()
+            return True
+        if before is None or not before.shared:
+            self.state = shared if before is None else replace(before, shared=True)
+            self._write(self.state)
+        return before is None
 
     def release(self) -> None:
         """Reset the switch. Blocking. Raises `ConfigError` (`home.unsafe`) if the marker cannot be removed."""

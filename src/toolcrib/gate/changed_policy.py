@@ -4,39 +4,24 @@ Must never let a call leave that the changed permissions refuse.
 """
 
 from collections.abc import Callable
-from typing import Protocol
 
-from toolcrib.gate.audit.records import CallRecord
+from toolcrib.gate.admission import GateCall
 from toolcrib.gate.refusals import invisible_error, refusal_error
 from toolcrib.gate.view import PrincipalView
 from toolcrib.model.errors import Denied, NotFound, ToolcribError
 from toolcrib.model.json import loads
 from toolcrib.model.principals import Principal
-from toolcrib.model.tools import Tool, ToolRef
+from toolcrib.model.tools import Tool
 from toolcrib.nodes.policy_epoch import PolicyEpoch
 
 ViewOf = Callable[[Principal], PrincipalView]
 
 
-class StoredCall(Protocol):
-    """A call whose intent is stored. `is_approved`: a person approved it, or it used up a limited rule."""
-
-    ref: ToolRef
-    record: CallRecord
-    arguments: bytes
-    is_approved: bool
-
-    @property
-    def principal(self) -> Principal:
-        """The caller."""
-        ...
-
-
-async def decide_again(policy: PolicyEpoch, view_of: ViewOf, tool: Tool, call: StoredCall) -> None:
+async def decide_again(policy: PolicyEpoch, view_of: ViewOf, tool: Tool, call: GateCall) -> None:
     """Decide on a call again. Raises, and records the outcome, if it may not be made now."""
     try:
         await policy.refresh()
-        _check(policy, view_of(call.principal), tool, call)
+        _check(policy, view_of(call.context.principal), tool, call)
     except ToolcribError as error:
         await call.record.outcome(is_error=True, duration_ms=0.0, refused=error.code)
         raise
@@ -45,14 +30,14 @@ async def decide_again(policy: PolicyEpoch, view_of: ViewOf, tool: Tool, call: S
         raise
 
 
-def _check(policy: PolicyEpoch, view: PrincipalView, tool: Tool, call: StoredCall) -> None:
+def _check(policy: PolicyEpoch, view: PrincipalView, tool: Tool, call: GateCall) -> None:
     ref = call.ref
     decision = view.decision_on(ref, loads(call.arguments), call.arguments)
     current = view.snapshot.tools.get(ref)
-    if (revoked := policy.revoked(call.principal)) is not None:
+    if (revoked := policy.revoked(call.context.principal)) is not None:
         raise Denied("policy.denied", f"{ref} was refused: {revoked}")
     if current is None or not decision.visible:
-        raise invisible_error(decision, call.principal)
+        raise invisible_error(decision, call.context.principal)
     if current.definition_hash != tool.definition_hash:
         raise Denied("tool.changed", f"{ref} was redefined while the call was recorded.")
     if decision.verdict == "ask" and not call.is_approved:

@@ -12,15 +12,16 @@ import itertools
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
 from toolcrib.base.deadlines import Deadlines, pause_while_asking
 from toolcrib.base.stop_switch import StopSwitch, stopped
+from toolcrib.gate.admission import Admission, ApprovalPending, GateCall, InSession
 from toolcrib.gate.approvals.consent import HANDLE, Consent, waiting_result
 from toolcrib.gate.audit.actor import run_as_actor
-from toolcrib.gate.audit.records import Audit, CallRecord
+from toolcrib.gate.audit.audit import Audit
+from toolcrib.gate.audit.call_records import CallRecord
 from toolcrib.gate.catalog.catalog import Catalog
 from toolcrib.gate.catalog.naming import Form
 from toolcrib.gate.changed_policy import decide_again, see_again
@@ -31,16 +32,15 @@ from toolcrib.gate.policy.limits import Limits
 from toolcrib.gate.policy.permissions import RuleBook
 from toolcrib.gate.principals import Door
 from toolcrib.gate.programs.planned_call import ProgramCall
-from toolcrib.gate.refusals import absent_error, approval_reason, error_sentence, invisible_error, refusal_error
+from toolcrib.gate.refusals import absent_error, error_sentence
 from toolcrib.gate.results.fitting import ResultBudget
 from toolcrib.gate.results.kept import KeptResults
 from toolcrib.gate.search.search import ToolSearch
 from toolcrib.gate.skills import Skills
 from toolcrib.gate.touched_paths import HomeGuard
 from toolcrib.gate.view import Listing, PrincipalView, PrincipalViews, encode_arguments, fill_defaults
-from toolcrib.model.approvals import Approval, ApprovalRequest
 from toolcrib.model.errors import Denied, InvalidRequest, NotFound, ToolcribError, Unavailable
-from toolcrib.model.json import JsonObject, canonical, loads
+from toolcrib.model.json import JsonObject, canonical
 from toolcrib.model.marks import Mark
 from toolcrib.model.observing import Trace
 from toolcrib.model.policy import Decision
@@ -82,50 +82,6 @@ class CallOutcome(NamedTuple):
     is_shortened: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class InSession:
-    """Details of a call that an agent makes in a session.
-
-    `tool_call` is its id in the session, `patience` the seconds to wait for an approval. `beyond_budget` counts the
-    call and returns a reason if the agent's budget is used up. If the agent's runtime runs the tool itself, `prepare`
-    replaces the tool's source: the function it returns waits for that run to end.
-    """
-
-    tool_call: str
-    patience: float
-    beyond_budget: Callable[[], str | None] = lambda: None
-    prepare: Callable[[str, JsonObject, bytes], RunCall] | None = None
-
-
-class _ApprovalPending(Exception):
-    """Raised when the approval is still pending and the client will fetch the answer later."""
-
-    def __init__(self, approval: Approval) -> None:
-        super().__init__(approval.id)
-        self.approval = approval
-
-
-@dataclass(slots=True)
-class _Call:
-    """A call in progress. `record` describes the call as requested and, after an approval, as approved."""
-
-    ref: ToolRef
-    door: Door
-    context: CallContext
-    record: CallRecord
-    session: InSession | None = None
-    handle: str | None = None
-    edited: bytes | None = None
-    budget: ResultBudget | None = None
-    program: ProgramCall | None = None
-    arguments: bytes = b"{}"
-    is_approved: bool = False
-
-    @property
-    def principal(self) -> Principal:
-        return self.context.principal
-
-
 class Gate:
     """Lists and calls tools for principals, and reads the prompts and resources of their servers."""
 
@@ -156,8 +112,8 @@ class Gate:
         self._stop_switch = stop_switch
         self._catalog = catalog
         self._names = catalog.names
-        self._audit = audit
-        self._observer = audit.observer
+        self._records = audit.call_records
+        self._observer = audit.call_records.observer
         self._default_timeout = default_timeout
         self._limits = limits
         self.consent = consent
@@ -171,6 +127,7 @@ class Gate:
         self.results = KeptResults()
         self.views = PrincipalViews(catalog, rules, grants, home, marks.held)
         self._view = self.views.of
+        self._admission = Admission(self._view, audit.call_records, consent)
         self.skills = Skills(self._view, self.request, audit, consent)
         self._in_flight: dict[str, ToolRef] = {}
         self._is_stopping = False
@@ -312,16 +269,17 @@ class Gate:
             arguments, encoded = fill_defaults(tool, arguments, encoded)
         call_id = next(self._call_ids)
         made = (call_id, door, principal, ref, tool, arguments, encoded, decision)
-        record = self._audit.call(*made, rules=view.rules_version, program=program and program.id)
+        record = self._records.create(*made, rules=view.rules_version, program=program and program.id)
         trace = self._start(call_id, trace, tool)
-        call = _Call(ref, door, CallContext(principal, call_id, progress, client, trace), record, session, handle)
+        call = GateCall(ref, door, CallContext(principal, call_id, progress, client, trace), record, session)
+        call.prepare, call.handle = session and session.prepare, handle
         call.budget, call.program, call.arguments = budget, program, encoded
         call.is_approved = decision.spends is not None
         try:
             tool, run = await self._admit(call, view, decision, arguments, encoded)
         except InvalidRequest as error:
             return await _answer_without_running(call.record, error)
-        except _ApprovalPending as waits:
+        except ApprovalPending as waits:
             return CallOutcome(waiting_result(waits.approval), await call.record.refused("approval.required"), 0.0)
         except ToolcribError as error:
             await call.record.refused(error.code)
@@ -336,16 +294,16 @@ class Gate:
         return await self._run(tool, run, call)
 
     async def _admit(
-        self, call: "_Call", view: PrincipalView, decision: Decision, arguments: JsonObject, encoded: bytes
+        self, call: GateCall, view: PrincipalView, decision: Decision, arguments: JsonObject, encoded: bytes
     ) -> tuple[Tool, RunCall]:
         """Return the tool and its run, after all checks and the approval. Raises if the call is not allowed."""
         self._refuse_if_stopped()
         try:
             tool, run = _check_call(call, view, decision, arguments, encoded)
         except NotFound as error:
-            raise await self.why_absent(call.principal, call.ref, error) from None
+            raise await self.why_absent(call.context.principal, call.ref, error) from None
         if decision.verdict != "allow" or call.handle not in (None, HANDLE):  # the id may belong to another call
-            tool, run = await self._obtain_consent(call, tool, run, decision, encoded)
+            tool, run = await self._admission.obtain(call, tool, run, decision, encoded)
         if self._limits.limits:
             await self._count(call, tool)
         return tool, run
@@ -367,85 +325,16 @@ class Gate:
         ref = view.canonical(ref)
         tool, decision = view.snapshot.tools.get(ref), view.decision(ref)
         call_id, encoded = next(self._call_ids), canonical(arguments)
-        record = self._audit.call(
+        record = self._records.create(
             call_id, door, principal, ref, tool, arguments, encoded, decision, rules=view.rules_version
         )
         await record.refused("tool.unknown")
 
-    async def _obtain_consent(
-        self, call: "_Call", tool: Tool, run: RunCall, decision: Decision, encoded: bytes
-    ) -> tuple[Tool, RunCall]:
-        """Return the tool and its run after approval. Raises `Denied` if the call is not allowed."""
-        program = call.program
-        if decision.verdict == "ask" and program is not None and program.approval is not None:
-            view = self._view(call.principal)
-            arguments = loads(encoded)
-            if program.planned.is_same(tool, encoded, view.paths(call.ref, arguments)):
-                call.is_approved = True
-                call.record = self._audit.call(
-                    call.context.call_id, call.door, call.principal, call.ref, tool, arguments, encoded, decision,
-                    rules=view.rules_version, approval=program.approval, program=program.id,
-                )  # fmt: skip
-                return tool, run
-        if decision.verdict not in ("ask", "allow"):
-            raise refusal_error(decision)
-        return await self._wait_for_approval(call, tool, decision, encoded)
-
-    async def _count(self, call: "_Call", tool: Tool) -> None:
+    async def _count(self, call: GateCall, tool: Tool) -> None:
         """Count the call. Raises `Denied` if its limit is reached."""
-        refusal = await self._limits.take(call.principal, call.ref, tool.names)
+        refusal = await self._limits.take(call.context.principal, call.ref, tool.names)
         if refusal is not None:
             raise Denied("limit.reached", refusal)
-
-    async def _wait_for_approval(
-        self, call: "_Call", requested: Tool, decision: Decision, encoded: bytes
-    ) -> tuple[Tool, RunCall]:
-        """Return the call as approved. The state may have changed during the wait, so everything is checked again."""
-        ref, principal = call.ref, call.principal
-        reason = approval_reason(decision, requested)
-        session = call.session
-        number = session.tool_call if session is not None else call.context.call_id
-        question = ApprovalRequest(
-            ref, requested.definition_hash, encoded, principal, call.door, reason, number,
-            argument_names=requested.argument_names,
-        )  # fmt: skip
-
-        def check(arguments: JsonObject, encoded: bytes) -> None:
-            _prepare(self._view(principal), call)(ref.tool, arguments, encoded)
-
-        requested_paths = self._view(principal).paths(ref, loads(encoded))
-        patience = session.patience if session is not None else None
-        if call.handle is None:
-            answer = await self.consent.obtain(question, call.context, check, patience)
-        else:
-            answer = await self.consent.fetch(question, check, call.handle)
-        if isinstance(answer, Approval):
-            call.record = self._audit.call(
-                call.context.call_id, call.door, principal, ref, requested, loads(encoded), encoded, decision,
-                rules=self._view(principal).rules_version, approval=answer.id,
-            )  # fmt: skip
-            raise _ApprovalPending(answer)
-        view = self._view(principal)
-        tool = view.snapshot.tools.get(ref)
-        unedited = answer.arguments == encoded
-        arguments, encoded = fill_defaults(tool, loads(answer.arguments), answer.arguments)
-        decision = view.decision_on(ref, arguments, encoded)
-        call.record = self._audit.call(
-            call.context.call_id, call.door, principal, ref, tool, arguments, encoded, decision,
-            rules=view.rules_version, approval=answer.approval,
-        )  # fmt: skip
-        if not answer.approved:
-            raise Denied("approval.denied", answer.refusal)
-        call.edited = encoded if answer.edited else None
-        call.arguments, call.is_approved = encoded, True
-        if tool is None or tool.definition_hash != requested.definition_hash:
-            raise Denied("tool.changed", f"{ref} was redefined while its approval was pending.")
-        if unedited and view.paths(ref, arguments) != requested_paths:
-            message = f"{ref} was refused: a path of the call leads elsewhere than when the approval was requested."
-            raise Denied("policy.denied", message)
-        if decision.verdict not in ("allow", "ask"):
-            raise refusal_error(decision) if decision.visible else invisible_error(decision, principal)
-        return tool, _prepare(view, call)(ref.tool, arguments, encoded)
 
     async def request(
         self,
@@ -470,7 +359,7 @@ class Gate:
         decision = view.whole_server(server)
         call_id = next(self._call_ids)
         ref = ToolRef(server, method)
-        record = self._audit.call(
+        record = self._records.create(
             call_id, door, principal, ref, None, params, canonical(params), decision, rules=view.rules_version
         )
         if not isinstance(source, ContentSource) or server not in view.servers:
@@ -492,9 +381,9 @@ class Gate:
         audit_id = await record.intent()
         started = time.perf_counter_ns()
         try:
-            self._refuse_if_stopped()
             if self._policy is not None and self._policy.is_outdated:
                 await see_again(self._policy, self._view, principal, server)
+            self._refuse_if_stopped()
             result = await self._with_deadline(ref, ask, context)
         except asyncio.CancelledError:
             record.abandoned(_since(started))
@@ -525,14 +414,14 @@ class Gate:
         finally:
             del self._in_flight[context.call_id]
 
-    async def _run(self, tool: Tool, run: RunCall, call: "_Call") -> CallOutcome:
+    async def _run(self, tool: Tool, run: RunCall, call: GateCall) -> CallOutcome:
         record, context = call.record, call.context
         if tool.kind == "builtin":  # these change the crib itself; the changes are recorded under their caller
-            run = run_as_actor(run, call.principal, call.door)
+            run = run_as_actor(run, call.context.principal, call.door)
         audit_id = await record.intent()
         if self._policy is not None and self._policy.is_outdated:
             await decide_again(self._policy, self._view, tool, call)
-        if call.session is not None and call.session.prepare is not None:  # the runtime delivers the result
+        if call.prepare is not None:  # the runtime delivers the result
             await self._mark(context.principal, tool, audit_id)
         started = time.perf_counter_ns()
         timeout = tool.timeout or self._default_timeout
@@ -569,21 +458,16 @@ class Gate:
 
 
 def _check_call(
-    call: _Call, view: PrincipalView, decision: Decision, arguments: JsonObject, encoded: bytes
+    call: GateCall, view: PrincipalView, decision: Decision, arguments: JsonObject, encoded: bytes
 ) -> tuple[Tool, RunCall]:
     """Return the tool and its run, after checking visibility, the agent's budget and the arguments."""
     tool = view.snapshot.tools.get(call.ref)
     if tool is None or not decision.visible:
-        raise absent_error(view, decision, call.principal)
+        raise absent_error(view, decision, call.context.principal)
     if call.session is not None and (refusal := call.session.beyond_budget()) is not None:
         raise Denied("limit.reached", refusal)
-    return tool, _prepare(view, call)(call.ref.tool, arguments, encoded)
-
-
-def _prepare(view: PrincipalView, call: _Call) -> Callable[[str, JsonObject, bytes], RunCall]:
-    if call.session is not None and call.session.prepare is not None:
-        return call.session.prepare
-    return view.snapshot.sources[call.ref.server].prepare
+    prepare = call.prepare or view.snapshot.sources[call.ref.server].prepare
+    return tool, prepare(call.ref.tool, arguments, encoded)
 
 
 async def _answer_without_running(record: CallRecord, error: InvalidRequest) -> CallOutcome:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from toolcrib.gate.approvals.consent import Consent
-from toolcrib.gate.audit.records import Audit
+from toolcrib.gate.audit.audit import Audit
 from toolcrib.gate.principals import Door
 from toolcrib.gate.programs.planned_call import refuse_edit
 from toolcrib.gate.refusals import approval_reason, invisible_error, refusal_error
@@ -58,7 +58,7 @@ class Skills:
     ) -> None:
         self._view = view
         self._request = request
-        self._audit = audit
+        self._records = audit.call_records
         self._consent = consent
         self._call_ids = (f"{audit.run}-skill-{number}" for number in itertools.count(1))
 
@@ -101,7 +101,7 @@ class Skills:
             except ToolcribError as error:
                 arguments: JsonObject = {"uri": params.get("uri")}
                 made = (call_id, door, principal, tool.ref, tool, arguments, canonical(arguments), decision)
-                await self._audit.call(*made, rules=view.rules_version).refused(error.code)
+                await self._records.create(*made, rules=view.rules_version).refused(error.code)
                 raise
         return await self._request(
             principal, item.server, "resources/read", params, door=door, progress=progress, client=client, trace=trace

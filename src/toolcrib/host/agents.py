@@ -98,7 +98,7 @@ class Agents:
         )
         self.sessions = self._build_sessions(session_deps)
         self.replays = SessionReplays(self.sessions, self.runners, self.recordings, access)
-        context.audit.held_epoch = self.sessions.held_epoch
+        context.audit.call_records.held_epoch = self.sessions.held_epoch
         self.transcripts = Transcripts(claude_folder(context), self._known_runtimes)
         jobs = _jobs(context) if on_time else None
         self.schedules = Schedules(

@@ -14,7 +14,7 @@ from toolcrib.base.files.private import PLAIN
 from toolcrib.base.home import Home
 from toolcrib.base.network.web import Web
 from toolcrib.gate.audit.anchors import MOST, Anchor, read_anchors
-from toolcrib.gate.audit.records import Audit
+from toolcrib.gate.audit.audit import Audit
 from toolcrib.model.errors import InvalidRequest, ToolcribError, Unavailable
 
 EVERY: Final = 3_600.0

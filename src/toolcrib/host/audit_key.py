@@ -10,8 +10,8 @@ import anyio
 import anyio.to_thread
 
 from toolcrib.base.secret_store import KEYRING_SECONDS, Keyring, KeyringSecretStore
+from toolcrib.gate.audit.audit import Audit
 from toolcrib.gate.audit.head import ChainHead
-from toolcrib.gate.audit.records import Audit
 from toolcrib.gate.audit.signing import HEAD, KEY, HeadKey
 from toolcrib.model.errors import ConfigError
 from toolcrib.model.json import JsonObject

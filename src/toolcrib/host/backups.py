@@ -15,7 +15,7 @@ from sqlalchemy.exc import ArgumentError
 
 from toolcrib.base.home import Home
 from toolcrib.base.settings import Settings
-from toolcrib.gate.audit.records import Audit
+from toolcrib.gate.audit.audit import Audit
 from toolcrib.model.errors import InvalidRequest, ToolcribError
 from toolcrib.store.backup import Backup, read_backup, write_backup
 from toolcrib.store.engine import Store

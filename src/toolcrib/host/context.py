@@ -15,7 +15,7 @@ from toolcrib.base.named_secrets import NamedSecrets
 from toolcrib.base.processes.start import PROXY_NAMES
 from toolcrib.base.settings import SETTINGS, Environment, Settings
 from toolcrib.base.stop_switch import StopSwitch
-from toolcrib.gate.audit.records import Audit
+from toolcrib.gate.audit.audit import Audit
 from toolcrib.nodes.cluster_secret import ClusterSecret
 from toolcrib.nodes.forwarding import NodeClient
 from toolcrib.nodes.membership import Membership

@@ -31,7 +31,7 @@ from toolcrib.base.network.web import open_web
 from toolcrib.base.settings import Environment, Settings
 from toolcrib.base.stop_switch import StopSwitch
 from toolcrib.builtin.agent_zoo.source import AgentZooSource
-from toolcrib.gate.audit.records import Audit
+from toolcrib.gate.audit.audit import Audit
 from toolcrib.gate.catalog.naming import NameTable
 from toolcrib.gate.policy.explain import Explanation
 from toolcrib.host.agents import Agents
@@ -55,10 +55,12 @@ from toolcrib.nodes.cluster_secret import ClusterSecret, check_secret, shared_ow
 from toolcrib.nodes.forwarding import KEY_PURPOSE, NodeClient, RequestSigner
 from toolcrib.nodes.membership import Membership
 from toolcrib.nodes.outbox import Outbox
+from toolcrib.nodes.policy_epoch import POLICY_TOPIC
 from toolcrib.nodes.shared_files import SharedFiles
 from toolcrib.nodes.signals import Signals
 from toolcrib.store.engine import Store, open_store
 from toolcrib.store.names import load_names
+from toolcrib.store.stops import load_stop
 from toolcrib.tools import PythonSource, ToolServer
 from toolcrib.tools.folder import ToolFolder
 from toolcrib.tools.plugins.packages import Plugins
@@ -149,11 +151,14 @@ class Crib:
             gate.policy.on_change(partial(self._on_shared_files, self._shared_files))
             context.tasks.start_soon(self._shared_files.follow)
         await upstreams.open(stack)
+        gate.policy.on_change(upstreams.intake.reload)
         await agents.open(stack)
 
         self._start_maintenance(context)
-        self.kill_switch = self._build_kill_switch()
+        self.kill_switch = self._build_kill_switch(context)
         self.kill_switch.notice_removed_marker()
+        gate.policy.on_change(self.kill_switch.synchronise, first=True)
+        self.membership.before_new_lease = self.kill_switch.synchronise
         context.tasks.start_soon(self.kill_switch.follow)
 
     async def _open_home(self, stack: AsyncExitStack) -> str:
@@ -178,8 +183,10 @@ class Crib:
         return owner_token
 
     async def _join_cluster(self) -> None:
-        """Check the node secret, and take over the owner's token and the files that all nodes share."""
+        """Check the node secret, and take over the stop, the owner's token and the files that all nodes share."""
         secret = self.cluster_secret
+        if self.stop_switch.follow(await load_stop(self.store)) and not self.stop_switch.is_stopped:
+            (self.home.last_rules / "stopped").unlink(missing_ok=True)  # another node recorded the end
         await check_secret(self.store, secret, is_node=self._eager)
         if secret is not None:
             with kept_token(self.home) as own:
@@ -313,7 +320,7 @@ class Crib:
         if self.settings.audit_anchor is not None and self._on_time:
             context.tasks.start_soon(self.anchoring.follow, self.settings.audit_anchor)
 
-    def _build_kill_switch(self) -> KillSwitch:
+    def _build_kill_switch(self, context: CribContext) -> KillSwitch:
         return KillSwitch(
             self.stop_switch,
             remembered=self.home.last_rules / "stopped",
@@ -325,6 +332,9 @@ class Crib:
             pool=self.pool,
             tokens=self.tokens,
             publish=self.feed.publish,
+            store=self.store,
+            tasks=context.tasks,
+            signal=partial(self.signals.send, POLICY_TOPIC),
         )
 
     async def _lock(self, stack: AsyncExitStack) -> None:

@@ -5,6 +5,7 @@ All parts are built in order; `open` then loads their stored state.
 
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 from toolcrib.agents.sessions.creators import Creators
@@ -32,7 +33,7 @@ from toolcrib.model.events import Event
 from toolcrib.model.policy import AgentGrants
 from toolcrib.model.principals import Principal
 from toolcrib.model.tools import ToolRef
-from toolcrib.nodes.policy_epoch import PolicyEpoch
+from toolcrib.nodes.policy_epoch import POLICY_TOPIC, PolicyEpoch
 from toolcrib.nodes.shared_counts import SharedCounts
 from toolcrib.servers.servers import Servers
 from toolcrib.servers.trust import load_trust
@@ -51,7 +52,7 @@ class GateParts:
         self.catalog = Catalog(names, keep_names=self._keep_names, on_change=self._publish_catalog)
         self.rules = RuleBook(on_change=self._on_rules)
         self.creators = Creators(self.tokens, self.rules.renew)
-        self.changes = Changes(context.audit, self.rules.fingerprint)
+        self.changes = Changes(context.audit, self.rules.fingerprint, partial(context.signals.send, POLICY_TOPIC))
         self.file_changes = FileChangeRecorder(self.changes)
         known_names = ToolNames(self.catalog)
         bundles = Bundles(store, known_names, self.rules.renew)
@@ -135,6 +136,7 @@ class GateParts:
         await stack.enter_async_context(self.approvals)
         self._context.tasks.start_soon(self.zoo.follow)
         self.policy.on_change(self._reload)
+        stack.callback(self._context.signals.listen(self.policy.on_signal))
         self._context.tasks.start_soon(self.policy.follow)
 
     async def _reload(self) -> None:

@@ -4,6 +4,9 @@ Stopping sets the switch first, without waiting: from then on the gate, the guar
 connections refuse. Then it ends what is running: calls, pending approvals, sessions with their runtimes, upstream
 processes, and requests with named tokens. Stopping never fails because the audit is unavailable; resuming does.
 
+Nodes on one database share the switch. The row that sets it counts as a change of permissions, so it binds at the next
+call on every node; each node then ends what it runs. A node that could not store its own stop retries.
+
 Removing the marker by hand between two runs also resumes. A second file remembers a recorded stop, so that this is
 recorded too.
 """
@@ -15,6 +18,7 @@ from typing import Final
 
 import anyio
 import anyio.to_thread
+from anyio.abc import TaskGroup
 
 from toolcrib.agents.schedules.schedules import Schedules
 from toolcrib.agents.sessions.manager import Sessions
@@ -24,10 +28,12 @@ from toolcrib.gate.approvals.approvals import Approvals
 from toolcrib.gate.audit.changes import Changes
 from toolcrib.gate.gate import Gate
 from toolcrib.gate.principals import NamedTokens
-from toolcrib.model.errors import ConfigError, ToolcribError
+from toolcrib.model.errors import ConfigError, ToolcribError, Unavailable
 from toolcrib.model.events import HostEventKind
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Principal
+from toolcrib.store.engine import Store
+from toolcrib.store.stops import load_stop, remove_stop, save_stop
 from toolcrib.upstream.pool import Pool
 
 LOOK_SECONDS: Final = 1.0
@@ -58,7 +64,11 @@ class KillSwitch:
         pool: Pool,
         tokens: NamedTokens,
         publish: Callable[[HostEventKind, JsonObject], object],
+        store: Store,
+        tasks: TaskGroup,
+        signal: Callable[[], None],
     ) -> None:
+        """`signal` has the other nodes look for changes at once."""
         self._switch = switch
         self._remembered = remembered
         self._changes = changes
@@ -69,7 +79,11 @@ class KillSwitch:
         self._pool = pool
         self._tokens = tokens
         self._publish = publish
+        self._store = store
+        self._tasks = tasks
+        self._signal = signal
         self._lock = anyio.Lock()
+        self._sharing = anyio.Lock()
 
     @property
     def state(self) -> StopState | None:
@@ -109,9 +123,15 @@ class KillSwitch:
         while True:
             await anyio.sleep(LOOK_SECONDS)
             try:
-                if await anyio.to_thread.run_sync(self._switch.adopt):
+                is_new = await anyio.to_thread.run_sync(self._switch.adopt)
+                if is_new:
                     await self._end_everything()
+                if self.state is not None and not self.state.shared:
+                    await self.synchronise()
+                if is_new:
                     await self._record_found()
+            except Unavailable as error:
+                logger.warning("The other nodes are not stopped yet: %s", error)
             except Exception:  # boundary: the next check must follow
                 logger.exception("Could not stop everything.")
 
@@ -119,34 +139,77 @@ class KillSwitch:
         """Stop everything. Returns once nothing runs, or after five seconds, while the rest is being killed.
 
         Raises `ConfigError` (`home.unsafe`) if the state cannot be stored for the next start. In this process,
-        everything is stopped anyway.
+        everything is stopped anyway. Raises `node.unreachable` if the other nodes are not stopped yet.
         """
-        failure: ConfigError | None = None
+        failure: ToolcribError | None = None
         try:
             self._switch.engage(by.name, reason)  # blocks briefly, so that no call can begin meanwhile
         except ConfigError as error:
             failure = error
         with anyio.CancelScope(shield=True):
+            failure = await self._stop_others() or failure
             await self._end_everything()
             await self._record(by, door, reason)
         if failure is not None:
             raise failure
 
+    async def _stop_others(self) -> ToolcribError | None:
+        """Stop the other nodes. Returns an error if that has to be retried."""
+        reason = "The database does not respond."
+        try:
+            with anyio.move_on_after(_ENDING) as scope:
+                await self.synchronise()
+            if not scope.cancelled_caught:
+                return None
+        except ToolcribError as error:
+            reason = error.message
+        message = f"This node is stopped, the others are not yet. {reason}"
+        hint = "This node stops them as soon as it reaches the database. Meanwhile, end their processes."
+        return Unavailable("node.unreachable", message, hint)
+
+    async def synchronise(self) -> None:
+        """Adopt the stop or resumption of another node, or store a stop that only this one knows. Raises `Unavailable`.
+
+        What runs is ended in the background.
+        """
+        if not self._store.shared:
+            return
+        async with self._sharing:
+            stored = await load_stop(self._store)
+            if stored is None and self.state is not None and not self.state.shared:
+                await save_stop(self._store, self.state)
+                self._signal()
+                stored = await load_stop(self._store)
+            try:
+                has_changed = await anyio.to_thread.run_sync(self._switch.follow, stored)
+            except ConfigError as error:  # the state of this process has changed, and the database has it
+                logger.warning("The stop of all nodes could not be noted here: %s", error)
+                has_changed = True
+            if has_changed:
+                self._tasks.start_soon(self._begin_again if stored is None else self._end_everything)
+
+    async def _begin_again(self) -> None:
+        await anyio.to_thread.run_sync(self._forget)
+        self._pool.resume()
+        self._schedules.look_again()
+        self._publish("notice", {"level": "info", "message": "The owner resumed everything."})
+
     async def resume(self, *, by: Principal, door: str) -> None:
         """Resume everything. Raises `audit.unavailable`, and stays stopped, if that cannot be recorded."""
         async with self._lock:
+            await self.synchronise()
             state = self.state
             if state is None:
                 return
 
             async def work() -> None:
-                await anyio.to_thread.run_sync(self._switch.release)
-                await anyio.to_thread.run_sync(self._forget)
-                self._pool.resume()
-                self._schedules.look_again()
+                async with self._sharing:
+                    if self._store.shared:
+                        await remove_stop(self._store)
+                    await anyio.to_thread.run_sync(self._switch.release)
 
             await self._changes.make("crib.resume", {"stopped": state.to_json()}, work, by=by, door=door)
-            self._publish("notice", {"level": "info", "message": "The owner resumed everything."})
+            await self._begin_again()
 
     async def _end_everything(self) -> None:
         state = self.state

@@ -21,9 +21,9 @@ import anyio.to_thread
 
 from toolcrib.base.home import Home, HomeLock, prepare_home
 from toolcrib.base.settings import Settings
+from toolcrib.gate.audit.audit import Audit
 from toolcrib.gate.audit.changes import Changes
 from toolcrib.gate.audit.head import ChainHead, read_head
-from toolcrib.gate.audit.records import Audit
 from toolcrib.host.audit_key import open_key
 from toolcrib.host.backups import database_file
 from toolcrib.model.errors import InvalidRequest, Unavailable

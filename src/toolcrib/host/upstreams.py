@@ -20,6 +20,7 @@ from toolcrib.gate.pins.pins import Pins
 from toolcrib.host.context import CribContext
 from toolcrib.host.gate import GateParts
 from toolcrib.host.names import keep_names
+from toolcrib.model.apps import HOSTS_APPS
 from toolcrib.model.principals import Principal
 from toolcrib.model.servers import Discovery, ServerEntry, ServerSpec
 from toolcrib.model.sources import Introduction
@@ -64,7 +65,7 @@ class Upstreams:
             tokens=credentials,
             environment=environment,
             commands=SecretCommands(environment),
-            hello=ClientIntroduction({"name": "toolcrib", "title": "Toolcrib", "version": __version__}),
+            hello=ClientIntroduction({"name": "toolcrib", "title": "Toolcrib", "version": __version__}, HOSTS_APPS),
             client_document=context.settings.client_metadata_url,
             may_open=context.stop_switch.check,
             secrets=context.secrets,

@@ -317,6 +317,8 @@ CODES: dict[str, Code] = {
     "registry.snapshot": Code(ConfigError, 422, "The registry's snapshot file cannot be read.", "Correct `registry_url`, or save the snapshot again."),
     "registry.option": Code(InvalidRequest, 422, "The server cannot be run in this way.", "Choose another of its options."),
     "registry.value": Code(InvalidRequest, 422, "A value for the published server is not possible.", "Correct the value."),
+    "app.closed": Code(NotFound, 404, "The app of a tool is no longer open.", "Call the tool again."),
+    "app.invalid": Code(InvalidRequest, 422, "The UI resource of a tool is not a page.", "Report it to the author of the server."),
     "registry.refused": Code(InvalidRequest, 422, "The published definition would take values of yours.", "Report it to the registry; add the server by hand if you trust it."),
     "registry.bundle": Code(InvalidRequest, 422, "The bundle of the server is damaged, too large or unsafe.", "Report it to the publisher of the server."),
     "server.ended": Code(Unavailable, 502, "The server exited.", "Read its standard error output."),

@@ -146,7 +146,9 @@ class Binding:
 
     def describe(self) -> str:
         """Return a description of the principal."""
-        named = {"owner": "the owner", "token": f"the token {self.name}", "session": "sessions"}[self.kind]
+        named = {"owner": f"the {self.name or 'owner'}", "token": f"the token {self.name}", "session": "sessions"}[
+            self.kind
+        ]
         agent = f" of agent {self.agent}" if self.agent else " without an agent" if self.kind == "session" else ""
         return f"{named}{agent} (source {self.source})"
 

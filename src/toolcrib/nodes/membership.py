@@ -12,7 +12,7 @@ Must never report a lease that may have ended.
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final, Self
 
@@ -55,6 +55,8 @@ class Membership:
         self.draining = False
         """Whether this node gives its work away and takes none."""
         self.load = load
+        self.before_new_lease: Callable[[], Awaitable[None]] = _nothing
+        """Called before a new lease counts, after the previous one had ended. If it fails, the node stays lost."""
         self._store = store
         self._clock = clock
         self._address: str | None = None
@@ -159,6 +161,7 @@ class Membership:
             else:
                 self._lose()
                 await self._join()
+                await self.before_new_lease()
                 self._regain()
             await self._notice_draining()
         except ToolcribError as error:
@@ -194,6 +197,10 @@ class Membership:
         self._is_lost = False
         logger.warning("This node has a new lease (epoch %d).", self.epoch)
         _call(self._regained_listeners)
+
+
+async def _nothing() -> None:
+    """Do nothing before a new lease."""
 
 
 def _call(listeners: list[Listener]) -> None:

@@ -22,6 +22,8 @@ from toolcrib.store.policy_epoch import load_policy_epoch
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS: Final = 1.0
+POLICY_TOPIC: Final = "policy"
+"""The signal that permissions have changed."""
 
 
 class PolicyEpoch:
@@ -46,13 +48,14 @@ class PolicyEpoch:
         """Whether the last stored intent saw changes that this node has not loaded, or its lease has ended."""
         return self._store.policy_epoch > self._loaded or self._membership.lost
 
-    def on_change(self, reload: Callable[[], Awaitable[None]]) -> None:
-        """Call this to load the permissions again after a change on any node."""
-        self._reloads.append(reload)
+    def on_change(self, reload: Callable[[], Awaitable[None]], *, first: bool = False) -> None:
+        """Call this to load the permissions again after a change on any node; with `first`, before all others."""
+        self._reloads.insert(0 if first else len(self._reloads), reload)
 
-    def poll(self) -> None:
-        """Look for changes now: another node reported one."""
-        self._due.set()
+    def on_signal(self, topic: str) -> None:
+        """Look for changes at once if another node reports one."""
+        if topic == POLICY_TOPIC:
+            self._due.set()
 
     async def refresh(self) -> None:
         """Load everything again if another node changed something.

@@ -41,9 +41,13 @@ epochs = Table(
     Column("name", StoredText, primary_key=True),
     Column("value", BigInteger, nullable=False),
 )
-"""Counters that only grow: `nodes` numbers leases, `policy` the changes that affect permissions."""
+"""Counters that only grow: `nodes` numbers leases, `policy` the changes that affect permissions, and `pins` those of
+them that concern definitions of tools.
+"""
 
-event.listen(epochs, "after_create", DDL("INSERT INTO epochs (name, value) VALUES ('nodes', 0), ('policy', 0)"))
+event.listen(
+    epochs, "after_create", DDL("INSERT INTO epochs (name, value) VALUES ('nodes', 0), ('policy', 0), ('pins', 0)")
+)
 
 sealed_values = Table(
     "sealed_values",
@@ -73,6 +77,27 @@ usage = Table(
 )
 """What counts towards limits that hold across nodes. `at` is in seconds by the clock of the database."""
 
+stops = Table(
+    "stops",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("at", StoredText, nullable=False),
+    Column("by", StoredText, nullable=False),
+    Column("reason", StoredText),
+)
+"""The kill switch of all nodes: one row, with the id 1, while everything is stopped."""
+
+logins = Table(
+    "logins",
+    metadata,
+    Column("digest", StoredText, primary_key=True),
+    Column("kind", StoredText, nullable=False),
+    Column("expires", Float, nullable=False),
+)
+"""Sign-ins of browsers that count on every node: a one-time `code`, or the `session` of a cookie. `digest` is keyed.
+`expires` is in seconds by the clock of the database.
+"""
+
 audit_lanes = Table(
     "audit_lanes",
     metadata,
@@ -85,9 +110,11 @@ audit_lanes = Table(
 POLICY_TRIGGERS = (
     "CREATE OR REPLACE FUNCTION bump_policy_epoch() RETURNS trigger LANGUAGE plpgsql AS "
     "'BEGIN UPDATE epochs SET value = value + 1 WHERE name = ''policy''; RETURN NULL; END'",
+    "CREATE OR REPLACE FUNCTION bump_pins_epoch() RETURNS trigger LANGUAGE plpgsql AS "
+    "'BEGIN UPDATE epochs SET value = value + 1 WHERE name IN (''policy'', ''pins''); RETURN NULL; END'",
     *(
         f"CREATE TRIGGER policy_of_{table} AFTER {changes} ON {table} "
-        "FOR EACH STATEMENT EXECUTE FUNCTION bump_policy_epoch()"
+        f"FOR EACH STATEMENT EXECUTE FUNCTION bump_{'pins' if table == 'pins' else 'policy'}_epoch()"
         for table, changes in (
             ("rules", "INSERT OR UPDATE OR DELETE"),
             ("tokens", "INSERT OR UPDATE OR DELETE"),
@@ -96,6 +123,8 @@ POLICY_TRIGGERS = (
             ("agents", "INSERT OR DELETE OR UPDATE OF grants"),
             ("pins", "UPDATE OR DELETE"),
             ("sealed_values", "INSERT OR UPDATE OR DELETE"),
+            ("stops", "INSERT OR UPDATE OR DELETE"),
+            ("logins", "DELETE"),
         )
     ),
 )

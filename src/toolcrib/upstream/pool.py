@@ -17,6 +17,7 @@ from typing import Self
 import anyio
 from anyio.abc import TaskGroup
 
+from toolcrib.model.apps import HOSTS_APPS
 from toolcrib.model.errors import ToolcribError, Unavailable
 from toolcrib.model.json import JsonObject
 from toolcrib.model.servers import Discovery, ServerEntry, ServerSpec, UpstreamStatus
@@ -47,7 +48,7 @@ _NOTICES = frozenset(
 )
 """Notifications passed on to listeners. `list_changed` follows once the list has been read again."""
 
-_ALL_CAPABILITIES: JsonObject = {"roots": {}, "sampling": {}, "elicitation": {"form": {}, "url": {}}}
+_ALL_CAPABILITIES: JsonObject = {"roots": {}, "sampling": {}, "elicitation": {"form": {}, "url": {}}, **HOSTS_APPS}
 """The capabilities that any client of the crib may have, used to list a server that is not shared.
 
 A server may hide tools from clients that lack a capability. The crib lists such tools for every client, so that they

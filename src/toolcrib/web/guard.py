@@ -51,7 +51,7 @@ OPEN_PATHS = frozenset({"/healthz", "/login"})
 
 PAGE_POLICY = (
     f"default-src 'none'; script-src 'self'; style-src 'self' '{STYLE_HASH}'; connect-src 'self'; "
-    "img-src 'self' data:; manifest-src 'self'; "
+    "img-src 'self' data:; manifest-src 'self'; frame-src 'self'; "
     "worker-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
 PAGE_HEADERS: tuple[Header, ...] = (
@@ -72,6 +72,20 @@ LINK_HEADERS: tuple[Header, ...] = (
     ),
 )
 """Headers of the page of an approval link, which runs no script and loads nothing."""
+APP_PAGES = "/app-pages/"
+"""Pages of servers' apps, which only the console embeds. Their routes add a content policy."""
+APP_SANDBOX = "allow-scripts allow-forms"
+"""What a page of an app may do: no origin of its own, no pop-ups, no dialogs, no navigation of the console."""
+APP_HEADERS: tuple[Header, ...] = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+    (b"x-dns-prefetch-control", b"off"),
+    (
+        b"content-security-policy",
+        f"sandbox {APP_SANDBOX}; object-src 'none'; form-action 'none'; frame-ancestors 'self'".encode(),
+    ),
+)
 _NOT_KEPT: tuple[Header, ...] = ((b"cache-control", b"no-store"),)
 FILES = "/static/"
 """Static files have content-hashed names and set their own caching headers."""
@@ -335,7 +349,7 @@ async def _until_ended(work: Awaitable[None], ended: anyio.Event) -> None:
 class _Reply:
     """The response side of a request: adds the security headers and sends at most one response."""
 
-    __slots__ = ("_file", "_headers", "_over", "_send", "_started", "_target", "is_page")
+    __slots__ = ("_headers", "_ok_headers", "_over", "_send", "_started", "_target", "is_page")
 
     def __init__(self, scope: Scope, send: Send) -> None:
         path: str = scope["path"]
@@ -343,7 +357,9 @@ class _Reply:
         self._headers = SAFE_HEADERS if for_programs else (*PAGE_HEADERS, *_NOT_KEPT)
         if path.startswith(LINK_PATH):
             self._headers = LINK_HEADERS
-        self._file = path.startswith(FILES)
+        self._ok_headers = PAGE_HEADERS if path.startswith(FILES) else None
+        if path.startswith(APP_PAGES):
+            self._ok_headers = APP_HEADERS
         self.is_page = not for_programs and problems.wants_page(scope["headers"], path)
         self._target = _target(scope) if self.is_page and scope["method"] == "GET" else "/"
         self._send = send
@@ -356,7 +372,7 @@ class _Reply:
             return
         if "status" in message:  # a start message or a whole response
             self._started = True
-            headers = PAGE_HEADERS if self._file and message["status"] == OK else self._headers
+            headers = self._ok_headers if self._ok_headers and message["status"] == OK else self._headers
             message = {**message, "headers": [*message.get("headers", ()), *headers]}
         await self._send(message)
 

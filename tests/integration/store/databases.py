@@ -61,6 +61,11 @@ def postgres() -> Generator[Server]:
 @pytest.fixture
 def postgres_url(postgres: Server) -> str:
     """An empty place on the PostgreSQL server."""
+    return new_schema(postgres)
+
+
+def new_schema(postgres: Server) -> str:
+    """The address of a new schema on the PostgreSQL server."""
     name = f"test_{uuid.uuid4().hex}"
     with psycopg.connect(postgres.get_uri(), autocommit=True) as connection:
         connection.execute(f"CREATE SCHEMA {name}".encode())

@@ -17,7 +17,7 @@ from integration.web.crib import Running, running_crib
 from integration.web.talks import BOUND, Talk, talking
 from toolcrib.base.home import Home
 from toolcrib.base.stop_switch import StopSwitch
-from toolcrib.gate.audit.records import CallRecord
+from toolcrib.gate.audit.call_records import CallRecord
 from toolcrib.host import kill_switch
 from toolcrib.model.errors import Denied
 from toolcrib.model.json import JsonObject

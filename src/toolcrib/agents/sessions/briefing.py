@@ -10,6 +10,7 @@ from toolcrib.agents.zoo.compile import Compiled
 from toolcrib.agents.zoo.zoo import Zoo
 from toolcrib.gate.catalog.naming import claude_parts
 from toolcrib.gate.gate import Gate
+from toolcrib.model.apps import is_for_models
 from toolcrib.model.principals import Principal
 from toolcrib.model.sessions import Session
 
@@ -57,7 +58,7 @@ class Briefing:
     def offered(self, principal: Principal) -> tuple[Offered, ...]:
         """Return the tools that this principal sees, with the two parts of the names shown to models."""
         offered: list[Offered] = []
-        for tool in self._gate.listing(principal).tools:
+        for tool in filter(is_for_models, self._gate.listing(principal).tools):
             server, name = claude_parts(tool.ref, self._gate.name("claude", tool.ref))
             offered.append(Offered(server, name, tool))
         return tuple(offered)

@@ -18,7 +18,8 @@ from anyio.abc import TaskGroup
 
 from toolcrib.agents.sessions.questions import Emit, Questions
 from toolcrib.agents.sessions.runtime import Offered, Permit, Result
-from toolcrib.gate.gate import Gate, InSession
+from toolcrib.gate.admission import InSession
+from toolcrib.gate.gate import Gate
 from toolcrib.gate.policy import coding_tools
 from toolcrib.model.errors import ToolcribError
 from toolcrib.model.json import JsonObject

@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from toolcrib.gate.audit.actor import current_actor
+from toolcrib.gate.audit.audit import Audit
 from toolcrib.gate.audit.change_body import change
-from toolcrib.gate.audit.records import Audit
 from toolcrib.model.errors import Unavailable
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Principal
@@ -28,10 +28,14 @@ T = TypeVar("T")
 
 
 class Changes:
-    """Records the changes of one crib. `rules` returns the current version of the rules."""
+    """Records the changes of one crib. `rules` returns the current version of the rules.
 
-    def __init__(self, audit: Audit, rules: Callable[[], str]) -> None:
+    `signal` has other nodes look for the change at once.
+    """
+
+    def __init__(self, audit: Audit, rules: Callable[[], str], signal: Callable[[], None] = lambda: None) -> None:
         self._audit = audit
+        self._signal = signal
         self._rules = rules
 
     async def make(
@@ -51,6 +55,7 @@ class Changes:
         except BaseException:  # boundary: a failed change records its outcome first
             self._tell({"phase": "outcome", **body, "rulesVersion": self._rules(), "isError": True})
             raise
+        self._signal()
         try:
             await self._audit.record({"phase": "outcome", **body, "rulesVersion": self._rules(), "isError": False})
         except Unavailable as error:

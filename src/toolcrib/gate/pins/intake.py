@@ -9,7 +9,7 @@ Must never let a definition into the catalog that could not be judged: the serve
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import is_
@@ -27,7 +27,7 @@ from toolcrib.gate.pins.pinned_source import LintNotes, PinnedSource, counting, 
 from toolcrib.gate.pins.pins import HeldChange, Pins, Sighting
 from toolcrib.model.errors import NotFound, ToolcribError
 from toolcrib.model.json import JsonObject
-from toolcrib.model.pins import PinKind
+from toolcrib.model.pins import PIN_KINDS, PinKind, pin_place
 from toolcrib.model.principals import Principal
 from toolcrib.model.problems import Problem
 from toolcrib.model.sources import ContentSource, Introduction
@@ -201,11 +201,14 @@ class Intake:
         """Judge what a server offers. Returns the number of its accepted tools."""
         offer, judgement, verdict = upstream.offer, self._judgement, None
         before = self._taken.get(id(upstream))
-        notes_before = before.verdict.lint_notes if before is not None and before.verdict is not None else None
+        verdict_before = before.verdict if before is not None else None
+        notes_before = verdict_before.lint_notes if verdict_before is not None else None
+        is_again = before is not None and verdict_before is not None and before.offer is offer
         try:
             offered, identity = upstream.tools(), upstream.identity
-            seen = await self._pins.see(identity, offered, reviewing(offered, others.names, others.looks))
-            content = await see_content(self._pins, identity, upstream, upstream.introduction)
+            review = reviewing(offered, others.names, others.looks)
+            seen = await self._pins.see(identity, offered, review, is_again=is_again)
+            content = await see_content(self._pins, identity, upstream, upstream.introduction, is_again=is_again)
             verdict = _Verdict(seen, content, LintNotes(seen, others.names, others.looks, notes_before))
             source = _pinned(upstream, await self._noted(upstream, verdict), verdict)
         except Exception as error:  # boundary: a server that cannot be judged has no tools, and others are unaffected
@@ -275,6 +278,17 @@ class Intake:
         await self._pins.reject(self._find(place, ref).identity, ref.tool, hash, by=by, kind=kind)
         await self._again(place)
 
+    async def reload(self) -> None:
+        """Judge servers again whose pins were changed by another node. Raises `Unavailable`."""
+        changed = await self._pins.reload()
+        for place in [*self._shown] if changed else ():
+            affected = [each for each in self._upstreams(place) if _has_pins_in(changed, each.identity)]
+            for each in affected:
+                if (taken := self._taken.get(id(each))) is not None:
+                    self._taken[id(each)] = replace(taken, judgement=UNJUDGED)
+            if affected:
+                await self.take(place)
+
     def _find(self, place: Place, ref: ToolRef) -> IntakeSource:
         server = self._catalog.at(_name(place)).server(ref.server)
         for upstream in self._upstreams(place):
@@ -291,6 +305,10 @@ class Intake:
 def _pinned(upstream: IntakeSource, tools: Sequence[Tool], verdict: _Verdict) -> PinnedSource:
     held = (each.tool.ref.tool for each in verdict.seen if not each.usable)
     return PinnedSource(upstream, tools, notes(verdict.seen), held, verdict.content)
+
+
+def _has_pins_in(places: Set[str], identity: str) -> bool:
+    return any(pin_place(identity, kind) in places for kind in PIN_KINDS)
 
 
 def _encoded(tool: Tool) -> Tool:

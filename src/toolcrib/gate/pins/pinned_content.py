@@ -43,8 +43,13 @@ class PinnedContent:
     problems: tuple[Problem, ...] = field(default=(), repr=False)
 
 
-async def see_content(pins: Pins, identity: str, source: ContentSource, said: Introduction | None) -> PinnedContent:
-    """Judge everything a server offers besides tools. `said` is None while the server is unknown."""
+async def see_content(
+    pins: Pins, identity: str, source: ContentSource, said: Introduction | None, *, is_again: bool = False
+) -> PinnedContent:
+    """Judge everything a server offers besides tools. `said` is None while the server is unknown.
+
+    With `is_again`, the same offer was judged before, and nothing new is held.
+    """
     if said is None:
         return PinnedContent()
     known = pins.pin(identity, "", "instructions") is not None
@@ -59,7 +64,7 @@ async def see_content(pins: Pins, identity: str, source: ContentSource, said: In
     problems: list[Problem] = []
     for kind, items in lists.items():
         texts = [_text_of(item) for item in items] if kind == "resource" else items
-        seen = await pins.see_content(identity, kind, texts, _review, known=known)
+        seen = await pins.see_content(identity, kind, texts, _review, known=known, is_again=is_again)
         counting = [
             item if each.usable else None if kind == "skill" else _pinned(pins, identity, kind, item)
             for item, each in zip(items, seen, strict=True)
@@ -68,7 +73,7 @@ async def see_content(pins: Pins, identity: str, source: ContentSource, said: In
         withheld.update((kind, item.key) for item, kept in zip(items, counting, strict=True) if kept is None)
         problems += [_note(kind, each) for each in seen if not each.usable]
     own = ContentItem(source.name, "", instructions_of(said))
-    (seen_own,) = await pins.see_content(identity, "instructions", [own], _review, known=known)
+    (seen_own,) = await pins.see_content(identity, "instructions", [own], _review, known=known, is_again=is_again)
     if not seen_own.usable:
         message = (
             f"Server {source.name!r} changed its instructions; the accepted ones stay in use until a person decides."

@@ -8,6 +8,10 @@ definition stays held without another request. An acceptance never carries over 
 Pins belong to the identity of a server: renaming it changes nothing, and another server under an old name starts anew.
 All of them are in memory, so looking one up is free.
 
+Nodes on one database share the pins, and each has its own connections. A definition that one node holds back holds the
+tool on all of them, unless a person accepted the very definition that the other node sees. Only the node that saw the
+held definition can see that the server returned to its earlier one.
+
 Must never let a definition pass because it could not be compared, reviewed or stored.
 """
 
@@ -31,6 +35,7 @@ from toolcrib.model.tools import ContentItem, Tool
 from toolcrib.store.batch import ConstraintError
 from toolcrib.store.engine import Store
 from toolcrib.store.pins import load_pins, save_pins
+from toolcrib.store.policy_epoch import load_policy_epoch
 
 PinState = Literal["first", "new", "same", "widened", "held"]
 """`new` is the first definition of a tool whose server was known before."""
@@ -106,6 +111,9 @@ class Pins:
         self._store = store
         self._is_person = is_person
         self._pins: defaultdict[str, dict[str, Pin]] = defaultdict(dict)
+        self._epoch = 0
+        self._seen_here: set[str] = set()
+        """Hashes of definitions that servers of this node offered and that were held."""
         self._lock = anyio.Lock()
 
     async def load(self, place: str | None = None) -> None:
@@ -118,23 +126,46 @@ class Pins:
         for pin in pins:
             self._pins[pin.server][pin.tool] = pin
 
+    async def reload(self) -> set[str]:
+        """Load what other nodes changed. Returns the places (`pin_place`) with changes."""
+        epoch = await load_policy_epoch(self._store, "pins")
+        if epoch <= self._epoch:
+            return set()
+        async with self._lock:
+            before, found = self._pins, defaultdict[str, dict[str, Pin]](dict)
+            for pin in await load_pins(self._store):
+                known = before.get(pin.server, {}).get(pin.tool)
+                found[pin.server][pin.tool] = known if known is not None and known == pin else pin
+            self._pins, self._epoch = found, epoch
+            return {place for place in before.keys() | found.keys() if before.get(place, {}) != found.get(place, {})}
+
     def knows(self, server: str, kind: PinKind = "tool") -> bool:
         """Return whether anything of this kind was seen before. Instructions are always seen, even empty ones."""
         return bool(self._pins.get(pin_place(server, kind)) or self._pins.get(pin_place(server, "instructions")))
 
-    async def see(self, server: str, tools: Sequence[Tool], review: Review[Tool] = review_tool) -> list[Sighting[Tool]]:
+    async def see(
+        self, server: str, tools: Sequence[Tool], review: Review[Tool] = review_tool, *, is_again: bool = False
+    ) -> list[Sighting[Tool]]:
         """Judge the tools that a server offers now, in order. New and widened ones are pinned durably.
 
+        With `is_again`, the same offer was judged before, perhaps by other pins. Nothing new is held then.
         Large lists are pinned in steps. After an interruption, pinned tools stay pinned, none has been used yet, and
         the rest is pinned the next time. Raises `Unavailable` if something could not be stored; then none of the tools
         may be used.
         """
         async with self._lock:
             known = self.knows(server)
-            return await self._see_all(_Look(server, known, review), tools)
+            return await self._see_all(self._look(server, known, review, is_again=is_again), tools)
 
     async def see_content(
-        self, server: str, kind: PinKind, items: Sequence[ContentItem], review: Review[ContentItem], *, known: bool
+        self,
+        server: str,
+        kind: PinKind,
+        items: Sequence[ContentItem],
+        review: Review[ContentItem],
+        *,
+        known: bool,
+        is_again: bool = False,
     ) -> list[Sighting[ContentItem]]:
         """Judge prompts, resources, templates or instructions. `known` means that the server was seen before.
 
@@ -142,7 +173,13 @@ class Pins:
         """
         async with self._lock:
             place = pin_place(server, kind)
-            return await self._see_all(_Look(place, known, review, loose=kind == "resource"), items)
+            look = self._look(place, known, review, loose=kind == "resource", is_again=is_again)
+            return await self._see_all(look, items)
+
+    def _look(
+        self, place: str, known: bool, review: Review[Defined], *, loose: bool = False, is_again: bool
+    ) -> "_Look[Defined]":
+        return _Look(place, known, review, loose, is_again, self._seen_here, self._store.shared)
 
     async def _see_all(self, look: "_Look[Defined]", items: Sequence[Defined]) -> list[Sighting[Defined]]:
         seen: list[Sighting[Defined]] = []
@@ -190,7 +227,7 @@ class Pins:
                 continue
             found, after = look.again(pin, item, now)
             seen.append(found)
-            if after is pin or not counts:
+            if after is pin or not counts or (look.is_again and not found.usable):
                 continue
             if after != pin:
                 changed.append((pin, after))
@@ -265,13 +302,16 @@ class Pins:
 class _Look(Generic[Defined]):
     """One look at what a server offers of one kind: where its pins are, whether it is known, and the review.
 
-    A `loose` look pins only items with findings.
+    A `loose` look pins only items with findings. `seen_here` has the hashes of held definitions that this node saw.
     """
 
     place: str
     known: bool
     review: Review[Defined]
-    loose: bool = False
+    loose: bool
+    is_again: bool
+    seen_here: set[str]
+    is_shared: bool
 
     def first(self, item: Defined, now: datetime) -> tuple[Sighting[Defined], Pin | None]:
         """Judge an item without a pin. Returns the result and its new pin."""
@@ -284,6 +324,7 @@ class _Look(Generic[Defined]):
         findings = self.review(item, change)
         if findings:
             held = HeldDefinition(digest(definition), definition, now)
+            self.seen_here.add(held.hash)
             return Sighting(item, "held", change, findings), Pin(self.place, name, "", {}, now, held=held)
         pin = None if self.loose else Pin(self.place, name, digest(definition), definition, now)
         return Sighting(item, "new", change), pin
@@ -293,7 +334,12 @@ class _Look(Generic[Defined]):
         if pin.definition is item.definition and pin.held is None:
             return Sighting(item, "same", _SAME), pin
         change = compare(pin.definition, item.definition)
+        if pin.held is not None and self._is_held_elsewhere(pin, pin.held, change):
+            return Sighting(item, "held", compare(pin.definition, pin.held.definition)), pin
+        if change.kind == "same" and pin.counts and pin.held is not None and not self._may_end(pin.held):
+            return Sighting(item, "same", change), pin
         if change.kind == "same" and pin.counts:
+            self.seen_here.discard(pin.held.hash if pin.held is not None else "")
             return Sighting(item, "same", change), replace(pin, definition=item.definition, held=None)
         hash = digest(item.definition)
         findings = self.review(item, change)
@@ -301,9 +347,19 @@ class _Look(Generic[Defined]):
             # No person has accepted this text, so the acceptance of the narrower one ends here.
             standing: PinState = "new" if not pin.counts else "widened"
             return Sighting(item, standing, change), Pin(pin.server, pin.tool, hash, item.definition, now)
+        self.seen_here.add(hash)
         if pin.held is not None and pin.held.hash == hash:
             return Sighting(item, "held", change, findings), pin
         return Sighting(item, "held", change, findings), replace(pin, held=HeldDefinition(hash, item.definition, now))
+
+    def _is_held_elsewhere(self, pin: Pin, held: HeldDefinition, change: DefinitionChange) -> bool:
+        """Return whether another node holds a definition back that this one has not seen, and no person decided."""
+        is_accepted = change.kind == "same" and pin.accepted_by is not None
+        return not is_accepted and held.rejected_by is None and pin.counts and not self._may_end(held)
+
+    def _may_end(self, held: HeldDefinition) -> bool:
+        """Return whether this node can see that the server no longer offers a held definition."""
+        return not self.is_shared or held.hash in self.seen_here
 
 
 def _stale(tool: str) -> Conflict:

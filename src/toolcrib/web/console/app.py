@@ -5,7 +5,18 @@ from starlette.routing import Route
 from toolcrib.host import Crib
 from toolcrib.web.console import assets
 from toolcrib.web.console.responses import Console, route
-from toolcrib.web.console.screens import activity, connect, find, overview, schedules, sessions, settings, stop, waiting
+from toolcrib.web.console.screens import (
+    activity,
+    apps,
+    connect,
+    find,
+    overview,
+    schedules,
+    sessions,
+    settings,
+    stop,
+    waiting,
+)
 from toolcrib.web.console.screens.access import check as access
 from toolcrib.web.console.screens.agents import list as agents
 from toolcrib.web.console.screens.servers import add as server_add
@@ -25,6 +36,7 @@ SCREENS = (
     tools,
     tool,
     sessions,
+    apps,
     waiting,
     find,
     agents,

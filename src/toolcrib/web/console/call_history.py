@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import anyio
 from markupsafe import Markup
 
-from toolcrib.gate.audit.records import Audit
+from toolcrib.gate.audit.audit import Audit
 from toolcrib.gate.audit.statistics import CallFilter, CallStatistics, Tally
 from toolcrib.model.json import JsonObject
 from toolcrib.store.audit import Filters

@@ -20,6 +20,7 @@ from toolcrib.model.errors import ToolcribError
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.principals import Principal
 from toolcrib.model.version import __version__
+from toolcrib.web.console.app_views import AppViews
 from toolcrib.web.console.call_history import CallHistory
 from toolcrib.web.console.render import page
 
@@ -65,6 +66,7 @@ class Console:
         self.crib = crib
         self.address = address
         self.history = CallHistory(crib.audit)
+        self.apps = AppViews(crib)
 
     def principal(self, request: Request) -> Principal:
         """Return the principal that the guard authenticated."""

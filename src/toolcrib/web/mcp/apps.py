@@ -9,25 +9,12 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Iterable
 
 from toolcrib.gate.view import Listing
-from toolcrib.model.json import Json, JsonObject, is_object
+from toolcrib.model.apps import APP_SCHEME, OLD_URI_KEY, app_uri
+from toolcrib.model.json import JsonObject, is_object
 from toolcrib.model.protocol import META
 from toolcrib.model.tools import Tool, ToolRef
 
-APP_SCHEME = "ui://"
-_OLD_KEY = "ui/resourceUri"
-"""The deprecated place of a tool's UI resource."""
 _KEPT = 64
-
-
-def app_uri(tool: Tool) -> str | None:
-    """Return the UI resource of a tool, which servers need not list."""
-    meta: Json = tool.extra.get(META)
-    if not is_object(meta):
-        return None
-    ui: Json = meta.get("ui")
-    uri: Json = ui.get("resourceUri") if is_object(ui) else None
-    uri = meta.get(_OLD_KEY) if uri is None else uri
-    return uri if isinstance(uri, str) else None
 
 
 class AppPages:
@@ -59,8 +46,8 @@ class AppPages:
         meta: JsonObject = {**tool.definition[META]}
         if is_object(meta.get("ui")):
             meta["ui"] = {**meta["ui"], "resourceUri": shown}
-        if _OLD_KEY in meta:
-            meta[_OLD_KEY] = shown
+        if OLD_URI_KEY in meta:
+            meta[OLD_URI_KEY] = shown
         return {**tool.definition, META: meta}
 
     def resource(self, uri: str) -> tuple[str, str] | None:

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from toolcrib.gate.audit.records import Audit, CallRecord
+from toolcrib.gate.audit.audit import Audit
+from toolcrib.gate.audit.call_records import CallRecord
 from toolcrib.model.json import canonical
 from toolcrib.model.policy import Decision, DecisionStep, Verdict
 from toolcrib.model.principals import Principal
@@ -27,7 +28,7 @@ def call(
     """The records of one call."""
     given = arguments or {}
     decision = Decision(verdict, ref, (DecisionStep("mode", True, "allow", "because"),), ("rule-1",))
-    return audit.call(
+    return audit.call_records.create(
         f"call-{number}", door, principal, ref, tool, given, canonical(given), decision, approval=approval
     )
 

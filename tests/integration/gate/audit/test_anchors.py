@@ -17,7 +17,7 @@ from integration.gate.audit.test_verify import recorded, rewrite_everything_afte
 from integration.store.databases import ask, run
 from integration.web.crib import Running, running_crib
 from toolcrib.gate.audit.anchors import Anchor
-from toolcrib.gate.audit.records import Audit
+from toolcrib.gate.audit.audit import Audit
 from toolcrib.gate.audit.verify import Verification
 from toolcrib.host.audit_key import open_key
 from toolcrib.model.errors import InvalidRequest, Unavailable

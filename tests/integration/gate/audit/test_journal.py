@@ -17,7 +17,7 @@ from integration.gate.audit.calls import call, make_calls
 from integration.store.databases import ask, run
 from integration.store.files import beside, commits_in_log, largest_file, mode, size
 from toolcrib.base.settings import Durability
-from toolcrib.gate.audit.records import Audit
+from toolcrib.gate.audit.audit import Audit
 from toolcrib.model.errors import ConfigError, Unavailable
 from toolcrib.store.audit import Filters
 from toolcrib.store.batch import ConstraintError

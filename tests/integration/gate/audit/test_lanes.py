@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from integration.store.databases import ask, run
+from toolcrib.gate.audit.audit import Audit
 from toolcrib.gate.audit.export import follow
 from toolcrib.gate.audit.head import HeadFile
-from toolcrib.gate.audit.records import Audit
 from toolcrib.model.principals import Principal
 from toolcrib.store.audit import Filters
 from toolcrib.store.audit_lanes import CHECKPOINT_LANE, LANE_SIZE, lane_of

@@ -15,9 +15,9 @@ from integration.gate.audit.calls import OWNER, make_calls
 from integration.store.databases import ask, engine_of, run
 from lab import eventually
 from toolcrib.gate.audit import segments
+from toolcrib.gate.audit.audit import Audit
 from toolcrib.gate.audit.export import export, follow, read_line
 from toolcrib.gate.audit.head import ChainHead
-from toolcrib.gate.audit.records import Audit
 from toolcrib.gate.audit.segments import KEPT, LIST, Segments
 from toolcrib.gate.audit.verify import Verification, verify
 from toolcrib.model.errors import ConfigError, Conflict, Unavailable

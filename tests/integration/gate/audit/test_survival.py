@@ -13,7 +13,7 @@ import pytest
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from integration.store.databases import ask
-from toolcrib.gate.audit.records import Audit
+from toolcrib.gate.audit.audit import Audit
 from toolcrib.gate.audit.verify import Verification
 from toolcrib.store.engine import open_store
 

@@ -11,7 +11,7 @@ from sqlalchemy import update
 
 from integration.gate.audit.calls import make_calls
 from integration.store.databases import ask, engine_of, run
-from toolcrib.gate.audit.records import Audit
+from toolcrib.gate.audit.audit import Audit
 from toolcrib.gate.audit.verify import Verification
 from toolcrib.model.errors import ConfigError
 from toolcrib.store.audit import Filters

@@ -11,7 +11,7 @@ import os
 import sys
 from pathlib import Path
 
-from toolcrib.gate.audit.records import Audit
+from toolcrib.gate.audit.audit import Audit
 from toolcrib.store.engine import open_store
 
 

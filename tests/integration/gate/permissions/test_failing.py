@@ -10,7 +10,7 @@ from integration.gate.permissions.answering import SELL, Desk, calling
 from toolcrib.gate import view
 from toolcrib.gate.approvals.approvals import Approvals
 from toolcrib.gate.approvals.consent import Consent
-from toolcrib.gate.audit.records import Audit
+from toolcrib.gate.audit.call_records import CallRecords
 from toolcrib.gate.gate import Gate
 from toolcrib.gate.policy.limits import Limit, Limits
 from toolcrib.gate.principals import Principals
@@ -142,7 +142,7 @@ async def test_the_credential(desk: Desk, monkeypatch: pytest.MonkeyPatch, fault
 
 @pytest.mark.parametrize("fault", AT_ONCE)
 async def test_the_record_itself(desk: Desk, monkeypatch: pytest.MonkeyPatch, fault: Break) -> None:
-    for owner, parts in ((Audit, ("call",)), (desk.crib.store, ("append_now", "append"))):
+    for owner, parts in ((CallRecords, ("create",)), (desk.crib.store, ("append_now", "append"))):
         with monkeypatch.context() as broken:
             for part in parts:
                 broken.setattr(owner, part, fault)

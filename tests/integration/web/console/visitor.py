@@ -110,7 +110,10 @@ def check_inert(root: Element) -> None:
     ids = [each.attributes["id"] for each in root if "id" in each.attributes]
     assert len(ids) == len(set(ids)), sorted(id for id in ids if ids.count(id) > 1)
     for element in root:
-        assert element.tag not in ("iframe", "object", "embed", "base", "style", "math"), element
+        if element.tag == "iframe":  # only the sandboxed pages of apps
+            assert element.attributes["sandbox"] == "allow-scripts allow-forms", element
+            assert element.attributes["src"].startswith("/app-pages/"), element
+        assert element.tag not in ("object", "embed", "base", "style", "math"), element
         if element.tag == "svg":  # only the shapes of our own plots
             assert {each.tag for each in element} <= {"svg", "rect", "polyline"}, element
             assert element.attributes["class"] in ("plot", "spark"), element

@@ -13,6 +13,7 @@ from toolcrib.agents.sessions.manager import NewSession
 from toolcrib.agents.sessions.recording.replayed_runtime import ReplayOptions
 from toolcrib.host.session_replays import ReplayRequest
 from toolcrib.model.approvals import Approval
+from toolcrib.model.apps import app_uri
 from toolcrib.model.errors import InvalidRequest, ToolcribError
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.principals import MODES, Mode
@@ -141,7 +142,7 @@ class SessionsScreen:
         open_approvals = await self._open_approvals(session.id)
         value: JsonObject = {
             "session": _row(session),
-            "items": [self._item(item, open_approvals) for item in view.items],
+            "items": [self._item(session.id, item, open_approvals) for item in view.items],
             "last": view.last,
             "servers": view.status.get("servers", []),
             "isRecorded": self._console.crib.recordings.has(session.id),
@@ -157,7 +158,7 @@ class SessionsScreen:
         after = int(request.query_params.get("after", "0"))
         view = await self._sessions.view(session.id)
         open_approvals = await self._open_approvals(session.id)
-        items = [self._item(item, open_approvals) for item in view.since(after)]
+        items = [self._item(session.id, item, open_approvals) for item in view.since(after)]
         return HTMLResponse(page("parts/items.html", {"items": items}), headers={"x-last": str(view.last)})
 
     async def head(self, request: Request) -> Response:
@@ -262,7 +263,7 @@ class SessionsScreen:
         crib = self._console.crib
         return card(crib.approvals, approval, crib.gate.marks.held(approval.principal), destructive=destructive)
 
-    def _item(self, item: Item, open_approvals: Mapping[str, Approval]) -> JsonObject:
+    def _item(self, session: str, item: Item, open_approvals: Mapping[str, Approval]) -> JsonObject:
         shape = _OF_ITEMS | item.to_json()
         if item.kind != "call":
             return shape
@@ -272,7 +273,9 @@ class SessionsScreen:
         decision: Json = approval.get("decision")
         destructive = tool is not None and tool.marks.destructive
         pending = open_approvals.get(str(approval.get("approvalId"))) if decision is None else None
+        has_app = tool is not None and app_uri(tool) is not None and shape.get("result") is not None
         return shape | {
+            "app": f"/sessions/{session}/app?{urlencode({'call': item.id})}" if has_app else None,
             "isDestructive": destructive,
             "isOpen": pending is not None,
             "card": self._card(pending, destructive=destructive) if pending is not None else None,

@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from toolcrib.gate.audit.statistics import CallFilter
+from toolcrib.model.apps import app_uri
 from toolcrib.model.errors import ToolcribError
 from toolcrib.model.json import JsonObject, digest, dumps, is_object, loads
 from toolcrib.model.principals import Principal
@@ -31,7 +32,7 @@ _ROOT: Final = ""
 """Path of the form's root, which holds the JSON in JSON mode."""
 _WHOLE: Final[JsonObject] = {}
 """The schema of a form that is one JSON field."""
-_NO_RESULT: Final[JsonObject] = {"result": None, "failure": None, "stopped": False}
+_NO_RESULT: Final[JsonObject] = {"result": None, "failure": None, "stopped": False, "app": None}
 
 
 def routes(console: Console) -> list[Route]:
@@ -82,7 +83,7 @@ class ToolScreen:
         elif tool.marks.destructive and "sure" not in sent:
             wrong["sure"] = "Confirm to call this tool."
         elif not wrong:
-            work = partial(self._call, principal, ref, arguments.value)
+            work = partial(self._call, principal, tool, arguments.value)
             ended = await self._calls.wait(request, str(sent.get("call", "")), work)
             if ended == "left":
                 return _nothing()  # the page is gone
@@ -105,17 +106,19 @@ class ToolScreen:
         return _nothing()
 
     async def _call(
-        self, principal: Principal, ref: ToolRef, arguments: JsonObject, progress: ReportProgress
+        self, principal: Principal, tool: Tool, arguments: JsonObject, progress: ReportProgress
     ) -> JsonObject:
+        gate = self._console.crib.gate
         try:
-            called = await self._console.crib.gate.call(principal, ref, arguments, door="console", progress=progress)
+            called = await gate.call(principal, tool.ref, arguments, door="console", progress=progress)
         except ToolcribError as error:
             return _NO_RESULT | {"failure": error_json(error)}
         result: JsonObject = {"isError": called.result.is_error, "content": list(called.result.content)}
         if called.result.has_structured:
             result["structuredContent"] = called.result.structured_content
         result |= {"durationMs": called.duration_ms, "auditId": called.audit_id}
-        return _NO_RESULT | {"result": result}
+        view = self._console.apps.open(principal, tool, arguments, called.result.to_json())
+        return _NO_RESULT | {"result": result, "app": view.id if view is not None else None}
 
     async def _respond(
         self,
@@ -204,6 +207,7 @@ def _shape(console: Console, tool: Tool) -> JsonObject:
         "tone": KINDS[kind][1],
         "upstream": tool.kind == "upstream",
         "problems": [problem.to_json() for problem in tool.problems],
+        "hasApp": app_uri(tool) is not None,
     }
 
 

@@ -1,27 +1,26 @@
-"""Records of calls: writes and queries them.
+"""The audit log of a crib: opens its chain, queries, verifies and exports the records.
 
-A call writes two records with the same `call`: its intent before it starts and its outcome before it is answered. A
-refused call writes an outcome only. Members common to both are encoded once. Must never contain a secret that `redact`
-can detect, nor let a value that is not JSON keep a call from being recorded.
+`call_records` writes those of calls. A run is the time from opening to closing: the next one records the outcomes that
+a killed run left open.
 """
 
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from hashlib import sha256
 from pathlib import Path
-from typing import Literal, NamedTuple, Self, TypeAlias
+from typing import Literal, Self
 
 import anyio
 import anyio.to_thread
 import orjson
 
-from toolcrib.base.masking.values import Redactor, bounded_name
+from toolcrib.base.masking.values import Redactor
 from toolcrib.gate.audit.anchors import Anchor
-from toolcrib.gate.audit.chain import Chain, Entry, Left, columns_of, current_moment, stored, unbroken
+from toolcrib.gate.audit.call_records import CallRecords
+from toolcrib.gate.audit.chain import Chain, Left, columns_of, current_moment, stored, unbroken
 from toolcrib.gate.audit.chain_signature import ChainSignature
 from toolcrib.gate.audit.checkpoints import Checkpoints
 from toolcrib.gate.audit.export import export
@@ -31,12 +30,9 @@ from toolcrib.gate.audit.signing import HeadKey
 from toolcrib.gate.audit.unfinished import unfinished
 from toolcrib.gate.audit.verify import ChainFinding, Verification, Witness, verify, verify_lanes
 from toolcrib.model.errors import Conflict, NotFound, Unavailable
-from toolcrib.model.json import JsonObject, dumps, encoded_members, loads
-from toolcrib.model.marks import Mark
-from toolcrib.model.observing import CallEnd, CallEnding, CallObserver
-from toolcrib.model.policy import Decision
-from toolcrib.model.principals import Principal
-from toolcrib.model.tools import CallResult, Tool, ToolRef
+from toolcrib.model.json import JsonObject, encoded_members, loads
+from toolcrib.model.observing import CallObserver
+from toolcrib.model.tools import ToolRef
 from toolcrib.store.audit import (
     CHECKPOINT,
     AuditRun,
@@ -52,7 +48,7 @@ from toolcrib.store.audit import (
     save_run,
 )
 from toolcrib.store.audit_lanes import CHECKPOINT_LANE, lane_end, lane_heads, lane_of, lane_start, load_lanes, own_lane
-from toolcrib.store.batch import ConstraintError, Fence
+from toolcrib.store.batch import Fence
 from toolcrib.store.engine import Store
 
 logger = logging.getLogger(__name__)
@@ -60,40 +56,6 @@ logger = logging.getLogger(__name__)
 _NO_JOURNAL = "The journal of the killed run was removed or replaced: durable records after {} may be missing."
 Phase = Literal["intent", "outcome"]
 _MOST_FORMS = 4096
-
-
-_Of: TypeAlias = tuple[str, Principal, ToolRef, Tool | None, Decision, str | None]
-
-
-class _Form(NamedTuple):
-    """The shared members of records with the same tool, principal, decision and interface.
-
-    Members before and after those of the arguments, and the columns apart from `at` and `phase`.
-    """
-
-    of: _Of
-    before: bytes
-    after: bytes
-    columns: tuple[str | None, ...]
-
-    @classmethod
-    def make(cls, *of: *_Of) -> Self:
-        """Encode a form. Values that are not JSON are replaced, and a long unknown name is truncated."""
-        door, principal, ref, tool, decision, rules_version = of
-        before, first = encoded_members({
-            "door": door,
-            "principal": principal.to_json(),
-            "server": ref.server if tool else bounded_name(ref.server),
-            "tool": ref.tool if tool else bounded_name(ref.tool),
-            "definitionHash": tool.definition_hash if tool else None,
-        })  # fmt: skip
-        decided: JsonObject = {"decision": decision.verdict, "rules": decision.rules}
-        if rules_version is not None:
-            decided["rulesVersion"] = rules_version
-        if decision.marks:
-            decided["marks"] = decision.marks.audit_ids()
-        after, second = encoded_members(decided)
-        return cls(of, before, after, stored(columns_of(first | second))[2:])
 
 
 class Audit:
@@ -113,15 +75,12 @@ class Audit:
         `crib` distinguishes cribs on one database. `observer` is notified of the end of every call.
         """
         self.redactor = redactor or Redactor()
-        self.observer = observer
+        self.call_records = CallRecords(store, self.redactor, observer)
         self.run = secrets.token_hex(6)
         """The prefix of the call ids of this run."""
-        self.held_epoch: Callable[[str], int | None] = lambda _: None
-        """Returns the epoch that this crib holds of a session that it runs."""
         self.lane = 0
         """The lane that this crib writes; each node of a shared database has its own."""
         self._crib = crib
-        self._fence: Fence | None = None
         self._waiting_journal: str | None = None
         self._store = store
         self._path = head_file
@@ -130,7 +89,6 @@ class Audit:
         self.checkpoints = Checkpoints(store, head_file.with_name("audit.checkpoint"), crib)
         self._file: HeadFile
         self._chain: Chain
-        self._forms: dict[int, _Form] = {}
 
     async def __aenter__(self) -> Self:
         if self._store.shared and self._crib:
@@ -140,7 +98,7 @@ class Audit:
             known = read_head(self._path)
             if known is not None and known.head is not None and lane_of(known.head.number) != self.lane:
                 known = await self._left_lane(known.head, known)
-            self._chain = await self._resumed(known)
+            self._chain = self.call_records.chain = await self._resumed(known)
         except BaseException:
             self._file.close()
             raise
@@ -192,7 +150,7 @@ class Audit:
             self._waiting_journal = journal if waits else None
             run = AuditRun(self.run, journal if used or waits else None, chain.head.number)
             await save_run(self._store, self._crib, run)
-            self._fence = Fence(self._crib, self.run) if self._store.shared else None
+            self.call_records.fence = Fence(self._crib, self.run) if self._store.shared else None
         except Unavailable as error:  # calls that cannot be recorded raise their own error
             self._store.journal(None)
             logger.warning("The audit runs without its journal: %s", error)
@@ -203,7 +161,7 @@ class Audit:
         if current is None or current.run != self.run:
             self.run = secrets.token_hex(6)
             await save_run(self._store, self._crib, AuditRun(self.run, None, self._chain.head.number))
-            self._fence = Fence(self._crib, self.run)
+            self.call_records.fence = Fence(self._crib, self.run)
 
     async def settle_run(self, crib: str) -> int:
         """End the run of a crib that is dead, and record the outcomes that it left open; return their number.
@@ -233,7 +191,7 @@ class Audit:
         return heads[0][0] if heads else lane_start(lane)
 
     async def _end_run(self) -> None:
-        self._fence = None
+        self.call_records.fence = None
         try:
             if self._waiting_journal is not None:
                 run = AuditRun(self.run, self._waiting_journal, self._chain.head.number)
@@ -284,59 +242,7 @@ class Audit:
 
     def _append(self, chain: Chain, body: JsonObject) -> "asyncio.Future[int]":
         members, body = encoded_members({"at": current_moment(), **body})
-        return self._store.append(chain, (members, stored(columns_of(body))), self._fence)
-
-    def call(
-        self,
-        call: str,
-        door: str,
-        principal: Principal,
-        ref: ToolRef,
-        tool: Tool | None,
-        arguments: JsonObject,
-        canonical: bytes,
-        decision: Decision,
-        *,
-        rules: str | None = None,
-        approval: str | None = None,
-        program: str | None = None,
-    ) -> "CallRecord":
-        """Return the records of one call. `tool` is None if there is no tool of that name.
-
-        `rules` is the version of the rules that decided it, `program` the id of the program that makes it.
-        """
-        form = self._form(door, principal, ref, tool, decision, rules)
-        digest = sha256(canonical).hexdigest().encode()
-        shown = self.redactor.shown(arguments, canonical)
-        members = b'"call":%b,%b,"argumentsDigest":"%b","arguments":%b,%b' % (
-            dumps(call), form.before, digest, shown, form.after,
-        )  # fmt: skip
-        if approval is not None:
-            members += b"," + encoded_members({"approvalId": approval})[0]
-        if program is not None:
-            members += b"," + encoded_members({"programId": program})[0]
-        return CallRecord(
-            self._store, self._chain, members, form, call, shown, self.observer, self._fence_of(principal)
-        )
-
-    def _fence_of(self, principal: Principal) -> Fence | None:
-        """Return the fence of a principal's calls: a session's calls end when another crib runs the session."""
-        epoch = None if principal.session is None or self._fence is None else self.held_epoch(principal.session)
-        if self._fence is None or epoch is None:
-            return self._fence
-        return self._fence._replace(session=principal.session, epoch=epoch)
-
-    def _form(self, *of: *_Of) -> "_Form":
-        """Return the shared members of such calls, cached while the same decision object is passed."""
-        decision = of[4]
-        kept = self._forms.get(id(decision))
-        if kept is None or kept.of != of:
-            kept = _Form.make(*of)
-            if of[3] is not None:  # unknown names are not cached: they are unbounded and may be long
-                if len(self._forms) >= _MOST_FORMS:
-                    self._forms.clear()
-                self._forms[id(decision)] = kept
-        return kept
+        return self._store.append(chain, (members, stored(columns_of(body))), self.call_records.fence)
 
     async def find(self, filters: Filters) -> list[JsonObject]:
         """Return the matching records, newest first."""
@@ -450,143 +356,8 @@ class Audit:
         return there.get(number) or (await self.segments.hashes({number})).get(number)
 
 
-class CallRecord:
-    """The records of one call. The observer is notified once they are complete, or could not be completed."""
-
-    __slots__ = ("_arguments", "_call", "_chain", "_fence", "_form", "_members", "_number", "_observer", "_store")
-
-    def __init__(
-        self,
-        store: Store,
-        chain: Chain,
-        members: bytes,
-        form: _Form,
-        call: str,
-        arguments: bytes,
-        observer: CallObserver | None,
-        fence: Fence | None,
-    ) -> None:
-        self._store = store
-        self._chain = chain
-        self._fence = fence
-        self._members = members
-        self._form = form
-        self._call = call
-        self._arguments = arguments
-        self._observer = observer
-        self._number: int | None = None
-
-    async def intent(self) -> int:
-        """Record that the call is about to be made. Returns the number of the record once it is durable.
-
-        Raises `Unavailable` (`audit.unavailable`) if it could not be recorded: then the call must not be made.
-        """
-        entry = self._entry("intent")
-        number = self._store.append_now(self._chain, entry)
-        try:
-            self._number = number if number is not None else await self._append(entry)
-        except Unavailable as error:
-            self._report("refused", code="audit.unavailable")
-            raise Unavailable("audit.unavailable", f"The call was not made. {error.message}") from error
-        except asyncio.CancelledError:
-            self.abandoned(0.0)
-            raise
-        return self._number
-
-    async def outcome(
-        self,
-        *,
-        is_error: bool,
-        duration_ms: float,
-        digest: str | None = None,
-        result: CallResult | JsonObject | None = None,
-        refused: str | None = None,
-        marks: Sequence[Mark] = (),
-    ) -> int:
-        """Record how the call ended. Returns the number of the record once it is durable.
-
-        `digest` is that of the whole result, if the caller received a part of it. Only the observer gets `result`, and
-        the error code `refused` of a call that did not run. `marks` are those that the call set.
-        """
-        outcome: JsonObject = {"isError": is_error, "durationMs": duration_ms}
-        if marks:
-            outcome["setMarks"] = list(marks)
-        entry = self._entry("outcome", outcome if digest is None else outcome | {"resultDigest": digest})
-        number = self._store.append_now(self._chain, entry)
-        try:
-            if number is None:
-                number = await self._append(entry)
-        except Unavailable as error:
-            self._report("error", duration_ms, code="audit.unavailable")
-            message = f"The call was made, but its outcome could not be recorded. {error.message}"
-            raise Unavailable("audit.unavailable", message) from error
-        except asyncio.CancelledError:
-            self._report("abandoned", duration_ms)
-            raise
-        ending: CallEnding = "refused" if refused is not None else "error" if is_error else "ok"
-        self._report(ending, duration_ms, code=refused, result=result)
-        return number
-
-    async def refused(self, code: str) -> int:
-        """Record that the call was not made, with the error code, since not every refusal comes from a rule."""
-        entry = self._entry("outcome", {"isError": True, "refused": code, "durationMs": 0.0})
-        try:
-            self._number = await self._append(entry)
-        except Unavailable as error:
-            raise Unavailable("audit.unavailable", f"The call was not made. {error.message}") from error
-        finally:
-            self._report("refused", code=code)
-        return self._number
-
-    def abandoned(self, duration_ms: float) -> None:
-        """Record a cancelled or failed call without waiting, since there may be no time left."""
-        entry = self._entry("outcome", {"isError": True, "abandoned": True, "durationMs": duration_ms})
-        self._store.append(self._chain, entry, self._fence).add_done_callback(_log_failure)
-        self._report("abandoned", duration_ms)
-
-    async def _append(self, entry: Entry) -> int:
-        try:
-            return await self._store.append(self._chain, entry, self._fence)
-        except ConstraintError as error:
-            raise Unavailable("audit.unavailable", "Another node has taken over the work of this one.") from error
-
-    def _report(
-        self,
-        ending: CallEnding,
-        duration_ms: float = 0.0,
-        *,
-        code: str | None = None,
-        result: CallResult | JsonObject | None = None,
-    ) -> None:
-        if self._observer is not None:
-            door, principal, ref, tool, decision, _ = self._form.of
-            verdict, number = decision.verdict, self._number
-            self._observer.ended(
-                CallEnd(
-                    self._call, door, principal, ref, tool, verdict, ending, code, number, duration_ms,
-                    self._arguments, result,
-                )
-            )  # fmt: skip
-
-    def _entry(self, phase: Phase, ending: JsonObject | None = None) -> Entry:
-        at = current_moment()
-        members = b'"at":"%b","phase":"%b",%b' % (at.encode(), phase.encode(), self._members)
-        if ending is not None:
-            members += b"," + dumps(ending)[1:-1]
-        return members, (at, phase, *self._form.columns)
-
-
 def _witness(anchor: Anchor) -> Witness:
     return Witness(anchor.head, "anchor", f"The anchor of {anchor.at} names")
-
-
-def _log_failure(ended: "asyncio.Future[int]") -> None:
-    if ended.cancelled() or (error := ended.exception()) is None:
-        return
-    if isinstance(error, ConstraintError):
-        logger.warning("The outcome of an abandoned call is unknown: another node has taken over.")
-    else:
-        logger.error("Could not record the outcome of an abandoned call: %s", error)
 
 
 def _public(number: int, digest: str, body: bytes) -> JsonObject:

@@ -15,7 +15,7 @@ import pytest
 
 from integration.gate.audit.calls import FORECAST, call, make_calls
 from integration.store.databases import ask
-from toolcrib.gate.audit.records import Audit
+from toolcrib.gate.audit.audit import Audit
 from toolcrib.model.errors import Unavailable
 from toolcrib.model.json import JsonObject, digest
 from toolcrib.model.principals import Principal
