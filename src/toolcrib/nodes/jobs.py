@@ -30,6 +30,7 @@ from toolcrib.model.errors import ToolcribError, Unavailable
 from toolcrib.model.json import JsonObject
 from toolcrib.nodes.membership import BEAT_SECONDS, LEASE_SECONDS, Membership
 from toolcrib.store.engine import Store
+from toolcrib.store.schema import escape
 
 logger = logging.getLogger(__name__)
 logging.getLogger("procrastinate").setLevel(logging.WARNING)  # it announces the beginning and end of every job
@@ -60,6 +61,12 @@ _RETRY_STALLED: Final = """
 _DROP_STALLED: Final = """
     DELETE FROM procrastinate_jobs
     WHERE id = %(job_id)s AND status = 'doing' AND worker_id IS NOT DISTINCT FROM %(worker_id)s
+"""
+_DROP_OF_DEAD: Final = """
+    DELETE FROM procrastinate_jobs
+    WHERE queue_name = %(queue)s AND task_name = %(kind)s AND status = 'todo' AND NOT EXISTS (
+        SELECT 1 FROM nodes WHERE id = %(node)s AND seen_at > EXTRACT(EPOCH FROM clock_timestamp()) - %(lease)s
+    )
 """
 _ADOPT: Final = "UPDATE procrastinate_jobs SET queue_name = %(to)s WHERE queue_name = %(queue)s AND status = 'todo'"
 
@@ -166,6 +173,12 @@ class Jobs:
         """Let any node run the jobs that wait for a dead one."""
         with suppress(ConnectorException):
             await self._connector.execute_query_async(_ADOPT, to=_ANY, queue=queue_of(node))
+
+    async def drop(self, kind: str, node: str) -> None:
+        """Remove the jobs of this kind that wait for a dead node. Does nothing if it lives again."""
+        await self._connector.execute_query_async(
+            _DROP_OF_DEAD, queue=queue_of(node), kind=kind, node=escape(node), lease=LEASE_SECONDS
+        )
 
     def _give_up(self) -> None:
         """Cancel all handlers without finishing their jobs: other nodes may have them."""
