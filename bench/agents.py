@@ -22,7 +22,7 @@ import uvloop
 from bench import report, subjects
 from bench.model_process import CALLS, ECHO
 from bench.report import Row
-from toolcrib.agents.sessions.manager import OpenSession
+from toolcrib.agents.sessions.sessions import OpenSession
 from toolcrib.base.settings import Environment, Settings
 from toolcrib.host import Crib
 from toolcrib.testing.environments import claude_environment

@@ -12,8 +12,8 @@ from pathlib import Path
 import anyio
 import uvloop
 
-from toolcrib.agents.sessions.manager import NewSession
 from toolcrib.agents.sessions.runtime import Brief, SessionHost
+from toolcrib.agents.sessions.sessions import NewSession
 from toolcrib.base.settings import Environment, Settings
 from toolcrib.host import Crib
 from toolcrib.model.principals import Mode

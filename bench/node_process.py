@@ -14,7 +14,7 @@ from pathlib import Path
 import anyio
 
 from toolcrib import Crib, Settings
-from toolcrib.agents.sessions.manager import NewSession
+from toolcrib.agents.sessions.sessions import NewSession
 from toolcrib.model.events import Event
 from toolcrib.testing.environments import bare_environment
 from toolcrib.testing.played import PlayedRunner

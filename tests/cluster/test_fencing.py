@@ -8,7 +8,7 @@ import pytest
 
 from cluster.cribs import crib_on
 from integration.store.databases import ask
-from toolcrib.agents.sessions.manager import NewSession
+from toolcrib.agents.sessions.sessions import NewSession
 from toolcrib.gate.audit.audit import Audit
 from toolcrib.model.errors import Conflict, Unavailable
 from toolcrib.model.sessions import SessionEvent

@@ -11,7 +11,7 @@ from cluster.cribs import crib_on
 from integration.store.databases import ask, run
 from long_tests import takes_long
 from toolcrib import Crib
-from toolcrib.agents.sessions.manager import NewSession
+from toolcrib.agents.sessions.sessions import NewSession
 from toolcrib.host.takeover import OWN_JOB
 from toolcrib.model.errors import Denied, Unavailable
 from toolcrib.nodes.jobs import queue_of

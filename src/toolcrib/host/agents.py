@@ -25,13 +25,13 @@ from toolcrib.agents.sessions.briefing import Briefing
 from toolcrib.agents.sessions.elsewhere import RemoteSessions
 from toolcrib.agents.sessions.event_log import Recorder
 from toolcrib.agents.sessions.live_session import SessionDeps
-from toolcrib.agents.sessions.manager import NewSession, Sessions
 from toolcrib.agents.sessions.programs import Programs
 from toolcrib.agents.sessions.questions import Questions, SharedQuestions
 from toolcrib.agents.sessions.recording.recorded_runtime import ModelAccess
 from toolcrib.agents.sessions.recording.recordings import RecordableRuntimes, Recordings
 from toolcrib.agents.sessions.runtimes import EndpointAccess, Runtimes, load_claude
 from toolcrib.agents.sessions.session_tools import SessionTools
+from toolcrib.agents.sessions.sessions import NewSession, Sessions
 from toolcrib.agents.sessions.transcripts import Transcripts
 from toolcrib.agents.work.git import Git
 from toolcrib.agents.work.work import Work

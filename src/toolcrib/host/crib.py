@@ -19,8 +19,8 @@ import anyio
 
 from toolcrib.agents.schedules.schedules import Clock
 from toolcrib.agents.sessions.coding_source import CodingSource
-from toolcrib.agents.sessions.manager import NewSession
 from toolcrib.agents.sessions.open_session import OpenSession
+from toolcrib.agents.sessions.sessions import NewSession
 from toolcrib.agents.work.git import Git
 from toolcrib.base.feed import Feed, fresh_start
 from toolcrib.base.home import HomeLock, kept_token, prepare_home, read_run, replace_token

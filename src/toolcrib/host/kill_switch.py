@@ -21,7 +21,7 @@ import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from toolcrib.agents.schedules.schedules import Schedules
-from toolcrib.agents.sessions.manager import Sessions
+from toolcrib.agents.sessions.sessions import Sessions
 from toolcrib.base.files.private import replace_private
 from toolcrib.base.stop_switch import StopState, StopSwitch, stopped
 from toolcrib.gate.approvals.approvals import Approvals

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import anyio.to_thread
 
-from toolcrib.agents.sessions.manager import NewSession, Sessions
 from toolcrib.agents.sessions.open_session import OpenSession
 from toolcrib.agents.sessions.recording.comparison import (
     RunComparison,
@@ -25,6 +24,7 @@ from toolcrib.agents.sessions.recording.recording import Recording, masked_membe
 from toolcrib.agents.sessions.recording.recordings import REPLAYABLE, Recordings, load_recording, with_events
 from toolcrib.agents.sessions.recording.replayed_runtime import ALL_RECORDED, ReplayedRuntime, ReplayOptions
 from toolcrib.agents.sessions.runtimes import Runtimes
+from toolcrib.agents.sessions.sessions import NewSession, Sessions
 from toolcrib.model.errors import InvalidRequest
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Source

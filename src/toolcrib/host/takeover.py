@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from toolcrib.agents.schedules.schedules import Schedules
-from toolcrib.agents.sessions.manager import Sessions
+from toolcrib.agents.sessions.sessions import Sessions
 from toolcrib.host.context import CribContext
 from toolcrib.model.errors import ToolcribError
 from toolcrib.model.json import JsonObject

@@ -12,7 +12,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from playwright.sync_api import BrowserContext, Page, Request, expect
 
 from long_tests import takes_long
-from toolcrib.agents.sessions.manager import NewSession
+from toolcrib.agents.sessions.sessions import NewSession
 from toolcrib.base.settings import Environment, Settings
 from toolcrib.host import Crib
 from toolcrib.model.json import Json

@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page, StorageState, expect
 from hostile_strings import WORST
 from integration.web.console.stranger import estranged
 from integration.web.console.visitor import Visitor
-from toolcrib.agents.sessions.manager import NewSession
+from toolcrib.agents.sessions.sessions import NewSession
 
 BOUND = 30.0
 SCREENS = (

@@ -6,7 +6,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from toolcrib.agents.sessions.manager import NewSession
+from toolcrib.agents.sessions.sessions import NewSession
 from toolcrib.agents.zoo.check import parse
 from toolcrib.agents.zoo.input import AgentInput
 from toolcrib.base.settings import Environment, Settings

@@ -12,7 +12,7 @@ from datetime import datetime
 import anyio
 
 from toolcrib.agents.schedules.readiness import Readiness
-from toolcrib.agents.sessions.manager import NewSession, Sessions
+from toolcrib.agents.sessions.sessions import NewSession, Sessions
 from toolcrib.model.errors import Conflict, ToolcribError
 from toolcrib.model.json import JsonObject
 from toolcrib.model.schedules import Run, RunState, Schedule

@@ -42,6 +42,8 @@ from toolcrib.model.sessions import (
 TITLE_LENGTH: Final = 80
 MOST_EXTENDED: Final = 3_600.0
 """Seconds by which one turn can be extended in total."""
+STOPPING: Final = 10.0
+"""Seconds allowed for ending a session's process."""
 _INTERRUPT_SECONDS: Final = 10.0
 """Seconds allowed for interrupting a runtime."""
 _OPENS: Final = {"approval_required": "approvalId", "question_prompt": "questionId"}
@@ -211,6 +213,12 @@ class LiveSession:
         if self._process is not None and self.session.model != before.model:
             await self._process.conversation.set_model(self.session.model)
         self._set_state(self.session.state, self.session.reason)
+
+    async def stop_process(self) -> None:
+        """End the process, and wait for its end for a limited time."""
+        self.scope.cancel()
+        with anyio.move_on_after(STOPPING):
+            await self.ended.wait()
 
     def stop(self, reason: str) -> None:
         """Set the reason for ending the session, and drop queued prompts."""

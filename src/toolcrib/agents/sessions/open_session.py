@@ -8,7 +8,7 @@ from toolcrib.model.principals import Principal
 from toolcrib.model.sessions import SessionEvent
 
 if TYPE_CHECKING:
-    from toolcrib.agents.sessions.manager import Sessions
+    from toolcrib.agents.sessions.sessions import Sessions
 
 
 class OpenSession:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Self
 import anyio
 from anyio.abc import TaskGroup
 
-from toolcrib.agents.sessions.manager import NewSession, Sessions
+from toolcrib.agents.sessions.sessions import NewSession, Sessions
 from toolcrib.agents.work.git import Git, GitRepository, Worktree
 from toolcrib.model.agents import Agent
 from toolcrib.model.errors import Conflict, Denied, NotFound, ToolcribError

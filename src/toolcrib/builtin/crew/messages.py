@@ -15,7 +15,7 @@ from typing import Annotated, Final, NotRequired
 import anyio
 from typing_extensions import TypedDict
 
-from toolcrib.agents.sessions.manager import NewSession, Sessions
+from toolcrib.agents.sessions.sessions import NewSession, Sessions
 from toolcrib.agents.zoo.check import parse
 from toolcrib.agents.zoo.input import EntryInput
 from toolcrib.agents.zoo.zoo import Zoo

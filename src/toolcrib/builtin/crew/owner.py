@@ -16,7 +16,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from toolcrib.agents.notify.notifier import Notifier
-from toolcrib.agents.sessions.manager import Sessions
+from toolcrib.agents.sessions.sessions import Sessions
 from toolcrib.builtin.caller import Calling, is_scheduled, reporting_progress, speaker
 from toolcrib.model.errors import Denied, InvalidRequest, ToolcribError, Unavailable
 from toolcrib.model.json import JsonObject

@@ -7,7 +7,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from toolcrib.agents.sessions.live_session import MOST_EXTENDED
-from toolcrib.agents.sessions.manager import Sessions
+from toolcrib.agents.sessions.sessions import Sessions
 from toolcrib.builtin.caller import Calling, own_session
 from toolcrib.tools import Inject, tool
 

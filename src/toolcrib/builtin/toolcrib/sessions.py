@@ -10,7 +10,7 @@ from typing import Annotated
 
 from typing_extensions import TypedDict
 
-from toolcrib.agents.sessions.manager import Sessions
+from toolcrib.agents.sessions.sessions import Sessions
 from toolcrib.model.errors import NotFound
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Principal

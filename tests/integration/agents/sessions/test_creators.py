@@ -10,7 +10,7 @@ import anyio.lowlevel
 import pytest
 
 from toolcrib import Crib, Settings
-from toolcrib.agents.sessions.manager import NewSession
+from toolcrib.agents.sessions.sessions import NewSession
 from toolcrib.agents.zoo.input import AgentChanges
 from toolcrib.model.errors import Denied
 from toolcrib.model.json import Json

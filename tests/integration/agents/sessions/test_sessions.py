@@ -7,8 +7,8 @@ import anyio
 import pytest
 
 from toolcrib import Crib, ToolServer, tool
-from toolcrib.agents.sessions.manager import NewSession
 from toolcrib.agents.sessions.open_session import OpenSession
+from toolcrib.agents.sessions.sessions import NewSession
 from toolcrib.model.errors import InvalidRequest, NotFound, Unavailable
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.sessions import SessionEvent, SessionLimits

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from toolcrib import Crib, Settings
-from toolcrib.agents.sessions.manager import NewSession
+from toolcrib.agents.sessions.sessions import NewSession
 from toolcrib.base.home import prepare_home
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.projects import Project

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import anyio
 
 from toolcrib import Crib
-from toolcrib.agents.sessions.manager import NewSession
+from toolcrib.agents.sessions.sessions import NewSession
 from toolcrib.agents.zoo.check import parse
 from toolcrib.agents.zoo.input import AgentInput
 from toolcrib.model.json import Json, JsonObject

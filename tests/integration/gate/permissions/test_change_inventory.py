@@ -11,7 +11,7 @@ import pytest
 from integration.gate.permissions.answering import Desk, open_desk, upstream
 from integration.web.console.visitor import visiting
 from integration.web.test_inventory import CONSOLE, INVENTORY
-from toolcrib.agents.sessions.manager import NewSession
+from toolcrib.agents.sessions.sessions import NewSession
 from toolcrib.base.home import prepare_home
 from toolcrib.gate.policy import permissions
 from toolcrib.model.errors import Unavailable

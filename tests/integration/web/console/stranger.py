@@ -11,7 +11,7 @@ import orjson
 
 from hostile_strings import WORST
 from integration.web.console.visitor import Visitor, visiting
-from toolcrib.agents.sessions.manager import NewSession
+from toolcrib.agents.sessions.sessions import NewSession
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.problems import Problem
 from toolcrib.model.sources import CallContext, RunCall

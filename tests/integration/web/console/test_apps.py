@@ -11,7 +11,7 @@ import pytest
 
 from integration.web.console.test_sessions import send
 from integration.web.console.visitor import Visitor, visiting
-from toolcrib.agents.sessions.manager import NewSession
+from toolcrib.agents.sessions.sessions import NewSession
 from toolcrib.model.json import JsonObject
 from toolcrib.testing.played import PlayedRunner
 

@@ -10,7 +10,7 @@ import pytest
 from hostile_strings import WORST, strings
 from integration.web.console.stranger import Stranger, estranged
 from integration.web.console.visitor import Element, Visitor, read
-from toolcrib.agents.sessions.manager import NewSession
+from toolcrib.agents.sessions.sessions import NewSession
 
 pytestmark = pytest.mark.anyio
 

@@ -7,7 +7,7 @@ import pytest
 
 from integration.web.console.visitor import Visitor
 from toolcrib.agents.sessions.event_log import Recorder
-from toolcrib.agents.sessions.manager import NewSession
+from toolcrib.agents.sessions.sessions import NewSession
 from toolcrib.model.sessions import SessionEvent
 from toolcrib.testing.played import PlayedRunner
 

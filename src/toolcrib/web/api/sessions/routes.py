@@ -12,8 +12,8 @@ import orjson
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from toolcrib.agents.sessions.manager import NewSession
 from toolcrib.agents.sessions.markdown import markdown
+from toolcrib.agents.sessions.sessions import NewSession
 from toolcrib.host import Crib
 from toolcrib.model.errors import NotFound
 from toolcrib.model.json import JsonObject, dumps

@@ -9,8 +9,8 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from toolcrib.agents.sessions.conversation_view import Item
-from toolcrib.agents.sessions.manager import NewSession
 from toolcrib.agents.sessions.recording.replayed_runtime import ReplayOptions
+from toolcrib.agents.sessions.sessions import NewSession
 from toolcrib.host.session_replays import ReplayRequest
 from toolcrib.model.approvals import Approval
 from toolcrib.model.apps import app_uri

@@ -5,7 +5,7 @@ from typing import Literal
 import anyio
 
 from toolcrib import Crib
-from toolcrib.agents.sessions.manager import NewSession
+from toolcrib.agents.sessions.sessions import NewSession
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Mode
 from toolcrib.model.sessions import SessionEvent

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from integration.agents.sessions.whole.workshop import Call, Workshop, use
-from toolcrib.agents.sessions.manager import NewSession
+from toolcrib.agents.sessions.sessions import NewSession
 from toolcrib.model.json import JsonObject
 from toolcrib.model.version import __version__
 from toolcrib.testing.runner_rig import do, say

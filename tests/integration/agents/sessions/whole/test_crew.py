@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from integration.agents.sessions.whole.workshop import open_workshop, use
-from toolcrib.agents.sessions.manager import NewSession
+from toolcrib.agents.sessions.sessions import NewSession
 from toolcrib.agents.zoo.input import AgentInput
 from toolcrib.base.settings import Environment
 from toolcrib.model.principals import Source

@@ -9,7 +9,7 @@ import pytest
 
 from integration.agents.sessions.whole.workshop import Turn, Workshop, open_workshop, use
 from toolcrib import ToolServer, tool
-from toolcrib.agents.sessions.manager import NewSession
+from toolcrib.agents.sessions.sessions import NewSession
 from toolcrib.base.settings import Environment
 from toolcrib.testing.runner_rig import do, say
 from toolcrib.testing.scripted_model.server import ScriptedModel

@@ -6,7 +6,7 @@ import pytest
 
 from integration.agents.sessions.whole.workshop import Workshop, open_workshop, use
 from toolcrib import ToolServer, tool
-from toolcrib.agents.sessions.manager import NewSession
+from toolcrib.agents.sessions.sessions import NewSession
 from toolcrib.agents.zoo.input import AgentInput
 from toolcrib.base.settings import Environment
 from toolcrib.model.json import Json

@@ -2,8 +2,6 @@
 
 The store has every session; those with pending work or a process are also live in memory. A session that was in a turn
 when the crib ended becomes `interrupted` and continues with the next prompt.
-
-Invariant: a session is live only once. Two processes on one conversation would lose messages.
 """
 
 import uuid
@@ -13,18 +11,17 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Final, Self
-from weakref import WeakValueDictionary
 
 import anyio
 import anyio.to_thread
-from anyio.abc import TaskGroup
 
 from toolcrib.agents.sessions.continuing import CONTINUED, continuing_prompts
 from toolcrib.agents.sessions.conversation_view import ConversationView, ConversationViews
 from toolcrib.agents.sessions.creators import Creators
 from toolcrib.agents.sessions.elsewhere import RemoteSession, RemoteSessions
 from toolcrib.agents.sessions.event_log import SessionLog
-from toolcrib.agents.sessions.live_session import LiveSession, SessionDeps, status
+from toolcrib.agents.sessions.live_session import STOPPING, LiveSession, SessionDeps, status
+from toolcrib.agents.sessions.live_sessions import LiveSessions
 from toolcrib.agents.sessions.new_session import NewSession as NewSession
 from toolcrib.agents.sessions.new_session import draft_session, resolved_directory
 from toolcrib.agents.sessions.open_items import OpenItems
@@ -65,8 +62,6 @@ MOST_QUEUED: Final = 100
 EVERY: Final = SessionFilter()
 _WITHOUT_APPROVAL: Final = frozenset[Mode]({"acceptEdits", "bypassPermissions"})
 """Modes in which calls run without an approval."""
-_STOPPING: Final = 10.0
-"""Seconds allowed for ending sessions when the crib stops."""
 _STOPPED: Final = "The crib stopped before this ended."
 
 
@@ -106,16 +101,11 @@ class Sessions:
         self._agent = agent
         self._default_agent = default_agent
         self._default_cwd = default_cwd
-        self._most = most_at_once
         self._creators = creators
         self._default_runner = default_runner
-        self._is_alive = is_alive
-        self._live: dict[str, LiveSession] = {}
-        self._logs: WeakValueDictionary[str, SessionLog] = WeakValueDictionary()
+        self._live = LiveSessions(store, deps, crib=crib, most_at_once=most_at_once, is_alive=is_alive)
         self._views = ConversationViews(self.transcript)
-        self._opening = anyio.Lock()
         self._stack = AsyncExitStack()
-        self._tasks: TaskGroup
 
     async def __aenter__(self) -> Self:
         await self._find_interrupted()
@@ -123,18 +113,16 @@ class Sessions:
         writing = await self._stack.enter_async_context(anyio.create_task_group())
         writing.start_soon(recorder.run)
         self._stack.callback(writing.cancel_scope.cancel)
-        self._tasks = await self._stack.enter_async_context(anyio.create_task_group())
+        self._live.tasks = await self._stack.enter_async_context(anyio.create_task_group())
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        with anyio.move_on_after(_STOPPING, shield=True):
+        with anyio.move_on_after(STOPPING, shield=True):
             async with anyio.create_task_group() as stopping:
-                for live in tuple(self._live.values()):
-                    stopping.start_soon(_stop, live)
+                for live in self._live.all:
+                    stopping.start_soon(live.stop_process)
             await self._deps.recorder.flush()
-        self._tasks.cancel_scope.cancel()
-        for log in tuple(self._logs.values()):
-            log.close()
+        self._live.close()
         await self._stack.aclose()
 
     async def _find_interrupted(self) -> None:
@@ -144,7 +132,7 @@ class Sessions:
 
     async def _interrupt(self, session: Session, reason: str) -> None:
         """End the unfinished turn of a session that no process answers."""
-        log, left = self._log(session), await self._close_items(session)
+        log, left = self._live.log(session), await self._close_items(session)
         if left.waiting:
             reason += f" Queued messages were not answered; send the last {left.waiting} again."
         session = replace(session, state="interrupted", reason=reason)
@@ -155,7 +143,7 @@ class Sessions:
 
     async def _close_items(self, session: Session) -> OpenItems:
         """Close everything that the unfinished turn of a session left open."""
-        log, left = self._log(session), OpenItems()
+        log, left = self._live.log(session), OpenItems()
         left.take([event async for event in self.transcript(session.id)])
         for end in left.closing_events(_STOPPED):
             log.add(*end)
@@ -163,23 +151,25 @@ class Sessions:
 
     async def take_over(self, id: str) -> bool:
         """Continue the turn that another crib left unfinished; return False if there is nothing to continue."""
-        async with self._opening:
-            await self._live_or_none(id)
+        async with self._live.opening:
+            await self._live.unless_abandoned(id)
             found = None if id in self._live else await load_session(self._store, id)
-            if found is None or found[0].state not in UNFINISHED or await self._is_alive_elsewhere(found[1]):
+            if found is None or found[0].state not in UNFINISHED or await self._live.is_alive_elsewhere(found[1]):
                 return False
-            session = await self._claimed(*found)
+            session = await self._live.claim(*found)
             try:
                 await self._check_continues(session)
             except ToolcribError as error:
                 await self._interrupt(session, f"The node stopped during a turn. {error.message}")
                 return False
             left = await self._close_items(session)
-            self._log(session).add("session_status", status(replace(session, state="starting", reason=CONTINUED)))
-            live = LiveSession(replace(session, last_seq=self._log(session).numbered), self._log(session), self._deps)
+            self._live.log(session).add("session_status", status(replace(session, state="starting", reason=CONTINUED)))
+            live = LiveSession(
+                replace(session, last_seq=self._live.log(session).numbered), self._live.log(session), self._deps
+            )
             for message, text in continuing_prompts(session, left):
                 live.requeue(message, text)
-            self._start(live)
+            self._live.start(live)
         return True
 
     async def _check_continues(self, session: Session) -> None:
@@ -187,22 +177,22 @@ class Sessions:
         self._stop_switch.check()
         await self.check_creator(session.creator)
         await anyio.to_thread.run_sync(resolved_directory, session.cwd)
-        await self._make_room()
+        await self._live.make_room()
 
     def abandon_all(self) -> None:
         """End all processes and write nothing more: the lease of this crib has ended."""
-        for live in tuple(self._live.values()):
+        for live in self._live.all:
             live.abandon()
 
     async def give_away(self, defer: Callable[[str], Awaitable[None]]) -> None:
         """Give all sessions away: any crib may use them, and `defer` has another one continue those in a turn."""
-        async with self._opening:
-            live = tuple(self._live.values())
+        async with self._live.opening:
+            live = self._live.all
             await self._deps.recorder.flush()
             for each in live:
                 is_busy = each.is_busy
                 each.abandon()
-                with anyio.move_on_after(_STOPPING):
+                with anyio.move_on_after(STOPPING):
                     await each.ended.wait()
                 await claim_session(self._store, each.session.id, "", each.log.epoch)
                 if is_busy:
@@ -238,7 +228,8 @@ class Sessions:
     async def check_creator(self, creator: Principal | None) -> None:
         """Load the current modes of the creator chain; raises `session.revoked`."""
         for id in self._creators.unknown_sessions(creator):
-            found = self._live[id].session if id in self._live else (await load_session(self._store, id) or (None,))[0]
+            live = self._live.get(id)
+            found = live.session if live is not None else (await load_session(self._store, id) or (None,))[0]
             if found is not None:
                 self._creators.learn(id, found.mode)
         if (revoked := self._creators.revoked(creator)) is not None:
@@ -246,7 +237,7 @@ class Sessions:
 
     async def end_revoked(self) -> None:
         """End the live sessions whose creator was revoked."""
-        for live in tuple(self._live.values()):
+        for live in self._live.all:
             why = self._creators.revoked(live.session.creator)
             if why is not None:
                 if live.is_busy:
@@ -267,7 +258,7 @@ class Sessions:
     async def list(self, wanted: SessionFilter = EVERY) -> list[Session]:
         """Return sessions, most recently used first."""
         found = await load_sessions(self._store, wanted)
-        return [self._live[each.id].session if each.id in self._live else each for each in found]
+        return [live.session if (live := self._live.get(each.id)) is not None else each for each in found]
 
     async def count_matching(self, wanted: SessionFilter = EVERY) -> int:
         """Return the number of all matching sessions."""
@@ -276,7 +267,7 @@ class Sessions:
     async def get(self, id: str) -> Session:
         """Return the session; raises `session.unknown`."""
         live = self._live.get(id)
-        return live.session if live is not None else (await self._load(id))[0]
+        return live.session if live is not None else (await self._live.load(id))[0]
 
     async def resolve(self, prefix: str) -> str:
         """Return the unique id with this prefix; raises `session.unknown` if there is none or more than one."""
@@ -288,16 +279,16 @@ class Sessions:
 
     def active(self) -> tuple[Session, ...]:
         """Return the sessions that have a process or pending work."""
-        return tuple(live.session for live in self._live.values())
+        return tuple(live.session for live in self._live.all)
 
     def servers_changed(self) -> None:
         """Check the servers of all live sessions for changed states."""
-        for live in tuple(self._live.values()):
+        for live in self._live.all:
             live.check_servers()
 
     def runtimes(self) -> set[str]:
         """Return the ids under which runtimes currently record sessions."""
-        return {id for live in self._live.values() if (id := live.writes_as) is not None}
+        return {id for live in self._live.all if (id := live.writes_as) is not None}
 
     async def count(self, cwd: str) -> int:
         """Return the number of sessions in a directory."""
@@ -310,9 +301,9 @@ class Sessions:
             raise InvalidRequest("session.message", f"The message is {what}.")
         if (remote := await self._elsewhere(id)) is not None:
             return await remote.send(content)
-        async with self._opening:
+        async with self._live.opening:
             self._stop_switch.check()
-            live = await self._live_or_none(id) or await self._make_live(id)
+            live = await self._live.unless_abandoned(id) or await self._make_live(id)
             if live.queued >= MOST_QUEUED:
                 raise Unavailable("session.too_many", f"The session already has {MOST_QUEUED} queued messages.")
             event = live.send(content)
@@ -331,7 +322,7 @@ class Sessions:
         """Extend the running turn, see `LiveSession.extend`. Also raises `session.unknown`."""
         live = self._live.get(id)
         if live is None:
-            await self._load(id)
+            await self._live.load(id)
             raise Conflict("session.extend", "No turn is running.")
         return live.extend(seconds)
 
@@ -356,11 +347,11 @@ class Sessions:
             self._creators.set_mode(id, live.session.mode)
             await self._deps.recorder.flush()
             return live.session
-        session = await self._claimed(*await self._load(id))
+        session = await self._live.claim(*await self._live.load(id))
         given = {"mode": mode, "model": model, "title": title}
         session = replace(session, **{key: value for key, value in given.items() if value is not None})
         self._creators.set_mode(id, session.mode)
-        log = self._log(session)
+        log = self._live.log(session)
         log.add("session_status", status(session))
         session = replace(session, updated_at=datetime.now(UTC), last_seq=log.numbered)
         self._deps.recorder.change(session)
@@ -375,7 +366,7 @@ class Sessions:
             return await self.get(await remote.fork(title))
         await self._deps.recorder.flush()
         parent = await self.get(id)
-        await self._deps.recorder.catch_up(self._log(parent))
+        await self._deps.recorder.catch_up(self._live.log(parent))
         now = datetime.now(UTC)
         session = replace(
             parent,
@@ -388,7 +379,7 @@ class Sessions:
             forked_from=parent.id,
             is_fork_due=parent.runtime is not None,
             spent=Spent(),
-            last_seq=self._log(parent).last,
+            last_seq=self._live.log(parent).last,
         )
         await self._deps.gate.marks.copy(parent.id, session.id)  # the history is the same, and so is what was read
         fork = partial(insert_fork, self._store, session, self._crib, parent.id)
@@ -398,9 +389,9 @@ class Sessions:
 
     async def close(self, id: str, reason: str | None = None) -> Session:
         """End the process of a session; a later prompt starts a new one."""
-        await self._end(id)
-        session = await self._claimed(*await self._load(id))
-        log = self._log(session)
+        await self._live.end(id)
+        session = await self._live.claim(*await self._live.load(id))
+        log = self._live.log(session)
         session = replace(session, state="closed", reason=reason)
         log.add("session_status", status(session))
         session = replace(session, updated_at=datetime.now(UTC), last_seq=log.numbered)
@@ -411,8 +402,8 @@ class Sessions:
 
     async def hand_over(self, id: str, runner: str, forked_from: str) -> Session:
         """Continue a session with another runtime, which can resume it, as a fork of the session that it replayed."""
-        await self._end(id)
-        session = replace((await self._load(id))[0], runner=runner, forked_from=forked_from)
+        await self._live.end(id)
+        session = replace((await self._live.load(id))[0], runner=runner, forked_from=forked_from)
         self._deps.recorder.change(session)
         await self._deps.recorder.flush()
         self._deps.on_change(session)
@@ -420,24 +411,24 @@ class Sessions:
 
     async def stop_all(self, reason: str) -> int:
         """End all processes and turns, and drop queued prompts; return the number of sessions."""
-        async with self._opening:  # prompts accepted earlier have their live session by now
-            live = tuple(self._live.values())
+        async with self._live.opening:  # prompts accepted earlier have their live session by now
+            live = self._live.all
         async with anyio.create_task_group() as stopping:
             for each in live:
                 each.stop(reason)
-                stopping.start_soon(_stop, each)
+                stopping.start_soon(each.stop_process)
         await self._deps.recorder.flush()
         return len(live)
 
     async def delete(self, id: str) -> None:
         """Delete a session with all its events, and end its readers."""
-        log = self._logs.get(id)
+        log = self._live.known_log(id)
         if (remote := await self._elsewhere(id)) is not None:
             session = await self.get(id)
             await remote.delete()
         else:
             session = await self.close(id)
-            log = log or self._logs.get(id)
+            log = log or self._live.known_log(id)
             await delete_session(self._store, id)
         await self._deps.gate.marks.forget(id)
         self._views.drop(id)
@@ -450,8 +441,8 @@ class Sessions:
         live = self._live.get(id)
         if live is not None:
             return live.log
-        session, _ = await self._load(id)
-        log = self._log(session)
+        session, _ = await self._live.load(id)
+        log = self._live.log(session)
         log.advance(session.last_seq)
         return log
 
@@ -483,7 +474,7 @@ class Sessions:
 
     def changed_elsewhere(self, id: str) -> None:
         """Have the readers of a session look for events that another crib has written."""
-        log = self._logs.get(id)
+        log = self._live.known_log(id)
         if log is not None and id not in self._live:
             log.changed_elsewhere()
 
@@ -501,100 +492,25 @@ class Sessions:
         try:
             yield OpenSession(self, session.id)
         finally:
-            with anyio.move_on_after(_STOPPING, shield=True):
-                await self._end(session.id)
-
-    def _log(self, session: Session) -> SessionLog:
-        log = self._logs.get(session.id)
-        if log is None:
-            log = self._logs[session.id] = SessionLog(self._deps.recorder, session.id, session.last_seq)
-            log.epoch = session.epoch
-        return log
+            with anyio.move_on_after(STOPPING, shield=True):
+                await self._live.end(session.id)
 
     async def _elsewhere(self, id: str) -> RemoteSession | None:
         """Return the session if another node runs it. Raises `session.unknown`."""
         if id in self._live:
             return None
-        _, node = await self._load(id)
+        _, node = await self._live.load(id)
         return await self._remote.on(node, id) if self._remote is not None and node != self._crib else None
 
-    async def _load(self, id: str) -> tuple[Session, str]:
-        found = await load_session(self._store, id)
-        if found is None:
-            raise NotFound("session.unknown", f"There is no session {id!r}.")
-        return found
-
-    async def _claimed(self, session: Session, crib: str) -> Session:
-        """Return the session once only this crib may write its events. Raises `session.elsewhere`.
-
-        In a database that only this crib uses, nothing has to be claimed.
-        """
-        if not self._store.shared:
-            return session
-        elsewhere = Conflict("session.elsewhere", f"Session {session.id} is running in another crib.")
-        is_ended = session.state in ("closed", "failed")
-        if not is_ended and await self._is_alive_elsewhere(crib):
-            raise elsewhere
-        if not await claim_session(self._store, session.id, self._crib, session.epoch):
-            raise elsewhere
-        claimed, _ = await self._load(session.id)  # the previous crib may have written until the claim
-        log = self._log(claimed)
-        log.epoch = claimed.epoch
-        await self._deps.recorder.catch_up(log)
-        return claimed
-
-    async def _is_alive_elsewhere(self, crib: str) -> bool:
-        return crib not in ("", self._crib) and await self._is_alive(crib)
-
-    async def _live_or_none(self, id: str) -> LiveSession | None:
-        """Return the live session; waits until a session that this crib gave up has ended its process."""
-        live = self._live.get(id)
-        if live is not None and live.is_abandoned:
-            await live.ended.wait()
-            return None
-        return live
-
     async def _make_live(self, id: str) -> LiveSession:
-        session, crib = await self._load(id)
+        session, crib = await self._live.load(id)
         await self.check_creator(session.creator)
-        session = await self._claimed(session, crib)
-        await self._make_room()
-        live = LiveSession(session, self._log(session), self._deps)
-        self._start(live)
+        session = await self._live.claim(session, crib)
+        await self._live.make_room()
+        live = LiveSession(session, self._live.log(session), self._deps)
+        self._live.start(live)
         return live
-
-    def _start(self, live: LiveSession) -> None:
-        self._live[live.session.id] = live
-        self._tasks.start_soon(self._run, live)
-
-    async def _run(self, live: LiveSession) -> None:
-        try:
-            await live.run()
-        finally:
-            if self._live.get(live.session.id) is live:
-                del self._live[live.session.id]
-
-    async def _make_room(self) -> None:
-        """End the longest idle process if the session limit is reached."""
-        if len(self._live) < self._most:
-            return
-        idle = [live for live in self._live.values() if not live.is_busy]
-        if not idle:
-            raise Unavailable("session.too_many", f"Session limit reached: {len(self._live)} sessions are running.")
-        await _stop(min(idle, key=lambda live: live.session.updated_at))
-
-    async def _end(self, id: str) -> None:
-        live = self._live.get(id)
-        if live is not None:
-            await _stop(live)
-        await self._deps.recorder.flush()
 
 
 def _ignore_event(kind: SessionEventKind, data: JsonObject, parent: str | None) -> None:
     """Ignore the event: a caller outside a session has no event log."""
-
-
-async def _stop(live: LiveSession) -> None:
-    live.scope.cancel()
-    with anyio.move_on_after(_STOPPING):
-        await live.ended.wait()
