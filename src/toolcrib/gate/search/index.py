@@ -17,7 +17,7 @@ from functools import cached_property
 from math import log
 from typing import Final, NamedTuple
 
-from toolcrib.gate.search.synonyms import RELATED
+from toolcrib.gate.search.synonyms import related_stems
 from toolcrib.gate.search.words import compounds, query_terms, split, stem, terms
 from toolcrib.model.json import Json, is_object
 from toolcrib.model.tools import Tool
@@ -194,7 +194,7 @@ class ToolIndex:
         own = self._frequency(term)
         group = {term: weight * self._rarity(own)} if own else self._similar(term, weight)
         most = max(group.values(), default=None)
-        for related in RELATED.get(term, ()):
+        for related in related_stems().get(term, ()):
             if related not in group and (frequency := self._frequency(related)):
                 rarity = weight * self._rarity(frequency)
                 group[related] = _SYNONYM * (rarity if most is None else min(rarity, most))

@@ -4,6 +4,7 @@ Each line is one group. A query that contains a word of a group also looks for t
 """
 
 from collections.abc import Mapping
+from functools import cache
 
 from toolcrib.gate.search.words import stem
 
@@ -117,14 +118,12 @@ click press button
 """.strip()
 
 
-def _related() -> Mapping[str, tuple[str, ...]]:
+@cache
+def related_stems() -> Mapping[str, tuple[str, ...]]:
+    """Return the stems that are looked for beside a stem."""
     related: dict[str, dict[str, None]] = {}
     for line in _GROUPS.splitlines():
         group = [stem(word) for word in line.split()]
         for term in group:
             related.setdefault(term, {}).update((other, None) for other in group if other != term)
     return {term: tuple(others) for term, others in related.items()}
-
-
-RELATED: Mapping[str, tuple[str, ...]] = _related()
-"""The stems that are looked for beside a stem."""

@@ -5,13 +5,12 @@ pairs of characters. In a query, an address, a path or a quotation is the value 
 words around it, and its kind is a hint.
 """
 
+import importlib
 import re
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Final
-
-from snowballstemmer.english_stemmer import EnglishStemmer  # pyright: ignore[reportMissingTypeStubs]
 
 LONGEST_QUERY: Final = 2_000
 """Characters of a query that are read."""
@@ -67,13 +66,17 @@ _EXTENSIONS = {
 }
 """Words for the kind of a file."""
 
-_stem: Callable[[str], str] = EnglishStemmer().stemWord  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+
+@cache
+def _stemmer() -> Callable[[str], str]:
+    """Return the stemmer. Imported at the first search: it brings the stemmers of all languages."""
+    return importlib.import_module("snowballstemmer.english_stemmer").EnglishStemmer().stemWord
 
 
 @lru_cache(maxsize=50_000)
 def stem(word: str) -> str:
     """Return the stem of a word in lower case."""
-    return _stem(word)
+    return _stemmer()(word)
 
 
 def split(text: str) -> Iterator[str]:
