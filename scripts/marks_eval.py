@@ -193,7 +193,7 @@ async def measure(python: str, suites: list[str], *, preset: bool, strict: bool)
 
 async def connected(crib: Crib, suite: str) -> None:
     """Wait until the tools of a server are known."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while ToolRef(suite, "plan") not in crib.catalog.snapshot.tools:  # noqa: ASYNC110
             await asyncio.sleep(0.1)  # the catalog is complete within a second
 
@@ -201,7 +201,7 @@ async def connected(crib: Crib, suite: str) -> None:
 def main() -> None:
     """Measure without the preset, with it, and with stricter flows."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("python", help="the Python of an environment with AgentDojo")
+    parser.add_argument("python", type=Path, help="the Python of an environment with AgentDojo")
     parser.add_argument("--suite", action="append", choices=SUITES)
     parser.add_argument("--preset", action="append", choices=[*_SETTINGS])
     given = parser.parse_args()
@@ -212,7 +212,7 @@ def main() -> None:
     for name in given.preset or [*_SETTINGS]:
         write(f"preset {name}")
         preset, strict = _SETTINGS[name]
-        asyncio.run(measure(given.python, suites, preset=preset, strict=strict))
+        asyncio.run(measure(str(given.python.absolute()), suites, preset=preset, strict=strict))
 
 
 if __name__ == "__main__":

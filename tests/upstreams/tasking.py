@@ -1,9 +1,13 @@
 """Answers long calls with tasks (SEP-2663), with the tools that the conformance suite asks for. Modern era only.
 
 A task ends when its time has come and all its questions are answered. `cancelled` returns the ids of cancelled tasks.
+Its first word, if any, is a file that keeps the tasks for the next process.
 """
 
+import json
+import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from upstreams.protocol import Message, messages, refuse, reply, text_reply
@@ -37,10 +41,17 @@ class Task:
 
     def __init__(self, number: int, seconds: float, end: Message, asks: Message | None = None) -> None:
         self.id = f"upstream-{number}"
-        self.done_at = time.monotonic() + seconds
+        self.done_at = time.time() + seconds
         self.asks = asks or {}
         self.end = end
         self.is_cancelled = False
+
+    @classmethod
+    def of(cls, kept: Message) -> "Task":
+        """A task of an earlier process."""
+        task = cls(0, 0, {})
+        vars(task).update(kept)
+        return task
 
     def shape(self) -> Message:
         """The task as `tasks/get` shows it."""
@@ -50,7 +61,7 @@ class Task:
             return {**task, "status": "cancelled"}
         if self.asks:
             return {**task, "status": "input_required", "inputRequests": self.asks}
-        if time.monotonic() < self.done_at:
+        if time.time() < self.done_at:
             return {**task, "status": "working"}
         return {**task, "status": "failed" if "error" in self.end else "completed", **self.end}
 
@@ -58,8 +69,10 @@ class Task:
 class Server:
     """The state of one process."""
 
-    def __init__(self) -> None:
-        self.tasks: dict[str, Task] = {}
+    def __init__(self, file: Path | None) -> None:
+        self.file = file
+        kept: list[Message] = json.loads(file.read_bytes()) if file is not None and file.exists() else []
+        self.tasks: dict[str, Task] = {each["id"]: Task.of(each) for each in kept}
 
     def serve(self) -> None:
         """Answer everything, until the input ends."""
@@ -75,6 +88,8 @@ class Server:
                 self.handle_task(message, method, params)
             elif "id" in message:
                 refuse(message)
+            if self.file is not None:
+                self.file.write_text(json.dumps([vars(task) for task in self.tasks.values()]), encoding="utf-8")
 
     def call(self, request: Message, params: Message, arguments: dict[str, Any]) -> None:
         """Run a tool."""
@@ -129,4 +144,4 @@ class Server:
 
 
 if __name__ == "__main__":
-    Server().serve()
+    Server(Path(sys.argv[1]) if len(sys.argv) > 1 else None).serve()

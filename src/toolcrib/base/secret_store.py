@@ -136,7 +136,7 @@ async def open_secret_store(directory: Path, keyring_package: str = "keyring") -
         with contextlib.suppress(ImportError):
             keyring = cast("Keyring", importlib.import_module(keyring_package))
             store = KeyringSecretStore(keyring, f"toolcrib {directory}")
-            if store.works():
+            if _is_recommended(keyring) and store.works():
                 found.append(store)
 
     # A locked keyring prompts the user; startup must not wait for that.
@@ -145,6 +145,16 @@ async def open_secret_store(directory: Path, keyring_package: str = "keyring") -
     if found:
         return found[0]
     return FileSecretStore(directory / "credentials.json")
+
+
+def _is_recommended(keyring: object) -> bool:
+    """Return whether the backend that stores secrets is one that `keyring` recommends, by its priority.
+
+    The others, such as those of `keyrings.alt`, write plain text or files with a weak key.
+    """
+    backend: object = getattr(keyring, "get_keyring", lambda: None)()
+    chain = getattr(backend, "backends", (backend,))
+    return bool(chain) and all(getattr(each, "priority", 1) >= 1 for each in tuple(chain)[:1])
 
 
 @contextlib.asynccontextmanager

@@ -34,6 +34,9 @@ def preset(
         else:
             rows = [(each["id"], "on" if each["on"] else "off", each["description"]) for each in found]
             output.table(("preset", "state", "effect"), rows)
+            for each in found:
+                if exposed := each.get("suggestedFor"):
+                    output.note(f"{each['id']} is suggested for: {', '.join(exposed)}")
         return
     changed = ask_crib(invocation, lambda client: client.permissions.switch_preset(id, on=not off))
     if invocation.as_json:

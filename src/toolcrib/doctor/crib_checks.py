@@ -118,6 +118,13 @@ async def check_rules(client: ApiClient) -> AsyncIterator[Finding]:
     wide = [found for found in await client.permissions.check() if found["severity"] == "warning"]
     for found in wide:
         yield Finding("rules", "warning", found["message"], found["code"], found["fix"])
+    for preset in await client.permissions.presets():
+        if exposed := preset.get("suggestedFor"):
+            message = (
+                f"Able to read untrusted text and private data and to send data out or destroy things, all without "
+                f"approval: {', '.join(exposed)}."
+            )
+            yield Finding("rules", "note", message, "preset.suggested", f"toolcrib rules preset {preset['id']}")
     if not wrong and not wide:
         yield Finding("rules", "ok", "All rules are valid.")
 

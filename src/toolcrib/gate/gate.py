@@ -57,7 +57,7 @@ from toolcrib.model.sources import (
 from toolcrib.model.tools import CallResult, ContentItem, Tool, ToolRef
 from toolcrib.nodes.policy_epoch import PolicyEpoch
 
-_READS = frozenset({"resources/read", "prompts/get"})
+_READS = frozenset({"resources/read", "prompts/get", "tasks/get"})
 """Content methods that are audited. The others return nothing a model could act on."""
 
 _UNSETTLED = "the decision failed. See the log."
@@ -388,8 +388,9 @@ class Gate:
         except asyncio.CancelledError:
             record.abandoned(_since(started))
             raise
-        except BaseException:  # boundary: a refused or failed read records its outcome first
-            await record.outcome(is_error=True, duration_ms=_since(started))
+        except BaseException:  # boundary: a failed read marks, as its error has text of the server, and is recorded
+            marks = await self._mark(principal, Tool(ref, "", {}, source.kind), audit_id)
+            await record.outcome(is_error=True, duration_ms=_since(started), marks=marks)
             raise
         marks = await self._mark(principal, Tool(ref, "", {}, source.kind), audit_id)
         await record.outcome(is_error=False, duration_ms=_since(started), result=result, marks=marks)

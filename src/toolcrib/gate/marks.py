@@ -50,6 +50,7 @@ def conversation_of(principal: Principal) -> str:
 class _Conversation:
     held: HeldMarks = NO_MARKS
     until: datetime | None = None
+    is_stored: bool = True
 
     def add(self, mark: Mark, call: MarkingCall) -> None:
         known = self.held.calls.get(mark, ())
@@ -88,7 +89,9 @@ class ConversationMarks:
         """Load the marks that other processes set for a conversation. Keeps the known ones if that fails."""
         name = conversation_of(principal)
         rows = await load_marks(self.store, self.clock(), name)
-        self._known.pop(name, None)
+        known = self._known.get(name)
+        if known is not None and known.is_stored:
+            del self._known[name]
         self._add(rows)
 
     def _add(self, rows: list[MarkRow]) -> None:
@@ -161,6 +164,7 @@ class ConversationMarks:
             if prolongs and until is not None:
                 await prolong_marks(self.store, name, until)
         except Unavailable as error:  # the mark holds until the crib stops
+            known.is_stored = False
             logger.warning("Could not store the marks of %s: %s", name, error)
 
     async def copy(self, old: str, new: str) -> None:

@@ -1,4 +1,7 @@
-"""Who can reach which tools of a crib without being asked: the owner's sources, tokens, agents and schedules."""
+"""Who can reach which tools of a crib without being asked: the owner's sources, tokens, agents and schedules.
+
+Callers that reach every part of the lethal trifecta are the ones for which the preset is suggested.
+"""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
@@ -7,14 +10,17 @@ from dataclasses import dataclass
 import anyio.to_thread
 
 from toolcrib.agents.schedules.readiness import as_run
+from toolcrib.gate.catalog.catalog import Snapshot
 from toolcrib.gate.policy.patterns import Parts, glob, literal_pattern, parts
 from toolcrib.gate.policy.reach import ACCESS, ReachGroup, Subject, ToolClasses, reach
+from toolcrib.gate.policy.rule_presets import LETHAL_TRIFECTA, RULE_PRESETS
 from toolcrib.gate.policy.rules import Rules
 from toolcrib.host.crib import Crib
 from toolcrib.model.errors import InvalidRequest
 from toolcrib.model.json import JsonObject
+from toolcrib.model.marks import ACTS, MARKS, Flow
 from toolcrib.model.principals import Mode, Principal, Source
-from toolcrib.model.tools import Tool
+from toolcrib.model.tools import Tool, ToolRef
 
 MOST_NAMES = 100
 """Maximum number of tools that are named in one group."""
@@ -69,6 +75,45 @@ async def find_reach(crib: Crib, pattern: str, *, source: Source = "cli", mode: 
         groups = await anyio.to_thread.run_sync(reach, subject, classes[key])
         found.append(SubjectReach(subject, tuple(groups)))
     return found
+
+
+async def find_exposed(crib: Crib) -> list[str]:
+    """Return the callers that can read untrusted text and private data, and send data out or destroy, all unasked.
+
+    Built-in tools do not count. Calls of a person set no marks, so persons are left out.
+    """
+    flows: dict[tuple[str | None, ToolRef], frozenset[Flow]] = {}
+    found: list[str] = []
+    for each in await find_reach(crib, "*"):
+        principal = each.subject.principal
+        if principal.is_owner and principal.source != "ide":
+            continue
+        reached = [ref for group in each.groups if group.outcome.access in ("allow", "may") for ref in group.tools]
+        snapshot = crib.catalog.at(principal.cwd)
+        union: set[Flow] = set()
+        for ref in reached:
+            key = (principal.cwd, ref)
+            if key not in flows:
+                flows[key] = _flows(crib, snapshot, ref)
+            union |= flows[key]
+        if union >= {*MARKS} and not union.isdisjoint(ACTS):
+            found.append(each.subject.who)
+    return found
+
+
+def _flows(crib: Crib, snapshot: Snapshot, ref: ToolRef) -> frozenset[Flow]:
+    tool, part = snapshot.tools[ref], snapshot.parts.get(ref.server)
+    if tool.kind == "builtin":
+        return frozenset()
+    return crib.permissions.flows.of(tool, part.tools.values() if part is not None else ())
+
+
+async def preset_shapes(crib: Crib) -> list[JsonObject]:
+    """Return the presets of rules, and for which callers one that is off is suggested."""
+    shapes = [each.to_json(is_on=crib.permissions.has_preset(each)) for each in RULE_PRESETS.values()]
+    if not crib.permissions.has_preset(LETHAL_TRIFECTA) and (exposed := await find_exposed(crib)):
+        return [shape | {"suggestedFor": exposed} if shape["id"] == LETHAL_TRIFECTA.id else shape for shape in shapes]
+    return shapes
 
 
 def _classes(tools: Iterable[Tool], globs: Parts, rules: Rules, in_session: bool) -> ToolClasses:

@@ -50,7 +50,8 @@ class Client(NamedTuple):
     shared between sessions. `ask` is None if the client cannot answer. `answers_by_retry`: the client accepts an
     `input_required` result and retries with the answers, in `responses` and `state`. `meta` is the rest of the
     request's `_meta`, to be forwarded. `on_approval` is called when the call begins and ends to wait for an approval,
-    `on_task` when the server answered with a task, which takes longer than other calls.
+    `on_task` when the server answered with a task: it takes the server and the id of the task, and returns a function
+    that decides whether the task goes on at the server if the call is cancelled.
     """
 
     capabilities: JsonObject = _NOTHING
@@ -64,7 +65,7 @@ class Client(NamedTuple):
     state: str | None = None
     meta: Mapping[str, Json] = _NOTHING
     on_approval: OnApproval | None = None
-    on_task: Callable[[], Awaitable[None]] | None = None
+    on_task: Callable[[str, str], Awaitable[Callable[[], bool]]] | None = None
 
 
 class CallContext(NamedTuple):
@@ -150,7 +151,9 @@ ContentMethod = Literal[
     "resources/subscribe",
     "resources/unsubscribe",
     "logging/setLevel",
+    "tasks/get",
 ]
+"""`tasks/get` waits for the end of a task of the server and returns the result of its call."""
 
 
 @runtime_checkable

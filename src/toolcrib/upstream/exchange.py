@@ -49,6 +49,8 @@ from toolcrib.upstream.task_driver import await_task, supports_tasks, with_tasks
 logger = logging.getLogger(__name__)
 
 ROUNDS_LIMIT: Final = 10
+_WITH_TASKS = frozenset({"tools/call", "tasks/get"})
+"""Methods whose result may be that of a task, for which the crib waits."""
 _STATE_LIMIT = 64 * 1024
 _INPUTS_LIMIT = 100
 _FOR_A_CALLER = frozenset({"notifications/message", "notifications/elicitation/complete"})
@@ -333,7 +335,7 @@ class UpstreamRequests:
                     await pending_call.deliver()  # deliver earlier messages before the result
                 self._note((began, time(), "out", method, params.get("name"), OK))
                 self._last_message_at = self._last_used_at = self._now()
-                if result.get("resultType") == "task":
+                if result.get("resultType") == "task" or method == "tasks/get":
                     return await self._await_task(result, request[META], client, pending_call)
                 if result.get("resultType") != "input_required" or client.answers_by_retry:
                     return result
@@ -354,16 +356,17 @@ class UpstreamRequests:
 
     def _offering_tasks(self, method: str, meta: JsonObject) -> JsonObject:
         """Return the `_meta` of a request; a server that supports tasks may answer a call with one."""
-        return with_tasks(meta) if self._offers_tasks and method == "tools/call" else meta
+        return with_tasks(meta) if self._offers_tasks and method in _WITH_TASKS else meta
 
     async def _await_task(
         self, created: JsonObject, meta: JsonObject, client: Client, pending_call: PendingCall
     ) -> JsonObject:
         """Return the result of the task that a server answered a call with."""
+        leaves = _ends_with_call
         if client.on_task is not None:
-            await client.on_task()
+            leaves = await client.on_task(self.connection.name, str(created.get("taskId")))
         alive = partial(self._pending_calls.prolong, pending_call)
-        return await await_task(self.connection.name, created, meta, self._call, client.ask, alive)
+        return await await_task(self.connection.name, created, meta, self._call, client.ask, alive, leaves)
 
     async def _with_answers(
         self, request: JsonObject, result: JsonObject, client: Client, pending_call: PendingCall
@@ -451,6 +454,10 @@ class UpstreamRequests:
     def close(self) -> None:
         """Close all pending calls."""
         self._pending_calls.close()
+
+
+def _ends_with_call() -> bool:
+    return False
 
 
 async def _answers_to(name: str, result: JsonObject, ask: Ask) -> tuple[JsonObject, str | None]:

@@ -51,8 +51,12 @@ async def await_task(
     send: SendTaskRequest,
     ask: Ask | None,
     alive: Callable[[], None],
+    leaves: Callable[[], bool],
 ) -> JsonObject:
-    """Return the result of a task. `alive` is called after every poll. Raises `ProtocolError` if it failed."""
+    """Return the result of a task. `alive` is called after every poll. Raises `ProtocolError` if it failed.
+
+    If the wait is cancelled, so is the task, unless `leaves` returns true: it is picked up later.
+    """
     task_id: Json = created.get("taskId")
     if not isinstance(task_id, str) or not task_id:
         raise Unavailable("server.reply_invalid", f'Server "{server}" answered with a task without an id.')
@@ -80,10 +84,10 @@ async def await_task(
                 case _:
                     pass
     except asyncio.CancelledError:
-        await _cancel(send, about)
+        await _cancel(send, about, leaves)
         raise
     except _NobodyToAsk:
-        await _cancel(send, about)
+        await _cancel(send, about, None)
         text = f'Server "{server}" needs input from the user, which this client does not support.'
         return {"content": [{"type": "text", "text": text}], "isError": True}
 
@@ -110,7 +114,9 @@ async def _answers(server: str, wanted: Json, ask: Ask | None, answered: set[str
     return dict(zip(asked, replies, strict=True))
 
 
-async def _cancel(send: SendTaskRequest, about: JsonObject) -> None:
+async def _cancel(send: SendTaskRequest, about: JsonObject, leaves: Callable[[], bool] | None) -> None:
+    if leaves is not None and leaves():
+        return
     with anyio.move_on_after(_CANCEL_WAIT, shield=True):
         try:
             await send("tasks/cancel", about)

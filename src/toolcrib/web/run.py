@@ -138,7 +138,7 @@ def _endpoint(crib: Crib, key: bytes, stopping: Stopping) -> McpEndpoint:
         stopping=stopping,
         budgets=_budgets(crib),
         routing=NodeRouting(crib.membership.id, NodeProxy(crib.node_client)) if crib.node_client is not None else None,
-        tasks=McpTasks(crib.store, crib.membership.id),
+        tasks=McpTasks(crib.store, crib.membership.id, lambda: stopping.has_begun),
     )
 
 

@@ -118,6 +118,44 @@ async def test_own_files_refer_to_the_keyring_and_keep_their_comments(world: Wor
     assert world.home.mcp_json.read_text(encoding="utf-8") == text.replace(SECRET, "${keyring:OWN_SECRET}")
 
 
+async def test_secret_that_is_the_default_of_a_variable_moves_too(world: World) -> None:
+    entry = {
+        "command": "x",
+        "args": ["--header", f"Authorization: Bearer ${{UNSET_TOKEN:-{SECRET}}}"],
+        "env": {"API_TOKEN": f"${{UNSET_TOKEN:-{SECRET}}}", "MODE": "${MODE:-fast}"},
+    }
+    world.write(world.home.mcp_json, json.dumps({"mcpServers": {"own": entry}}))
+    async with world.serving() as crib:
+        moved = await ask(crib, "POST", "/move", {"names": ["own"]})
+    assert {row["field"] for row in moved["moved"]} == {"args[1]", "env.API_TOKEN"}
+    text = world.home.mcp_json.read_text(encoding="utf-8")
+    assert SECRET not in text and json.loads(text)["mcpServers"]["own"] == {
+        "command": "x",
+        "args": ["--header", "Authorization: Bearer ${keyring:UNSET_TOKEN}"],
+        "env": {"API_TOKEN": "${keyring:UNSET_TOKEN}", "MODE": "${MODE:-fast}"},
+    }
+
+
+async def test_secrets_that_cannot_move_are_listed_with_the_next_step(world: World) -> None:
+    servers = {
+        "remote": {"url": "https://mcp.example.com", "auth": {"clientId": "app", "clientSecret": SECRET}},
+        "set": {"command": "x", "env": {"API_TOKEN": f"${{PATH:-{SECRET}}}"}},
+    }
+    text = json.dumps({"mcpServers": servers})
+    world.write(world.home.mcp_json, text)
+    async with world.serving() as crib:
+        listed = [row for row in await ask(crib, "GET", "") if row["client"] == "toolcrib"]
+        assert {(row["server"], row["field"]) for row in listed} == {
+            ("remote", "auth.clientSecret"),
+            ("set", "env.API_TOKEN"),
+        }
+        moved = await ask(crib, "POST", "/move", {"names": ["remote", "set"]})
+    assert moved["moved"] == [] and SECRET not in json.dumps(moved)
+    reasons = {row["server"]: row["reason"] for row in moved["skipped"]}
+    assert "remove it from the file" in reasons["remote"] and "PATH is set" in reasons["set"]
+    assert world.home.mcp_json.read_text(encoding="utf-8") == text
+
+
 async def test_server_of_a_trusted_project_moves_within_the_project(world: World) -> None:
     before = (world.project / ".mcp.json").read_bytes()
     async with world.serving() as crib:

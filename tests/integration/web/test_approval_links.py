@@ -1,5 +1,8 @@
 """Approvals are answered by link from another device: over HTTP, at the configured address only."""
 
+import base64
+import hashlib
+import hmac
 import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -13,7 +16,7 @@ from anyio.abc import SocketAttribute, SocketStream
 
 from integration.web.crib import Running, running_crib
 from long_tests import takes_long
-from toolcrib.agents.notify.signature import sign
+from toolcrib.agents.notify import delivery
 from toolcrib.base.settings import Settings
 from toolcrib.model.json import JsonObject
 
@@ -163,8 +166,9 @@ async def test_without_an_address_there_are_no_links(running: Running) -> None:
 class Receiver:
     """A webhook on this machine that keeps what is posted."""
 
-    def __init__(self) -> None:
+    def __init__(self, failing: int = 0) -> None:
         self.requests: list[tuple[dict[str, str], bytes]] = []
+        self._failing = failing
         self._news = anyio.Event()
 
     async def until(self, is_enough: Callable[[list[JsonObject]], bool]) -> list[JsonObject]:
@@ -185,9 +189,10 @@ class Receiver:
             while len(body) < int(headers["content-length"]):
                 body += await stream.receive()
             self.requests.append((headers, body))
+            status = b"503 Busy" if len(self.requests) <= self._failing else b"204 No Content"
             news, self._news = self._news, anyio.Event()
             news.set()
-            await stream.send(b"HTTP/1.1 204 No Content\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+            await stream.send(b"HTTP/1.1 " + status + b"\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
 
 
 async def test_a_webhook_gets_the_signed_link_and_a_reminder_until_it_is_answered(reachable: Running) -> None:
@@ -212,5 +217,30 @@ async def test_a_webhook_gets_the_signed_link_and_a_reminder_until_it_is_answere
 
 
 def sign_again(body: bytes, headers: dict[str, str]) -> str:
-    """Return the signature that a receiver computes."""
-    return sign(body, SECRET, id=headers["webhook-id"], at=int(headers["webhook-timestamp"]))["webhook-signature"]
+    """Return the signature that a receiver computes, as Standard Webhooks describes it."""
+    signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
+    return "v1," + base64.b64encode(hmac.new(SECRET.encode(), signed, hashlib.sha256).digest()).decode()
+
+
+async def test_failing_webhook_gets_the_same_notice_again_and_delays_no_call(
+    reachable: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery, "WAITS", (0.01, 0.02, 600))
+    receiver = Receiver(failing=2)
+    crib = reachable.holding.crib
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, receiver.serve)
+        url = f"http://127.0.0.1:{listener.extra(SocketAttribute.local_port)}/hook"
+        arguments = {"action": "set", "channel": "webhook", "config": {"url": url, "form": "slack"}}
+        await crib.call("crew/crib_configure_notifications", arguments, principal=crib.owner("cli"))
+        async with asking(reachable) as (asked, device):
+            bodies = await receiver.until(lambda bodies: len(bodies) == 3)
+            assert f"<{ADDRESS}{asked.path}|" in bodies[0]["blocks"][-1]["text"]["text"]
+            assert len({headers["webhook-id"] for headers, _ in receiver.requests}) == 1
+            assert len({body for _, body in receiver.requests}) == 1
+            await device.post(asked.path, data={"decision": "approve"}, headers=BUTTON)
+        receiver = Receiver(failing=1000)
+        monkeypatch.setattr(delivery, "WAITS", (600,))
+        async with asking(reachable) as (asked, device):
+            await device.post(asked.path, data={"decision": "approve"}, headers=BUTTON)
+        tasks.cancel_scope.cancel()

@@ -63,6 +63,43 @@ def test_bundle_larger_than_the_limit_is_refused_by_what_it_unpacks_to(
         bundles.unpack_bundle(content, sha256(content).hexdigest(), tmp_path / "kept")
 
 
+def broken() -> bytes:
+    """A zip file whose compressed data is damaged."""
+    content = bytearray(zipped(("manifest.json", json.dumps(MANIFEST)), ("data", "0123456789" * 100)))
+    at = content.index(b"data") + 4
+    content[at : at + 8] = b"\xff" * 8
+    return bytes(content)
+
+
+def large_directory() -> bytes:
+    """A zip file that claims a directory of files that would fill the memory."""
+    content = bytearray(zipped(("manifest.json", "{}")))
+    content[-10:-6] = (100 * 1024 * 1024).to_bytes(4, "little")
+    return bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (
+            zipped(("manifest.json", json.dumps(MANIFEST)), ("A.js", "1"), ("a.js", "2")),
+            "the same name, apart from case",
+        ),
+        (zipped(("manifest.json", json.dumps(MANIFEST)), ("caf\u00e9", "1"), ("cafe\u0301", "2")), "the same name"),
+        (zipped(("manifest.json", json.dumps(MANIFEST)), ("a", "1"), ("a/b", "2")), "cannot be unpacked"),
+        (zipped(("manifest.json", json.dumps(MANIFEST | {"x": " " * 2_000_000}))), "manifest is larger than"),
+        (zipped(("manifest.json", "[" * 100_000)), "no manifest"),
+        (zipped(("manifest.json", json.dumps(MANIFEST)), ("n" * 5_000, "1")), "cannot be unpacked"),
+        (broken(), "not a usable zip file"),
+        (large_directory(), "directory of files is too large"),
+    ],
+)
+def test_hostile_archive_is_refused_and_leaves_nothing(tmp_path: Path, content: bytes, reason: str) -> None:
+    with pytest.raises(InvalidRequest, match=reason):
+        bundles.unpack_bundle(content, sha256(content).hexdigest(), tmp_path / "kept")
+    assert list(tmp_path.rglob("*")) == [tmp_path / "kept"]
+
+
 @pytest.mark.parametrize(
     ("content", "reason"), [(b"no zip", "not a usable zip file"), (zipped(("a", "b")), "manifest")]
 )

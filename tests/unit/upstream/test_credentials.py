@@ -1,18 +1,23 @@
 """Stored sign-ins: kept whole, kept private, and given out for nothing but what they are for."""
 
+import importlib.util
 import math
 import os
+import shutil
 import stat
+import subprocess
 import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from long_tests import takes_long
 from toolcrib.base import secret_store
 from toolcrib.base.secret_store import FileSecretStore, KeyringSecretStore, SecretStore, open_secret_store, process_lock
 from toolcrib.model.errors import ConfigError
@@ -222,6 +227,49 @@ async def test_the_keyring_is_used_where_it_works_and_a_file_elsewhere(
     assert isinstance(await open_secret_store(tmp_path / "a", "test_ring"), FileSecretStore)
     assert isinstance(await open_secret_store(tmp_path / "a", "no_such_package"), FileSecretStore)
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o700
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("priority", "store"), [(5, KeyringSecretStore), (0.5, FileSecretStore)])
+async def test_keyring_that_writes_plain_text_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, priority: float, store: type
+) -> None:
+    class Chosen(Ring):
+        def get_keyring(self) -> object:
+            return SimpleNamespace(backends=[SimpleNamespace(priority=priority), SimpleNamespace(priority=0)])
+
+    monkeypatch.setitem(sys.modules, "test_ring", Chosen())
+    assert isinstance(await open_secret_store(tmp_path / "a", "test_ring"), store)
+
+
+@takes_long
+def test_secrets_are_kept_by_a_real_secret_service(tmp_path: Path) -> None:
+    programs = [shutil.which(name) for name in ("dbus-run-session", "gnome-keyring-daemon")]
+    if None in programs or importlib.util.find_spec("secretstorage") is None:
+        pytest.skip("needs dbus-run-session, gnome-keyring and the package secretstorage")
+    script = tmp_path / "keep.sh"
+    script.write_text(
+        "printf word | gnome-keyring-daemon --unlock --components=secrets >/dev/null 2>&1\n"
+        f"exec {sys.executable} - <<'END'\n"
+        "import anyio, pathlib\n"
+        "from toolcrib.base.secret_store import KeyringSecretStore, open_secret_store\n"
+        f"store = anyio.run(open_secret_store, pathlib.Path({str(tmp_path / 'home')!r}))\n"
+        "assert isinstance(store, KeyringSecretStore), store\n"
+        "store.put('a', {'token': 'access-secret'})\n"
+        "assert store.get('a') == {'token': 'access-secret'}\n"
+        "store.put('a', None)\n"
+        "assert store.get('a') is None\n"
+        "END\n"
+    )
+    directory = tmp_path / "run"
+    directory.mkdir(mode=0o700)
+    environment = {"HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(directory), "PATH": os.environ["PATH"]}
+    done = subprocess.run(
+        ["dbus-run-session", "--", "sh", str(script)], env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    kept = [file for file in tmp_path.rglob("*") if file.is_file() and b"access-secret" in file.read_bytes()]
+    assert kept == [script]
 
 
 @pytest.mark.anyio

@@ -4,15 +4,18 @@ Requests go through `base.network.web`, whose clients check every address before
 a shell, nor follow a webhook's redirect.
 """
 
+import contextlib
 import html
+import secrets
 import shutil
 import subprocess
-from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Final
 
 import anyio
 import httpx2
 
+from toolcrib.agents.notify.forms import DEFAULT_FORM, FORMS
 from toolcrib.agents.notify.signature import sign
 from toolcrib.base.network.urls import check_url
 from toolcrib.base.network.web import Web
@@ -29,14 +32,22 @@ _APPLE: Final = (
     "end run",
 )
 _MAX_ANSWER: Final = 64 * 1024
+WAITS: Final = (1.0, 5.0, 25.0)
+"""Seconds between the attempts of a delivery that is repeated."""
+_TEMPORARY: Final = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS)
 
 
 def checked_webhook(config: JsonObject, *, is_local_allowed: bool) -> JsonObject:
     """Return a webhook's config as stored; raises `notify.invalid`, `url.refused`."""
     url: Json = config.get("url")
-    if not isinstance(url, str) or set(config) != {"url"}:
-        raise InvalidRequest("notify.invalid", "A webhook takes a URL and nothing else.", 'Give {"url": "…"}.')
-    return {"url": check_url(url, local_allowed=is_local_allowed).text, "local": is_local_allowed}
+    form: Json = config.get("form", DEFAULT_FORM)
+    if not isinstance(url, str) or not set(config) <= {"url", "form"}:
+        raise InvalidRequest("notify.invalid", "A webhook takes a URL and a form.", 'Give {"url": "…"}.')
+    if form not in FORMS:
+        raise InvalidRequest("notify.invalid", f"{form!r} is not a form.", f"Forms: {', '.join(FORMS)}.")
+    checked = check_url(url, local_allowed=is_local_allowed)
+    FORMS[form](checked.text, OwnerNotice("", ""), {})
+    return {"url": checked.text, "form": form, "local": is_local_allowed}
 
 
 def shown_webhook(config: JsonObject) -> str:
@@ -45,23 +56,50 @@ def shown_webhook(config: JsonObject) -> str:
 
 
 async def post(web: Web, config: JsonObject, notice: OwnerNotice, more: JsonObject, secret: str | None = None) -> None:
-    """Send a notice to a webhook, signed if there is a secret; raises `notify.failed`."""
-    at = datetime.now(UTC).isoformat(timespec="seconds")
-    words = f"{notice.title}: {notice.message}" if notice.title else notice.message
-    # Slack and Mattermost show `text`, Discord shows `content`.
-    fields: JsonObject = {**notice.to_json(), **more, "at": at, "text": words, "content": words[:2000]}
+    """Send a notice to a webhook once, signed if there is a secret; raises `notify.failed`."""
+    _check(await _attempt(web, config, notice, more, secret, _new_id()))
+
+
+async def post_repeatedly(
+    web: Web, config: JsonObject, notice: OwnerNotice, more: JsonObject, secret: str | None = None
+) -> None:
+    """Send a notice like `post`, and repeat it with growing waits while the receiver fails. All have the same id."""
+    id = _new_id()
+    for wait in WAITS:
+        status = 0
+        with contextlib.suppress(Unavailable):
+            status = await _attempt(web, config, notice, more, secret, id)
+        if HTTPStatus.OK <= status < HTTPStatus.INTERNAL_SERVER_ERROR and status not in _TEMPORARY:
+            _check(status)
+            return
+        await anyio.sleep(wait)
+    _check(await _attempt(web, config, notice, more, secret, id))
+
+
+def _new_id() -> str:
+    return f"msg_{secrets.token_hex(12)}"
+
+
+async def _attempt(
+    web: Web, config: JsonObject, notice: OwnerNotice, more: JsonObject, secret: str | None, id: str
+) -> int:
+    """Send a request and return the status of its answer."""
+    url, fields = FORMS[config.get("form", DEFAULT_FORM)](config["url"], notice, more)
     body = dumps(fields)
-    headers = {"content-type": "application/json"} | (sign(body, secret) if secret is not None else {})
+    headers = {"content-type": "application/json"} | (sign(body, secret, id=id) if secret is not None else {})
     try:
         with anyio.fail_after(TIMEOUT):
             async with web.client(local_allowed=config["local"], max_body=_MAX_ANSWER) as client:
-                answer = await client.post(config["url"], content=body, headers=headers)
+                return (await client.post(url, content=body, headers=headers)).status_code
     except TimeoutError:
         raise Unavailable("notify.failed", f"The webhook did not answer within {TIMEOUT:g} s.") from None
     except (httpx2.HTTPError, ToolcribError) as error:
         raise Unavailable("notify.failed", f"The webhook cannot be reached: {error}") from None
-    if not answer.is_success:
-        raise Unavailable("notify.failed", f"The webhook answered with status {answer.status_code}.")
+
+
+def _check(status: int) -> None:
+    if not HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
+        raise Unavailable("notify.failed", f"The webhook answered with status {status}.")
 
 
 def desktop_command(environment: Environment) -> tuple[str, ...] | None:

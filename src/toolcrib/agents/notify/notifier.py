@@ -14,7 +14,15 @@ from typing import Final
 
 import anyio
 
-from toolcrib.agents.notify.delivery import checked_webhook, desktop_command, post, show, shown_webhook
+from toolcrib.agents.notify.delivery import (
+    checked_webhook,
+    desktop_command,
+    post,
+    post_repeatedly,
+    show,
+    shown_webhook,
+)
+from toolcrib.agents.notify.forms import DEFAULT_FORM
 from toolcrib.base.feed import Feed
 from toolcrib.base.masking.urls import mask_url
 from toolcrib.base.network.web import Web
@@ -100,7 +108,7 @@ class Notifier:
         return await self._deliver(OwnerNotice.of_json(event.data))
 
     async def send(self, notice: OwnerNotice, more: JsonObject) -> Sequence[Delivered]:
-        """Send a notice to the channels only. `more` are further fields for webhooks."""
+        """Send a notice to the channels only, repeated while a webhook fails. `more` are more fields for webhooks."""
         return await self._deliver(notice, more)
 
     async def channels(self) -> list[JsonObject]:
@@ -152,7 +160,8 @@ class Notifier:
 
     async def _reach(self, channel: Channel, notice: OwnerNotice, more: JsonObject | None = None) -> None:
         if channel.kind == "webhook":
-            await post(self._web, channel.config, notice, more or {}, self._webhook_secret)
+            send = post if more is None else post_repeatedly
+            await send(self._web, channel.config, notice, more or {}, self._webhook_secret)
         else:
             await show(self._environment, notice)
 
@@ -175,7 +184,9 @@ def _shown(channel: Channel) -> JsonObject:
         "setBy": channel.set_by,
         "setAt": channel.set_at.isoformat(timespec="seconds"),
     }
-    return {**shape, "url": shown_webhook(channel.config)} if channel.kind == "webhook" else shape
+    if channel.kind != "webhook":
+        return shape
+    return {**shape, "url": shown_webhook(channel.config), "form": channel.config.get("form", DEFAULT_FORM)}
 
 
 def _unknown(kind: str) -> NotFound:

@@ -147,7 +147,10 @@ async def crib_ask_owner(
 async def crib_configure_notifications(
     action: Annotated[Literal["list", "set", "remove", "test"], "What to do."],
     channel: Annotated[ChannelKind | None, "The channel; not needed to list."] = None,
-    config: Annotated[JsonObject | None, 'For a webhook: {"url": "https://…"}; for the desktop, nothing.'] = None,
+    config: Annotated[
+        JsonObject | None,
+        'For a webhook: {"url": "https://…"}, and "form" (slack, teams, ntfy) for these. For the desktop: nothing.',
+    ] = None,
     *,
     person: PersonOf,
     context: Calling,

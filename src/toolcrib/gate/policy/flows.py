@@ -39,11 +39,12 @@ _READ = _set(
 _SEND = _set(
     "send post publish share reply forward invite email mail upload push submit tweet notify message comment pay "
     "transfer wire reserve book order purchase buy donate broadcast announce dispatch deploy schedule reschedule fork "
-    "follow star click type fill press drag grant"
+    "follow star click type fill press drag grant place connect assign merge"
 )
 _DESTROY = _set(
     "delete remove drop purge cancel destroy erase truncate wipe revoke kill terminate uninstall reset overwrite clear "
-    "update set change modify replace unfollow unstar"
+    "update set change modify replace unfollow unstar upsert patch activate deactivate suspend block archive "
+    "disconnect unassign restore rollback restart"
 )
 _WRITE = _set(
     "create write append save add insert edit move rename make copy put start stop enable disable register configure"
@@ -59,16 +60,17 @@ _UNTRUSTED = _set(
     "web webpage page website url http html browser fetch crawl scrape rss feed news mail email gmail outlook imap "
     "inbox message chat slack discord teams telegram whatsapp sms issue pull pr comment review discussion ticket jira "
     "zendesk linear tweet twitter reddit youtube wiki wikipedia notion confluence forum post feedback calendar event "
-    "invitation transaction notification github gitlab"
+    "invitation transaction notification github gitlab hackernews trend trending bing google duckduckgo brave tavily "
+    "exa arxiv podcast video transcript blog article"
 )
 _PRIVATE = _set(
-    "file document doc drive folder directory filesystem disk database db sql postgres sqlite mysql mongo redis table "
-    "row record mail email gmail outlook imap inbox message chat slack discord teams telegram whatsapp sms calendar "
-    "event contact note memory account user profile bank transaction balance iban payment invoice customer "
+    "file document doc pdf drive folder directory filesystem disk database db sql postgres sqlite mysql mongo redis "
+    "table row record mail email gmail outlook imap inbox message chat slack discord teams telegram whatsapp sms "
+    "calendar event contact note memory account user profile bank transaction balance iban payment invoice customer "
     "crm salesforce secret credential password env log clipboard screenshot history photo bucket storage sharepoint "
-    "onedrive dropbox brain library"
+    "onedrive dropbox brain library neo4j cypher graph entity portfolio holding order margin"
 )
-_FILES = _set("file document doc drive folder")
+_FILES = _set("file document doc pdf drive folder")
 _PLAIN = _set("id status count version day date time current balance iban")
 """Things without text of others: the name of a server alone does not make them untrusted."""
 _NAMED = _set("channel user member label contact participant")
@@ -113,8 +115,8 @@ def _singular(word: str) -> str:
 def default_flows(tool: Tool, siblings: Iterable[Tool] = ()) -> frozenset[Flow]:
     """Return the flows of a tool according to its annotations and names.
 
-    `siblings` are the tools of the same server. A server that also sends acts in an account of the user, so what its
-    other tools read is private.
+    `siblings` are the tools of the same server. A server that also sends, destroys or runs commands acts in an account
+    or on a machine of the user, so what its other tools read is private.
     """
     if tool.ref.server == coding_tools.SERVER:
         return _CODING.get(tool.ref.tool, NONE)
@@ -125,16 +127,17 @@ def default_flows(tool: Tool, siblings: Iterable[Tool] = ()) -> frozenset[Flow]:
         return _EVERYTHING if not _PRIVATE & {*own} else frozenset({"private", "destroys"})
     if not _reads(tool, verb):
         return acts
-    in_account = any("sends" in _own_acts(each) for each in siblings)
+    in_account = any(map(_is_account, siblings))
     found = set(acts) | _returns(tool, own, in_account=in_account)
     if "untrusted" in found and _takes_address(tool):
         found.add("sends")
     return frozenset(found)
 
 
-def _own_acts(tool: Tool) -> frozenset[Flow]:
+def _is_account(tool: Tool) -> bool:
     own = words(tool.ref.tool)
-    return _acts(tool, own, next((word for word in own if word in _VERBS), None))
+    verb = next((word for word in own if word in _VERBS), None)
+    return verb in _RUN or bool(_acts(tool, own, verb))
 
 
 def _acts(tool: Tool, own: Sequence[str], verb: str | None) -> frozenset[Flow]:
@@ -154,7 +157,8 @@ def _returns(tool: Tool, own: Sequence[str], *, in_account: bool) -> set[Flow]:
     found: set[Flow] = set()
     place = {*words(tool.ref.server)}
     by_place = bool(_UNTRUSTED & place) and not _PLAIN & {*own}
-    if tool.marks.open_world or _UNTRUSTED & {*own} or by_place or (in_account and _FILES & {*own}):
+    is_search = own[-1:] == ("search",) and not in_account
+    if tool.marks.open_world or _UNTRUSTED & {*own} or by_place or is_search or (in_account and _FILES & {*own}):
         found.add("untrusted")
     if _PRIVATE & ({*own} | place) or in_account:
         found.add("private")

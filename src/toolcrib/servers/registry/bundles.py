@@ -13,8 +13,10 @@ import stat
 import sys
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Sequence
 from hashlib import sha256
+from lzma import LZMAError
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -22,6 +24,7 @@ import orjson
 
 from toolcrib.model.errors import InvalidRequest
 from toolcrib.model.json import Json, JsonObject, as_list, as_object, as_text, at
+from toolcrib.model.text import normalized
 from toolcrib.servers.registry.server_json import (
     InputValues,
     InstallOption,
@@ -33,6 +36,13 @@ from toolcrib.servers.registry.server_json import (
 LARGEST_BUNDLE: Final = 128 * 1024 * 1024
 LARGEST_UNPACKED: Final = 512 * 1024 * 1024
 MOST_FILES: Final = 20_000
+LARGEST_MANIFEST: Final = 1024 * 1024
+_LARGEST_DIRECTORY: Final = 8 * 1024 * 1024
+"""Bytes of a zip file's directory, which is read into memory before its files can be counted."""
+_END, _END64 = b"PK\x05\x06", b"PK\x06\x07"
+_END_BYTES: Final = 22
+_DAMAGED = (zlib.error, LZMAError)
+"""What decompression raises."""
 _PIECE: Final = 1024 * 1024
 _REFERENCE = re.compile(r"\$\{([^}]*)\}")
 _HOME_FOLDERS: Final = {"HOME": "", "DESKTOP": "Desktop", "DOCUMENTS": "Documents", "DOWNLOADS": "Downloads"}
@@ -63,16 +73,38 @@ def unpack_bundle(content: bytes, expected: str | None, directory: Path) -> Path
 
 
 def _unpack(content: bytes, target: Path) -> None:
+    _check_directory(content)
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             members = archive.infolist()
             if len(members) > MOST_FILES:
                 raise _refused(f"it has more than {MOST_FILES} files")
             left = LARGEST_UNPACKED
+            names = {normalized("NFC", member.filename).casefold() for member in members}
+            if len(names) < len(members):
+                raise _refused("two of its files have the same name, apart from case")
             for member in members:
                 left -= _unpack_member(archive, member, target, left)
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, ValueError) as error:
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        LZMAError,
+        NotImplementedError,
+        RuntimeError,
+        EOFError,
+        ValueError,
+    ) as error:
         raise _refused(f"it is not a usable zip file: {error}") from error
+
+
+def _check_directory(content: bytes) -> None:
+    """Refuse a zip file whose directory is too large to read. Its size is in the record at the end of the file."""
+    for end in (len(content) - _END_BYTES, content.rfind(_END)):
+        if end < 0 or content[end : end + 4] != _END:
+            continue
+        size = int.from_bytes(content[end + 12 : end + 16], "little")
+        if size > _LARGEST_DIRECTORY or content[max(end - 20, 0) : end].startswith(_END64):
+            raise _refused("its directory of files is too large")
 
 
 def _unpack_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path, left: int) -> int:
@@ -106,8 +138,11 @@ def _inside(member: zipfile.ZipInfo) -> PurePosixPath:
 
 def read_manifest(bundle: Path) -> JsonObject:
     """Return the manifest of an unpacked bundle. Raises `registry.bundle` if it does not say what to run."""
+    file = bundle / "manifest.json"
     try:
-        manifest = as_object(orjson.loads((bundle / "manifest.json").read_bytes()))
+        if file.stat().st_size > LARGEST_MANIFEST:
+            raise _refused(f"its manifest is larger than {LARGEST_MANIFEST} bytes")
+        manifest = as_object(orjson.loads(file.read_bytes()))
     except (OSError, orjson.JSONDecodeError):
         manifest = None
     if manifest is None or as_object(at(manifest, "server", "mcp_config")) is None:

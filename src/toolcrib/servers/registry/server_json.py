@@ -15,6 +15,8 @@ from toolcrib.model.json import Json, JsonObject, as_list, as_object, as_text, a
 
 _PLACEHOLDER = re.compile(r"\{([A-Za-z0-9_.-]+)\}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_]+")
+_RUNNERS = frozenset({"npx", "uvx", "docker", "podman", "dnx"})
+"""Programs that a publisher may choose; for others, the usual one of the package's type is used."""
 
 InputKind = Literal["argument", "variable", "header", "value"]
 InputValues = Mapping[str, Sequence[str]]
@@ -120,7 +122,8 @@ def package_entry(package: JsonObject, values: InputValues = NO_VALUES) -> JsonO
     """Return the definition that runs a package, with its type and identifier alone if there is no known runner."""
     kind, identifier = package_kind(package), package_identifier(package)
     if transport_url(package) is not None:
-        return remote_entry(as_object(package.get("transport")) or {}, values)
+        transport = as_object(package.get("transport")) or {}
+        return remote_entry({**transport, "variables": _named_in_url(package, transport)}, values)
     launch = _launch(kind, identifier, str(package.get("version") or ""))
     if launch is None:
         return {"registryType": kind, "identifier": identifier}
@@ -128,12 +131,27 @@ def package_entry(package: JsonObject, values: InputValues = NO_VALUES) -> JsonO
     runtime = _arguments(_member(package, "runtimeArguments"), values)
     own = _arguments(_member(package, "packageArguments"), values)
     env = _named_values(_member(package, "environmentVariables"), values)
+    hint = str(_member(package, "runtimeHint") or command)
     if command == "docker":
         # A container sees only the variables that are passed on by name.
         named = [name for name in env if not any(name in word for word in runtime)]
         runtime = [*runtime, *(word for name in named for word in ("-e", name))]
-    raw: JsonObject = {"command": str(package.get("runtimeHint") or command), "args": [*before, *runtime, *after, *own]}
+    if command == "dnx" and own:
+        own = ["--", *own]
+    command = hint if hint in _RUNNERS else command
+    raw: JsonObject = {"command": command, "args": [*before, *runtime, *after, *own]}
     return raw | {"env": env} if env else raw
+
+
+def _named_in_url(package: JsonObject, transport: JsonObject) -> JsonObject:
+    """Return what a package's URL can refer to: its arguments by name or hint, and its variables."""
+    members = ("runtimeArguments", "packageArguments", "environmentVariables")
+    found: JsonObject = {}
+    for item in (each for name in members for each in objects(_member(package, name))):
+        for key in (item.get("name"), item.get("valueHint"), _label(item)):
+            if isinstance(key, str):
+                found.setdefault(key, {**item, "name": _label(item)})
+    return {**found, **(as_object(transport.get("variables")) or {})}
 
 
 def package_arguments(package: JsonObject, values: InputValues) -> tuple[list[str], JsonObject]:
@@ -286,7 +304,7 @@ def _values(item: JsonObject, name: str, values: InputValues) -> list[str]:
     """Return the values of an input: fixed, the user's, the default, or a variable; none if it is optional."""
     fixed = item.get("value")
     if fixed is not None:
-        return [_filled(str(fixed), item, values)]
+        return [_filled(str(fixed), item, each) for each in _rounds(item, values)]
     chosen = values.get(name)
     if chosen:
         _check_choices(name, item, chosen)
@@ -297,6 +315,17 @@ def _values(item: JsonObject, name: str, values: InputValues) -> list[str]:
     return [variable_reference(name)] if _is_required(item) else []
 
 
+def _rounds(item: JsonObject, values: InputValues) -> list[InputValues]:
+    """Return the values of each repetition of an input that has variables."""
+    names = as_object(item.get("variables")) or {}
+    most = max((len(values.get(name, ())) for name in names), default=1)
+    if not (item.get("isRepeated") or item.get("is_repeated")) or most < 2:
+        return [values]
+    return [
+        {name: found[min(number, len(found) - 1) :][:1] for name, found in values.items()} for number in range(most)
+    ]
+
+
 def _filled(text: str, item: JsonObject, values: InputValues) -> str:
     """Insert the item's variables into `{name}`; one without a value becomes a reference to an environment variable."""
     declared = as_object(item.get("variables")) or {}
@@ -305,12 +334,13 @@ def _filled(text: str, item: JsonObject, values: InputValues) -> str:
         known = as_object(declared.get(match[1]))
         if known is None:
             return match[0]
+        name = as_text(known.get("name")) or match[1]
         given = known.get("value")
-        if given is None and (chosen := values.get(match[1])):
-            _check_choices(match[1], known, chosen)
+        if given is None and (chosen := values.get(name)):
+            _check_choices(name, known, chosen)
             return chosen[-1]
         given = known.get("default") if given is None else given
-        return str(given) if given is not None else variable_reference(match[1])
+        return str(given) if given is not None else variable_reference(name)
 
     return _PLACEHOLDER.sub(value, text)
 

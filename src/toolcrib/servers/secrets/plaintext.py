@@ -21,7 +21,7 @@ from toolcrib.servers.exposure import names_variable
 from toolcrib.servers.masking import mask, mask_command, mask_url, secret_values
 from toolcrib.servers.readers.read import ReadEntry
 from toolcrib.servers.syntax.document import KeyPath
-from toolcrib.servers.variables import LOOKED_UP, Field, references, syntax_in
+from toolcrib.servers.variables import LOOKED_UP, Field, fill, references, syntax_in, texts
 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_]+")
 _SHORTEST_PART: Final = 8
@@ -30,12 +30,18 @@ _SHORTEST_PART: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class PlaintextSecret:
-    """One secret in one definition. `name` is what it is stored under; equal values have equal names."""
+    """One secret in one definition. `name` is what it is stored under; equal values have equal names.
+
+    `text` is how the file spells it: the value, or a reference of which it is the default. With `stays`, the reason, it
+    is not moved.
+    """
 
     name: str
     key: str
     entry: ReadEntry
     value: str = field(repr=False)
+    text: str = field(repr=False)
+    stays: str | None = None
 
     def to_json(self) -> JsonObject:
         """Return the public shape; the value is masked."""
@@ -66,12 +72,18 @@ def plaintext_secrets(
     found: list[PlaintextSecret] = []
     for entry in listed:
         assert entry.spec is not None
-        for key, wanted, value in _secrets_of(entry.spec, environment) if id(entry) not in own else ():
+        if id(entry) in own:
+            continue
+        for key, wanted, value, text, stays in (
+            *((*each, each[2], None) for each in _secrets_of(entry.spec, environment)),
+            *_defaults_of(entry.spec, environment),
+            *_client_secret_of(entry.spec),
+        ):
             owner = value, entry.source.project
             if owner not in names:
                 names[owner] = _free(wanted, used)
                 used.add(names[owner])
-            found.append(PlaintextSecret(names[owner], key, entry, value))
+            found.append(PlaintextSecret(names[owner], key, entry, value, text, stays))
     return tuple(found)
 
 
@@ -102,6 +114,47 @@ def _secrets_of(spec: ServerSpec, environment: Mapping[str, str]) -> Iterator[tu
     if spec.url is not None and not references(spec.url, syntax_in("url", spec.variables)):
         for value in _parts(spec.url, mask_url(spec.url), secret_values({}, {}, (), spec.url)):
             yield "url", f"{server}_SECRET", value
+
+
+def _defaults_of(spec: ServerSpec, environment: Mapping[str, str]) -> Iterator[tuple[str, str, str, str, str | None]]:
+    """Yield the secrets that are defaults of references, such as `${TOKEN:-…}`.
+
+    The reference becomes one to the keyring. If its variable is set, that would change what the server receives.
+    """
+    for kind, key, text in texts(spec):
+        syntax = syntax_in(kind, spec.variables)
+        for reference in references(text, syntax):
+            if reference.default and reference.default in _secrets_in(
+                spec, kind, key, _without_references(text, syntax)
+            ):
+                is_set = reference.name in environment
+                stays = f"the variable {reference.name} is set, so remove its default from the file" if is_set else None
+                yield key, reference.name, reference.default, reference.text, stays
+
+
+def _secrets_in(spec: ServerSpec, kind: Field, key: str, text: str) -> tuple[str, ...]:
+    """Return the secrets of a text of a definition whose references are filled in."""
+    if kind in ("env", "headers"):
+        return tuple(secret_values({key.partition(".")[2]: text}, {}, (), None))
+    if kind == "url":
+        return tuple(_parts(text, mask_url(text), secret_values({}, {}, (), text)))
+    words = (spec.command or "", *spec.args)
+    index = 0 if kind == "command" else int(key[5:-1]) + 1
+    words = (*words[:index], text, *words[index + 1 :])
+    return tuple(_parts(text, mask_command(words)[index], secret_values({}, {}, words, None)))
+
+
+def _without_references(text: str, syntax: str) -> str:
+    return fill(text, syntax, lambda reference: reference.default)
+
+
+def _client_secret_of(spec: ServerSpec) -> Iterator[tuple[str, str, str, str, str | None]]:
+    """Yield the client secret of an OAuth sign-in. Sign-ins cannot refer to the keyring."""
+    secret = spec.auth.client_secret if spec.auth is not None else None
+    if secret and not references(secret, "toolcrib"):
+        stays = "it belongs to a sign-in: remove it from the file if the server also accepts public clients"
+        server = _UNSAFE.sub("_", spec.name).strip("_").upper() or "SERVER"
+        yield "auth.clientSecret", f"{server}_CLIENT_SECRET", secret, secret, stays
 
 
 def _of_map(
@@ -148,7 +201,7 @@ def _replacement(written: Mapping[str, str]) -> Callable[[str], str]:
         if space and rest in written:
             return f"{scheme} {written[rest]}"
         for value in longest_first:
-            if len(value) >= _SHORTEST_PART and is_maskable(value):
+            if value.startswith("${") or (len(value) >= _SHORTEST_PART and is_maskable(value)):
                 text = text.replace(value, written[value])
         return text
 

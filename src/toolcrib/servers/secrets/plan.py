@@ -78,8 +78,16 @@ def planned(
     moves: list[EntryMove] = []
     for secrets in by_entry.values():
         chosen = [each for each in secrets if not names or each.name in names or each.entry.name in names]
-        if chosen:
-            moves.append(_move(view, chosen, secrets, environment, crib, taken))
+        staying = [each for each in secrets if each.stays is not None]
+        moves += [EntryMove(each.entry, (each,), reason=each.stays) for each in staying if each in chosen]
+        movable = [each for each in chosen if each.stays is None]
+        if movable and staying and secrets[0].entry.place.format != "toolcrib":
+            reason = f"the server cannot move as a whole, because of {staying[0].key}: {staying[0].stays}"
+            moves.append(EntryMove(movable[0].entry, tuple(movable), reason=reason))
+        elif movable:
+            moves.append(
+                _move(view, movable, [each for each in secrets if each.stays is None], environment, crib, taken)
+            )
     return tuple(moves)
 
 
@@ -96,7 +104,7 @@ def _move(
     if not entry.place.dialect.writable or entry.source.scope == "managed" or entry.place.plugin is not None:
         return replace(move, reason=f"{entry.place.file} is not a file that Toolcrib can edit")
     if entry.place.format == "toolcrib":
-        written = {each.value: keyring_reference(each.name) for each in chosen}
+        written = {each.text: keyring_reference(each.name) for each in chosen}
         return _in_place(move, "keyring", written, entry.source.project)
     variables = _variables(chosen, environment)
     if variables is not None:
@@ -127,7 +135,7 @@ def _variables(secrets: Iterable[PlaintextSecret], environment: Mapping[str, str
         name = wanted if environment.get(wanted) == each.value else by_value.get(each.value)
         if name is None or syntax.write is None or kind not in syntax.fields:
             return None
-        written[each.value] = syntax.write.format(name=name)
+        written[each.text] = syntax.write.format(name=name)
     return written
 
 
@@ -161,7 +169,7 @@ def _behind(view: ProjectView, move: EntryMove, environment: Mapping[str, str], 
         taken.apps.add((row.name, scope))
     if added is not None:
         taken.servers.add(added.server.alias)
-        written = {each.value: keyring_reference(each.name) for each in move.secrets}
+        written = {each.text: keyring_reference(each.name) for each in move.secrets}
         added = replace(added, entry=replaced(added.entry, written))
     change = remove_server(entry.place, entry.name)
     project = str(own.project) if own.project is not None else None

@@ -20,7 +20,7 @@ body { margin: 0; min-height: 100vh; display: grid; place-items: center; padding
   background: var(--ground); color: var(--ink); font: 16px/1.5 system-ui, sans-serif }
 main { width: min(30rem, 100%); padding: 2rem; background: var(--card); border: 1px solid var(--line);
   border-radius: .75rem }
-h1 { margin: 0 0 .5rem; font-size: 1.25rem }
+h1 { margin: 0 0 .5rem; font-size: 1.25rem; overflow-wrap: anywhere }
 p { margin: .5rem 0; overflow-wrap: anywhere }
 .brand { color: var(--soft); font-weight: 600 }
 .soft { color: var(--soft) }

@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Self
@@ -31,7 +32,7 @@ from toolcrib.model.json import Json, JsonObject, dumps
 from toolcrib.model.jsonrpc import Message, RequestId, RpcError, check_modern, era_of, read_message
 from toolcrib.model.principals import Principal
 from toolcrib.model.protocol import CARRIED, HEADER_MISMATCH, INTERNAL_ERROR, Era, reaches_level
-from toolcrib.model.sources import Notice
+from toolcrib.model.sources import Client, Notice
 from toolcrib.web import problems
 from toolcrib.web.limits import CREDENTIAL, ENDED, WHOLE
 from toolcrib.web.mcp.budgeted import Budgeted, ContextBudgets
@@ -46,7 +47,7 @@ from toolcrib.web.mcp.resumable_streams import ResumableStreams
 from toolcrib.web.mcp.sealed_state import StateSeal
 from toolcrib.web.mcp.sessions import McpSession, McpSessions, owner_of
 from toolcrib.web.mcp.subscriptions import Subscriptions
-from toolcrib.web.mcp.tasks import McpTasks
+from toolcrib.web.mcp.tasks import McpTask, McpTasks, UpstreamTask
 from toolcrib.web.mcp.views import Everything, Instruct, Introduce, McpView, OneServer, Programmable, Searchable
 from toolcrib.web.stopping import Stopping
 
@@ -188,13 +189,21 @@ class McpEndpoint:
         if self._notices is not None:
             self._stack.callback(self._notices(self._queue_notice))
             self._tasks.start_soon(self._forward_notices)
-        await self._mcp_tasks.open()
+        await self._mcp_tasks.open(self._resume_task, self._tasks)
         self._stack.callback(self._parking.close)
         self._stack.push_async_callback(self._interpreter.close)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
+
+    async def _resume_task(self, left: UpstreamTask, task: McpTask) -> JsonObject:
+        """Wait for the task of a server that an earlier run left behind, and return the result of its call."""
+        client = Client(left.capabilities, ask=task.ask, on_task=partial(self._mcp_tasks.keep, task, left.principal))
+        if self._ready is not None:
+            await self._ready(left.principal, left.server)
+        params: JsonObject = {"taskId": left.task_id}
+        return await self._gate.request(left.principal, left.server, "tasks/get", params, door="mcp", client=client)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one HTTP request that the guard has admitted."""

@@ -364,7 +364,7 @@ class McpRequest:
             state=self.state,
             meta=rest,
             on_approval=self._show_approval,
-            on_task=self.candidate.promote if self.candidate is not None else None,
+            on_task=self.candidate.on_upstream_task if self.candidate is not None else None,
         )
 
     def _show_approval(self, approval: Approval | None) -> None:

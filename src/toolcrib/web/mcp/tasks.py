@@ -3,7 +3,8 @@
 A call that is not done after `TASK_AFTER` seconds is answered with a task, and continues in its own task. The client
 polls `tasks/get` or subscribes, answers questions with `tasks/update`, and cancels with `tasks/cancel`. A call that
 waits for an approval requires input: the request says where the approval is answered. Tasks are stored, so results can
-be fetched after a restart; a call that a restart interrupted has failed.
+be fetched after a restart. A call whose server had answered with a task of its own goes on there: the next crib waits
+for that task. Any other call that a restart interrupted has failed.
 
 Must never show a task to another principal, or create one before it is durable.
 """
@@ -13,7 +14,12 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
+
+import anyio
+from anyio.abc import TaskGroup
 
 from toolcrib.model.approvals import Approval
 from toolcrib.model.errors import ToolcribError
@@ -54,6 +60,9 @@ TASKS_OF_ONE = 100
 """Unfinished tasks per principal. Further calls are answered without a task."""
 TERMINAL = frozenset({"completed", "failed", "cancelled"})
 _SUBSCRIPTION_KEY = KEY + "subscriptionId"
+_RESUMED = "toolcrib/resumed"
+"""The member of a stored task that clients do not see."""
+_INTERRUPTED = "The crib was restarted before the call ended. It may have run."
 
 Outcome = JsonObject | RpcError | None
 
@@ -65,18 +74,49 @@ def declares_tasks(meta: JsonObject) -> bool:
     return is_object(extensions) and TASKS_EXTENSION in extensions
 
 
+@dataclass(frozen=True, slots=True)
+class UpstreamTask:
+    """The task of a server behind a task: what the next crib needs to wait for it."""
+
+    server: str
+    task_id: str
+    principal: Principal
+    capabilities: JsonObject
+
+    def to_json(self) -> JsonObject:
+        """Return the stored shape."""
+        known: JsonObject = {"server": self.server, "taskId": self.task_id, "principal": self.principal.to_json()}
+        return {**known, "capabilities": self.capabilities}
+
+    @classmethod
+    def of_json(cls, shape: JsonObject) -> "UpstreamTask":
+        """Return the value of a stored shape."""
+        principal = Principal.of_json(shape["principal"])
+        return cls(shape["server"], shape["taskId"], principal, shape["capabilities"])
+
+
 class McpTask:
     """One call that became a task."""
 
-    def __init__(self, request: McpRequest, owner: str, save: "Callable[[McpTask], Awaitable[None]]") -> None:
+    def __init__(
+        self,
+        owner: str,
+        capabilities: JsonObject,
+        save: "Callable[[McpTask], Awaitable[None]]",
+        cancel: Callable[[], None],
+    ) -> None:
+        """`capabilities` are those of the client, `cancel` cancels the call."""
         self.id = secrets.token_urlsafe(24)
         self.owner = owner
         self.created_at = self.updated_at = datetime.now(UTC)
         self.status = "working"
         self.end: JsonObject = {}
         self.changed = asyncio.Event()
+        self.upstream: UpstreamTask | None = None
+        self.is_cancelled = False
         self._message: str | None = None
-        self._request = request
+        self.capabilities = capabilities
+        self._cancel = cancel
         self._save = save
         self._numbers = 0
         self._questions: dict[str, tuple[JsonObject, asyncio.Future[JsonObject]]] = {}
@@ -116,7 +156,7 @@ class McpTask:
     async def ask(self, method: str, params: JsonObject) -> JsonObject:
         """Ask the client a server's question and wait for the answer. Raises `ProtocolError`."""
         need = capability_for(method)
-        if need not in self._request.message.meta[CAPABILITIES_KEY]:
+        if need not in self.capabilities:
             data: JsonObject = {"requiredCapabilities": {need: {}} if need else {}}
             raise ProtocolError(MISSING_CAPABILITY, f"The client does not support {method}.", data)
         key, answer = self._add(method, params)
@@ -148,7 +188,7 @@ class McpTask:
             self._message = None
         else:
             self._message = f"Waiting for approval: toolcrib approvals approve {approval.id}"
-            if "elicitation" in self._request.message.meta[CAPABILITIES_KEY]:
+            if "elicitation" in self.capabilities:
                 text = f"{approval.ref} waits for a person's approval, in the console or with `{self._message[22:]}`."
                 empty: JsonObject = {"type": "object", "properties": {}}
                 self._add("elicitation/create", {"mode": "form", "message": text, "requestedSchema": empty}, "approval")
@@ -170,12 +210,15 @@ class McpTask:
 
     def cancel(self) -> None:
         """Cancel the call."""
-        self._request.response.cancel()
+        self.is_cancelled = True
+        self._cancel()
 
     def row(self, crib: str) -> McpTaskRow:
         """Return the stored form."""
         expires_at = (self.created_at + TASK_HOLDS).isoformat(timespec="seconds")
-        return McpTaskRow(self.id, self.owner, crib, self.status, expires_at, dumps(self.detail))
+        resumed: JsonObject = {} if self.upstream is None else {_RESUMED: self.upstream.to_json()}
+        body = self.detail if self.status in TERMINAL else {**self.detail, **resumed}
+        return McpTaskRow(self.id, self.owner, crib, self.status, expires_at, dumps(body))
 
     def _add(self, method: str, params: JsonObject, kind: str = "question") -> tuple[str, "asyncio.Future[JsonObject]"]:
         self._numbers += 1
@@ -199,9 +242,16 @@ class McpTask:
 class TaskCandidate:
     """A call that becomes a task if it takes long."""
 
-    def __init__(self, request: McpRequest, promote: Callable[[McpRequest], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        request: McpRequest,
+        promote: Callable[[McpRequest], Awaitable[None]],
+        keep: Callable[[McpTask, Principal, str, str], Awaitable[Callable[[], bool]]],
+    ) -> None:
+        """`keep` makes the task of a server outlive this process."""
         self._request = request
         self._promote = promote
+        self._keep = keep
         self._promotion: asyncio.Task[None] | None = None
         self._timer = asyncio.get_running_loop().call_later(TASK_AFTER, self.start)
         request.candidate = self
@@ -212,10 +262,17 @@ class TaskCandidate:
         if self._promotion is None:
             self._promotion = asyncio.ensure_future(self._promote(self._request))
 
-    async def promote(self) -> None:
-        """Make the call a task now, unless it was answered or waits for its client."""
+    async def on_upstream_task(self, server: str, task_id: str) -> Callable[[], bool]:
+        """Make the call a task now, because its server did, unless it was answered or waits for its client.
+
+        Return a function that decides whether the server's task goes on if the call is cancelled.
+        """
         self.start()
         await self.until_settled()
+        task = self._request.task
+        if task is None:
+            return lambda: False
+        return await self._keep(task, self._request.principal, server, task_id)
 
     async def until_settled(self) -> None:
         """Wait until it is known whether the call becomes a task, if that has begun."""
@@ -251,23 +308,73 @@ class TaskCandidate:
 class McpTasks:
     """All tasks of this crib. Without a store, tasks are not offered."""
 
-    def __init__(self, store: Store | None, crib: str) -> None:
+    def __init__(self, store: Store | None, crib: str, is_stopping: Callable[[], bool] = lambda: False) -> None:
+        """While `is_stopping` returns true, the tasks of servers are left running for the next crib."""
         self._store = store
         self._crib = crib
+        self._is_stopping = is_stopping
         self._tasks: dict[str, McpTask] = {}
 
-    async def open(self) -> None:
-        """Mark the tasks that the end of an earlier run interrupted, and delete expired ones."""
+    async def open(self, resume: "Callable[[UpstreamTask, McpTask], Awaitable[JsonObject]]", group: TaskGroup) -> None:
+        """Pick up the tasks of an earlier run, and delete expired ones.
+
+        `resume` waits for the task of a server and returns the result of its call. Tasks without one have failed.
+        """
         if self._store is None:
             return
         await remove_expired_mcp_tasks(self._store, datetime.now(UTC).isoformat(timespec="seconds"))
-        text = "The crib was restarted before the call ended. It may have run."
         for row in await open_mcp_tasks(self._store, self._crib):
             body: JsonObject = loads(row.body)
+            if is_object(left := body.get(_RESUMED)):
+                self._resume(row, body, UpstreamTask.of_json(left), resume, group)
+                continue
             kept = {key: value for key, value in body.items() if key not in ("inputRequests", META)}
-            error: JsonObject = {"code": INTERNAL_ERROR, "message": text}
-            failed = {**kept, "status": "failed", "statusMessage": text, "error": error}
+            error: JsonObject = {"code": INTERNAL_ERROR, "message": _INTERRUPTED}
+            failed = {**kept, "status": "failed", "statusMessage": _INTERRUPTED, "error": error}
             await change_mcp_task(self._store, row._replace(status="failed", body=dumps(failed)))
+
+    def _resume(
+        self,
+        row: McpTaskRow,
+        body: JsonObject,
+        upstream: UpstreamTask,
+        resume: "Callable[[UpstreamTask, McpTask], Awaitable[JsonObject]]",
+        group: TaskGroup,
+    ) -> None:
+        """Wait for the task of a server that an earlier run left behind."""
+        scope = anyio.CancelScope()
+        task = McpTask(row.owner, upstream.capabilities, self._save, scope.cancel)
+        task.id, task.upstream, task.created_at = row.id, upstream, datetime.fromisoformat(body["createdAt"])
+        self._tasks[task.id] = task
+
+        async def run() -> None:
+            outcome: Outcome = None
+            with scope:
+                try:
+                    outcome = {"resultType": "complete", **await resume(upstream, task)}
+                except ProtocolError as error:
+                    outcome = RpcError(error.code, f"{_INTERRUPTED} {error.message}", error.data)
+                except ToolcribError as error:
+                    outcome = RpcError(INTERNAL_ERROR, f"{_INTERRUPTED} {error.message}")
+            await self._end(task, outcome)
+
+        group.start_soon(run)
+
+    async def keep(self, task: McpTask, principal: Principal, server: str, task_id: str) -> Callable[[], bool]:
+        """Store the server's task behind a task, so that the next crib can wait for it.
+
+        Return a function that decides whether the server's task goes on if the call is cancelled.
+        """
+        task.upstream = UpstreamTask(server, task_id, principal, task.capabilities)
+        try:
+            await self._save(task)
+        except ToolcribError:
+            return lambda: False
+        return partial(self.leaves, task)
+
+    def leaves(self, task: McpTask) -> bool:
+        """Return whether a cancelled call leaves its server's task to the next crib."""
+        return self._is_stopping() and not task.is_cancelled
 
     def candidate(self, request: McpRequest) -> TaskCandidate | None:
         """Return a candidate if this request may become a task."""
@@ -278,20 +385,25 @@ class McpTasks:
         owner = _owner(request.principal)
         if sum(task.owner == owner for task in self._tasks.values()) >= TASKS_OF_ONE:
             return None
-        return TaskCandidate(request, self._promote)
+        return TaskCandidate(request, self._promote, self.keep)
 
     async def settle(self, candidate: TaskCandidate, outcome: Outcome) -> bool:
         """Store the outcome of a call that became a task. Return False if it did not."""
         task = await candidate.settle()
         if task is None:
             return False
+        await self._end(task, outcome)
+        return True
+
+    async def _end(self, task: McpTask, outcome: Outcome) -> None:
+        if outcome is None and task.upstream is not None and self.leaves(task):
+            return
         task.finish(outcome)
         try:
             await self._save(task)
             del self._tasks[task.id]
         except ToolcribError as error:
             logger.warning("could not store the result of a task: %s", error.message)
-        return True
 
     async def get(self, request: McpRequest) -> JsonObject:
         """Answer `tasks/get`."""
@@ -347,7 +459,8 @@ class McpTasks:
         assert self._store is not None
         if request.response.is_over or request.parked_as is not None:
             return
-        task = McpTask(request, _owner(request.principal), self._save)
+        capabilities: JsonObject = request.message.meta[CAPABILITIES_KEY]
+        task = McpTask(_owner(request.principal), capabilities, self._save, request.response.cancel)
         await add_mcp_task(self._store, task.row(self._crib))
         if request.response.is_over or request.parked_as is not None:  # it asked its client something meanwhile
             task.finish(None)
@@ -380,7 +493,7 @@ class McpTasks:
         row = await load_mcp_task(self._store, task_id)
         if row is None or row.owner != owner or datetime.fromisoformat(row.expires_at) < datetime.now(UTC):
             return None
-        return loads(row.body)
+        return {key: value for key, value in loads(row.body).items() if key != _RESUMED}
 
 
 def _task_id(request: McpRequest) -> str:

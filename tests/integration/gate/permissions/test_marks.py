@@ -8,8 +8,10 @@ import anyio
 import pytest
 
 from integration.gate.permissions.answering import Desk, calling, open_desk
-from toolcrib.model.errors import Denied
+from integration.web.mcp.library import Library
+from toolcrib.model.errors import Denied, Unavailable
 from toolcrib.model.principals import Principal
+from toolcrib.model.sources import ProtocolError
 from toolcrib.model.tools import ToolRef
 from toolcrib.tools import ToolServer, tool
 
@@ -118,6 +120,26 @@ async def test_failed_call_marks_too(desk: Desk) -> None:
     assert (marked["conversation"], marked["marks"][0]["mark"]) == ("session s1", "untrusted")
 
 
+async def test_failed_read_of_a_resource_marks_too(desk: Desk) -> None:
+    shelf = Library("inbox-archive")
+    desk.crib.catalog.add(shelf)
+    with pytest.raises(ProtocolError):
+        await desk.crib.gate.request(AGENT, shelf.name, "resources/read", {"uri": "library://missing"}, door="mcp")
+    assert {*desk.crib.gate.marks.held(AGENT).calls} == {"untrusted", "private"}
+
+
+async def test_marks_that_could_not_be_stored_stay(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    marks = desk.crib.gate.marks
+
+    async def fail(*_: object) -> None:
+        raise Unavailable("store.unavailable", "The database is away.")
+
+    monkeypatch.setattr("toolcrib.gate.marks.save_marks", fail)
+    await call(desk, "inbox/read_inbox")
+    await marks.refresh(AGENT)
+    assert {*marks.held(AGENT).calls} == {"untrusted", "private"}
+
+
 async def test_session_started_by_a_marked_one_is_marked(desk: Desk) -> None:
     await desk.owner.permissions.switch_preset(PRESET, on=True)
     await call(desk, "inbox/read_inbox")
@@ -159,6 +181,18 @@ async def test_simulation_of_the_preset_finds_the_calls_it_would_have_asked(desk
     rule = {key: preset["rules"][0][key] for key in ("effect", "pattern", "where")}
     found = await desk.owner.permissions.simulate({"add": [rule]})
     assert [(each["auditId"], each["after"]) for each in found["differences"]] == [(sent + 1, "ask")]
+
+
+async def test_preset_is_suggested_for_callers_that_reach_all_three_unasked(desk: Desk) -> None:
+    await desk.owner.permissions.create_token({"name": "app", "source": "ide", "mode": "acceptEdits"})
+    await desk.owner.permissions.add_rule({"effect": "ask", "pattern": "post/*", "where": {"sources": ["ide"]}})
+    assert "suggestedFor" not in (await desk.owner.permissions.presets())[0]
+    (rule,) = await desk.owner.permissions.rules()
+    await desk.owner.permissions.remove_rule(rule["id"])
+    suggested = (await desk.owner.permissions.presets())[0]["suggestedFor"]
+    assert "token app" in suggested and "owner (ide)" in suggested and "owner (web)" not in suggested
+    await desk.owner.permissions.switch_preset(PRESET, on=True)
+    assert "suggestedFor" not in (await desk.owner.permissions.presets())[0]
 
 
 async def test_flows_of_the_settings_file_replace_the_defaults(desk: Desk) -> None:

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,10 +71,11 @@ def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     monkeypatch.setattr(tasks, "TASK_AFTER", 0.05)
     lab = make_lab(tmp_path)
     lab.add_module("slow", SLOW)
-    server: JsonObject = {"command": sys.executable, "args": ["-S", "-m", "upstreams.tasking"]}
+    arguments = ["-S", "-m", "upstreams.tasking", str(tmp_path / "tasks")]
+    server: JsonObject = {"command": sys.executable, "args": arguments}
     server["env"] = {"PYTHONPATH": str(TESTS)}
     (lab.home / "mcp.json").write_text(json.dumps({"mcpServers": {"jobs": server}}), encoding="utf-8")
-    return lab
+    return replace(lab, settings=replace(lab.settings, stop_grace=0))
 
 
 @asynccontextmanager
@@ -168,11 +170,43 @@ async def test_tasks_outlive_a_restart(stopped: Lab) -> None:
     async with running(stopped) as client:
         done = await client.call("slow_wait", seconds=0.1)
         await client.until(done["taskId"], "completed")
-        lost = await client.call("jobs_confirm_delete")
+        lost = await client.call("slow_wait", seconds=60)
     async with running(stopped) as client:
         task = await client.ask("tasks/get", taskId=done["taskId"])
         assert task["result"]["content"][0]["text"] == "waited"
         assert (await client.ask("tasks/get", taskId=lost["taskId"]))["status"] in ("failed", "cancelled")
+
+
+async def test_task_of_a_server_is_picked_up_after_a_restart(stopped: Lab, tmp_path: Path) -> None:
+    async with running(stopped) as client:
+        asks = (await client.call("jobs_confirm_delete"))["taskId"]
+        works, ends, lost = [(await client.call("jobs_slow_compute", seconds=60))["taskId"] for _ in range(3)]
+        await client.until(asks, "input_required")
+        token = (await client.http.post("/api/tokens", json={"name": "other"})).json()["secret"]
+    kept = json.loads((tmp_path / "tasks").read_bytes())
+    assert [task["is_cancelled"] for task in kept] == [False] * 4
+    (tmp_path / "tasks").write_text(json.dumps(kept[:3]), encoding="utf-8")
+    async with running(stopped) as client:
+        asked = await client.until(asks, "input_required")
+        assert "toolcrib/resumed" not in asked
+        stranger = McpClient(client.http)
+        client.http.headers["authorization"], own = f"Bearer {token}", client.http.headers["authorization"]
+        for method in ("tasks/get", "tasks/cancel"):
+            assert (await stranger.ask(method, taskId=asks))["code"] == -32602
+        client.http.headers["authorization"] = own
+        answer: JsonObject = {"action": "accept", "content": {"confirm": True}}
+        key = next(iter(asked["inputRequests"]))
+        await client.ask("tasks/update", taskId=asks, inputResponses={key: answer})
+        assert (await client.until(asks, "completed"))["result"]["content"][0]["text"] == "deleted"
+        assert "Task not found" in (await client.until(lost, "failed"))["statusMessage"]
+        await client.until(works, "working")
+        await client.ask("tasks/cancel", taskId=ends)
+        await client.until(ends, "cancelled")
+        with anyio.fail_after(20):
+            while "upstream-2" not in (await client.call("jobs_cancelled"))["content"][0]["text"]:
+                pass
+        records = (await client.http.get("/api/audit", params={"server": "jobs"})).json()
+        assert "tasks/get" in {record["tool"] for record in records}
 
 
 async def test_subscriber_is_notified_until_the_task_ends(client: McpClient) -> None:

@@ -27,6 +27,12 @@ def tool(ref: str, *arguments: str, marks: Marks = PLAIN) -> Tool:
         ("shop/update_password", {"destroys"}),
         ("slack/listChannels", {"untrusted", "private"}),
         ("web/search_news", {"untrusted"}),
+        ("bing/bing_search", {"untrusted"}),
+        ("trends/get-trending", {"untrusted"}),
+        ("graphs/read-cypher", {"private"}),
+        ("okta/deactivate_user", {"destroys"}),
+        ("okta/upsert_certificate", {"destroys"}),
+        ("broker/place_order", {"sends"}),
         ("runner/execute_command", {"untrusted", "private", "sends", "destroys"}),
         ("postgres/execute_sql", {"private", "destroys"}),
         ("clock/get_time", frozenset[str]()),
@@ -43,10 +49,11 @@ def test_annotations_add_flows() -> None:
     assert "destroys" in default_flows(tool("acme/apply", marks=Marks(destructive=True)))
 
 
-def test_server_that_sends_reads_an_account() -> None:
-    hotels, book = tool("travel/get_hotels"), tool("travel/reserve_hotel")
+@pytest.mark.parametrize("other", ["reserve_hotel", "delete_hotel", "run_script"])
+def test_server_that_sends_destroys_or_runs_commands_reads_an_account(other: str) -> None:
+    hotels = tool("travel/get_hotels")
     assert default_flows(hotels) == set()
-    assert default_flows(hotels, [hotels, book]) == {"private"}
+    assert default_flows(hotels, [hotels, tool(f"travel/{other}")]) == {"private"}
 
 
 def test_fetch_sends_unless_the_address_is_a_front_page() -> None:

@@ -158,13 +158,17 @@ class ReplayedHost:
         self._calls = _queues(recording.calls)
         self._own = _queues(recording.own_calls)
         self._questions = deque(recording.questions)
+        self._steering = {each.id: each for each in recording.own_calls if each.tool in WITHOUT_EFFECT}
 
     def principal(self) -> Principal:
         """Return the session's current principal."""
         return self._host.principal()
 
     def emit(self, kind: SessionEventKind, data: JsonObject, parent: str | None = None) -> None:
-        """Report an event."""
+        """Report an event. Results of tools that run in a replay have ids and durations, and are as recorded."""
+        recorded = self._steering.get(str(data.get("toolCallId"))) if kind == "tool_result" else None
+        if recorded is not None and not self._is_live:
+            data = {**data, **recorded.result, "durationMs": recorded.duration_ms}
         self._host.emit(kind, data, parent)
 
     async def call(

@@ -4,8 +4,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends
 
-from toolcrib.gate.policy.rule_presets import RULE_PRESETS, find_rule_preset
+from toolcrib.gate.policy.rule_presets import find_rule_preset
 from toolcrib.host import Crib
+from toolcrib.host.reach import preset_shapes
 from toolcrib.model.errors import Denied
 from toolcrib.model.json import JsonObject
 from toolcrib.model.marks import FLOWS
@@ -52,8 +53,8 @@ def add_marks(router: APIRouter, crib: Crib) -> None:
 
     @router.get("/presets", response_model=list[RulePresetShape], response_model_exclude_unset=True)
     async def list_presets(principal: Annotated[Principal, owner]) -> list[JsonObject]:
-        """List the presets of rules, and whether they are on."""
-        return [each.to_json(is_on=crib.permissions.has_preset(each)) for each in RULE_PRESETS.values()]
+        """List the presets of rules, whether they are on, and for which callers one that is off is suggested."""
+        return await preset_shapes(crib)
 
     @router.put("/presets/{preset_id}", response_model=RulePresetShape, response_model_exclude_unset=True)
     async def switch_preset_on(change: Annotated[Changing, changes], preset_id: str) -> JsonObject:

@@ -152,13 +152,14 @@ class ToolFlowsShape(Shape):
 
 
 class RulePresetShape(Shape):
-    """A set of rules that is switched on and off as a whole."""
+    """A set of rules that is switched on and off as a whole. `suggestedFor` names callers that it would protect."""
 
     id: str
     name: str
     description: str
     on: bool
     rules: list[RuleShape]
+    suggestedFor: list[str] | None = None
 
 
 class RuleFindingShape(Shape):

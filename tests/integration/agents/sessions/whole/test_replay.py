@@ -43,17 +43,49 @@ def plain(events: list[JsonObject]) -> list[JsonObject]:
     return [{key: value for key, value in event.items() if key not in ("at", "sessionId")} for event in events]
 
 
+def other_crib(folder: Path) -> Crib:
+    """A crib in a home of its own, whose Claude Code has no key and no model."""
+    for name in ("user", "project"):
+        (folder / name).mkdir(parents=True)
+    environment = Environment({**bare_environment(folder / "user"), "IS_SANDBOX": "1"})
+    return Crib(Settings(home=folder / "home", default_cwd=folder / "project"), environment=environment, on_time=False)
+
+
+async def test_sub_agents_are_replayed_with_their_calls(workshop: Workshop, tmp_path: Path) -> None:
+    below = workshop.script(
+        "below",
+        do(use("mcp__lab__change", text="hat"), use("Bash", command="touch made-by-bash")),
+        say("Below is done."),
+    )
+    task: JsonObject = {"description": "d", "prompt": below, "subagent_type": "general-purpose"}
+    above = workshop.script("above", do(use("Agent", **task)), say("Above is done."))
+    async with workshop.crib.session(mode="acceptEdits") as session:
+        workshop.crib.recordings.start(session.id)
+        turn = await workshop.say(session.id, above)
+        assert turn.reason == "completed", turn
+    recording = await workshop.crib.replays.export(session.id)
+    asked, noted = len(workshop.model.requests), len(workshop.lab.noted)
+    async with other_crib(tmp_path / "other") as crib:
+        request = ReplayRequest(cwd=str(tmp_path / "other" / "project"))
+        outcomes = [await crib.replays.replay(recording, request) for _ in range(2)]
+        events = [[event.shape async for event in crib.sessions.transcript(each.session.id)] for each in outcomes]
+    assert outcomes[0].failure is None, outcomes[0].failure
+    assert outcomes[0].comparison is not None
+    assert outcomes[0].comparison.differences == 0, outcomes[0].comparison.to_json()
+    assert plain(events[0]) == plain(events[1])
+    inner = [event for event in events[0] if event.get("parentToolCallId")]
+    assert {event["kind"] for event in inner} >= {"tool_call_start", "tool_result"}
+    assert (len(workshop.model.requests), len(workshop.lab.noted)) == (asked, noted)
+    assert not (tmp_path / "other" / "project" / "made-by-bash").exists()
+
+
 async def test_session_recorded_on_another_home_is_replayed_equally_and_without_effects(
     workshop: Workshop, tmp_path: Path
 ) -> None:
     recording = await record(workshop)
     asked, noted = len(workshop.model.requests), len(workshop.lab.noted)
     other = tmp_path / "other"
-    for name in ("user", "project"):
-        (other / name).mkdir(parents=True)
-    environment = Environment({**bare_environment(other / "user"), "IS_SANDBOX": "1"})
-    settings = Settings(home=other / "home", default_cwd=other / "project")
-    async with Crib(settings, environment=environment, on_time=False) as crib:
+    async with other_crib(other) as crib:
         request = ReplayRequest(cwd=str(other / "project"))
         outcomes = [await crib.replays.replay(recording, request) for _ in range(2)]
         events = [[event.shape async for event in crib.sessions.transcript(each.session.id)] for each in outcomes]

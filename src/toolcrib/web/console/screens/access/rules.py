@@ -10,7 +10,8 @@ from starlette.routing import Route
 
 from toolcrib.gate.policy.rule_look_alikes import look_alikes
 from toolcrib.gate.policy.rule_parser import MEMBERS
-from toolcrib.gate.policy.rule_presets import RULE_PRESETS, find_rule_preset
+from toolcrib.gate.policy.rule_presets import find_rule_preset
+from toolcrib.host.reach import preset_shapes
 from toolcrib.host.replay import Trial, replay
 from toolcrib.host.rule_check import find_rule_findings
 from toolcrib.model.json import Json, JsonObject
@@ -114,7 +115,7 @@ class RulesScreen:
             "rules": [_shape(rule) | {"expired": _is_over(rule, now)} for rule in permissions.list()],
             "problems": [each.to_json() for each in (*permissions.problems, *twins, *await self._findings())],
             "removed": None if removed is None else _members(removed),
-            "presets": [each.to_json(is_on=permissions.has_preset(each)) for each in RULE_PRESETS.values()],
+            "presets": await preset_shapes(self._crib),
         }
         shown = ScreenContent("access", "Rules", "access_rules.html", value, also=await self._words())
         return await self._console.respond(request, shown)
