@@ -71,6 +71,7 @@ lock: ## pin all dependencies anew into requirements/ (ARGS=--upgrade for newer 
 	@npm install --prefix requirements/node --package-lock-only --omit-lockfile-registry-resolved --no-audit --no-fund
 	@npm install --prefix requirements/agents --package-lock-only --omit-lockfile-registry-resolved --no-audit --no-fund
 	@npm install --prefix requirements/apps --package-lock-only --omit-lockfile-registry-resolved --no-audit --no-fund
+	@npm install --prefix requirements/ui_servers --package-lock-only --omit-lockfile-registry-resolved --no-audit --no-fund
 	@npm install --prefix requirements/clients --package-lock-only --omit-lockfile-registry-resolved --no-audit --no-fund
 
 fmt: .venv/dev.stamp ## format, and mend what the linter can

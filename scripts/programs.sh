@@ -1,5 +1,5 @@
 #!/bin/sh
-# Programs of others that tests and bench drive, as locked in requirements/: node, agents, clients, apps, servers or peers,
+# Programs of others that tests and bench drive, as locked in requirements/: node, agents, clients, apps, ui_servers, servers or peers,
 # each into a folder of that name in .tools. Does nothing where they are; says one sentence where they cannot be had.
 set -eu
 cd "$(dirname "$0")/.."
@@ -31,7 +31,7 @@ uv_install() {
 }
 
 case $programs in
-node | agents | clients | apps) locked=requirements/$programs/package-lock.json install=npm_install ;;
+node | agents | clients | apps | ui_servers) locked=requirements/$programs/package-lock.json install=npm_install ;;
 *) locked=requirements/$programs.txt install=uv_install ;;
 esac
 cmp -s "$locked" "$folder/installed.lock" && exit 0

@@ -21,7 +21,8 @@ LONGEST = 900
 
 
 def installed(
-    programs: Literal["node", "agents", "clients", "apps", "servers", "frameworks"], config: pytest.Config | None = None
+    programs: Literal["node", "agents", "clients", "apps", "ui_servers", "servers", "frameworks"],
+    config: pytest.Config | None = None,
 ) -> Path:
     """The folder of these programs; a visible skip where they cannot be installed, but not in CI.
 

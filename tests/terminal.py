@@ -4,6 +4,7 @@ import fcntl
 import os
 import pty
 import re
+import signal
 import struct
 import termios
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -70,6 +71,11 @@ class Rows:
             case "D":
                 self._column -= number
                 assert self._column >= 0
+            case "H":
+                self._row = self._column = 0
+            case "J":
+                del self._rows[self._row][self._column :]
+                del self._rows[self._row + 1 :]
             case "m" | "h" | "l":
                 pass
             case _:
@@ -110,6 +116,12 @@ class Terminal:
     def enter(self, line: str) -> None:
         """Type a line and send it."""
         self.press(f"{line}\r")
+
+    def resize(self, columns: int) -> None:
+        """Change the width, as a person does with the window; what the terminal shows begins anew."""
+        self.rows = Rows(columns)
+        fcntl.ioctl(self._descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+        os.killpg(self.process.pid, signal.SIGWINCH)
 
     async def until(self, words: str) -> str:
         """Wait until the screen shows this in what came since the last wait; gives all that came since."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cluster.failures import PlayedCluster
 from cluster.nodes import Cluster, ClusterNode
 from integration.store.databases import Server, new_schema, postgres, postgres_url
 
@@ -23,6 +24,14 @@ SHIFTS = {
 def cluster(postgres_url: str, tmp_path: Path) -> Generator[Cluster]:
     """A cluster without nodes yet; `start` adds some."""
     cluster = Cluster(tmp_path, postgres_url)
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture
+def played(postgres_url: str, tmp_path: Path) -> Generator[PlayedCluster]:
+    """A cluster of played agents without nodes yet."""
+    cluster = PlayedCluster(tmp_path, postgres_url)
     yield cluster
     cluster.close()
 

@@ -1,26 +1,26 @@
-"""A cluster of played agents that failures are done to, with clients that go on meanwhile. Not a test itself."""
+"""A cluster of played agents that failures are done to. Not a test itself."""
 
-import itertools
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-import httpx2
 import psycopg.conninfo
 
+from cluster.load import Load
 from cluster.nodes import Cluster, ClusterNode, wait_for
 from e2e.shell import Shell
 from integration.store.databases import ask
-from toolcrib.model.json import JsonObject
+from toolcrib.model.json import JsonObject, loads
 from toolcrib.store.engine import open_store
 from toolcrib.testing.history import HistoryFinding, check_history
 
 TESTS = Path(__file__).parents[1]
+CLIENTS = 20
+"""Clients that go on during every failure."""
 COUNTER = '''
 import anyio
 from pathlib import Path
@@ -45,8 +45,15 @@ class PlayedCluster(Cluster):
         file = self.folder / "calls"
         return file.read_text(encoding="utf-8").splitlines() if file.exists() else []
 
-    def launch(self, shell: Shell, *flags: str, variables: Mapping[str, str] | None = None) -> ClusterNode:
-        """Start a node of played agents and do not wait for it."""
+    def launch(
+        self,
+        shell: Shell,
+        *flags: str,
+        variables: Mapping[str, str] | None = None,
+        kind: type[ClusterNode] = ClusterNode,
+        within: Sequence[str] = (),
+    ) -> ClusterNode:
+        """Start a node of played agents and do not wait for it. `within` is the command that starts its program."""
         tools = shell.home / "tools"
         tools.mkdir(parents=True, exist_ok=True)
         (tools / "counter.py").write_text(COUNTER.format(calls=str(self.folder / "calls")), encoding="utf-8")
@@ -55,7 +62,7 @@ class PlayedCluster(Cluster):
         given = shell.having(
             AGENTS=str(agents), PYTHONPATH=f"{TESTS}:{TESTS.parent}", TOOLCRIB_HOME=str(shell.home), **(variables or {})
         )
-        program = [sys.executable, str(TESTS / "cluster" / "played_node.py")]
+        program = [*within, sys.executable, str(TESTS / "cluster" / "played_node.py")]
         database = (variables or {}).get("DATABASE", self.database)
         process = subprocess.Popen(
             [*program, "serve", "--json", "--port", "0", "--database", database, *flags],
@@ -66,9 +73,15 @@ class PlayedCluster(Cluster):
             stderr=subprocess.PIPE,
             text=True,
         )
-        node = ClusterNode(given, process)
+        node = kind(given, process)
         self.nodes.append(node)
         return node
+
+    def relaunch(self, node: ClusterNode) -> ClusterNode:
+        """Start a node that has ended again, with its home; return it when it is ready."""
+        again = self.launch(node.shell)
+        self.await_ready(again)
+        return again
 
     def begin_turn(self, node: ClusterNode, script: str = "slow") -> str:
         """Start a session on a node whose turn makes a call that does not end; return its id."""
@@ -96,52 +109,42 @@ class PlayedCluster(Cluster):
         wait_for(lambda: self.owner(session)[1] == "idle", 60)
         return seconds
 
-    async def findings(self, load: "Load | None" = None) -> list[HistoryFinding]:
-        """Return what is wrong in the history."""
+    def settle(self) -> None:
+        """Wait until every call has an outcome: calls that ended without the database get theirs when it is back."""
+        wait_for(lambda: not self._open_calls(), 60)
+
+    def _open_calls(self) -> set[str]:
+        bodies = [loads(bytes(body)) for (body,) in ask(self.database, "SELECT body FROM audit")]
+        begun, ended = ({each["call"] for each in bodies if each["phase"] == phase} for phase in ("intent", "outcome"))
+        return begun - ended
+
+    async def findings(self, load: Load | None = None) -> list[HistoryFinding]:
+        """Return what is wrong in the history, and in the chains of the audit log."""
+        verified = next(node for node in self.nodes if node.is_running).request("GET", "/api/audit/verify").json()
+        broken = [] if verified["ok"] else [HistoryFinding("audit.chains", str(verified))]
         async with open_store(self.database) as store:
-            return await check_history(store, acknowledged=() if load is None else tuple(load.acknowledged))
+            if load is None:
+                return [*broken, *await check_history(store)]
+            return [*broken, *await check_history(store, acknowledged=load.acknowledged, readers=load.readers)]
 
 
-class Load:
-    """Clients that call a tool on all nodes in turn, and go on whatever happens."""
+def agents(node: ClusterNode) -> set[int]:
+    """Return the ids of the agents' processes that this node started and that still run."""
+    folder = node.shell.folder / "agents"
+    return {int(file.name) for file in folder.iterdir() if runs(int(file.name))}
 
-    def __init__(self, nodes: list[ClusterNode], clients: int) -> None:
-        self.acknowledged: list[str] = []
-        self._nodes = nodes
-        self._ended = threading.Event()
-        self._numbers = itertools.count()
-        self._threads = [threading.Thread(target=self._run, args=(at,), daemon=True) for at in range(clients)]
 
-    def _run(self, at: int) -> None:
-        for node in itertools.islice(itertools.cycle(self._nodes), at, None):
-            if self._ended.wait(0.1):
-                return
-            marker = f"marker {next(self._numbers)}."
-            try:
-                with httpx2.Client(base_url=node.url, timeout=5.0) as client:
-                    answer = client.post(
-                        "/api/tools/counter/slow/call",
-                        json={"arguments": {"marker": marker, "seconds": 0}},
-                        headers={"authorization": f"Bearer {node.token}"},
-                    )
-            except httpx2.HTTPError:
-                continue
-            if answer.status_code == 200 and not answer.json().get("isError"):
-                self.acknowledged.append(marker)
+def runs(pid: int) -> bool:
+    """Return whether a process runs, not even as a zombie."""
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    except OSError:
+        return False
 
-    @contextmanager
-    def running(self) -> Generator["Load"]:
-        """Call until the block ends; there must have been answers."""
-        for thread in self._threads:
-            thread.start()
-        try:
-            yield self
-            before = len(self.acknowledged)
-            wait_for(lambda: len(self.acknowledged) > before)
-        finally:
-            self._ended.set()
-            for thread in self._threads:
-                thread.join(20)
+
+def unknown_calls(cluster: PlayedCluster) -> int:
+    """Return the number of outcomes that are unknown."""
+    return sum(b'"outcome":"unknown"' in bytes(body) for (body,) in ask(cluster.database, "SELECT body FROM audit"))
 
 
 class Partition:

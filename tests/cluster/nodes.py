@@ -68,6 +68,11 @@ class ClusterNode:
         """What the node has printed to standard error."""
         return "".join(self.messages)
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the process runs."""
+        return self.process.poll() is None
+
     def api(self, source: Source = "cli") -> ApiClient:
         """Return the owner's API client of this node, for `async with`."""
         return ApiClient(self.url, self.token, source=source)

@@ -1,7 +1,8 @@
 """Runs a command of the crib with agents that play scripts: `python played_node.py serve …`. Not a test itself.
 
 Each agent has a process of its own, as real ones do, whose id is written to the folder `AGENTS`. `CLOCK_OFFSET` shifts
-the wall clock of the schedules of this node by so many seconds.
+the wall clock of the schedules of this node by so many seconds. With `NEXT_VERSION` the node is of a version to come,
+whose schema has more tables and columns.
 """
 
 import os
@@ -13,11 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+from sqlalchemy import Connection
 
 from toolcrib.agents.sessions.runtime import Brief, SessionHost
 from toolcrib.agents.sessions.runtimes import Runtimes
 from toolcrib.host import crib as crib
 from toolcrib.model.json import Json
+from toolcrib.nodes import membership
+from toolcrib.store import upgrade
 from toolcrib.testing.played import PlayedConversation, PlayedRunner
 
 SCRIPTS: dict[str, Json] = {
@@ -28,6 +32,18 @@ SCRIPTS: dict[str, Json] = {
     "hang": [{"hang_s": 3600}],
     "default": [{"blocks": [{"text": "continued"}]}],
 }
+
+NEXT = "9999"
+"""The revision of the version to come."""
+NEXT_SCHEMA = (
+    "CREATE TABLE more (id TEXT PRIMARY KEY)",
+    *(f"ALTER TABLE {table} ADD COLUMN note TEXT" for table in ("audit", "events", "approvals", "rules", "names")),
+    *(
+        f"ALTER TABLE {table} ADD COLUMN weight INTEGER NOT NULL DEFAULT 1"
+        for table in ("nodes", "sessions", "session_events", "agents", "audit_runs", "tokens")
+    ),
+    f"UPDATE alembic_version SET version_num = '{NEXT}'",
+)
 
 
 class AgentRunner(PlayedRunner):
@@ -70,8 +86,20 @@ def _shift_clock(offset: float) -> None:
             setattr(module, "datetime", shifted)  # noqa: B010 as above
 
 
+def _be_next_version(version: str) -> None:
+    def migrate_further(connection: Connection) -> None:
+        for statement in NEXT_SCHEMA:
+            connection.exec_driver_sql(statement)
+
+    changes = {"REVISIONS": (*upgrade.REVISIONS, NEXT), "HEAD": NEXT, "migrate": migrate_further}
+    for module, name, value in [*((upgrade, *each) for each in changes.items()), (membership, "__version__", version)]:
+        setattr(module, name, value)
+
+
 if __name__ == "__main__":
     _use_played_agents()
+    if "NEXT_VERSION" in os.environ:
+        _be_next_version(os.environ["NEXT_VERSION"])
     _shift_clock(float(os.environ.get("CLOCK_OFFSET", "0")))
     from toolcrib.cli.entry import run
 

@@ -3,47 +3,18 @@
 import os
 import signal
 import time
-from collections.abc import Generator
-from pathlib import Path
 
 import anyio
 import pytest
 
-from cluster.failures import Load, Partition, PlayedCluster
+from cluster.failures import CLIENTS, Partition, PlayedCluster, agents, unknown_calls
+from cluster.load import Load
 from cluster.nodes import wait_for
 from deadlines import stretched
 from integration.store.databases import Server, ask
 from long_tests import takes_long
 
 pytestmark = pytest.mark.anyio
-CLIENTS = 20
-
-
-@pytest.fixture
-def played(postgres_url: str, tmp_path: Path) -> Generator[PlayedCluster]:
-    """A cluster of played agents without nodes yet."""
-    cluster = PlayedCluster(tmp_path, postgres_url)
-    yield cluster
-    cluster.close()
-
-
-def agents(cluster: PlayedCluster, number: int) -> set[int]:
-    """Return the ids of the agents' processes that this node started and that still run."""
-    folder = cluster.nodes[number].shell.folder / "agents"
-    return {int(file.name) for file in folder.iterdir() if runs(int(file.name))}
-
-
-def runs(pid: int) -> bool:
-    """Return whether a process runs, not even as a zombie."""
-    try:
-        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
-    except OSError:
-        return False
-
-
-def unknown_calls(cluster: PlayedCluster) -> int:
-    """Return the number of outcomes that are unknown."""
-    return sum(b'"outcome":"unknown"' in bytes(body) for (body,) in ask(cluster.database, "SELECT body FROM audit"))
 
 
 @takes_long
@@ -58,7 +29,7 @@ async def test_turn_of_a_killed_node_is_continued_without_repeating_its_call(pla
     assert played.calls.count("in flight") == 1
     assert unknown_calls(played) == 1
     assert await played.findings(load) == []
-    for pid in agents(played, 0):
+    for pid in agents(first):
         os.kill(pid, signal.SIGKILL)
 
 
@@ -66,7 +37,7 @@ async def test_turn_of_a_killed_node_is_continued_without_repeating_its_call(pla
 async def test_node_that_was_suspended_writes_nothing_and_ends_its_agents(played: PlayedCluster) -> None:
     first, second = played.start(2)
     session = played.begin_turn(first)
-    assert agents(played, 0)
+    assert agents(first)
     load = Load([second], CLIENTS)
     with load.running():
         first.signal(signal.SIGSTOP)
@@ -75,7 +46,7 @@ async def test_node_that_was_suspended_writes_nothing_and_ends_its_agents(played
         await anyio.sleep(max(0.0, suspended + 30 - time.monotonic()))
         before = ask(played.database, f"SELECT max(seq) FROM session_events WHERE session_id = '{session}'")
         first.signal(signal.SIGCONT)
-        wait_for(lambda: not agents(played, 0), 60)
+        wait_for(lambda: not agents(first), 60)
     assert ask(played.database, f"SELECT max(seq) FROM session_events WHERE session_id = '{session}'") == before
     assert played.calls.count("in flight") == 1
     wait_for(lambda: first.call("counter/slow", {"marker": "again", "seconds": 0}).status_code == 200, 60)
@@ -104,7 +75,7 @@ async def test_node_without_the_database_denies_calls_and_ends_its_agents(played
     load = Load([second], CLIENTS)
     with load.running():
         partition.cut()
-        wait_for(lambda: not agents(played, 0), 60)
+        wait_for(lambda: not agents(first), 60)
         assert first.call("counter/slow", {"marker": "cut off", "seconds": 0}).status_code != 200
         played.await_continued(session)
         partition.heal()

@@ -159,7 +159,7 @@ def free_ports() -> Iterator[int]:
 @takes_long
 def test_the_page_leads_to_two_nodes_that_behave_as_one(tmp_path: Path, database: str) -> None:
     ports: dict[str, int] = dict(zip(NODES, free_ports(), strict=False))
-    secret, token, one, two, check, dump, restore, drain = blocks("bash")
+    secret, token, one, two, check, dump, restore, _, drain = blocks("bash")
     targets = [("127.0.0.1", ports[named]) for named in NODES]
     with balancing(targets) as balancer:
         reader = Reader(tmp_path, database, balancer, ports)

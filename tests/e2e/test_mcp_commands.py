@@ -193,9 +193,24 @@ def test_the_sandbox_of_a_server_is_shown_and_changed(joined: Shell) -> None:
     assert "profile:     off (default): no sandbox\n" in shown.stdout
     changed = joined.json("mcp", "sandbox", "mine", "--profile", "strict", "--read", str(user(joined)), "--network")
     read = [str(user(joined))]
-    assert changed["sandbox"] == {"profile": "strict", "chosen": True, "read": read, "write": [], "network": True}
+    assert changed["sandbox"] == {
+        "profile": "strict",
+        "chosen": True,
+        "read": read,
+        "write": [],
+        "network": "all",
+        "hosts": [],
+    }
+    listed = joined.json("mcp", "sandbox", "mine", "--allow-host", "API.example.com", "--remove", str(user(joined)))
+    assert (listed["sandbox"]["hosts"], listed["sandbox"]["network"]) == (["api.example.com"], "hosts")
+    assert listed["sandbox"]["read"] == []
+    assert "reaches:     api.example.com\n" in joined.run("mcp", "sandbox", "mine").stdout
     assert "strict (set by you)" in joined.run("mcp", "sandbox", "mine").stdout
     assert joined.run("mcp", "sandbox", "mine", "--profile", "tight").returncode == 2
+    assert joined.run("mcp", "sandbox", "mine", "--allow-host", "a b").returncode == 2
+    asked = joined.run("mcp", "sandbox", "mine", "--learn", stdin="n\n")
+    assert (asked.returncode, "will run without a sandbox" in asked.stderr) == (1, True)
+    assert joined.run("mcp", "sandbox", "mine", "--apply", "--yes").returncode != 0
 
 
 def test_a_project_server_is_written_into_the_project_and_trusted(joined: Shell) -> None:

@@ -16,21 +16,27 @@ DISCOVERED: Message = {
 }
 
 
-def files_of(skill: Path) -> list[Message]:
+def skills_in(folder: Path) -> list[Path]:
+    """The directories with a `SKILL.md`."""
+    return sorted(file.parent for file in folder.rglob("SKILL.md"))
+
+
+def files_of(skill: Path, folder: Path) -> list[Message]:
     """The manifest of a skill."""
     listed: list[Message] = []
     for file in sorted(path for path in skill.rglob("*") if path.is_file()):
         raw = file.read_bytes()
-        uri = f"skill://{file.relative_to(skill.parent).as_posix()}"
+        uri = f"skill://{file.relative_to(folder).as_posix()}"
         listed.append({"uri": uri, "digest": f"sha256:{hashlib.sha256(raw).hexdigest()}", "size": len(raw)})
     return listed
 
 
-def entry_of(skill: Path) -> Message:
+def entry_of(skill: Path, folder: Path) -> Message:
     """The entry of a skill. Its front matter has one line for each field."""
     head = (skill / "SKILL.md").read_text(encoding="utf-8").split("---\n")[1]
     fields = dict(line.split(": ", 1) for line in head.splitlines())
-    return {"uri": f"skill://{skill.name}/SKILL.md", "frontmatter": fields, "resources": files_of(skill)}
+    uri = f"skill://{skill.relative_to(folder).as_posix()}/SKILL.md"
+    return {"uri": uri, "frontmatter": fields, "resources": files_of(skill, folder)}
 
 
 def serve(folder: Path) -> None:
@@ -44,11 +50,11 @@ def serve(folder: Path) -> None:
             case "resources/templates/list":
                 reply(request, {"resourceTemplates": []})
             case "resources/list":
-                entries = [entry_of(skill) for skill in sorted(folder.iterdir())]
+                entries = [entry_of(skill, folder) for skill in skills_in(folder)]
                 listed = [{**entry["frontmatter"], "uri": entry["uri"], "mimeType": MARKDOWN} for entry in entries]
                 reply(request, {"resources": listed})
             case "skills/list":
-                reply(request, {"skills": [entry_of(skill) for skill in sorted(folder.iterdir())]})
+                reply(request, {"skills": [entry_of(skill, folder) for skill in skills_in(folder)]})
             case "resources/read":
                 uri: str = request["params"]["uri"]
                 file = folder / uri.removeprefix("skill://")

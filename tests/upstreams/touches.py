@@ -1,18 +1,20 @@
 """Touches what its tools are told to, and reports how the system answers, as servers do.
 
-Its tools: `read` and `write` a path, `connect` to a port of this machine, `send` a datagram to one, `spawn` a child
-that reads a path, `temporary` makes a temporary file and gives its path.
+Its tools: `read` and `write` a path, `connect` to a port of this machine, `send` a datagram to one, `fetch` an address
+as its variables say, `spawn` a child that reads a path, `run` code and return its `result`, `temporary` makes a
+temporary file and gives its path.
 """
 
 import socket
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from pathlib import Path
 
 from upstreams.protocol import INITIALIZED, Message, arguments, refuse, reply, requests, text_reply
 
-NAMES = ("read", "write", "connect", "send", "spawn", "temporary")
+NAMES = ("read", "write", "connect", "send", "fetch", "spawn", "run", "temporary")
 
 
 def touch(tool: str, target: str) -> str:
@@ -30,6 +32,13 @@ def touch(tool: str, target: str) -> str:
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
                 sender.sendto(b"x", ("127.0.0.1", int(target)))
             return "sent"
+        case "fetch":
+            with urllib.request.urlopen(target, timeout=10) as response:
+                return response.read().decode()
+        case "run":
+            names: dict[str, object] = {}
+            exec(target, names)
+            return str(names["result"])
         case "spawn":
             command = [sys.executable, "-c", f"print(open({target!r}).read())"]
             return subprocess.run(command, check=True, capture_output=True, text=True).stdout

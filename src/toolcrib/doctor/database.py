@@ -11,14 +11,13 @@ from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
 
-from sqlalchemy import make_url
-from sqlalchemy.exc import ArgumentError
-
 from toolcrib.base.home import Home
 from toolcrib.base.settings import mask_url
 from toolcrib.doctor.finding import Finding
 from toolcrib.doctor.surroundings import Surroundings
 from toolcrib.host.backups import kept_backups
+from toolcrib.model.errors import ConfigError
+from toolcrib.store.engine import sqlite_file
 from toolcrib.store.schema import HEAD, REVISIONS
 
 _LOOK_SECONDS = 10.0
@@ -26,18 +25,17 @@ _LOOK_SECONDS = 10.0
 
 def check_database(surroundings: Surroundings) -> Iterator[Finding]:
     """Check that the database can be used."""
+    shown = mask_url(surroundings.settings.database)
     try:
-        url = make_url(surroundings.settings.database)
-    except ArgumentError:
-        shown = mask_url(surroundings.settings.database)
-        yield Finding("database", "error", "The database URL is invalid.", shown, "toolcrib settings")
+        file = sqlite_file(surroundings.settings.database)
+    except ConfigError as error:
+        yield Finding("database", "error", error.message, shown, "toolcrib settings")
         return
-    if url.get_backend_name() == "postgresql":
+    if file is None:
         if importlib.util.find_spec("psycopg") is None:
             message = "The database is PostgreSQL, but its driver is not installed."
-            yield Finding("database", "error", message, mask_url(str(url)), "pip install 'toolcrib[postgres]'")
+            yield Finding("database", "error", message, shown, "pip install 'toolcrib[postgres]'")
         return
-    file = Path(url.database or "")
     if not file.exists():
         yield Finding("database", "ok", "There is no database yet.", str(file))
         return

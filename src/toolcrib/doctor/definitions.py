@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from toolcrib.base.processes.sandbox import sandbox_support
 from toolcrib.doctor.finding import Finding, Severity, counted, of_problem
 from toolcrib.doctor.surroundings import Surroundings
 from toolcrib.model.errors import ConfigError
@@ -32,14 +31,7 @@ def check_definitions(surroundings: Surroundings) -> Iterator[Finding]:
     """Check that every file with servers can be read and every server in it can be used."""
     book, unreadable = _trust(surroundings)
     yield from unreadable
-    trusted = partial(book.covers, environment=surroundings.environment)
-    found = discover(
-        surroundings.environment,
-        surroundings.cwd,
-        home=surroundings.user_home,
-        crib=surroundings.home.root,
-        trusted=trusted,
-    )
+    found = _discovered(surroundings, book)
     findings = [
         *_files(found, surroundings),
         *(each for server in found.servers for each in _server(server, surroundings)),
@@ -49,6 +41,16 @@ def check_definitions(surroundings: Surroundings) -> Iterator[Finding]:
         message = f"{counted(len(found.servers), 'server')} in {counted(len(found.files), 'file')}, all readable."
         yield Finding("definitions", "ok", message)
     yield from _untrusted(found)
+
+
+def _discovered(surroundings: Surroundings, book: TrustBook) -> Discovery:
+    return discover(
+        surroundings.environment,
+        surroundings.cwd,
+        home=surroundings.user_home,
+        crib=surroundings.home.root,
+        trusted=partial(book.covers, environment=surroundings.environment),
+    )
 
 
 def _trust(surroundings: Surroundings) -> tuple[TrustBook, list[Finding]]:
@@ -68,12 +70,13 @@ def _files(found: Discovery, surroundings: Surroundings) -> Iterator[Finding]:
 
 def _server(server: ServerEntry, surroundings: Surroundings) -> Iterator[Finding]:
     for problem in server.problems:
+        if problem.code == "sandbox.unsupported":
+            continue  # `check_sandbox` reports it
         grave = problem.code in (
             "server.variable_missing",
             "server.secret_missing",
             "server.invalid",
             "server.misplaced",
-            "sandbox.unsupported",
         )
         severity: Severity = "warning" if grave and server.shadowed_by is None else "note"
         yield of_problem("definitions", severity, problem)
@@ -88,13 +91,34 @@ def _server(server: ServerEntry, surroundings: Surroundings) -> Iterator[Finding
 
 
 def check_sandbox(surroundings: Surroundings) -> Iterator[Finding]:
-    """Check that servers can be confined on this system."""
-    support = sandbox_support()
+    """Check that servers can be confined on this system, and which are not."""
+    support, tracer = surroundings.sandbox(), surroundings.tracer
+    found = _discovered(surroundings, TrustBook())
+    servers = [each for each in found.servers if each.spec is not None and each.spec.type == "stdio" and each.enabled]
+    confined = [each for each in servers if each.sandbox.is_confined]
     if support.is_supported:
         yield Finding("sandbox", "ok", "Stdio servers can run in a sandbox.", support.details)
     else:
         message = "Stdio servers cannot run in a sandbox: a project's servers start without one."
-        yield Finding("sandbox", "note", message, support.details, support.fix)
+        exposed = ", ".join(each.alias for each in confined if not each.sandbox.chosen)[:500]
+        evidence = f"{support.details} {exposed}".strip()
+        yield Finding("sandbox", "warning" if exposed else "note", message, evidence, support.fix)
+        for each in confined:
+            if each.sandbox.chosen:
+                yield _not_started(each, support.details, support.fix)
+    for each in servers:
+        if each.sandbox.profile == "learn" and tracer().program is None:
+            yield _not_started(each, tracer().details, tracer().fix)
+    unconfined = [each.alias for each in servers if each.sandbox.profile == "off"]
+    if unconfined and support.is_supported:
+        message = f"{counted(len(unconfined), 'stdio server')} without a sandbox can read and change what you can."
+        fix = f"toolcrib mcp sandbox {unconfined[0]} --profile project"
+        yield Finding("sandbox", "note", message, ", ".join(unconfined)[:500], fix)
+
+
+def _not_started(server: ServerEntry, details: str, fix: str | None) -> Finding:
+    message = f'Server "{server.name}" does not start: its profile {server.sandbox.profile} cannot be enforced here.'
+    return Finding("sandbox", "warning", message, details, fix or f"toolcrib mcp sandbox {server.alias} --profile off")
 
 
 def _runs(command: str, cwd: str | None, path: str) -> bool:

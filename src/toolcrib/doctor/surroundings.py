@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from toolcrib.base.home import Home
+from toolcrib.base.processes.sandbox import SandboxSupport, sandbox_support
+from toolcrib.base.processes.trace import TracerSupport, tracer_support
 from toolcrib.base.settings import Environment, LoadedSettings, Settings
 
 
@@ -49,6 +51,8 @@ class Surroundings:
     now: Callable[[], float] = time.time
     free_bytes: Callable[[Path], int] = _free_bytes
     allowed_files: Callable[[int | None], int | None] = allowed_files
+    sandbox: Callable[[], SandboxSupport] = sandbox_support
+    tracer: Callable[[], TracerSupport] = tracer_support
 
     @property
     def settings(self) -> Settings:

@@ -121,7 +121,8 @@ class Skills:
         if not answer.approved:
             raise Denied("approval.denied", answer.refusal)
         now = self._view(principal)
-        after = next((one for one in await self._all(now) if ToolRef(one.server, _tool_name(one)) == tool.ref), None)
+        known = tool.ref.server, tool.extra["uri"]  # skills of one server may share a name
+        after = next((one for one in await self._all(now) if (one.server, one.key) == known), None)
         if after is None or _as_tool(now, after).definition_hash != tool.definition_hash:
             raise Denied("tool.changed", f"{tool.ref} was changed while its approval was pending.")
         decided = now.decide_on(tool)

@@ -10,15 +10,13 @@ from typing import Final
 
 import anyio
 import anyio.to_thread
-from sqlalchemy import make_url
-from sqlalchemy.exc import ArgumentError
 
 from toolcrib.base.home import Home
 from toolcrib.base.settings import Settings
 from toolcrib.gate.audit.audit import Audit
-from toolcrib.model.errors import InvalidRequest, ToolcribError
+from toolcrib.model.errors import ConfigError, InvalidRequest, ToolcribError
 from toolcrib.store.backup import Backup, read_backup, write_backup
-from toolcrib.store.engine import Store
+from toolcrib.store.engine import Store, sqlite_file
 
 FIRST: Final = 300.0
 """Seconds after the start until the first check for a due backup."""
@@ -35,10 +33,9 @@ logger = logging.getLogger(__name__)
 def database_file(settings: Settings) -> Path | None:
     """Return the SQLite file of a crib, or None for another database."""
     try:
-        url = make_url(settings.database)
-    except ArgumentError:
+        return sqlite_file(settings.database)
+    except ConfigError:
         return None
-    return Path(url.database).absolute() if url.get_backend_name() == "sqlite" and url.database else None
 
 
 class Backups:

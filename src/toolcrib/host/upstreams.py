@@ -65,7 +65,9 @@ class Upstreams:
             tokens=credentials,
             environment=environment,
             commands=SecretCommands(environment),
-            hello=ClientIntroduction({"name": "toolcrib", "title": "Toolcrib", "version": __version__}, HOSTS_APPS),
+            hello=ClientIntroduction(
+                {"name": "toolcrib", "title": "Toolcrib", "version": __version__}, modern_capabilities=HOSTS_APPS
+            ),
             client_document=context.settings.client_metadata_url,
             may_open=context.stop_switch.check,
             secrets=context.secrets,

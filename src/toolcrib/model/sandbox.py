@@ -10,7 +10,8 @@ from typing import Final, Literal, get_args
 
 from toolcrib.model.json import JsonObject
 
-SandboxProfile = Literal["off", "project", "strict"]
+SandboxProfile = Literal["off", "learn", "project", "strict"]
+SandboxNetwork = Literal["none", "hosts", "all"]
 PROFILES: Final[tuple[SandboxProfile, ...]] = get_args(SandboxProfile)
 
 
@@ -24,6 +25,7 @@ class Sandbox:
     """The sandbox of one server. `chosen`: the owner set it, so a server that cannot have it does not start.
 
     `read` and `write` are paths that the owner allows besides those of the profile. `network` overrides the profile.
+    With `hosts` the server reaches only these, through the crib's proxy, unless `network` is True.
     """
 
     profile: SandboxProfile = "off"
@@ -31,6 +33,7 @@ class Sandbox:
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
     network: bool | None = None
+    hosts: tuple[str, ...] = ()
 
     @property
     def is_confined(self) -> bool:
@@ -38,9 +41,12 @@ class Sandbox:
         return self.profile in ("project", "strict")
 
     @property
-    def has_network(self) -> bool:
-        """Whether the server may use the network."""
-        return self.network if self.network is not None else self.profile != "strict"
+    def reach(self) -> SandboxNetwork:
+        """Which network the server may use."""
+        if self.hosts and self.network is None and self.is_confined:
+            return "hosts"
+        is_on = self.network if self.network is not None else self.profile != "strict"
+        return "all" if is_on else "none"
 
     def to_json(self) -> JsonObject:
         """Return the public shape (`sandbox` of a server)."""
@@ -49,7 +55,8 @@ class Sandbox:
             "chosen": self.chosen,
             "read": list(self.read),
             "write": list(self.write),
-            "network": self.has_network,
+            "network": self.reach,
+            "hosts": list(self.hosts),
         }
 
 
@@ -60,7 +67,7 @@ OFF: Final = Sandbox()
 class RefusedAccess:
     """Something that a sandbox refused: `target` is a path, or a host if it is known."""
 
-    kind: Literal["read", "write", "network"]
+    kind: Literal["read", "write", "network", "host"]
     target: str = ""
 
     def to_json(self) -> JsonObject:
@@ -70,12 +77,19 @@ class RefusedAccess:
 
 @dataclass(frozen=True, slots=True)
 class SandboxGrants:
-    """What one start of a server gets. `create` are directories to create first, readable by the user only."""
+    """What one start of a server gets. `create` are directories to create first, readable by the user only.
+
+    `sockets`: it may use local sockets. With the network `hosts` it reaches the proxy at `port` only; on Linux `guard`
+    is the descriptor that the launcher sends the listener of `connect` calls to.
+    """
 
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
-    network: bool = True
+    network: SandboxNetwork = "all"
     create: tuple[str, ...] = ()
+    sockets: bool = False
+    port: int = 0
+    guard: int = -1
 
     def allows(self, path: str, *, write: bool = False) -> bool:
         """Return whether a path, already resolved, is inside what is granted."""

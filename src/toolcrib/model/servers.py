@@ -261,7 +261,10 @@ class Discovery:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedServer:
-    """What to start or call. `problems` names every key that could not be resolved. `sandbox` None is no sandbox."""
+    """What to start or call. `problems` names every key that could not be resolved. `sandbox` None is no sandbox.
+
+    `trace` is the command of a tracer that runs it, if any.
+    """
 
     command: str | None = None
     args: tuple[str, ...] = field(default=(), repr=False)
@@ -271,6 +274,7 @@ class ResolvedServer:
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     problems: tuple[Problem, ...] = ()
     sandbox: SandboxGrants | None = None
+    trace: tuple[str, ...] = ()
 
 
 UpstreamState = Literal["not_checked", "connecting", "connected", "needs_auth", "failed"]
@@ -284,7 +288,7 @@ class UpstreamStatus:
     is the duration of the last ping or list. `last_error` is kept after recovery; `error_code` is its code, `is_setup`
     whether the definition or the server has to change, in contrast to a server that cannot be reached. `retry_at` is
     the time of the next attempt (Unix seconds), if one is planned, `connecting_since` the start of the current one.
-    `refused` is what its sandbox refused, `problems` the same for people.
+    `refused` is what its sandbox refused, `problems` the same for people, `learned` what the profile `learn` recorded.
     """
 
     state: UpstreamState = "not_checked"
@@ -305,4 +309,5 @@ class UpstreamStatus:
     retry_at: float | None = None
     connecting_since: float | None = None
     refused: tuple[RefusedAccess, ...] = ()
+    learned: JsonObject | None = None
     problems: tuple[Problem, ...] = ()

@@ -1,13 +1,16 @@
 """Which sandbox a server has: the owner's choice in our own file, else the default for where it is defined.
 
-A choice is an overlay in the user's file, so no project can make one. For a project's server it is bound to the
-definition that the owner saw: when the project changes that, the default applies again.
+A choice is an overlay in the user's file, so no project can make one. For the server of a project or a registry it is
+bound to the definition that the owner saw. When that changes, what the owner loosened no longer applies: a chosen
+profile that confines it stays, without the paths and hosts that were allowed besides, else the default applies.
 """
 
 from dataclasses import dataclass, replace
 
+from toolcrib.base.network.host_proxy import MAX_HOSTS, parse_host, show_host
 from toolcrib.base.processes.sandbox import sandbox_support
-from toolcrib.model.errors import InvalidRequest
+from toolcrib.base.processes.trace import tracer_support
+from toolcrib.model.errors import ConfigError, Conflict, InvalidRequest
 from toolcrib.model.json import Json, JsonObject, as_list, as_object, as_text
 from toolcrib.model.problems import Problem
 from toolcrib.model.sandbox import OFF, PROFILES, Sandbox, profile_of
@@ -17,8 +20,12 @@ from toolcrib.servers.trust import definition_digest
 
 def default_sandbox(spec: ServerSpec) -> Sandbox:
     """Return the sandbox of a server that the owner chose none for."""
-    is_foreign = spec.source.project is not None or registry_origin(spec) is not None
-    return Sandbox("project") if spec.type == "stdio" and is_foreign else OFF
+    return Sandbox("project") if spec.type == "stdio" and _is_foreign(spec) else OFF
+
+
+def _is_foreign(spec: ServerSpec) -> bool:
+    """Return whether others wrote the definition: a project or a registry."""
+    return spec.source.project is not None or registry_origin(spec) is not None
 
 
 def registry_origin(spec: ServerSpec) -> JsonObject | None:
@@ -30,12 +37,11 @@ def sandbox_of(spec: ServerSpec, overlay: JsonObject) -> Sandbox:
     """Return the sandbox of a server with this overlay of our own file."""
     default = default_sandbox(spec)
     chosen = as_object(overlay.get("sandbox"))
-    if chosen is None or spec.type != "stdio":
+    profile = profile_of(chosen.get("profile")) if chosen is not None else None
+    if chosen is None or profile is None or spec.type != "stdio":
         return default
-    profile = profile_of(chosen.get("profile"))
-    is_bound = spec.source.project is None or chosen.get("definition") == definition_digest(spec)
-    if profile is None or not is_bound:
-        return default
+    if _is_foreign(spec) and chosen.get("definition") != definition_digest(spec):
+        return Sandbox(profile, True) if profile in ("project", "strict") else default
     network = chosen.get("network")
     return Sandbox(
         profile,
@@ -43,19 +49,30 @@ def sandbox_of(spec: ServerSpec, overlay: JsonObject) -> Sandbox:
         _paths(chosen.get("read")),
         _paths(chosen.get("write")),
         network if isinstance(network, bool) else None,
+        tuple(host for each in as_list(chosen.get("hosts")) or () if (host := as_text(each))),
     )
 
 
 def sandbox_problems(spec: ServerSpec) -> tuple[Problem, ...]:
-    """Return a problem if the sandbox of a server cannot be enforced on this system."""
+    """Return a problem if the sandbox of a server cannot be enforced on this system, or is being recorded."""
+    if spec.sandbox.profile == "learn":
+        return (_recorded(spec) if tracer_support().program is not None else unsupported(spec),)
     if not spec.sandbox.is_confined or sandbox_support().is_supported:
         return ()
     return (unsupported(spec),)
 
 
+def _recorded(spec: ServerSpec) -> Problem:
+    name = spec.alias or spec.name
+    message = f'Server "{spec.name}" runs without a sandbox while the profile learn records what it uses.'
+    hint = f"Use its tools, then run `toolcrib mcp sandbox {name} --apply`."
+    return Problem("sandbox.recording", message, hint, spec.source.file, spec.source.line)
+
+
 def unsupported(spec: ServerSpec) -> Problem:
     """Return the problem that the sandbox of a server cannot be enforced, and what follows from that."""
-    support, name = sandbox_support(), spec.alias or spec.name
+    is_learning = spec.sandbox.profile == "learn"
+    support, name = tracer_support() if is_learning else sandbox_support(), spec.alias or spec.name
     outcome = "so it does not start" if spec.sandbox.chosen else "so it runs without a sandbox"
     message = f'Server "{spec.name}" has the sandbox profile {spec.sandbox.profile}, which cannot be enforced here, '
     hint = support.fix or f"Run it without a sandbox: `toolcrib mcp sandbox {name} --profile off`."
@@ -66,12 +83,19 @@ def unsupported(spec: ServerSpec) -> Problem:
 
 @dataclass(frozen=True, slots=True)
 class SandboxChoice:
-    """What the owner changes. Paths are added to those allowed before; None keeps what was chosen before."""
+    """What the owner changes. Paths and hosts are added to those allowed before; None keeps what was chosen before.
+
+    `removed` are paths and hosts that are no longer allowed. `unconfined` confirms that the profile `learn` runs the
+    server without its sandbox.
+    """
 
     profile: str | None = None
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
     network: bool | None = None
+    hosts: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    unconfined: bool = False
 
 
 def changed_sandbox(spec: ServerSpec, choice: SandboxChoice) -> Sandbox:
@@ -82,25 +106,47 @@ def changed_sandbox(spec: ServerSpec, choice: SandboxChoice) -> Sandbox:
     if spec.type != "stdio":
         message = f'Server "{spec.name}" is remote: the crib does not start it, so it has no sandbox.'
         raise InvalidRequest("sandbox.invalid", message)
-    profile, read, write, network = choice.profile, choice.read, choice.write, choice.network
-    known = profile_of(profile or spec.sandbox.profile)
+    profile, before = choice.profile, spec.sandbox
+    known = profile_of(profile or before.profile)
     if known is None:
         hint = f"Choose one of {', '.join(PROFILES)}. What a profile refuses is listed as a problem of the server."
         raise InvalidRequest("sandbox.invalid", f"{profile!r} is not a sandbox profile.", hint)
-    for path in (*read, *write):
-        if not path.startswith("/"):
+    for path in (*choice.read, *choice.write):
+        if not path.startswith("/") or "\0" in path:
             raise InvalidRequest("sandbox.invalid", f"{path!r} is not an absolute path.")
-    if known == "off" and (read or write or network is not None):
+    hosts = tuple(show_host(parse_host(each)) for each in choice.hosts)
+    if known in ("off", "learn") and (choice.read or choice.write or hosts or choice.network is not None):
         raise InvalidRequest("sandbox.invalid", f'Server "{spec.name}" has no sandbox, so everything is allowed.')
-    before = spec.sandbox
-    return replace(
+    if known == "learn":
+        _check_learning(spec, choice)
+    network = choice.network if choice.network is not None else None if hosts else before.network
+    changed = replace(
         before,
         profile=known,
         chosen=True,
-        read=tuple(dict.fromkeys((*before.read, *read))),
-        write=tuple(dict.fromkeys((*before.write, *write))),
-        network=network if network is not None else before.network,
+        read=_merged(before.read, choice.read, choice.removed),
+        write=_merged(before.write, choice.write, choice.removed),
+        network=network,
+        hosts=_merged(before.hosts, hosts, choice.removed),
     )
+    if len(changed.hosts) > MAX_HOSTS:
+        raise InvalidRequest("sandbox.invalid", f"A server can have at most {MAX_HOSTS} hosts.")
+    return changed
+
+
+def _merged(before: tuple[str, ...], more: tuple[str, ...], removed: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(each for each in dict.fromkeys((*before, *more)) if each not in removed)
+
+
+def _check_learning(spec: ServerSpec, choice: SandboxChoice) -> None:
+    """Raise `sandbox.unsupported` without a tracer, `sandbox.unconfirmed` if the server would lose its sandbox."""
+    support, name = tracer_support(), spec.alias or spec.name
+    if support.program is None:
+        raise ConfigError("sandbox.unsupported", f"The profile learn is not available. {support.details}", support.fix)
+    if spec.sandbox.is_confined and not choice.unconfined:
+        message = f'Server "{spec.name}" runs in the profile {spec.sandbox.profile}. To record it, it runs without it.'
+        hint = f"If you trust it with everything you can do, run `toolcrib mcp sandbox {name} --learn --yes`."
+        raise Conflict("sandbox.unconfirmed", message, hint)
 
 
 def stored_sandbox(spec: ServerSpec, sandbox: Sandbox) -> JsonObject:
@@ -109,7 +155,8 @@ def stored_sandbox(spec: ServerSpec, sandbox: Sandbox) -> JsonObject:
     shape |= {"read": list(sandbox.read)} if sandbox.read else {}
     shape |= {"write": list(sandbox.write)} if sandbox.write else {}
     shape |= {"network": sandbox.network} if sandbox.network is not None else {}
-    return shape | ({"definition": definition_digest(spec)} if spec.source.project is not None else {})
+    shape |= {"hosts": list(sandbox.hosts)} if sandbox.hosts else {}
+    return shape | ({"definition": definition_digest(spec)} if _is_foreign(spec) else {})
 
 
 def _paths(value: Json) -> tuple[str, ...]:

@@ -77,9 +77,11 @@ class ServerStatus:
             return shape
         if self.link.problems:
             shape["problems"] = [*shape["problems"], *(problem.to_json() for problem in self.link.problems)]
+        observed: JsonObject = {"learned": self.link.learned} if self.link.learned is not None else {}
         if self.link.refused:
-            refused: JsonObject = {"refused": [each.to_json() for each in self.link.refused]}
-            shape |= {"sandbox": {**self.entry.sandbox.to_json(), **refused}}
+            observed["refused"] = [each.to_json() for each in self.link.refused]
+        if observed:
+            shape |= {"sandbox": {**self.entry.sandbox.to_json(), **observed}}
         return shape | _live(self.link)
 
     def look_alike(self) -> Problem | None:

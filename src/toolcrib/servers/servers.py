@@ -198,6 +198,8 @@ class Servers:
             message = f'Server "{server.name}" is defined in {written.place.file} of {written.place.dialect.title}.'
             raise Conflict("server.foreign", message)
         whole = unmasked(entry, server.definition, written.raw)
+        if "registry" in written.raw:
+            whole = {"registry": written.raw["registry"], **whole}  # without it the server would lose its sandbox
         change = replace_own(written.place, server.name, whole)
         return await self.edit(
             written.place,

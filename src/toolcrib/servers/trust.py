@@ -36,6 +36,7 @@ PERSONAL = "personal"
 _NOTHING: Mapping[str, str] = {}
 _CONFINED: Mapping[SandboxProfile, str] = {
     "off": "It can read and change everything you can. The profile `project` would confine it.",
+    "learn": "It can read and change everything you can, and what it uses is recorded.",
     "project": "It reaches the project, its caches and the network, not the rest of your home.",
     "strict": "It reads the project, writes temporary files only, and has no network.",
 }

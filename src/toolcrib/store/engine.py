@@ -137,17 +137,22 @@ async def open_store(url: str, *, durability: Durability = "process", alone: boo
         yield Store(engine, writer)
 
 
-def _open(url: str, durability: Durability, alone: bool) -> AbstractAsyncContextManager[tuple[Engine, Queue]]:
+def sqlite_file(url: str) -> Path | None:
+    """Return the file of a SQLite database, or None for PostgreSQL. Raises `settings.invalid` for any other URL."""
+    if url.partition(":")[0].partition("+")[0] in ("postgresql", "postgres"):
+        return None  # psycopg parses the rest: it may name several hosts
     try:
         parts = make_url(url)
-    except ArgumentError as error:
+    except (ArgumentError, ValueError) as error:
         raise ConfigError("settings.invalid", "The database URL is invalid.") from error
-    kind = parts.drivername.partition("+")[0]
-    if kind == "sqlite" and parts.database:
-        return open_sqlite(Path(parts.database).absolute(), durability, alone)
-    if kind in ("postgresql", "postgres"):
-        return _open_postgres(url, durability)
+    if parts.get_backend_name() == "sqlite" and parts.database:
+        return Path(parts.database).absolute()
     raise ConfigError("settings.invalid", f"Databases of type {parts.drivername!r} are not supported.")
+
+
+def _open(url: str, durability: Durability, alone: bool) -> AbstractAsyncContextManager[tuple[Engine, Queue]]:
+    file = sqlite_file(url)
+    return _open_postgres(url, durability) if file is None else open_sqlite(file, durability, alone)
 
 
 def _open_postgres(url: str, durability: Durability) -> AbstractAsyncContextManager[tuple[Engine, Queue]]:

@@ -41,8 +41,9 @@ epochs = Table(
     Column("name", StoredText, primary_key=True),
     Column("value", BigInteger, nullable=False),
 )
-"""Counters that only grow: `nodes` numbers leases, `policy` the changes that affect permissions, and `pins` those of
-them that concern definitions of tools.
+"""Counters that only grow: `nodes` numbers leases, `policy` the changes that affect permissions, `pins` those of them
+that concern definitions of tools, `events` the events; `oldest schema` is the oldest revision whose programs work with
+the schema.
 """
 
 event.listen(

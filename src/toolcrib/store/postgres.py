@@ -106,7 +106,7 @@ def _parameters(url: str, durability: Durability) -> dict[str, Any]:
 
 def _prepare(connect: "partial[psycopg.Connection[Any]]") -> None:
     with create_engine("postgresql+psycopg://", creator=connect, poolclass=NullPool).connect() as connection:
-        prepare_schema(connection, lock=_SCHEMA_LOCK)
+        prepare_schema(connection, lock=_SCHEMA_LOCK, shared=True)
 
 
 class PostgresWriter(Queue):

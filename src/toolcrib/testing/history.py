@@ -8,8 +8,8 @@
 | `session.turns` | every prompt has at most one end, and every call of a session one result |
 | `schedule.runs` | a due moment has one run; a further attempt only follows one that failed or is unknown |
 | `approval.answers` | an approval is answered once, and permits one call |
-| `audit.outcomes` | every intent has one outcome |
-| `audit.acknowledged` | every call that a client received an answer to is in the audit, with its outcome |
+| `audit.outcomes` | every intent has one outcome, and every outcome an intent |
+| `audit.acknowledged` | every call that a client received an answer to is in the audit once, with its outcome |
 | `events.numbers` | the events have no gap, and no reader saw a gap or a repeat |
 
 Calls may be in flight while the check runs; `is_idle=False` accepts intents without an outcome.
@@ -139,6 +139,9 @@ def _answers(found: HistoryTables) -> Iterator[HistoryFinding]:
     for approval, count in Counter(closed).items():
         if count > 1:
             yield HistoryFinding("approval.answers", f"Approval {approval} was answered {count} times in its session.")
+    for approval, count in Counter(_accepted_answers(found.records)).items():
+        if count > 1:
+            yield HistoryFinding("approval.answers", f"Approval {approval} accepted {count} answers.")
     used = Counter(
         record["approvalId"] for record in found.records if record.get("phase") == "intent" and "approvalId" in record
     )
@@ -151,23 +154,32 @@ def _answers(found: HistoryTables) -> Iterator[HistoryFinding]:
             yield HistoryFinding("approval.answers", f"A call was made with approval {approval}: {status[approval]}.")
 
 
+def _accepted_answers(records: Sequence[JsonObject]) -> Iterator[str]:
+    for record in records:
+        arguments = record.get("arguments")
+        is_answer = record.get("tool") == "approvals.answer" and record.get("phase") == "outcome"
+        if is_answer and record.get("isError") is False and is_object(arguments):
+            yield str(arguments.get("id"))
+
+
 def _outcomes(records: Sequence[JsonObject], is_idle: bool) -> Iterator[HistoryFinding]:
-    phases = Counter((str(record["call"]), record.get("phase")) for record in records if "call" in record)
-    for call in dict.fromkeys(call for call, phase in phases if phase == "intent"):
+    made = (record for record in records if "call" in record and "refused" not in record)  # a refusal has no intent
+    phases = Counter((str(record["call"]), record.get("phase")) for record in made)
+    for call in dict.fromkeys(call for call, phase in phases if phase in ("intent", "outcome")):
         begun, ended = phases[call, "intent"], phases[call, "outcome"]
-        if begun > 1 or ended > 1 or (ended == 0 and is_idle):
+        if begun != 1 or ended > 1 or (ended == 0 and is_idle):
             yield HistoryFinding("audit.outcomes", f"Call {call} has {begun} intents and {ended} outcomes.")
 
 
 def _acknowledged(records: Sequence[JsonObject], markers: Collection[str]) -> Iterator[HistoryFinding]:
-    texts = [
-        str(record.get("arguments"))
-        for record in records
-        if record.get("phase") == "outcome" and record.get("outcome") != "unknown"
-    ]
+    outcomes = [record for record in records if record.get("phase") == "outcome" and "refused" not in record]
+    texts = [(str(record.get("arguments")), record.get("outcome") != "unknown") for record in outcomes]
     for marker in markers:
-        if not any(marker in text for text in texts):
+        found = [is_known for text, is_known in texts if marker in text]
+        if not any(found):
             yield HistoryFinding("audit.acknowledged", f"The answered call {marker} has no outcome in the audit.")
+        if len(found) > 1:
+            yield HistoryFinding("audit.acknowledged", f"The answered call {marker} was made {len(found)} times.")
 
 
 def _numbers(numbers: Sequence[int], readers: Sequence[Sequence[int]]) -> Iterator[HistoryFinding]:

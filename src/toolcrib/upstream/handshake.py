@@ -58,17 +58,21 @@ class ServerIntroduction:
 
 @dataclass(frozen=True, slots=True)
 class ClientIntroduction:
-    """The client info and capabilities the crib sends to servers."""
+    """The client info and capabilities the crib sends to servers.
+
+    `modern_capabilities` are left out of the handshake of the legacy era: shared connections declare nothing there.
+    """
 
     client_info: JsonObject
     capabilities: JsonObject = field(default_factory=dict[str, Json])
+    modern_capabilities: JsonObject = field(default_factory=dict[str, Json])
 
     def envelope(self) -> JsonObject:
         """Return the `_meta` members that every modern request carries."""
         return {
             VERSION_KEY: MODERN_VERSION,
             CLIENT_INFO_KEY: self.client_info,
-            CAPABILITIES_KEY: self.capabilities,
+            CAPABILITIES_KEY: self.modern_capabilities | self.capabilities,
         }
 
     def initialize_params(self, version: str = HANDSHAKE_VERSION) -> JsonObject:

@@ -10,24 +10,20 @@ from pathlib import Path
 from time import time
 from typing import Final
 
-import anyio.to_thread
-
 from toolcrib.base.masking.text import mask_text
 from toolcrib.base.masking.values import KnownSecrets
 from toolcrib.base.named_secrets import NamedSecrets
 from toolcrib.base.network.urls import CheckedUrl, check_url, is_loopback
 from toolcrib.base.network.web import Web
 from toolcrib.base.processes.process import Processes, ServerFailed
-from toolcrib.base.processes.sandbox import sandbox_support
 from toolcrib.base.processes.stderr import Mask
 from toolcrib.model.errors import ConfigError, ToolcribError
 from toolcrib.model.protocol import Era
-from toolcrib.model.sandbox import SandboxGrants
 from toolcrib.model.servers import ResolvedServer, ServerSpec
 from toolcrib.servers.masking import hidden_values, secret_values
 from toolcrib.servers.resolve import resolve
-from toolcrib.servers.sandbox import unsupported
 from toolcrib.servers.secret_commands import SecretCommands
+from toolcrib.upstream.confinement import Confinement
 from toolcrib.upstream.connection import Connection
 from toolcrib.upstream.credentials import CredentialStore, credential_name, former_name
 from toolcrib.upstream.handshake import ClientIntroduction, ServerIntroduction, open_initialized
@@ -36,7 +32,6 @@ from toolcrib.upstream.oauth.discovery import NO_DEMAND, Demand
 from toolcrib.upstream.oauth.token_refresh import Bearer
 from toolcrib.upstream.protocol_log import OK, ProtocolLog, ending
 from toolcrib.upstream.retries import Timing
-from toolcrib.upstream.sandbox_grants import SandboxDeps, grant
 
 TOKEN_VARIABLE = "OAUTH_ACCESS_TOKEN"
 HANDSHAKE_METHODS: Final[Mapping[Era, str]] = {"modern": "server/discover", "legacy": "initialize"}
@@ -86,6 +81,7 @@ class Opener:
         spec: ServerSpec,
         own_url: Callable[[], str | None],
         hello: ClientIntroduction | None = None,
+        confinement: Confinement | None = None,
     ) -> None:
         self._deps = deps
         self._spec = spec
@@ -93,8 +89,7 @@ class Opener:
         self._hello = hello or deps.hello
         self._bearer: Bearer | None = None
         self._mask: Mask = str
-        self.grants: SandboxGrants | None = None
-        """What the sandbox of the last start allows; None without a sandbox."""
+        self._confinement = confinement or Confinement(spec, None, lambda: None)
 
     @property
     def hello(self) -> ClientIntroduction:
@@ -165,20 +160,7 @@ class Opener:
             if token is not None:
                 resolved = replace(resolved, env={**resolved.env, TOKEN_VARIABLE: token})
                 self._mask = masking(resolved, deps.secrets)
-        return await self._confine(resolved) if spec.sandbox.is_confined else resolved
-
-    async def _confine(self, resolved: ResolvedServer) -> ResolvedServer:
-        """Return what to start in the server's sandbox. Raises `sandbox.unsupported` if the owner chose one in vain."""
-        deps, spec = self._deps, self._spec
-        support = await anyio.to_thread.run_sync(sandbox_support)
-        if not support.is_supported or deps.sandboxes is None:
-            if not spec.sandbox.chosen:
-                return resolved  # the list reports it
-            problem = unsupported(spec)
-            raise ConfigError(problem.code, problem.message, problem.hint)
-        confined = await anyio.to_thread.run_sync(grant, spec, resolved, SandboxDeps(deps.sandboxes, deps.environment))
-        self.grants = confined.sandbox
-        return confined
+        return resolved
 
     def _open_transport(
         self, resolved: ResolvedServer, era: Era | None, wait: float
@@ -190,10 +172,14 @@ class Opener:
     async def _open_stdio(
         self, resolved: ResolvedServer, era: Era | None, wait: float
     ) -> AsyncGenerator[OpenConnection]:
-        processes = self._deps.processes
-        async with open_initialized(
-            processes, self._spec.name, resolved, self._hello, mask=self._mask, era=era, connect_wait=wait
-        ) as (connection, introduction):
+        processes, name = self._deps.processes, self._spec.name
+        async with (
+            self._confinement.start(resolved) as confined,
+            open_initialized(processes, name, confined, self._hello, mask=self._mask, era=era, connect_wait=wait) as (
+                connection,
+                introduction,
+            ),
+        ):
             yield OpenConnection(connection, introduction, connection.pid)
 
     @asynccontextmanager

@@ -22,6 +22,7 @@ from toolcrib.model.errors import ToolcribError, Unavailable
 from toolcrib.model.json import JsonObject
 from toolcrib.model.servers import Discovery, ServerEntry, ServerSpec, UpstreamStatus
 from toolcrib.model.sources import Client, Notice
+from toolcrib.upstream.confinement import Confinement
 from toolcrib.upstream.handshake import ClientIntroduction
 from toolcrib.upstream.known_names import DefinitionNames
 from toolcrib.upstream.oauth.discovery import NO_DEMAND, Demand
@@ -29,6 +30,7 @@ from toolcrib.upstream.offer import Offer
 from toolcrib.upstream.opener import Opener, OpenerDeps
 from toolcrib.upstream.plan import Place, UpstreamKey, key_of, merge_wanted, not_startable, plan, spec_of
 from toolcrib.upstream.protocol_log import LoggedMessage
+from toolcrib.upstream.sandbox_grants import SandboxDeps
 from toolcrib.upstream.session_connections import SessionUpstreams
 from toolcrib.upstream.source import UpstreamSource
 from toolcrib.upstream.start_limit import StartLimit
@@ -181,6 +183,11 @@ class Pool:
         """Connect a server now, or ping and re-list a connected one."""
         return await self._upstream(entry).check()
 
+    def cancel(self, entry: ServerEntry) -> bool:
+        """Cancel an attempt to connect a server. Returns whether there was one."""
+        pooled = self._pooled.get(key_of(entry)) if entry.spec is not None else None
+        return pooled is not None and pooled.upstream.cancel()
+
     async def ensure(self, entry: ServerEntry) -> Offer:
         """Return what a server offers, connecting it if that is unknown. Raises if it cannot be connected."""
         return await self._upstream(entry).ensure()
@@ -285,7 +292,9 @@ class Pool:
         )
         is_shared = spec.share == "shared"
         hello = None if is_shared else ClientIntroduction(self._deps.hello.client_info, _ALL_CAPABILITIES)
-        upstream = Upstream(self._deps, spec, self._opener(spec, hello), self._starts, hooks, offer=offer)
+        confinement = Confinement(spec, self._sandbox_deps, hooks.status)
+        opener = Opener(self._deps, spec, self._own_url, hello, confinement)
+        upstream = Upstream(self._deps, spec, opener, confinement, self._starts, hooks, offer=offer)
         self._tasks.start_soon(upstream.run)
         if self._eager and offer is None and not self._is_halted:
             upstream.start()
@@ -299,9 +308,12 @@ class Pool:
         ours = self._deps.hello
         hello = ClientIntroduction(client.info or ours.client_info, client.capabilities)
         hooks = UpstreamHooks(lambda: None, lambda _: None, partial(self._on_notification, key, session.name))
-        protocol_log = self._pooled[key].upstream.protocol_log if key in self._pooled else None
+        shared = self._pooled[key].upstream if key in self._pooled else None
+        protocol_log = shared.protocol_log if shared is not None else None
+        confinement = shared.confinement if shared is not None else Confinement(spec, self._sandbox_deps, hooks.status)
+        opener = Opener(self._deps, spec, self._own_url, hello, confinement)
         upstream = Upstream(
-            self._deps, spec, self._opener(spec, hello), self._starts, hooks, session=session, protocol_log=protocol_log
+            self._deps, spec, opener, confinement, self._starts, hooks, session=session, protocol_log=protocol_log
         )
 
         async def run() -> None:
@@ -311,8 +323,10 @@ class Pool:
         self._tasks.start_soon(run)
         return upstream
 
-    def _opener(self, spec: ServerSpec, hello: ClientIntroduction | None = None) -> Opener:
-        return Opener(self._deps, spec, self._own_url, hello)
+    @property
+    def _sandbox_deps(self) -> SandboxDeps | None:
+        deps = self._deps
+        return SandboxDeps(deps.sandboxes, deps.environment) if deps.sandboxes is not None else None
 
     @staticmethod
     def _stop(pooled: _PooledUpstream) -> None:

@@ -39,7 +39,7 @@ def refused_accesses(text: str, grants: SandboxGrants) -> Iterator[RefusedAccess
             yield RefusedAccess("read", path)
         elif not grants.allows(real, write=True):
             yield RefusedAccess("write", path)
-    if grants.network:
+    if grants.network != "none":
         return
     hosts = list(dict.fromkeys(_HOSTS.findall(text)))
     yield from (RefusedAccess("network", host) for host in hosts)
@@ -53,15 +53,17 @@ class Refusals:
     def __init__(self) -> None:
         self._found: dict[RefusedAccess, None] = {}
 
-    def read(self, texts: Iterable[str], grants: SandboxGrants | None) -> bool:
+    def read(self, texts: Iterable[str], grants: SandboxGrants) -> bool:
         """Look for refusals in texts of the server. Returns whether there are new ones."""
-        if grants is None:
+        found = [access for access in refused_accesses("\n".join(texts), grants) if self.add(access)]
+        return bool(found)
+
+    def add(self, access: RefusedAccess) -> bool:
+        """Add a refusal. Returns whether it is new."""
+        if access in self._found or len(self._found) >= _KEPT:
             return False
-        before = len(self._found)
-        for access in refused_accesses("\n".join(texts), grants):
-            if len(self._found) < _KEPT:
-                self._found[access] = None
-        return len(self._found) > before
+        self._found[access] = None
+        return True
 
     def all(self) -> tuple[RefusedAccess, ...]:
         """Return everything refused since the sandbox was set."""
@@ -71,7 +73,9 @@ class Refusals:
 def refusal_problem(spec: ServerSpec, access: RefusedAccess) -> Problem:
     """Return the problem for one refusal, with the command that allows it."""
     name, target = spec.alias or spec.name, visible(access.target)
-    if access.kind == "network":
+    if access.kind == "host":
+        what, options = f"the host {target}", f"--allow-host {shlex.quote(target)}"
+    elif access.kind == "network":
         what = f"the network ({target})" if target else "the network"
         options = "--network"
     else:

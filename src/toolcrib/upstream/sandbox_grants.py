@@ -1,18 +1,21 @@
 """Turns the sandbox profile of a server into paths: what one start of it may read and write.
 
 `project`: programs and system files can be read; the project, the working directory, the directories that the
-definition names, the caches of its package runner and a temporary directory of its own can be written; the network is
-on. `strict`: only the temporary directory can be written, and there is no network. Everything else of the user's home
-is out of reach in both, other processes included.
+definition names and a private directory can be written; the network is on. `strict`: only the private directory can be
+written, and there is no network. Everything else of the user's home is out of reach in both, other processes included.
+
+The private directory has the temporary files and the caches of its package runner: in the user's own cache a hostile
+server could change a package that runs without a sandbox later.
 
 Must never grant the user's home, a directory above it, or the crib's home, unless the owner listed it.
 """
 
 import os
 import shutil
+import stat
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -24,7 +27,7 @@ from toolcrib.model.servers import ResolvedServer, ServerSpec
 _SYSTEM_LINUX: Final = (
     "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/usr", "/etc", "/opt", "/nix", "/snap",
     "/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager",
-    "/sys/devices/system", "/sys/fs/cgroup", "/dev/fd", "/dev/pts",
+    "/sys/devices/system", "/sys/fs/cgroup", "/dev/fd",
     "/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/loadavg", "/proc/uptime", "/proc/version",
     "/proc/filesystems", "/proc/sys", "/proc/net",
 )  # fmt: skip
@@ -45,29 +48,36 @@ _DATABASES: Final = frozenset({".db", ".sqlite", ".sqlite3", ".duckdb"})
 
 @dataclass(frozen=True, slots=True)
 class _Runner:
-    """A package runner: the caches it creates, others it uses if they exist, and what it reads, all in the home."""
+    """A package runner: the variables for its caches, with their directories in the private one; what it reads in the
+    home; and the variables that make it use its caches only.
+    """
 
-    creates: tuple[str, ...] = ()
-    uses: tuple[str, ...] = ()
+    caches: Mapping[str, str] = field(default_factory=dict[str, str])
     reads: tuple[str, ...] = ()
+    offline: tuple[str, ...] = ()
+    uses_sockets: bool = False
 
 
+_BROWSERS: Final = (".cache/ms-playwright", "Library/Caches/ms-playwright")
 _NODE: Final = _Runner(
-    (".npm",),
-    (".cache/node", ".cache/pnpm", ".local/share/pnpm", ".cache/yarn", ".yarn", ".bun", "Library/Caches/pnpm",
-     "Library/pnpm", "Library/Caches/Yarn", ".cache/ms-playwright", "Library/Caches/ms-playwright"),
-    (".npmrc", ".config/npm", ".yarnrc", ".yarnrc.yml", ".config/pnpm", ".bunfig.toml"),
+    {
+        "npm_config_cache": "npm", "PNPM_HOME": "pnpm", "YARN_CACHE_FOLDER": "yarn", "YARN_GLOBAL_FOLDER": "yarn",
+        "BUN_INSTALL_CACHE_DIR": "bun", "COREPACK_HOME": "corepack",
+    },
+    (".npmrc", ".config/npm", ".yarnrc", ".yarnrc.yml", ".config/pnpm", ".bunfig.toml", *_BROWSERS),
+    ("npm_config_offline",),
 )  # fmt: skip
+_PNPM: Final = replace(_NODE, caches={**_NODE.caches, "npm_config_store_dir": "pnpm"})  # npm warns about this one
 _PYTHON: Final = _Runner(
-    (".cache/uv", ".local/share/uv"),
-    (".cache/pip", ".cache/pipx", ".local/pipx", ".local/share/pipx", "Library/Caches/pip", "Library/Caches/uv",
-     ".cache/ms-playwright", "Library/Caches/ms-playwright"),
-    (".config/uv", ".config/pip", ".pip", ".pypirc"),
-)  # fmt: skip
-_DENO: Final = _Runner((".cache/deno",), (".deno", "Library/Caches/deno"))
-_DOCKER: Final = _Runner((), (), (".docker", ".config/containers"))
+    {"UV_CACHE_DIR": "uv", "UV_TOOL_DIR": "uv-tools", "PIP_CACHE_DIR": "pip", "PIPX_HOME": "pipx"},
+    (".config/uv", ".config/pip", ".pip", ".pypirc", ".local/share/uv/python", *_BROWSERS),
+    ("UV_OFFLINE", "PIP_NO_INDEX"),
+)
+_DENO: Final = _Runner({"DENO_DIR": "deno"})
+_DOCKER: Final = _Runner(reads=(".docker", ".config/containers"), uses_sockets=True)
 _RUNNERS: Final[Mapping[str, _Runner]] = {
-    **dict.fromkeys(("npx", "npm", "pnpm", "pnpx", "yarn", "bun", "bunx", "node"), _NODE),
+    **dict.fromkeys(("npx", "npm", "yarn", "bun", "bunx", "node"), _NODE),
+    **dict.fromkeys(("pnpm", "pnpx"), _PNPM),
     **dict.fromkeys(("uvx", "uv", "pipx"), _PYTHON),
     "deno": _DENO,
     **dict.fromkeys(("docker", "podman"), _DOCKER),
@@ -100,7 +110,7 @@ class _Granting:
         self._crib = deps.root.parent
         self._path = resolved.env.get("PATH") or deps.environment.get("PATH") or ""
         self._bundles = Home(deps.root.parent).server_bundles
-        self._temporary = deps.root / sha256(f"{spec.source.file}#{spec.name}".encode()).hexdigest()[:16]
+        self._private = deps.root / sha256(f"{spec.source.file}#{spec.name}".encode()).hexdigest()[:16]
         runner = Path(resolved.command or "").name
         self._runner = _RUNNERS.get(runner.removesuffix(".cmd").removesuffix(".exe"), _Runner())
 
@@ -109,16 +119,27 @@ class _Granting:
         is_strict = sandbox.profile == "strict"
         system = _SYSTEM_MACOS if self._platform == "darwin" else _SYSTEM_LINUX
         programs = [*self._programs(), *self._code(), *(str(self._home / each) for each in self._runner.reads)]
-        work = [*self._places(), *self._caches()]
-        temporary = str(self._temporary)
-        variables = {name: temporary for name in ("TMPDIR", "TMP", "TEMP") if name not in env}
+        work = list(self._places())
+        private = str(self._private)
+        variables = dict.fromkeys(("TMPDIR", "TMP", "TEMP"), private) | self._cached()
+        if sandbox.reach == "none":
+            variables |= dict.fromkeys(self._runner.offline, "true")
         granted = SandboxGrants(
             read=_resolved(*system, *programs, *(work if is_strict else ()), *sandbox.read),
-            write=_resolved(*_DEVICES, temporary, *(() if is_strict else work), *sandbox.write),
-            network=sandbox.has_network,
-            create=(temporary, *(() if is_strict else (str(self._home / each) for each in self._runner.creates))),
+            write=_resolved(*_DEVICES, private, *(() if is_strict else work), *sandbox.write),
+            network=sandbox.reach,
+            create=(private,),
+            sockets=self._runner.uses_sockets or any(map(_is_socket, (*sandbox.read, *sandbox.write))),
         )
-        return replace(self._resolved, env={**env, **variables}, sandbox=granted)
+        return replace(self._resolved, env={**variables, **env}, sandbox=granted)
+
+    def _cached(self) -> dict[str, str]:
+        """Return the variables that move the caches of the package runner into the private directory."""
+        made = {name: str(self._private / "cache" / place) for name, place in self._runner.caches.items()}
+        python = self._home / ".local/share/uv/python"
+        if self._runner is _PYTHON and not python.exists():
+            made["UV_PYTHON_INSTALL_DIR"] = str(self._private / "cache" / "python")
+        return made
 
     def _programs(self) -> Iterator[str]:
         """Yield the installations of the command and of everything on the PATH."""
@@ -149,7 +170,7 @@ class _Granting:
             if place is not None and not self._is_shared(Path(place)):
                 yield place
         for path in self._named():
-            if path.suffix.lower() not in _CODE:
+            if not _is_code(path):
                 yield from self._unless_shared(path.parent if path.suffix.lower() in _DATABASES else path)
 
     def _code(self) -> Iterator[str]:
@@ -161,6 +182,9 @@ class _Granting:
         for path in self._named():
             if path.suffix.lower() in _CODE:
                 yield from self._unless_shared(path.parent)
+            elif _is_code(path):
+                yield from self._installation(path.parent)
+                yield from self._installation(Path(os.path.realpath(path)).parent)
         for name in _CODE_VARIABLES:
             for value in self._resolved.env.get(name, "").split(os.pathsep):
                 if value.startswith("/"):
@@ -179,10 +203,6 @@ class _Granting:
         if not self._is_shared(path):
             yield str(path)
 
-    def _caches(self) -> Iterator[str]:
-        for each in (*self._runner.creates, *self._runner.uses):
-            yield str(self._home / each)
-
     def _absolute(self, word: str) -> str | None:
         """Return the existing path that a word names, also as the value of an option."""
         value = word.rpartition("=")[2] if word.startswith("-") else word
@@ -199,6 +219,11 @@ class _Granting:
         return real in above or home.is_relative_to(real) or crib.is_relative_to(real) or real.is_relative_to(crib)
 
 
+def _is_code(path: Path) -> bool:
+    """Return whether a file is a program, which a server may run and not change."""
+    return path.suffix.lower() in _CODE or (path.is_file() and os.access(path, os.X_OK))
+
+
 def _is_installation(root: Path) -> bool:
     """Return whether programs in a directory below need the whole of it: other directories may have private files."""
     return any((root / each).exists() for each in ("lib", "libexec", "pyvenv.cfg", "shims"))
@@ -212,6 +237,13 @@ def _base_of(root: Path) -> Path | None:
         return None
     homes = (line.partition("=")[2].strip() for line in lines if line.partition("=")[0].strip() == "home")
     return next((Path(os.path.realpath(each)) for each in homes if each), None)
+
+
+def _is_socket(path: str) -> bool:
+    try:
+        return stat.S_ISSOCK(Path(path).stat().st_mode)
+    except OSError:
+        return False
 
 
 def _resolved(*paths: str) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from toolcrib.model.protocol import Era
 from toolcrib.model.servers import ServerSpec, UpstreamStatus
 from toolcrib.model.tools import CallResult
 from toolcrib.upstream.background import BackgroundTasks
+from toolcrib.upstream.confinement import Confinement
 from toolcrib.upstream.exchange import UpstreamRequests
 from toolcrib.upstream.http.failures import HttpRefused
 from toolcrib.upstream.keepalive import Keepalive, within
@@ -31,7 +32,6 @@ from toolcrib.upstream.oauth.discovery import Demand
 from toolcrib.upstream.offer import Offer
 from toolcrib.upstream.opener import OpenConnection, Opener, OpenerDeps, copy_failure
 from toolcrib.upstream.protocol_log import ProtocolLog
-from toolcrib.upstream.refusals import Refusals, refusal_problem
 from toolcrib.upstream.retries import Retries
 from toolcrib.upstream.start_limit import StartLimit
 from toolcrib.upstream.status import Report
@@ -79,6 +79,7 @@ class Upstream:
         deps: OpenerDeps,
         spec: ServerSpec,
         opener: Opener,
+        confinement: Confinement,
         starts: StartLimit,
         hooks: UpstreamHooks,
         *,
@@ -97,8 +98,9 @@ class Upstream:
         self._session = session
         self._retries = Retries(deps.timing)
         self._report = Report()
-        self._refusals = Refusals()
+        self.confinement = confinement
         self._scope = anyio.CancelScope()
+        self._connecting = anyio.CancelScope()
         self._wake = anyio.Event()
         self._is_urgent = False
         self._is_forced = False
@@ -113,11 +115,12 @@ class Upstream:
     @property
     def status(self) -> UpstreamStatus:
         """The current status."""
-        status, refused = self._report.status(self.spec, self.offer), self._refusals.all()
-        if not refused:
+        status, confinement = self._report.status(self.spec, self.offer), self.confinement
+        refused, learned = confinement.refused, confinement.learned
+        if not refused and learned is None:
             return status
-        problems = tuple(refusal_problem(self.spec, access) for access in refused)
-        return replace(status, refused=refused, problems=problems)
+        shape = learned.to_json() if learned is not None else None
+        return replace(status, refused=refused, problems=confinement.problems, learned=shape)
 
     @property
     def is_used(self) -> bool:
@@ -126,9 +129,7 @@ class Upstream:
 
     def returned_error(self, result: CallResult) -> None:
         """Look for refusals of the sandbox in the error result of a call."""
-        texts = [str(block.get("text", "")) for block in result.content]
-        if self._opener.grants is not None and self._refusals.read(texts, self._opener.grants):
-            self._hooks.status()
+        self.confinement.read(str(block.get("text", "")) for block in result.content)
 
     def start(self) -> None:
         """Connect in the background."""
@@ -137,6 +138,13 @@ class Upstream:
     def stop(self) -> None:
         """Stop the upstream. Calls in flight fail."""
         self._scope.cancel()
+
+    def cancel(self) -> bool:
+        """Cancel an attempt to connect. Its callers fail, and it is not repeated. Returns whether there was one."""
+        is_connecting = self._report.is_connecting
+        if is_connecting:
+            self._connecting.cancel()
+        return is_connecting
 
     def restart(self) -> None:
         """Reconnect at once, regardless of earlier failures."""
@@ -256,16 +264,19 @@ class Upstream:
         self._hooks.status()
         self._is_forced = False
         up_since: float | None = None
+        failure: ToolcribError | None = None
+        self._connecting = connecting = anyio.CancelScope()
         try:
-            async with AsyncExitStack() as stack:
-                slot = await self._starts.acquire(urgent=self._is_urgent)
-                try:
-                    opening = self._opener.open(self._era, self._connect_wait, self.protocol_log)
-                    opened = await stack.enter_async_context(opening)
-                finally:
-                    slot.end()
-                up_since = time.monotonic()
-                failure = await self._maintain(opened)
+            with connecting:
+                async with AsyncExitStack() as stack:
+                    slot = await self._starts.acquire(urgent=self._is_urgent)
+                    try:
+                        opening = self._opener.open(self._era, self._connect_wait, self.protocol_log)
+                        opened = await stack.enter_async_context(opening)
+                    finally:
+                        slot.end()
+                    up_since = time.monotonic()
+                    failure = await self._maintain(opened)
         except ToolcribError as error:
             self._opener.mask_failure(error)
             failure = error
@@ -273,8 +284,11 @@ class Upstream:
             logger.exception("The upstream of server %s failed.", self.spec.name)
             failure = Unavailable("internal", f'The connection to "{self.spec.name}" failed: {type(error).__name__}.')
         self._is_urgent, self._ended = False, None
+        if connecting.cancelled_caught:
+            self._cancelled()
+            return
         if isinstance(failure, ServerFailed):
-            self._refusals.read(failure.stderr, self._opener.grants)
+            self.confinement.read(failure.stderr)
         if failure is None:
             self._report.closed()
             self._hooks.status()
@@ -282,6 +296,13 @@ class Upstream:
             self._wake.set()
         else:
             await self._back_off(failure, up_since)
+
+    def _cancelled(self) -> None:
+        """Wait for the next request after an attempt was cancelled."""
+        self._wake = anyio.Event()
+        self._report.closed()
+        self._fail_waiting(Unavailable("server.cancelled", f'The check of "{self.spec.name}" was cancelled.'))
+        self._hooks.status()
 
     async def _back_off(self, failure: ToolcribError, up_since: float | None) -> None:
         """Back off after a failure, then retry if that may help."""

@@ -7,6 +7,7 @@ cookies are ignored. Without TLS, only the proxy connects, and other nodes with 
 Must never admit a request that the guard would refuse.
 """
 
+import contextlib
 import ipaddress
 import socket
 import ssl
@@ -23,6 +24,7 @@ from toolcrib.host import Crib
 from toolcrib.model.errors import ConfigError, Denied, ToolcribError
 from toolcrib.nodes.cluster_secret import SIGNATURE_HEADER
 from toolcrib.web import problems
+from toolcrib.web.guard import OPEN_PATHS
 from toolcrib.web.listen import bind_any
 
 _Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -30,6 +32,8 @@ _Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 _FORWARDED = b"x-forwarded-for"
 _SIGNED = SIGNATURE_HEADER.encode()
 _NOT_PASSED_ON = frozenset({b"host", b"origin", b"cookie", b"sec-fetch-site", b"sec-fetch-mode", b"sec-fetch-dest"})
+_WIDEST = {4: 8, 6: 7}
+"""The shortest prefixes of proxies' networks: those of private addresses."""
 _TOKEN_HINT = "Create one first: `toolcrib tokens create NAME`, with the same database."
 _SAFETY_HINT = "Add `--tls-cert` and `--tls-key`, or `--behind-proxy` with the addresses of the proxy that ends TLS."
 
@@ -43,9 +47,9 @@ class PublicAddress:
     tls: ssl.SSLContext | None
     proxies: tuple[_Network, ...]
 
-    def url(self, port: int, database: str) -> str:
-        """Return the URL at which other nodes reach this one."""
-        host = self.host if not ipaddress.ip_address(self.host).is_unspecified else _address_towards(database)
+    def url(self, port: int, databases: str) -> str:
+        """Return the URL at which other nodes reach this one. `databases` are the hosts of the database."""
+        host = self.host if not ipaddress.ip_address(self.host).is_unspecified else _address_towards(databases)
         scheme = "http" if self.tls is None else "https"
         return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
@@ -66,6 +70,9 @@ def public_address(settings: Settings) -> PublicAddress | None:
         raise ConfigError("bind.refused", message, _SAFETY_HINT)
     family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
     proxies = tuple(ipaddress.ip_network(each) for each in settings.behind_proxy)
+    if wide := next((each for each in proxies if each.prefixlen < _WIDEST[each.version]), None):
+        message = f"--behind-proxy {wide} is not the network of a proxy: it has addresses of other organisations."
+        raise ConfigError("bind.refused", message, "Name the addresses of the proxy, such as 10.0.0.1.")
     return PublicAddress(family, str(address), _tls(settings), proxies)
 
 
@@ -109,20 +116,22 @@ class PublicEntrance:
         headers: list[tuple[bytes, bytes]] = scope["headers"]
         given = dict(headers)
         peer = _parsed((scope.get("client") or ("",))[0])
-        self._check_peer(peer, given)
+        self._check_peer(peer, given, scope["path"])
         if self._has_links and scope["path"].startswith(LINK_PATH):
             return scope  # the guard compares Host and Origin with the address of the links
         _check_origin(given)
         client = self._client(peer, given)
-        if client is None or not client.is_loopback:
+        if peer is None or not peer.is_loopback or self._is_proxy(peer):
             self._refuse_owner(given)
         passed_on = [(name, value) for name, value in headers if name not in _NOT_PASSED_ON]
         return {**scope, "client": (str(client or ""), 0), "headers": [(b"host", self._own), *passed_on]}
 
-    def _check_peer(self, peer: _Address | None, headers: dict[bytes, bytes]) -> None:
+    def _check_peer(self, peer: _Address | None, headers: dict[bytes, bytes], path: str) -> None:
         """Raise unless the connection is encrypted, or comes from this machine, the proxy or another node."""
-        if self._public.tls is not None or self._is_proxy(peer) or _SIGNED in headers:
+        if self._public.tls is not None or self._is_proxy(peer):
             return
+        if _SIGNED in headers and path not in OPEN_PATHS and not path.startswith(LINK_PATH):
+            return  # the guard verifies the signature
         if peer is None or not peer.is_loopback:
             raise Denied("host.refused", "This node accepts connections only from its proxy.")
 
@@ -182,15 +191,14 @@ def _tls(settings: Settings) -> ssl.SSLContext | None:
     return context
 
 
-def _address_towards(database: str) -> str:
-    """Return the address of this machine on the way to the database; loopback if that is on this machine."""
-    host = urlsplit(database).hostname
-    if not host:
-        return "127.0.0.1"
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.connect(address)  # sends nothing
-            return str(probe.getsockname()[0])
-    except OSError:
-        return "127.0.0.1"
+def _address_towards(databases: str) -> str:
+    """Return the address of this machine on the way to the first of these hosts; loopback if they are on it."""
+    for host in databases.split(","):
+        if not host or host.startswith("/"):  # a Unix socket
+            continue
+        with contextlib.suppress(OSError):
+            family, kind, protocol, _, address = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
+            with socket.socket(family, kind, protocol) as probe:
+                probe.connect(address)  # sends nothing
+                return str(probe.getsockname()[0])
+    return "127.0.0.1"

@@ -110,7 +110,8 @@ async def hold(
         if public is not None and outer is not None:
             entrance = PublicEntrance(app, crib.principals, public, address, settings.approval_address)
             await stack.enter_async_context(serving(entrance, outer, limits, grace=grace, tls=public.tls))
-            reachable = public.url(outer.getsockname()[1], settings.database)
+            databases = str(crib.store.connection_parameters().get("host") or "")
+            reachable = public.url(outer.getsockname()[1], databases)
         # From here on the exit order is: calls in flight, run.json, event streams, MCP streams, requests, the crib.
         stack.push_async_exit(mcp)
         stack.callback(crib.feed.close)

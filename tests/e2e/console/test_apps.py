@@ -1,6 +1,7 @@
 """MCP Apps in the console, in a real browser: a page that behaves, pages that attack, and what a person is asked."""
 
 import json
+import shutil
 import socket
 import sys
 import threading
@@ -9,11 +10,12 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import BrowserContext, FrameLocator, Page, expect
+from playwright.sync_api import Browser, BrowserContext, FrameLocator, Page, expect
 
 from e2e.console.conftest import Complaints
 from e2e.shell import Serving, Shell
 from long_tests import takes_long
+from programs import installed
 from toolcrib.model.json import JsonObject
 
 TESTS = Path(__file__).parents[2]
@@ -137,6 +139,38 @@ def test_app_gets_its_call_and_its_writes_wait_for_the_person(page: Page, axe: C
     expect(card).to_have_count(0)
     page.goto("/activity")
     expect(page.locator("main")).to_contain_text("app of panels")
+
+
+@takes_long
+def test_published_apps_work(
+    tmp_path: Path, browser: Browser, complaints: Complaints, pytestconfig: pytest.Config
+) -> None:
+    """Run servers of the authors of MCP Apps, whose pages use their own library."""
+    programs = installed("ui_servers", pytestconfig) / "node_modules" / ".bin"
+    shell = Shell.at(tmp_path)
+    path = f"{Path(str(shutil.which('node'))).parent}:/usr/bin:/bin"
+    servers = {
+        name: {"command": str(programs / f"mcp-server-{name}"), "args": ["--stdio"], "env": {"PATH": path}}
+        for name in ("basic-vanillajs", "debug")
+    }
+    (shell.home / "mcp.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
+    with shell.serving("--no-open") as crib, browser.new_context(base_url=crib.url) as context:
+        page = context.new_page()
+        page.on("console", lambda said: complaints.found.extend([said.text] if said.type == "error" else []))
+        page.goto(str(crib.ready["console"]))
+        page.goto("/tools/basic-vanillajs/get-time")
+        page.get_by_role("button", name="Call tool").click()
+        frame = page.frame_locator("mcp-app iframe")
+        expect(frame.locator("#server-time")).to_contain_text("20")
+        first = frame.locator("#server-time").inner_text()
+        frame.get_by_role("button", name="Get Server Time").click()
+        page.locator(".app-asks").get_by_role("button", name="Approve once").click()
+        expect(frame.locator("#server-time")).not_to_have_text(first)
+        frame.get_by_role("button", name="Open Link").click()
+        page.get_by_role("button", name="Dismiss").click()
+        page.goto("/tools/debug/debug-tool")
+        page.get_by_role("button", name="Call tool").click()
+        expect(page.locator(".app-asks")).to_contain_text("debug › debug-log")
 
 
 @takes_long

@@ -153,7 +153,8 @@ async def test_ctrl_c_twice_leaves_and_the_session_goes_on_when_it_is_resumed(pe
             terminal.press("\x03")
             await terminal.until("Press Ctrl-C again to quit")
             terminal.press("\x03")
-            assert await terminal.ended() == 0
+            assert await terminal.ended() == 130
+            assert "Traceback" not in terminal.written
         resumed = re.findall(r"--resume ([0-9a-f]{8})", terminal.rows.text)
         async with person.chat("--resume", resumed[0], "--mode", "plan") as terminal:
             shown = await terminal.until("Fine, you said that.")
@@ -189,6 +190,14 @@ async def test_the_commands_of_a_chat(person: Person) -> None:
     async with person.crib(), person.chat() as terminal:
         for line, shown in (
             ("/mcp", "No servers found."),
+            ("/mcp add clock /no/such/program", 'Added "clock" to'),
+            ("/mcp test clock", "clock: setup problem."),
+            ("/mcp disable clock", 'Disabled "clock"'),
+            ("/mcp enable clock", 'Enabled "clock"'),
+            ("/mcp relaod clock", "Did you mean `/mcp reload`?"),
+            ("/mcp remove", "Type `/mcp remove NAME`."),
+            ("/mcp remove nothing", "error: "),
+            ("/mcp remove clock", 'Removed "clock"'),
             ("/tools greet", "lab/greet  lab_greet"),
             ("/why lab/wipe", "lab/wipe requires approval (ask)."),
             ("/mode plan", "Mode: plan."),
@@ -201,6 +210,7 @@ async def test_the_commands_of_a_chat(person: Person) -> None:
             ("/export talk.md", "talk.md already exists."),
             ("/why", "Type `/why SERVER/TOOL`."),
             ("/dance", "Unknown command /dance."),
+            ("/tols greet", "Did you mean /tools?"),
             ("//slash", "> /slash"),
             ("/help", "/export [FILE]"),
         ):

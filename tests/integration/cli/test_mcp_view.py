@@ -63,7 +63,30 @@ async def test_adding_asks_line_by_line_and_comes_back(servers: Person) -> None:
         terminal.enter("")
         await terminal.shows("MCP servers (3)")
         terminal.press("\x03")
+        assert await terminal.ended() == 130
+        assert "Traceback" not in terminal.written
+
+
+async def test_server_is_removed_after_a_confirmation_and_a_resize_is_followed(servers: Person) -> None:
+    command = [sys.executable, "-m", "toolcrib", "mcp"]
+    async with at_terminal(command, servers.variables, servers.folder, columns=100) as terminal:
+        await terminal.shows("q: quit")
+        terminal.press("d")
+        await terminal.shows("Remove broken? Press y")
+        terminal.press("n")
+        await terminal.shows("Nothing was changed.")
+        terminal.resize(60)
+        await terminal.shows("MCP servers (2)")
+        await terminal.shows("q: quit")
+        assert all(len(row) < 60 for row in terminal.rows.text.split("\n"))
+        terminal.press("d")
+        await terminal.shows("Remove broken? Press y")
+        terminal.press("y")
+        await terminal.shows("MCP servers (1)")
+        await terminal.shows("Undo: toolcrib")
+        terminal.press("q")
         assert await terminal.ended() == 0
+    assert [each["name"] for each in await servers.json("mcp", "list")] == ["clock"]
 
 
 async def test_without_a_terminal_it_prints_help(person: Person) -> None:

@@ -13,7 +13,9 @@ from pathlib import Path
 
 from toolcrib.base.home import Home, HomeLock, RunInfo, owner_token, prepare_home, write_run
 from toolcrib.base.processes.orphans import Records, start_time
+from toolcrib.base.processes.sandbox import SandboxSupport
 from toolcrib.base.processes.start import MARKER
+from toolcrib.base.processes.trace import TracerSupport
 from toolcrib.base.settings import Environment, read_settings
 from toolcrib.doctor.examine import examine, repaired
 from toolcrib.doctor.finding import Finding
@@ -221,6 +223,29 @@ def nobody_signed_in(patient: Patient) -> None:
     del patient.variables["ANTHROPIC_API_KEY"]
 
 
+def no_sandbox(patient: Patient) -> None:
+    patient.write(".mcp.json", json.dumps({"mcpServers": {"a": {"command": "sh"}}}))
+    patient.write(".git/HEAD", "")
+    patient.changes["sandbox"] = lambda: SandboxSupport(False, "This kernel has no Landlock.")
+
+
+def chosen_sandbox_cannot_be_enforced(patient: Patient) -> None:
+    _choose_profile(patient, "strict")
+    patient.changes["sandbox"] = lambda: SandboxSupport(False, "This kernel has no Landlock.")
+
+
+def nothing_to_record_with(patient: Patient) -> None:
+    _choose_profile(patient, "learn")
+    patient.changes["tracer"] = lambda: TracerSupport(None, "The program strace is not installed.")
+
+
+def _choose_profile(patient: Patient, profile: str) -> None:
+    file = patient.write(".cursor/mcp.json", json.dumps({"mcpServers": {"a": {"command": "sh"}}}))
+    overlays = {f"{file}#a": {"sandbox": {"profile": profile}}}
+    patient.home.mcp_json.write_text(json.dumps({"mcpServers": {}, "overlays": overlays}))
+    patient.home.mcp_json.chmod(0o600)
+
+
 FAULTS: dict[Callable[[Patient], None], tuple[str, str, str]] = {
     old_python: ("python", "error", "too old"),
     wrong_setting: ("settings", "error", "TOOLCRIB_PORT"),
@@ -246,6 +271,9 @@ FAULTS: dict[Callable[[Patient], None], tuple[str, str, str]] = {
     missing_variable: ("definitions", "warning", "NOT_SET_ANYWHERE"),
     broken_trust: ("trust", "error", "trust"),
     broken_agent: ("agents", "warning", "mine"),
+    no_sandbox: ("sandbox", "warning", "start without one"),
+    chosen_sandbox_cannot_be_enforced: ("sandbox", "warning", "profile strict cannot be enforced"),
+    nothing_to_record_with: ("sandbox", "warning", "profile learn cannot be enforced"),
     nobody_signed_in: ("claude", "warning", "signed in"),
 }
 """Each fault, and the check that finds it, how bad it calls it, and a part of what it says."""

@@ -235,3 +235,10 @@ async def test_the_bridge_gives_tools_that_can_be_called_and_why_others_are_miss
         return
     async with bench.crib():
         await use()
+
+
+async def test_shared_legacy_server_sees_no_client_capabilities(bench: Bench) -> None:
+    bench.write(shop=definition())
+    async with bench.crib() as (_, client):
+        answer = await client.call(ToolRef("shop", "abilities"), {})
+    assert answer["structuredContent"]["abilities"] == {}

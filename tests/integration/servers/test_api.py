@@ -8,6 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from integration.servers.world import CURSOR, PROJECT, SECRET, World
+from toolcrib.base.processes.trace import tracer_support
 from toolcrib.model.principals import Principal, Source
 from toolcrib.web.api.servers.shapes import (
     ChangedServer,
@@ -153,9 +154,16 @@ async def test_the_sandbox_of_a_server_is_changed_and_shown(world: World) -> Non
         listed = (await crib.ask("GET", "")).json()
         unknown = await crib.ask("POST", "/build/sandbox", body={"profile": "tight"})
         relative = await crib.ask("POST", "/build/sandbox", body={"read": ["srv"]})
-    assert before == {"profile": "project", "chosen": False, "read": [], "write": [], "network": True}
+        learn = await crib.ask("POST", "/build/sandbox", body={"profile": "learn"})
+        hosts = (await crib.ask("POST", "/build/sandbox", body={"hosts": ["*.Example.com", "::1"]})).json()
+        no_host = await crib.ask("POST", "/build/sandbox", body={"hosts": ["http://x"]})
+    assert before == {"profile": "project", "chosen": False, "read": [], "write": [], "network": "all", "hosts": []}
+    assert (hosts["sandbox"]["hosts"], hosts["sandbox"]["network"]) == (["*.example.com", "::1"], "hosts")
+    assert (no_host.status_code, no_host.json()["code"]) == (422, "sandbox.invalid")
+    unconfirmed = "sandbox.unconfirmed" if tracer_support().program is not None else "sandbox.unsupported"
+    assert learn.json()["code"] == unconfirmed  # a project's server does not lose its sandbox without a question
     assert fits(ChangedServer, strict)
-    chosen = {"profile": "strict", "chosen": True, "read": ["/srv"], "write": [], "network": False}
+    chosen = {"profile": "strict", "chosen": True, "read": ["/srv"], "write": [], "network": "none", "hosts": []}
     assert strict["sandbox"] == chosen
     assert {server["name"]: server.get("sandbox") for server in listed}["build"] == chosen
     assert (unknown.status_code, unknown.json()["code"]) == (422, "request.invalid")

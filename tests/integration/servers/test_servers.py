@@ -19,6 +19,8 @@ from toolcrib.model.errors import (
     NotFound,
     ToolcribError,
 )
+from toolcrib.model.json import JsonObject
+from toolcrib.model.sandbox import Sandbox
 from toolcrib.servers import sandbox as servers_sandbox
 from toolcrib.servers.extensions import config_files
 from toolcrib.servers.places import ConfigFiles, Machine
@@ -213,7 +215,7 @@ async def test_a_sandbox_is_an_overlay_that_survives_switching(world: World, des
     await desk.remove("files", world.inside)
     await desk.switch("files", True, world.inside)
     chosen = (await desk.find("files", world.inside)).sandbox
-    assert (chosen.profile, chosen.chosen, chosen.write, chosen.has_network) == ("strict", True, ("/srv",), False)
+    assert (chosen.profile, chosen.chosen, chosen.write, chosen.reach) == ("strict", True, ("/srv",), "none")
     assert world.cursor.read_text(encoding="utf-8") == CURSOR
 
 
@@ -232,6 +234,28 @@ async def test_a_loosened_sandbox_is_bound_to_the_definition_that_was_seen(world
     assert (await desk.find("build", world.inside)).sandbox.profile == "off"
     world.write(world.project / ".mcp.json", PROJECT.replace("serve", "evil"))
     assert (await desk.find("build", world.inside)).sandbox.profile == "project"
+    await desk.sandbox("build", SandboxChoice("strict", read=("/srv",), hosts=("example.com",)), world.inside)
+    world.write(world.project / ".mcp.json", PROJECT.replace("serve", "worse"))
+    assert (await desk.find("build", world.inside)).sandbox == Sandbox("strict", chosen=True)
+
+
+async def test_a_registrys_server_keeps_its_sandbox_when_it_is_edited_or_replaced(world: World, desk: Servers) -> None:
+    published: JsonObject = {"type": "stdio", "command": "a", "registry": {"name": "x/y", "version": "1"}}
+    await desk.add("far", published)
+    await desk.replace("far", {"type": "stdio", "command": "b"})
+    assert (await desk.find("far")).sandbox.profile == "project"
+    await desk.sandbox("far", SandboxChoice("off"))
+    assert (await desk.find("far")).sandbox.profile == "off"
+    await desk.replace("far", {"type": "stdio", "command": "c"})
+    assert (await desk.find("far")).sandbox.profile == "project"
+
+
+async def test_a_projects_file_cannot_choose_its_sandbox(world: World, desk: Servers) -> None:
+    entry = '{"mcpServers": {"build": {"command": "x", "sandbox": {"profile": "off"}, "registry": {}}}, "overlays": %s}'
+    overlays = '{"build": {"sandbox": {"profile": "off"}}}'
+    for file in (".mcp.json", ".toolcrib/mcp.json"):
+        world.write(world.project / file, entry % overlays)
+        assert (await desk.find("build", world.inside)).sandbox == Sandbox("project")
 
 
 async def test_a_sandbox_that_cannot_be_enforced_is_a_problem(

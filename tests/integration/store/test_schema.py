@@ -111,6 +111,7 @@ async def test_a_newer_database_is_refused_and_left_alone(database: str) -> None
     async with open_store(database):
         pass
     run(database, "UPDATE alembic_version SET version_num = '9999'", "DROP TABLE names")
+    run(database, "UPDATE epochs SET value = 9999 WHERE name = 'oldest schema'")
     with pytest.raises(ConfigError) as raised:
         async with open_store(database):
             pass

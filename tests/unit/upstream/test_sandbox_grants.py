@@ -1,5 +1,6 @@
 """What a profile grants: the project and what a server needs, never the user's home or the crib's."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,14 +44,15 @@ class Machine:
         environment = {"HOME": str(self.home), "PATH": self.path}
         made = grant(spec, resolved, SandboxDeps(self.crib / "sandboxes", environment), "linux")
         assert made.sandbox is not None
-        return Grants(self.home, made.sandbox)
+        return Grants(self.home, made.sandbox, made.env)
 
 
 class Grants:
     """Grants, asked by paths in the home."""
 
-    def __init__(self, home: Path, granted: SandboxGrants) -> None:
+    def __init__(self, home: Path, granted: SandboxGrants, env: Mapping[str, str]) -> None:
         self.granted = granted
+        self.env = env
         self._home = home
 
     def reads(self, path: str) -> bool:
@@ -68,14 +70,28 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path.resolve())
 
 
-def test_a_package_runner_gets_its_caches_and_installation(machine: Machine) -> None:
+def test_a_package_runner_gets_a_cache_of_its_own_and_its_installation(machine: Machine) -> None:
     npx = machine.granted("npx", "-y", "server")
+    (private,) = npx.granted.create
     assert npx.writes("project/file")
-    assert npx.writes(".npm/_npx")
+    assert not npx.writes(".npm/_npx")  # other servers run packages from there
+    assert npx.env["npm_config_cache"].startswith(private)
+    assert npx.granted.allows(npx.env["npm_config_cache"], write=True)
+    assert "npm_config_offline" not in npx.env
     assert npx.reads("node/lib/module.js")
     assert not npx.writes("node/lib/module.js")
-    assert str(machine.home / ".npm") in npx.granted.create
-    assert not npx.reads(".cache/uv/x")
+    strict = machine.granted("uvx", "server", sandbox=Sandbox("strict"))
+    assert strict.granted.allows(strict.env["UV_CACHE_DIR"], write=True)
+    assert strict.env["UV_OFFLINE"] == "true"
+    listed = machine.granted("uvx", "server", sandbox=Sandbox("strict", hosts=("packages.example",)))
+    assert "UV_OFFLINE" not in listed.env
+
+
+def test_only_a_container_engine_or_a_listed_socket_opens_local_sockets(machine: Machine) -> None:
+    docker = machine.granted("docker", "run", "-i", "image", sandbox=Sandbox("strict"))
+    assert docker.granted.sockets
+    assert docker.reads(".docker/config.json")
+    assert not machine.granted("npx", "-y", "server").granted.sockets
 
 
 def test_private_files_beside_programs_are_not_granted(machine: Machine) -> None:
@@ -90,7 +106,10 @@ def test_what_the_definition_names_is_granted_and_code_is_not_writable(machine: 
     script = machine.home / "servers" / "server.py"
     script.parent.mkdir()
     script.touch()
-    server = machine.granted("python3", str(script), f"--root={machine.home / 'docs'}")
+    program = machine.program("tools/bin/helper")
+    server = machine.granted("python3", str(script), f"--root={machine.home / 'docs'}", "--run", str(program))
+    assert server.reads("tools/bin/helper")
+    assert not server.writes("tools/bin/helper")
     assert server.writes("docs/new")
     assert server.reads("servers/helper.py")
     assert not server.writes("servers/helper.py")
@@ -112,7 +131,7 @@ def test_strict_grants_no_writing_but_temporary_files(machine: Machine) -> None:
     assert server.reads("project/file")
     assert server.reads("docs/file")
     assert not any(server.writes(path) for path in ("project/file", "docs/file", ".npm/_npx"))
-    assert not server.granted.network
+    assert server.granted.network == "none"
     (temporary,) = server.granted.create
     assert server.granted.allows(f"{temporary}/x", write=True)
 
@@ -136,6 +155,6 @@ def test_only_what_the_sandbox_does_not_allow_counts_as_refused() -> None:
     grants = SandboxGrants(read=("/usr",), write=("/var/empty",))
     text = "Permission denied: '/var/empty/x'\nPermission denied: '/usr/x'\ngetaddrinfo EAI_AGAIN example.com"
     assert [(each.kind, each.target) for each in refused_accesses(text, grants)] == [("write", "/usr/x")]
-    offline = replace(grants, network=False)
+    offline = replace(grants, network="none")
     assert [each.target for each in refused_accesses(text, offline)] == ["/usr/x", "example.com"]
     assert [each.kind for each in refused_accesses("Temporary failure in name resolution", offline)] == ["network"]

@@ -154,7 +154,9 @@ class Processes:
         mark: str | None,
     ) -> tuple[subprocess.Popen[bytes], int | None]:
         def begin() -> tuple[subprocess.Popen[bytes], int | None]:
-            process = start_server(name, words, environment, resolved.cwd, umask, mark, resolved.sandbox)
+            process = start_server(
+                name, words, environment, resolved.cwd, umask, mark, resolved.sandbox, resolved.trace
+            )
             return process, start_time(process.pid)
 
         try:

@@ -10,7 +10,7 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Protocol, cast
@@ -62,7 +62,7 @@ def sandboxed_command(
     words: Sequence[str], environment: Mapping[str, str], grants: SandboxGrants, support: SandboxSupport
 ) -> tuple[list[str], dict[str, str]]:
     """Return the command and the environment that start a program in a sandbox."""
-    shape = {"read": grants.read, "write": grants.write, "create": grants.create, "network": grants.network}
+    shape = asdict(grants)
     launcher = [sys.executable, "-I", "-S", str(Path(launch_sandboxed.__file__)), support.module]
     prefixed = {f"{launch_sandboxed.PREFIX}{name}": value for name, value in environment.items()}
     marker = {MARKER: environment[MARKER]} if MARKER in environment else {}

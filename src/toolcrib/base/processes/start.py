@@ -58,10 +58,11 @@ def start(
     is_heard: bool = True,
     umask: int = PRIVATE,
     mark: str | None = None,
+    descriptors: tuple[int, ...] = (),
 ) -> subprocess.Popen[bytes]:
     """Start a program. `is_heard` False connects only its input. Raises `OSError` and `ValueError` from the system.
 
-    `mark` identifies it and its descendants.
+    `mark` identifies it and its descendants. Besides its pipes it gets these `descriptors`.
 
     Blocks until the program runs or has failed to start; call it in a worker thread.
     """
@@ -75,6 +76,7 @@ def start(
             stdout=output,
             stderr=output,
             close_fds=True,
+            pass_fds=descriptors,
             shell=False,
             cwd=cwd,
             env=dict(environment),
@@ -93,16 +95,23 @@ def start_server(
     umask: int = PRIVATE,
     mark: str | None = None,
     sandbox: SandboxGrants | None = None,
+    trace: tuple[str, ...] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start a server's command. Raises `ConfigError` or `Unavailable` with the reason and the next step."""
+    """Start a server's command. Raises `ConfigError` or `Unavailable` with the reason and the next step.
+
+    `trace` is the command of a tracer that runs it.
+    """
     if cwd is not None and not Path(cwd).is_dir():
         raise _bad_cwd(name, cwd)
     try:
-        if sandbox is None:
+        if sandbox is None and not trace:
             return start(words, environment, cwd, umask=umask, mark=mark)
         _check_program(words[0], environment, cwd)
+        if sandbox is None:
+            return start([*trace, *words], environment, cwd, umask=umask, mark=mark)
         launched, passed = sandboxed_command(words, environment, sandbox, sandbox_support())
-        return start(launched, passed, cwd, umask=umask, mark=mark)
+        descriptors = (sandbox.guard,) if sandbox.guard >= 0 else ()
+        return start(launched, passed, cwd, umask=umask, mark=mark, descriptors=descriptors)
     except OSError as error:
         raise _start_error(name, words[0], environment, cwd, error) from None
     except ValueError as error:  # a NUL in a word, a variable or the directory

@@ -94,6 +94,8 @@ async def _at_terminal(invocation: Invocation, wanted: "Wanted", prompt: str | N
             output.note(f"Resume this session with `{resume_command(chat.session)}`.")
     if chat is not None and chat.is_deleted:
         raise NotFound("session.unknown", "The session was deleted in the meantime.")
+    if chat is not None and chat.is_interrupted:
+        raise KeyboardInterrupt
 
 
 async def _without_terminal(invocation: Invocation, wanted: "Wanted", prompt: str | None) -> int:

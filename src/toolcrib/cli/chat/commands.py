@@ -5,11 +5,12 @@ A command first fetches, then prints everything at once, so that the input row i
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
 from toolcrib.cli import output
 from toolcrib.cli.arguments import parse_ref
-from toolcrib.cli.mcp.show import show_servers
+from toolcrib.cli.chat.servers import run_mcp
 from toolcrib.cli.sessions.show import SHORT_ID, describe_cost, export_to, resume_command, show_sessions
 from toolcrib.cli.tools.commands import show_tools
 from toolcrib.cli.why import show_explanation
@@ -34,7 +35,9 @@ async def run_command(chat: "LiveChat", line: str) -> None:
     name, _, rest = line.strip().removeprefix("/").partition(" ")
     command = COMMANDS.get(name)
     if command is None:
-        hint = "Type /help for a list, or // to send a message that starts with /."
+        near = get_close_matches(name, COMMANDS, 1)
+        hint = f"Did you mean /{near[0]}? " if near else ""
+        hint += "Type /help for a list, or // to send a message that starts with /."
         raise InvalidRequest("cli.usage", f"Unknown command /{name}.", hint)
     given = rest.strip()
     needs = bool(command.takes) and not command.takes.startswith("[")
@@ -49,16 +52,6 @@ async def _help(chat: "LiveChat", _: str) -> None:
     with chat.screen.aside():
         output.table(("command", "does"), rows)
         output.line("Ctrl-C interrupts the turn, twice quits; Ctrl-D on an empty line quits.")
-
-
-async def _mcp(chat: "LiveChat", _: str) -> None:
-    servers = await chat.client.servers(cwd=str(chat.session["cwd"]))
-    inside = [(each["name"], each["state"], str(each["tools"])) for each in chat.view.status.get("servers") or ()]
-    with chat.screen.aside():
-        show_servers(servers, [])
-        if inside:
-            output.line("\nin this session:")
-            output.table(("server", "state", "tools"), inside)
 
 
 async def _tools(chat: "LiveChat", words: str) -> None:
@@ -127,7 +120,11 @@ async def _quit(chat: "LiveChat", _: str) -> None:
 
 
 COMMANDS: Final[dict[str, ChatCommand]] = {
-    "mcp": ChatCommand("", "list servers and their state", _mcp),
+    "mcp": ChatCommand(
+        "[COMMAND]",
+        "list servers; or add, test, reload, enable, disable, remove, auth, unauth one, as in `/mcp test NAME`",
+        run_mcp,
+    ),
     "tools": ChatCommand("[WORDS]", "list or search the tools of this session", _tools),
     "why": ChatCommand("SERVER/TOOL", "explain the decision for a tool", _why),
     "mode": ChatCommand(

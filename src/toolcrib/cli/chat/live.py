@@ -59,7 +59,7 @@ class LiveChat:
         self._following = anyio.CancelScope()
         self._enter: MemoryObjectSendStream[tuple[Ask | None, str]]
         self._tasks: TaskGroup
-        self.is_deleted = False
+        self.is_deleted = self.is_interrupted = False
         self._failure: ToolcribError | None = None
 
     @property
@@ -243,6 +243,7 @@ class LiveChat:
         now = anyio.current_time()
         again, self._pressed_at = now - self._pressed_at < TWICE, now
         if again or self._is_interrupting:
+            self.is_interrupted = True
             self.leave()
         elif self._row_for is not None and self._row_for.is_editing:
             self._row_for.is_editing = False

@@ -2,7 +2,7 @@
 
 Text is wrapped here, not by the terminal: untrusted text is indented in every row, so that none can imitate our lines.
 The input row is removed and redrawn around all output in one write, so that nothing flickers and typed keys never mix
-with the text.
+with the text. With colours, the agent's Markdown is styled.
 
 Must never write text that did not pass `safe`.
 """
@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from typing import Final
 
+from toolcrib.cli.chat.markdown import MarkdownStyler
 from toolcrib.cli.chat.view import Piece, Tone, ViewLine
 from toolcrib.cli.output import safe, width
 
@@ -20,7 +21,13 @@ _INDENT: Final = 2
 _NARROWEST: Final = 20
 _TAB: Final = "    "
 _CLEAR_ROW: Final = "\r\x1b[K"
-_STYLES: Final[dict[Tone, str]] = {"plain": "", "faint": "\x1b[2m", "strong": "\x1b[1m"}
+_STYLES: Final[dict[Tone, str]] = {
+    "plain": "",
+    "faint": "\x1b[2m",
+    "strong": "\x1b[1m",
+    "emphasis": "\x1b[3m",
+    "code": "\x1b[36m",
+}
 _RESET: Final = "\x1b[0m"
 
 
@@ -37,11 +44,12 @@ class Screen:
         self._label = self._text = ""
         self._cursor = 0
         self._has_row = False
+        self._markdown = MarkdownStyler()
 
     def show(self, pieces: Iterable[Piece]) -> None:
         """Print pieces above the input row."""
         away = self._erase()
-        made = "".join(self._render(piece) for piece in pieces)
+        made = "".join(self._render(part) for piece in pieces for part in self._styled(piece))
         if made:
             self._write(away + made + self._below())
 
@@ -69,6 +77,14 @@ class Screen:
         """Remove the input row; later output starts on a new row."""
         self._write(self._erase() + self._new_row())
         self._has_row = False
+
+    def _styled(self, piece: Piece) -> Iterable[Piece]:
+        """Return an agent's text with its Markdown as styles; without styles, the marks stay."""
+        if isinstance(piece, ViewLine):
+            self._markdown.reset()
+        if not self._colours or isinstance(piece, ViewLine) or piece.tone != "plain":
+            return (piece,)
+        return self._markdown.feed(piece)
 
     def _render(self, piece: Piece) -> str:
         text = safe(piece.text).replace("\t", _TAB)

@@ -17,7 +17,7 @@ from toolcrib.gate.approvals.display import show
 from toolcrib.gate.policy.coding_tools import QUESTION
 from toolcrib.model.json import JsonObject
 
-Tone = Literal["plain", "faint", "strong"]
+Tone = Literal["plain", "faint", "strong", "emphasis", "code"]
 """The style of a line; carries no information that the words do not."""
 
 _ARGUMENTS: Final = 160

@@ -1,12 +1,13 @@
 """`toolcrib mcp` at a terminal: a live list of all servers, drawn in place.
 
 Adding, trusting and signing in need prompts, so they run outside of the view with the regular commands; then it
-returns.
+returns. When the terminal is resized, everything is redrawn.
 
 Must never start or confirm anything without a key press.
 """
 
 import os
+import signal
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -30,7 +31,7 @@ from toolcrib.model.errors import NotFound, ToolcribError
 from toolcrib.model.json import Json, is_object
 from toolcrib.web.api_client.api_client import ApiClient
 
-_HIDE, _SHOW = "\x1b[?25l", "\x1b[?25h"
+_HIDE, _SHOW, _CLEAR = "\x1b[?25l", "\x1b[?25h", "\x1b[H\x1b[J"
 _USUAL: Final = os.terminal_size((80, 24))
 _NEWS: Final = frozenset({"server_changed", "config_changed", "catalog_changed"})
 _OUTSIDE: Final = frozenset({"trust", "sign_in", "add"})
@@ -50,6 +51,8 @@ def open_view(invocation: Invocation) -> None:
     while True:
         live.wish = None
         run(lambda: keep_running(invocation.settings, live.run))
+        if live.is_interrupted:
+            raise KeyboardInterrupt
         if live.wish is None:
             return
         _fulfil(invocation, live.wish)
@@ -74,6 +77,7 @@ class _Live:
 
     def __init__(self) -> None:
         self.wish: _Wish | None = None
+        self.is_interrupted = False
         self._lost: ToolcribError | None = None
         self._view = ServersView()
         self._drawn = 0
@@ -90,6 +94,7 @@ class _Live:
                 await self._look()
                 async with anyio.create_task_group() as self._tasks:
                     self._start(self._follow)
+                    self._start(self._follow_size)
                     await self._obey(keys)
                     self._tasks.cancel_scope.cancel()
             finally:
@@ -118,7 +123,8 @@ class _Live:
                     self._show(after)
                     if is_opened:
                         self._start(self._open)
-                elif after == "leave":
+                elif after in ("leave", "interrupt"):
+                    self.is_interrupted = after == "interrupt"
                     return
                 elif after in _OUTSIDE:
                     self.wish = _Wish(after, self._alias)
@@ -134,6 +140,14 @@ class _Live:
         async for event in self._client.events():
             if event.kind in _NEWS:
                 await self._look()
+
+    async def _follow_size(self) -> None:
+        """Redraw everything when the size changes, because the terminal may have wrapped the rows."""
+        with anyio.open_signal_receiver(signal.SIGWINCH) as resized:
+            async for _ in resized:
+                output.draw(_CLEAR)
+                self._drawn = 0
+                self._show(self._view)
 
     async def _look(self) -> None:
         servers = await self._client.servers()
@@ -162,11 +176,15 @@ class _Live:
                 f"Turning {alias} {'on' if enabled else 'off'}…",
                 lambda: client.switch_server(alias, enabled),
             ),
+            "sign_out": (f"Signing out of {alias}…", lambda: client.sign_out(alias)),
+            "remove": (f"Removing {alias}…", lambda: client.remove_server(alias)),
         }
         words, work = doing[wanted]
-        self._show(replace(self._view, busy=words, message=""))
+        self._show(replace(self._view, busy=words, message="", asked=None))
         try:
-            message = _result_text(await work())
+            answer = await work()
+            undo = f"Removed {alias}. Undo: toolcrib mcp remove --undo"
+            message = undo if wanted == "remove" else _result_text(answer)
         except ToolcribError as error:
             message = f"{error.message} {error.hint or ''}"
         self._show(replace(self._view, busy="", message=message))

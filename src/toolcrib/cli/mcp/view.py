@@ -15,13 +15,19 @@ from toolcrib.cli.mcp.show import describe_problem, describe_state, question_lin
 from toolcrib.cli.output import one_line, safe, width
 from toolcrib.model.json import JsonObject
 
-Do = Literal["test", "test_all", "reload", "reload_all", "switch", "trust", "sign_in", "add", "leave"]
+Do = Literal[
+    "test", "test_all", "reload", "reload_all", "switch", "trust", "sign_in", "sign_out", "remove", "add", "leave",
+    "interrupt",
+]  # fmt: skip
 
 _KEYS: Final[dict[str, Do]] = {
     "t": "test", "T": "test_all", "r": "reload", "R": "reload_all", "e": "switch", "x": "trust", "s": "sign_in",
-    "a": "add", "q": "leave", "\x03": "leave", "\x04": "leave",
+    "o": "sign_out", "d": "remove", "a": "add", "q": "leave", "\x03": "interrupt", "\x04": "leave",
 }  # fmt: skip
-_OF_ONE: Final = frozenset({"test", "reload", "switch", "trust", "sign_in"})
+_OF_ONE: Final = frozenset({"test", "reload", "switch", "trust", "sign_in", "sign_out", "remove"})
+_ENDS: Final = frozenset({"leave", "interrupt"})
+_QUESTIONS: Final[dict[str, str]] = {"remove": "Remove {}?", "sign_out": "Sign out of {}?"}
+"""Actions that are confirmed."""
 _MOVES: Final = {
     "\x1b[A": -1, "\x1bOA": -1, "k": -1, "\x10": -1, "\x1b[B": 1, "\x1bOB": 1, "j": 1, "\x0e": 1,
     "\x1b[5~": -10, "\x1b[6~": 10, "\x1b[H": -100_000, "\x1b[F": 100_000,
@@ -30,16 +36,20 @@ _OPEN: Final = frozenset({"\r", "\n", "\x1b[C", "\x1bOC", "l", " "})
 _BACK: Final = frozenset({"\x1b", "\x1b[D", "\x1bOD", "h", "\x7f"})
 _HELP: Final = (
     ("up/down", "choose"), ("Enter", "details"), ("t", "test"), ("r", "reload"), ("e", "on/off"), ("x", "trust"),
-    ("s", "sign in"), ("a", "add"), ("T", "test all"), ("R", "reload all"), ("q", "quit"),
+    ("s", "sign in"), ("o", "sign out"), ("d", "remove"), ("a", "add"), ("T", "test all"), ("R", "reload all"),
+    ("q", "quit"),
 )  # fmt: skip
-_HELP_OPEN: Final = (("Esc", "back"), *_HELP[2:7], ("q", "quit"))
+_HELP_OPEN: Final = (("Esc", "back"), *_HELP[2:9], ("q", "quit"))
 _WIDEST_NAME: Final = 28
 _FEWEST: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class ServersView:
-    """The state of the view: `message` holds the result of the last action, `busy` the one in progress."""
+    """The state of the view.
+
+    `message` holds the result of the last action, `busy` the one in progress, `asked` the one to be confirmed.
+    """
 
     servers: Sequence[JsonObject] = ()
     place: int = 0
@@ -47,6 +57,7 @@ class ServersView:
     top: int = 0
     message: str = ""
     busy: str = ""
+    asked: Do | None = None
 
     @property
     def chosen(self) -> JsonObject | None:
@@ -59,11 +70,14 @@ class ServersView:
         places = [place for place, server in enumerate(servers) if server["alias"] == alias]
         place = places[0] if places else min(self.place, max(len(servers) - 1, 0))
         opened = self.opened if self.opened is not None and places else None
-        return replace(self, servers=servers, place=place, opened=opened)
+        asked = self.asked if places else None
+        return replace(self, servers=servers, place=place, opened=opened, asked=asked)
 
 
 def press(view: ServersView, key: str) -> ServersView | Do:
     """Return the effect of a key: a new view, or an action on the selected server."""
+    if view.asked is not None and key != "\x03":
+        return view.asked if key in ("y", "Y") else replace(view, asked=None, message="Nothing was changed.")
     if key in _MOVES:
         return _move(view, _MOVES[key])
     if view.opened is not None and (key in _BACK or key == "q"):
@@ -71,9 +85,9 @@ def press(view: ServersView, key: str) -> ServersView | Do:
     if key in _OPEN and view.opened is None and view.chosen is not None:
         return replace(view, opened=view.chosen, top=0, message="")
     wanted = _KEYS.get(key)
-    if wanted is None or (wanted in _OF_ONE and view.chosen is None) or (view.busy and wanted != "leave"):
+    if wanted is None or (wanted in _OF_ONE and view.chosen is None) or (view.busy and wanted not in _ENDS):
         return view
-    return wanted
+    return replace(view, asked=wanted) if wanted in _QUESTIONS else wanted
 
 
 def _move(view: ServersView, step: int) -> ServersView:
@@ -87,7 +101,7 @@ def draw(view: ServersView, columns: int, rows: int) -> list[str]:
     head = _summary(view) if view.opened is None else f"{view.opened['name']}: {describe_state(view.opened)}"
     keys = _fold(_HELP if view.opened is None else _HELP_OPEN, columns)
     # Servers take precedence over the help; one row stays free, or the terminal would scroll.
-    foot = [view.busy or view.message, *keys[: max(rows - _FEWEST - 4, 0)]]
+    foot = [_question(view) or view.busy or view.message, *keys[: max(rows - _FEWEST - 4, 0)]]
     room = max(rows - len(foot) - 3, 1)
     body = _list(view, columns, room) if view.opened is None else _details(view, columns, room)
     return [clip(line, columns) for line in (head, "", *body, *foot)]
@@ -101,6 +115,13 @@ def clip(text: str, columns: int) -> str:
     while width(line) >= columns - 1:
         line = line[:-1]
     return f"{line}…"
+
+
+def _question(view: ServersView) -> str:
+    if view.asked is None or view.chosen is None:
+        return ""
+    name = clip(str(view.chosen["name"]), _WIDEST_NAME)
+    return f"{_QUESTIONS[view.asked].format(name)} Press y to confirm, any other key to cancel."
 
 
 def _summary(view: ServersView) -> str:

@@ -27,7 +27,7 @@ from toolcrib.gate.audit.export import export
 from toolcrib.gate.audit.head import ChainHead, HeadContent, HeadFile, beginning, read_head
 from toolcrib.gate.audit.segments import Segments
 from toolcrib.gate.audit.signing import HeadKey
-from toolcrib.gate.audit.unfinished import unfinished
+from toolcrib.gate.audit.unfinished import OwedOutcomes, unfinished
 from toolcrib.gate.audit.verify import ChainFinding, Verification, Witness, verify, verify_lanes
 from toolcrib.model.errors import Conflict, NotFound, Unavailable
 from toolcrib.model.json import JsonObject, encoded_members, loads
@@ -75,7 +75,9 @@ class Audit:
         `crib` distinguishes cribs on one database. `observer` is notified of the end of every call.
         """
         self.redactor = redactor or Redactor()
-        self.call_records = CallRecords(store, self.redactor, observer)
+        self._run_start = 0
+        self.owed = OwedOutcomes(store, lambda: AuditRun(self.run, None, self._run_start), self.record)
+        self.call_records = CallRecords(store, self.redactor, observer, self.owed)
         self.run = secrets.token_hex(6)
         """The prefix of the call ids of this run."""
         self.lane = 0
@@ -148,7 +150,8 @@ class Audit:
             # A run that cannot read journals keeps that of a killed run for one that can.
             waits = killed is not None and killed.journal is not None and not self._store.has_journal
             self._waiting_journal = journal if waits else None
-            run = AuditRun(self.run, journal if used or waits else None, chain.head.number)
+            self._run_start = chain.head.number
+            run = AuditRun(self.run, journal if used or waits else None, self._run_start)
             await save_run(self._store, self._crib, run)
             self.call_records.fence = Fence(self._crib, self.run) if self._store.shared else None
         except Unavailable as error:  # calls that cannot be recorded raise their own error
@@ -159,8 +162,8 @@ class Audit:
         """Begin another run if other cribs ended the current one, since this crib lost the database for too long."""
         current = await load_run(self._store, self._crib)
         if current is None or current.run != self.run:
-            self.run = secrets.token_hex(6)
-            await save_run(self._store, self._crib, AuditRun(self.run, None, self._chain.head.number))
+            self.run, self._run_start = secrets.token_hex(6), self._chain.head.number
+            await save_run(self._store, self._crib, AuditRun(self.run, None, self._run_start))
             self.call_records.fence = Fence(self._crib, self.run)
 
     async def settle_run(self, crib: str) -> int:
@@ -228,6 +231,7 @@ class Audit:
 
     async def __aexit__(self, *_: object) -> None:
         with anyio.CancelScope(shield=True):
+            await self.owed.aclose()
             await self._end_run()
         self._file.close()
 

@@ -6,13 +6,13 @@ redactor can detect, nor let a value that is not JSON keep a call from being rec
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Literal, NamedTuple, Self, TypeAlias
 
 from toolcrib.base.masking.values import Redactor, bounded_name
 from toolcrib.gate.audit.chain import Chain, Entry, columns_of, current_moment, stored
+from toolcrib.gate.audit.unfinished import OwedOutcomes
 from toolcrib.model.errors import Unavailable
 from toolcrib.model.json import JsonObject, dumps, encoded_members
 from toolcrib.model.marks import Mark
@@ -23,11 +23,10 @@ from toolcrib.model.tools import CallResult, Tool, ToolRef
 from toolcrib.store.batch import ConstraintError, Fence
 from toolcrib.store.engine import Store
 
-logger = logging.getLogger(__name__)
-
 Phase = Literal["intent", "outcome"]
 _MOST_FORMS = 4096
-
+_NOT_MADE: JsonObject = {"isError": True, "abandoned": True, "durationMs": 0.0}
+"""The ending of a call whose intent could not be recorded, but may be in the database."""
 
 _Of: TypeAlias = tuple[str, Principal, ToolRef, Tool | None, Decision, str | None]
 
@@ -68,8 +67,9 @@ class CallRecords:
 
     chain: Chain
 
-    def __init__(self, store: Store, redactor: Redactor, observer: CallObserver | None) -> None:
+    def __init__(self, store: Store, redactor: Redactor, observer: CallObserver | None, owed: OwedOutcomes) -> None:
         self.observer = observer
+        self._owed = owed
         self.fence: Fence | None = None
         """The run of this crib on a shared database."""
         self.held_epoch: Callable[[str], int | None] = lambda _: None
@@ -107,7 +107,9 @@ class CallRecords:
             members += b"," + encoded_members({"approvalId": approval})[0]
         if program is not None:
             members += b"," + encoded_members({"programId": program})[0]
-        return CallRecord(self._store, self.chain, members, form, call, shown, self.observer, self._fence_of(principal))
+        return CallRecord(
+            self._store, self.chain, members, form, call, shown, self.observer, self._fence_of(principal), self._owed
+        )
 
     def _fence_of(self, principal: Principal) -> Fence | None:
         """Return the fence of a principal's calls: a session's calls end when another crib runs the session."""
@@ -132,7 +134,9 @@ class CallRecords:
 class CallRecord:
     """The records of one call. The observer is notified once they are complete, or could not be completed."""
 
-    __slots__ = ("_arguments", "_call", "_chain", "_fence", "_form", "_members", "_number", "_observer", "_store")
+    __slots__ = (
+        "_arguments", "_call", "_chain", "_fence", "_form", "_members", "_number", "_observer", "_owed", "_store",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -144,7 +148,9 @@ class CallRecord:
         arguments: bytes,
         observer: CallObserver | None,
         fence: Fence | None,
+        owed: OwedOutcomes,
     ) -> None:
+        self._owed = owed
         self._store = store
         self._chain = chain
         self._fence = fence
@@ -163,7 +169,7 @@ class CallRecord:
         entry = self._entry("intent")
         number = self._store.append_now(self._chain, entry)
         try:
-            self._number = number if number is not None else await self._append(entry)
+            self._number = number if number is not None else await self._append(entry, _NOT_MADE)
         except Unavailable as error:
             self._report("refused", code="audit.unavailable")
             raise Unavailable("audit.unavailable", f"The call was not made. {error.message}") from error
@@ -190,11 +196,13 @@ class CallRecord:
         outcome: JsonObject = {"isError": is_error, "durationMs": duration_ms}
         if marks:
             outcome["setMarks"] = list(marks)
-        entry = self._entry("outcome", outcome if digest is None else outcome | {"resultDigest": digest})
+        if digest is not None:
+            outcome["resultDigest"] = digest
+        entry = self._entry("outcome", outcome)
         number = self._store.append_now(self._chain, entry)
         try:
             if number is None:
-                number = await self._append(entry)
+                number = await self._append(entry, outcome)
         except Unavailable as error:
             self._report("error", duration_ms, code="audit.unavailable")
             message = f"The call was made, but its outcome could not be recorded. {error.message}"
@@ -210,7 +218,7 @@ class CallRecord:
         """Record that the call was not made, with the error code, since not every refusal comes from a rule."""
         entry = self._entry("outcome", {"isError": True, "refused": code, "durationMs": 0.0})
         try:
-            self._number = await self._append(entry)
+            self._number = await self._append(entry, _NOT_MADE)
         except Unavailable as error:
             raise Unavailable("audit.unavailable", f"The call was not made. {error.message}") from error
         finally:
@@ -219,15 +227,26 @@ class CallRecord:
 
     def abandoned(self, duration_ms: float) -> None:
         """Record a cancelled or failed call without waiting, since there may be no time left."""
-        entry = self._entry("outcome", {"isError": True, "abandoned": True, "durationMs": duration_ms})
-        self._store.append(self._chain, entry, self._fence).add_done_callback(_log_failure)
+        ending: JsonObject = {"isError": True, "abandoned": True, "durationMs": duration_ms}
+        self._start(self._entry("outcome", ending), ending)
         self._report("abandoned", duration_ms)
 
-    async def _append(self, entry: Entry) -> int:
+    async def _append(self, entry: Entry, ending: JsonObject) -> int:
         try:
-            return await self._store.append(self._chain, entry, self._fence)
+            return await asyncio.shield(self._start(entry, ending))
         except ConstraintError as error:
             raise Unavailable("audit.unavailable", "Another node has taken over the work of this one.") from error
+
+    def _start(self, entry: Entry, ending: JsonObject) -> "asyncio.Future[int]":
+        """Append a record. If that fails, the call gets an outcome with this ending once the database is back."""
+
+        def owe(appended: "asyncio.Future[int]") -> None:
+            if not appended.cancelled() and isinstance(appended.exception(), Unavailable):
+                self._owed.add(self._call, ending)
+
+        appended = self._store.append(self._chain, entry, self._fence)
+        appended.add_done_callback(owe)
+        return appended
 
     def _report(
         self,
@@ -253,12 +272,3 @@ class CallRecord:
         if ending is not None:
             members += b"," + dumps(ending)[1:-1]
         return members, (at, phase, *self._form.columns)
-
-
-def _log_failure(ended: "asyncio.Future[int]") -> None:
-    if ended.cancelled() or (error := ended.exception()) is None:
-        return
-    if isinstance(error, ConstraintError):
-        logger.warning("The outcome of an abandoned call is unknown: another node has taken over.")
-    else:
-        logger.error("Could not record the outcome of an abandoned call: %s", error)

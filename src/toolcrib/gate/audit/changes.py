@@ -18,6 +18,7 @@ from toolcrib.gate.audit.change_body import change
 from toolcrib.model.errors import Unavailable
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Principal
+from toolcrib.store.batch import ConstraintError
 
 _OWNER = Principal("owner", "owner", "api")
 """The actor outside of requests: the program that embeds the crib, which runs as the owner."""
@@ -46,9 +47,11 @@ class Changes:
         Raises what `work` raises, and `Unavailable` (`audit.unavailable`) if it could not be recorded.
         """
         body = change(kind, changed, by, door, self._audit.redactor)
+        call = body["call"] = f"{self._audit.run}-{body['call']}"  # the run of a killed crib is searched for its calls
         try:
-            await self._audit.record({"phase": "intent", **body, "rulesVersion": self._rules()})
+            await self._record({"phase": "intent", **body, "rulesVersion": self._rules()})
         except Unavailable as error:
+            self._audit.owed.add(call, {"isError": True, "abandoned": True})
             raise Unavailable("audit.unavailable", f"Nothing was changed. {error.message}") from error
         try:
             result = await work()
@@ -57,8 +60,9 @@ class Changes:
             raise
         self._signal()
         try:
-            await self._audit.record({"phase": "outcome", **body, "rulesVersion": self._rules(), "isError": False})
+            await self._record({"phase": "outcome", **body, "rulesVersion": self._rules(), "isError": False})
         except Unavailable as error:
+            self._audit.owed.add(call, {"isError": False})
             message = f"The change was made, but its outcome could not be recorded. {error.message}"
             raise Unavailable("audit.unavailable", message) from error
         return result
@@ -74,10 +78,16 @@ class Changes:
         body = change(kind, changed, by, "library", self._audit.redactor)
         self._tell({"phase": "outcome", **body, "rulesVersion": self._rules(), "isError": False})
 
+    async def _record(self, body: JsonObject) -> None:
+        try:
+            await self._audit.record(body)
+        except ConstraintError as error:
+            raise Unavailable("audit.unavailable", "Another node has taken over the work of this one.") from error
+
     def _tell(self, body: JsonObject) -> None:
-        self._audit.record(body).add_done_callback(_log_failure)
+        def notice(recorded: "asyncio.Future[int]") -> None:
+            if not recorded.cancelled() and (error := recorded.exception()) is not None:
+                logger.error("Could not record a change: %s", error)
+                self._audit.owed.add(str(body["call"]), {"isError": body["isError"]})
 
-
-def _log_failure(recorded: "asyncio.Future[int]") -> None:
-    if not recorded.cancelled() and (error := recorded.exception()) is not None:
-        logger.error("Could not record a change: %s", error)
+        self._audit.record(body).add_done_callback(notice)

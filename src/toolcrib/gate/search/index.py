@@ -1,7 +1,8 @@
 """The index of a server's tools, and ranking over the indexes of several servers.
 
 Ranking is BM25 over weighted fields. A word also finds its synonyms, with a lower weight; a word that no tool contains
-finds words that begin with it, or else words with one typo. A tool whose name is the query comes first.
+finds words that begin with it, or else words with one typo. A tool whose name is the query comes first. A task of
+several steps finds tools for each: a step whose tool is already listed counts less for the next tool.
 
 The index of one server is an immutable value and is reused until the server's visible tools change. An index over
 several servers consists of theirs; only the frequency of a word is counted over all of them, on demand. A change
@@ -17,36 +18,40 @@ from functools import cached_property
 from math import log
 from typing import Final, NamedTuple
 
-from toolcrib.gate.search.synonyms import related_stems
-from toolcrib.gate.search.words import compounds, query_terms, split, stem, terms
+from toolcrib.gate.search.synonyms import RELATED
+from toolcrib.gate.search.words import LONGEST_QUERY, compounds, query_steps, split, stem, terms
 from toolcrib.model.json import Json, is_object
 from toolcrib.model.tools import Tool
 
-_NAME: Final = 4.0
+_NAME: Final = 4.5
 _TITLE: Final = 2.0
-_SERVER: Final = 2.0
+_SERVER: Final = 1.5
 _DESCRIPTION: Final = 1.0
 _ARGUMENT: Final = 0.7
-_ARGUMENT_TEXT: Final = 0.4
+_ARGUMENT_TEXT: Final = 0.7
 """Weights of a word by the field it is in."""
 _SATURATION: Final = 1.2
 _LENGTH_SHARE: Final = 0.7
 _USUAL_LENGTH: Final = 12.0
 """BM25's k1, b and average length. The average is a constant, so that an index does not depend on other servers."""
-_SYNONYM: Final = 0.5
+_SYNONYM: Final = 0.6
 _PREFIX: Final = 0.7
 _TYPO: Final = 0.6
 """Weights of a word that is not the query's own."""
 _WHOLE_NAME: Final = 0.7
 """Increase of the score if the query contains every word of the tool's name."""
-_RERANKED: Final = 100
-"""Candidates whose names are compared."""
+_STEP: Final = 0.7
+"""Share of the score that a tool gets for being the best of one step of a task."""
+_CANDIDATES: Final = 80
+"""Tools whose names and steps are compared."""
 _CUT_OFF: Final = 0.2
 """Share of the best score below which a tool is not found."""
 _EXPANDED: Final = 12
 """Words that one unknown word stands for."""
-_MOST_POSTINGS: Final = 8_000
-"""Postings that one query reads. The rarest words are read first, so only common ones are left out."""
+_MOST_GUESSED: Final = 10
+"""Unknown words of a query that may be unfinished or have a typo."""
+_MOST_POSTINGS: Final = 1_600
+"""Postings that one query reads whole, rarest words first. Commoner words count only for the candidates."""
 _LONGEST_DESCRIPTION: Final = 2_000
 _LONGEST_ARGUMENT_TEXT: Final = 300
 """Characters that are indexed."""
@@ -137,84 +142,162 @@ class ToolIndex:
             self._count += len(server.tools)
         self._tools = [tool for _, server in self._servers for tool in server.tools]
         self._names = [name for _, server in self._servers for name in server.names]
-        self._located: dict[str, Sequence[Posting]] = {}
+        self._located: dict[str, Mapping[int, float]] = {}
+        self._groups: dict[str, Mapping[str, float]] = {}
 
     def search(self, query: str, limit: int) -> list[FoundTool]:
         """Return the best tools, best first, ties sorted by identity."""
-        scores, possible, wanted = self._score(query)
+        query = query[:LONGEST_QUERY]
+        steps = query_steps(query)
+        weights: dict[str, float] = {}
+        for step in steps:
+            for term, weight in step.items():
+                weights[term] = max(weights.get(term, 0.0), weight)
+        weights |= {term: 1.0 for term in compounds(query) if term not in weights and term in self._words}
+        scores, matches, possible = self._score(weights)
+        candidates = {number: score * self._named(number, weights) for number, score in scores.items()}
+        shares = [self._step(step, candidates, matches) for step in steps] if len(steps) > 1 else []
         exact = self._exact(query)
-        least = _CUT_OFF * max(scores.values(), default=0.0)
-        best = sorted(((score, number) for number, score in scores.items() if score >= least), reverse=True)
-        ranked: list[tuple[float, int]] = [(1.0, number) for number in exact]
-        for score, number in best[: max(limit, _RERANKED)]:
-            if number not in exact:
-                name = self._names[number]
-                covered = len(name & wanted) / len(name) if name else 0.0
-                ranked.append((min(0.99, score * (1 + _WHOLE_NAME * covered) / possible), number))
-        ranked.sort(key=lambda pair: (-pair[0], self._tools[pair[1]].ref))
-        return [FoundTool(self._tools[number], score) for score, number in ranked[:limit]]
+        chosen = self._choose({key: value for key, value in candidates.items() if key not in exact}, shares, limit)
+        scale = possible * (1 + _WHOLE_NAME) * (1 + _STEP if shares else 1)
+        found = [FoundTool(self._tools[number], 1.0) for number in sorted(exact, key=lambda at: self._tools[at].ref)]
+        found += [FoundTool(self._tools[number], min(0.99, score / scale)) for score, number in chosen]
+        return found[:limit]
 
     def _exact(self, query: str) -> frozenset[int]:
         key = " ".join(split(query))
         return frozenset(offset + number for offset, server in self._servers for number in server.exact.get(key, ()))
 
-    def _score(self, query: str) -> tuple[dict[int, float], float, frozenset[str]]:
-        """Return the scores by tool, the highest possible one, and the stems of the query."""
-        weights = query_terms(query)
-        weights |= {term: 1.0 for term in compounds(query) if term not in weights and self._locate(term)}
-        groups = [group for term, weight in weights.items() if (group := self._group(term, weight))]
-        groups.sort(key=lambda group: max(group.values()), reverse=True)
-        scores: dict[int, float] = {}
-        possible, left = 1e-9, _MOST_POSTINGS
-        for group in groups:
-            possible += max(group.values()) * (_SATURATION + 1)
-            if left > 0:
-                left -= self._add_group(scores, group)
-        return scores, possible * (1 + _WHOLE_NAME), frozenset(weights)
+    def _named(self, number: int, wanted: Mapping[str, float]) -> float:
+        """Return the factor for the share of the tool's name that the query contains."""
+        name = self._names[number]
+        return 1 + _WHOLE_NAME * len(wanted.keys() & name) / len(name) if name else 1.0
 
-    def _add_group(self, scores: dict[int, float], group: Mapping[str, float]) -> int:
-        """Add the best match of each tool among the words of a group. Return the number of postings that were read."""
+    def _score(self, weights: Mapping[str, float]) -> tuple[dict[int, float], dict[str, Mapping[int, float]], float]:
+        """Return the candidates with their scores, the matches of each word, and the highest possible score."""
+        groups = [(max(group.values()), term, group) for term, group in self._weighted(weights) if group]
+        groups.sort(key=lambda each: (-each[0], each[1]))
+        scores: dict[int, float] = {}
+        matches: dict[str, Mapping[int, float]] = {}
+        left = _MOST_POSTINGS
+        common: list[tuple[str, float]] = []
+        for most, term, group in groups:
+            words = self._affordable(group, left if scores else max(left, self._count))
+            if not words:
+                common.append((term, most))
+                continue
+            matches[term] = found = self._match(words)
+            left -= sum(self._frequency(word) for word in words)
+            for number, score in found.items():
+                scores[number] = scores.get(number, 0.0) + score
+        least = min(sorted(scores.values(), reverse=True)[:_CANDIDATES], default=0.0)
+        kept = {number: score for number, score in scores.items() if score >= least}
+        for term, weight in common:
+            postings = self._locate(term)
+            matches[term] = found = {number: weight * postings[number] for number in postings.keys() & kept.keys()}
+            for number, score in found.items():
+                kept[number] += score
+        return kept, matches, (_SATURATION + 1) * sum(most for most, _, _ in groups) or 1.0
+
+    def _affordable(self, group: Mapping[str, float], left: int) -> dict[str, float]:
+        """Return the words of a group whose postings may be read, by weight."""
+        words: dict[str, float] = {}
+        for word, weight in group.items():
+            frequency = self._frequency(word)
+            if frequency <= left:
+                words[word] = weight
+                left -= frequency
+            elif not words:
+                break
+        return words
+
+    def _match(self, group: Mapping[str, float]) -> dict[int, float]:
+        """Return the best match of each tool among the words of a group."""
         found: dict[int, float] = {}
-        read = 0
         for term, weight in group.items():
             postings = self._locate(term)
-            read += len(postings)
             if not found:
-                found = {number: weight * value for number, value in postings}
-            else:
-                for number, value in postings:
-                    if (score := weight * value) > found.get(number, 0.0):
-                        found[number] = score
-        for number, score in found.items():
-            scores[number] = scores.get(number, 0.0) + score
-        return read
+                found = {number: weight * value for number, value in postings.items()}
+                continue
+            for number, value in postings.items():
+                if (score := weight * value) > found.get(number, 0.0):
+                    found[number] = score
+        return found
 
-    def _group(self, term: str, weight: float) -> dict[str, float]:
-        """Return the words to look for in place of one, each with its weight."""
-        own = self._frequency(term)
-        group = {term: weight * self._rarity(own)} if own else self._similar(term, weight)
+    def _step(
+        self, step: Mapping[str, float], candidates: Mapping[int, float], matches: Mapping[str, Mapping[int, float]]
+    ) -> dict[int, float]:
+        """Return the scores of the candidates for one step of a task."""
+        scores: dict[int, float] = {}
+        for found in [matches[term] for term in step if term in matches]:
+            for number in candidates.keys() & found.keys():
+                scores[number] = scores.get(number, 0.0) + found[number]
+        return {number: score * self._named(number, step) for number, score in scores.items()}
+
+    def _choose(
+        self, scores: dict[int, float], shares: Sequence[Mapping[int, float]], limit: int
+    ) -> list[tuple[float, int]]:
+        """Return the best candidates in order. A step counts less the better the tools before serve it."""
+        best = [max(share.values(), default=1.0) for share in shares]
+        open_ = [_STEP] * len(shares)
+        chosen: list[tuple[float, int]] = []
+        while scores and len(chosen) < limit:
+            values = dict(scores)
+            for weight, share in zip(open_, shares, strict=True):
+                for number, score in share.items():
+                    if number in values:
+                        values[number] += weight * score
+            number = min(values, key=lambda at: (-values[at], self._tools[at].ref))
+            if chosen and values[number] < _CUT_OFF * chosen[0][0]:
+                break
+            chosen.append((values[number], number))
+            del scores[number]
+            for at, share in enumerate(shares):
+                open_[at] *= 1 - share.get(number, 0.0) / best[at]
+        return chosen
+
+    def _weighted(self, weights: Mapping[str, float]) -> Iterator[tuple[str, dict[str, float]]]:
+        """Yield each word of a query with the words to look for in its place, and their weights."""
+        guessed = 0
+        for term, weight in weights.items():
+            group = self._groups.get(term)
+            if group is None:
+                if known := term in self._words:
+                    own = {term: self._rarity(self._frequency(term))}
+                else:
+                    guessed += weight > _TYPO
+                    own = self._similar(term) if weight > _TYPO and guessed <= _MOST_GUESSED else {}
+                group = self._with_related(term, own)
+                if known:
+                    self._groups[term] = group
+            yield term, {word: weight * value for word, value in group.items()}
+
+    def _with_related(self, term: str, group: dict[str, float]) -> dict[str, float]:
         most = max(group.values(), default=None)
-        for related in related_stems().get(term, ()):
-            if related not in group and (frequency := self._frequency(related)):
-                rarity = weight * self._rarity(frequency)
+        for related in RELATED.get(term, ()):
+            if related not in group and related in self._words:
+                rarity = self._rarity(self._frequency(related))
                 group[related] = _SYNONYM * (rarity if most is None else min(rarity, most))
         return group
 
-    def _similar(self, term: str, weight: float) -> dict[str, float]:
+    def _similar(self, term: str) -> dict[str, float]:
         """Return the words that an unknown word may stand for: it may be unfinished, or have a typo."""
         found = [(word, _PREFIX) for word in self._beginning(term)] if len(term) > 2 else []
         if not found and len(term) > 3:
             found = [(word, _TYPO) for word in self._misspelt(term)]
-        return {word: weight * share * self._rarity(self._frequency(word)) for word, share in found[:_EXPANDED]}
+        return {word: share * self._rarity(self._frequency(word)) for word, share in found[:_EXPANDED]}
 
     def _beginning(self, term: str) -> list[str]:
         start = bisect_left(self._vocabulary, term)
         return [word for word in self._vocabulary[start : start + _EXPANDED] if word.startswith(term)]
 
     def _misspelt(self, term: str) -> list[str]:
-        """Return known words with one letter more, less, changed or swapped, beginning with the same letter."""
-        sizes = (len(term) - 1, len(term), len(term) + 1)
-        return [word for size in sizes for word in self._by_start.get((term[0], size), ()) if _is_typo(term, word)]
+        """Return known words with one letter more, less, changed or swapped, beginning with the same letter.
+
+        One typo leaves the first two or the last two letters as they are.
+        """
+        near = {word for key in _edges(term) for word in self._by_edge.get(key, ())}
+        return sorted(word for word in near if abs(len(word) - len(term)) < 2 and _is_typo(term, word))
 
     def _rarity(self, frequency: int) -> float:
         return log(1 + (self._count - frequency + 0.5) / (frequency + 0.5))
@@ -222,14 +305,17 @@ class ToolIndex:
     def _frequency(self, term: str) -> int:
         return len(self._locate(term))
 
-    def _locate(self, term: str) -> Sequence[Posting]:
-        """Return the postings of a word over all servers. Cached, except for unknown words."""
+    def _locate(self, term: str) -> Mapping[int, float]:
+        """Return the weights of a word by tool, over all servers. Cached, except for unknown words."""
         kept = self._located.get(term)
         if kept is None:
             if term not in self._words:
-                return ()
-            found = [(offset, postings) for offset, server in self._servers if (postings := server.postings.get(term))]
-            kept = [(offset + number, value) for offset, postings in found for number, value in postings]
+                return {}
+            kept = {
+                offset + number: value
+                for offset, server in self._servers
+                for number, value in server.postings.get(term, ())
+            }
             self._located[term] = kept
         return kept
 
@@ -242,11 +328,16 @@ class ToolIndex:
         return sorted(self._words)
 
     @cached_property
-    def _by_start(self) -> Mapping[tuple[str, int], Sequence[str]]:
-        found: dict[tuple[str, int], list[str]] = {}
+    def _by_edge(self) -> Mapping[str, Sequence[str]]:
+        found: dict[str, list[str]] = {}
         for word in self._vocabulary:
-            found.setdefault((word[0], len(word)), []).append(word)
+            for key in _edges(word):
+                found.setdefault(key, []).append(word)
         return found
+
+
+def _edges(word: str) -> tuple[str, str]:
+    return word[:2], f"{word[0]}…{word[-2:]}"
 
 
 def _is_typo(first: str, second: str) -> bool:

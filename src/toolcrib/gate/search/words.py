@@ -5,12 +5,13 @@ pairs of characters. In a query, an address, a path or a quotation is the value 
 words around it, and its kind is a hint.
 """
 
-import importlib
 import re
 from collections.abc import Callable, Iterator
-from functools import cache, lru_cache
-from itertools import pairwise
+from functools import lru_cache
+from itertools import islice, pairwise
 from typing import Final
+
+from snowballstemmer.english_stemmer import EnglishStemmer  # pyright: ignore[reportMissingTypeStubs]
 
 LONGEST_QUERY: Final = 2_000
 """Characters of a query that are read."""
@@ -23,6 +24,12 @@ _HINT: Final = 0.4
 _PATH_NAME: Final = 0.3
 _QUOTED: Final = 0.4
 _NUMBER: Final = 0.3
+_GENERIC: Final = 0.6
+"""Weights of words that name no topic or are values, beside 1 for all others."""
+_LEAST_STEP: Final = 1.5
+"""Weight of the words of a clause that is a step of its own."""
+MOST_STEPS: Final = 8
+"""Steps of a task; the last one contains the rest."""
 
 _RUN = re.compile(r"[^\W_]+")
 _PIECE = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\WA-Za-z\d_]+")
@@ -35,6 +42,13 @@ _VALUE = re.compile(
     re.VERBOSE,
 )
 
+_CLAUSE_END = re.compile(r"[.!?;:\n](?=\s|$)|,\s+(?:and|then|also|or)\b|,|\b(?:and|then|also)\b")
+_DESTINATION = re.compile(
+    r"\b(?:sav|writ|stor|generat|creat|draft|export|output|put|report|document|record)\w*\b"
+    r"[^\0]*\b(?:in|to|as|at|on|into|under)\s+\0",
+    re.IGNORECASE,
+)
+"""A result and the path of its file, whose characters are masked."""
 _STOP_WORDS = """
 a about above after again all also am an and any are as assist assistance at be because been before being below
 between both but by can comprehensive could d did do does doing down during each else few for from further give had
@@ -47,36 +61,43 @@ ve very via want wants was way we were what when where whether which while who w
 STOP_WORDS = frozenset(_STOP_WORDS.split())
 """Words that are ignored in tools and queries."""
 
-_EXTENSIONS = {
-    "csv": "data",
+_GENERIC_WORDS = """
+able access ask available based best check create current detail detailed different discover ensure explain find
+generate get go good identify information kind kindly latest list make name new number offer plan popular provide
+recent recommend recommendation related relevant request require search see share show start suggest suggestion thing
+time today top try type update way work
+"""
+
+_FORMATS = {
     "doc": "word document",
     "docx": "word document",
     "jpeg": "image",
     "jpg": "image",
-    "md": "markdown",
     "mp3": "audio",
     "mp4": "video",
+    "pdf": "pdf",
     "png": "image",
     "pptx": "ppt presentation powerpoint",
-    "py": "python",
     "svg": "image",
     "wav": "audio",
     "xls": "excel sheet",
     "xlsx": "excel sheet",
 }
+"""Words for files that programs of their own write."""
+_EXTENSIONS = {**_FORMATS, "csv": "data", "md": "markdown", "py": "python"}
 """Words for the kind of a file."""
 
-
-@cache
-def _stemmer() -> Callable[[str], str]:
-    """Return the stemmer. Imported at the first search: it brings the stemmers of all languages."""
-    return importlib.import_module("snowballstemmer.english_stemmer").EnglishStemmer().stemWord
+_stem: Callable[[str], str] = EnglishStemmer().stemWord  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
 
 
 @lru_cache(maxsize=50_000)
 def stem(word: str) -> str:
     """Return the stem of a word in lower case."""
-    return _stemmer()(word)
+    return _stem(word)
+
+
+_GENERIC_STEMS = frozenset(map(stem, _GENERIC_WORDS.split()))
+"""Words of any request, whatever it is about."""
 
 
 def split(text: str) -> Iterator[str]:
@@ -97,24 +118,58 @@ def terms(text: str) -> list[str]:
     return [stem(word) for word in split(text) if word not in STOP_WORDS]
 
 
-def query_terms(query: str) -> dict[str, float]:
-    """Return the stems of a query with their weights, from 0 to 1. Stop words count if there is nothing else."""
-    query = query[:LONGEST_QUERY]
+def query_steps(query: str) -> list[dict[str, float]]:
+    """Return the stems of each step of a task with their weights, from 0 to 1.
+
+    A step is a clause; one without enough words of its own belongs to the step before. Reading or
+    writing a file is a step of its own. Stop words count if there is nothing else.
+    """
+    query = query.replace("\0", " ")
+    masked = _VALUE.sub(lambda match: ("\0" if match["path"] else "_") * len(match[0]), query)
+    ends = [match.end() for match in _CLAUSE_END.finditer(masked)]
+    steps: list[dict[str, float]] = []
+    for start, end in pairwise([0, *ends, len(query)]):
+        weights = _clause_terms(query[start:end])
+        if steps and (sum(weights.values()) < _LEAST_STEP or len(steps) == MOST_STEPS):
+            for term, weight in weights.items():
+                steps[-1][term] = max(weight, steps[-1].get(term, 0.0))
+        elif weights:
+            steps.append(weights)
+        if "\0" in masked[start:end] and len(steps) < MOST_STEPS:
+            verb = "write" if _DESTINATION.search(masked, start, end) else "read"
+            steps += _file_steps(query[start:end], verb)
+    return _limited(steps or [{stem(word): 1.0 for word in split(query)}])
+
+
+def _file_steps(clause: str, verb: str) -> list[dict[str, float]]:
+    """Return the step that reads or writes the last file of a clause, if there is one."""
+    paths = [match[0] for match in _VALUE.finditer(clause) if match["path"]]
+    name = re.split(r"[/\\]", paths[-1].rstrip("./\\"))[-1] if paths else ""
+    _, dot, extension = name.rpartition(".")
+    kind = _FORMATS.get(extension.lower(), "file")
+    return [{stem(word): 1.0 for word in (verb, *kind.split())}] if dot else []
+
+
+def _clause_terms(clause: str) -> dict[str, float]:
     weights: dict[str, float] = {}
-    for match in _VALUE.finditer(query):
+    for match in _VALUE.finditer(clause):
         _add_value(weights, match)
-    plain = _VALUE.sub(" ", query)
-    _add(weights, plain, 1.0)
-    if not weights:
-        weights = {stem(word): 1.0 for word in split(query)}
-    return dict(list(weights.items())[:MOST_TERMS])
+    _add(weights, _VALUE.sub(" ", clause), 1.0)
+    return weights
+
+
+def _limited(steps: list[dict[str, float]]) -> list[dict[str, float]]:
+    """Leave out the words of a query that exceed the limit."""
+    kept = set(islice(dict.fromkeys(term for step in steps for term in step), MOST_TERMS))
+    return [{term: weight for term, weight in step.items() if term in kept} for step in steps]
 
 
 def _add(weights: dict[str, float], text: str, weight: float) -> None:
     for word in split(text):
         if word not in STOP_WORDS:
             term = stem(word)
-            weights[term] = max(weights.get(term, 0.0), weight * _NUMBER if word.isdigit() else weight)
+            own = _NUMBER if word.isdigit() else _GENERIC if term in _GENERIC_STEMS else 1.0
+            weights[term] = max(weights.get(term, 0.0), weight * own)
 
 
 def _add_value(weights: dict[str, float], match: re.Match[str]) -> None:
@@ -133,5 +188,5 @@ def _add_value(weights: dict[str, float], match: re.Match[str]) -> None:
 
 def compounds(query: str) -> list[str]:
     """Return the stems of adjacent words written as one: `sequential thinking` also means `sequentialthinking`."""
-    words = list(split(query[:LONGEST_QUERY]))[: 2 * MOST_TERMS]
-    return [stem(first + second) for first, second in pairwise(words)]
+    words = list(split(query))[: 2 * MOST_TERMS]
+    return [first + stem(second) for first, second in pairwise(words)]

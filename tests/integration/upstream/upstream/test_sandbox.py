@@ -5,7 +5,9 @@ import socket
 import sys
 from collections.abc import AsyncGenerator, Iterator
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import psutil
 import pytest
@@ -15,9 +17,10 @@ from integration.upstream.upstream.harness import Yard, call, found, open_yard, 
 from toolcrib.base.processes import sandbox as processes_sandbox
 from toolcrib.base.processes.process import Processes
 from toolcrib.base.processes.sandbox import SandboxSupport, sandbox_support
-from toolcrib.model.sandbox import Sandbox
+from toolcrib.base.processes.trace import tracer_support
+from toolcrib.model.sandbox import Sandbox, SandboxProfile
 from toolcrib.model.servers import DefinitionSource, ServerSpec
-from toolcrib.upstream import opener
+from toolcrib.upstream import confinement
 from toolcrib.upstream.source import UpstreamSource
 
 pytestmark = [
@@ -121,10 +124,150 @@ async def test_a_chosen_profile_that_cannot_be_enforced_does_not_start(
     yard: Yard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nothing = SandboxSupport(False, "This kernel has no Landlock.")
-    for module in (opener, processes_sandbox):
+    for module in (confinement, processes_sandbox):
         monkeypatch.setattr(module, "sandbox_support", lambda: nothing)
     yard.pool.reconcile(None, found(project_spec(tmp_path, Sandbox("strict", chosen=True))))
     source = await yard.until_state("touches", "failed")
     assert "cannot be enforced" in source.status.sentence
     by_default = await yard.ready(project_spec(tmp_path, Sandbox("project")))
     assert await tried(by_default, "read", tmp_path / "user" / ".ssh" / "file") == "of .ssh"
+
+
+class _Pages(BaseHTTPRequestHandler):
+    """A web server with one page."""
+
+    def do_GET(self) -> None:
+        """Answer with the path."""
+        body = f"page {self.path}".encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Print nothing."""
+
+
+@pytest.fixture
+def page() -> Iterator[str]:
+    """The address of a page on this machine, as host and port."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Pages) as serving:
+        Thread(target=serving.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{serving.server_port}"
+        serving.shutdown()
+
+
+async def test_a_server_with_a_list_reaches_these_hosts_through_the_proxy_only(
+    yard: Yard, tmp_path: Path, page: str
+) -> None:
+    other = socket.create_server(("127.0.0.1", 0))
+    with other:
+        denied = str(other.getsockname()[1])
+        source = await yard.ready(project_spec(tmp_path, Sandbox("strict", chosen=True, hosts=(page,))))
+        assert await call_text(source, "fetch", f"http://{page}/x?y=1") == "page /x?y=1"
+        assert "403" in await call_text(source, "fetch", f"http://127.0.0.1:{denied}/")
+        assert "403" in await call_text(source, "fetch", "http://unlisted.example/")
+        assert await tried(source, "connect", denied) == "refused"
+        assert await tried(source, "connect", page.partition(":")[2]) == "refused"  # listed, but not through the proxy
+        assert await tried(source, "send", denied) == "refused"
+    assert {access.target for access in source.status.refused if access.kind == "host"} == {
+        f"127.0.0.1:{denied}",
+        "unlisted.example",
+        page,
+    }
+    problem = next(each for each in source.status.problems if "unlisted" in each.message)
+    assert "`--allow-host unlisted.example`" in (problem.hint or "")
+
+
+async def test_other_roads_to_the_network_are_closed_with_a_list(yard: Yard, tmp_path: Path, page: str) -> None:
+    source = await yard.ready(project_spec(tmp_path, Sandbox("project", chosen=True, hosts=("example.com",))))
+    port = page.partition(":")[2]
+    attempts = {
+        "fast open": f"s = socket.socket(); result = s.sendto(b'x', 0x20000000, ('127.0.0.1', {port}))",
+        "multipath": f"s = socket.socket(2, 1, 262); result = s.connect(('127.0.0.1', {port}))",
+        "raw": "result = socket.socket(2, 3, 1)",
+        "packet": "result = socket.socket(17, 3)",
+        "machine": "result = socket.socket(40, 1)",
+        "listening": "s = socket.socket(); result = s.listen()",
+        "binding": "s = socket.socket(); result = s.bind(('127.0.0.1', 0))",
+    }
+    for name, code in attempts.items():
+        assert await tried(source, "run", f"import socket\n{code}") == "refused", name
+
+
+_LOCAL_SOCKETS = {
+    "path": "s = socket.socket(socket.AF_UNIX); s.connect({path!r}); result = 'reached'",
+    "abstract": "s = socket.socket(socket.AF_UNIX); s.connect('\\0' + {name!r}); result = 'reached'",
+    "pair": "a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM); a.sendto(b'x', {path!r}); result = 'reached'",
+}
+
+
+@pytest.mark.parametrize("profile", ["project", "strict"])
+async def test_local_sockets_and_kernel_keys_are_out_of_reach(
+    yard: Yard, tmp_path: Path, profile: SandboxProfile
+) -> None:
+    source = await yard.ready(project_spec(tmp_path, Sandbox(profile, chosen=True)))
+    # In the project, which the server may write: file permissions do not protect it.
+    path, name = str(tmp_path / "user" / "project" / "s"), f"toolcrib-test-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX) as agent, socket.socket(socket.AF_UNIX) as bus:
+        agent.bind(path)
+        bus.bind("\0" + name)
+        agent.listen()
+        bus.listen()
+        for kind, code in _LOCAL_SOCKETS.items():
+            asked = f"import socket\n{code.format(path=path, name=name)}"
+            assert await tried(source, "run", asked) == "refused", kind
+        pair = "import socket\na, b = socket.socketpair(); a.send(b'x'); result = b.recv(1)"
+        assert await tried(source, "run", pair) == "b'x'"  # what event loops need
+    keys = "import ctypes\nresult = ctypes.CDLL(None).syscall(250, 0, -4, 0)"
+    assert await tried(source, "run", keys) == "-1"
+
+
+async def test_a_listed_socket_opens_local_sockets(yard: Yard, tmp_path: Path) -> None:
+    path = str(tmp_path / "s")
+    with socket.socket(socket.AF_UNIX) as agent:
+        agent.bind(path)
+        agent.listen()
+        source = await yard.ready(project_spec(tmp_path, Sandbox("project", chosen=True, write=(path,))))
+        code = f"import socket\n{_LOCAL_SOCKETS['path'].format(path=path)}"
+        assert await tried(source, "run", code) == "reached"
+
+
+async def call_text(source: UpstreamSource, tool: str, target: str) -> str:
+    """The text of a result or an error."""
+    return text_of(await call(source, tool, target=target))
+
+
+@pytest.mark.skipif(tracer_support().program is None, reason="This system has no tracer.")
+async def test_learning_proposes_what_the_server_used(yard: Yard, tmp_path: Path, page: str) -> None:
+    spec = project_spec(tmp_path, Sandbox("learn", chosen=True))
+    source = await yard.ready(spec)
+    user = tmp_path / "user"
+    notes, data = user / "notes", user / "data"
+    for directory in (notes, data):
+        directory.mkdir()
+    for number in range(4):
+        (notes / f"n{number}").write_text("note")
+        assert await call_text(source, "read", str(notes / f"n{number}")) == "note"
+    (data / "a single file").write_text("data")
+    await call_text(source, "read", str(data / "a single file"))
+    await call_text(source, "write", str(data / "out.txt"))
+    await call_text(source, "read", str(user / ".ssh" / "file"))
+    await call_text(source, "read", str(user / "project" / "file"))
+    await call_text(source, "spawn", str(data / "a single file"))
+    hidden = "\x1b[31m"
+    await call_text(source, "write", str(data / hidden))
+    await call_text(source, "fetch", f"http://{page}/x")
+    source.upstream.restart()  # so that all output of the tracer has been read
+    await yard.until(lambda: source.status.pid is not None and source.status.state == "connected")
+    learned = source.status.learned
+    assert learned is not None
+    proposal = learned["proposal"]
+    assert [path for path in proposal["read"] if path.startswith(str(user))] == [
+        str(data / "a single file"),
+        str(notes),
+    ]
+    assert proposal["write"] == [str(data / "out.txt")]
+    assert (proposal["profile"], proposal["hosts"], learned["direct"]) == ("strict", [page], [])
+    assert learned["credentials"] == [str(user / ".ssh" / "file")]
+    assert learned["leftOut"] == 1

@@ -135,15 +135,19 @@ async def test_deny_rule_hides_a_skill_under_every_uri(lab: Lab) -> None:
             assert (await ask(http, "resources/read", path, uri=uri))["code"] < 0
 
 
-async def test_skill_needs_the_approval_that_the_mode_requires(lab: Lab) -> None:
+@pytest.mark.parametrize("uri", ["skill://billing/refunds/SKILL.md", "skill://billing/eu/refunds/SKILL.md"])
+async def test_skill_needs_the_approval_that_the_mode_requires(lab: Lab, tmp_path: Path, uri: str) -> None:
+    write_skill(tmp_path / "billing" / "eu", "Refunds of billing.")  # another skill of the same name
     async with lab.http() as http:
+        assert (await http.post("/api/servers/billing/test")).json()["state"] == "connected"
+        assert uri in await listed(http)
         created = (await http.post("/api/tokens", json={"name": "careful", "mode": "default"})).json()
         careful = {"authorization": f"Bearer {created['secret']}"}
         async with httpx2.AsyncClient(base_url=lab.url or "", headers=careful, timeout=30, verify=PLAIN) as client:
             read: list[JsonObject] = []
 
             async def reading() -> None:
-                read.append(await ask(client, "resources/read", uri="skill://billing/refunds/SKILL.md"))
+                read.append(await ask(client, "resources/read", uri=uri))
 
             async with anyio.create_task_group() as tasks:
                 tasks.cancel_scope.deadline = anyio.current_time() + 40

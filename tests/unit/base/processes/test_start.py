@@ -1,14 +1,15 @@
 """What may reach a server, and that there is one place that starts processes."""
 
 import ast
+import socket
 from pathlib import Path
 
 import pytest
 
 import toolcrib
-from toolcrib.base.processes.sandbox import SandboxSupport, sandboxed_command
-from toolcrib.base.processes.start import MARKER, NETWORK_NAMES, child_environment
-from toolcrib.model.sandbox import SandboxGrants
+from toolcrib.base.processes.sandbox import SandboxSupport, sandbox_support, sandboxed_command
+from toolcrib.base.processes.start import MARKER, NETWORK_NAMES, child_environment, start_server
+from toolcrib.model.sandbox import SandboxGrants, SandboxNetwork
 
 
 def test_a_server_gets_the_base_names_what_is_declared_and_the_marker() -> None:
@@ -57,3 +58,16 @@ def test_a_servers_variables_have_no_effect_before_its_sandbox_is_in_force() -> 
     words, passed = sandboxed_command(["server", "--flag"], environment, SandboxGrants(), support)
     assert words[-2:] == ["server", "--flag"]
     assert set(passed) == {"SANDBOXED_LD_PRELOAD", "SANDBOXED_PYTHONPATH", f"SANDBOXED_{MARKER}", MARKER}
+
+
+@pytest.mark.skipif(not sandbox_support().is_supported, reason="This system has no sandbox.")
+@pytest.mark.parametrize("network", ["all", "none", "hosts"])
+def test_a_sandbox_need_not_include_the_crib_itself(network: SandboxNetwork) -> None:
+    own, theirs = socket.socketpair()
+    script = 'echo started; n=3; while [ $n -lt 99 ]; do (: >&$n) 2>/dev/null && echo "has $n"; n=$((n+1)); done'
+    with own, theirs:
+        guard = theirs.fileno() if network == "hosts" else -1
+        grants = SandboxGrants(("/bin", "/usr", "/lib", "/lib64"), ("/dev/null",), network, guard=guard)
+        process = start_server("x", ["/bin/sh", "-c", script], {}, "/", sandbox=grants)
+        output, errors = process.communicate(timeout=30)
+    assert (output, errors) == (b"started\n", b"")  # and it has no descriptor but its pipes

@@ -55,6 +55,17 @@ def test_every_key_that_does_something_stands_on_the_screen(key: str, does: str)
     assert f"{key}: " in "\n".join(draw(THREE, 80, 24))
 
 
+@pytest.mark.parametrize(("key", "does"), [("d", "remove"), ("o", "sign_out")])
+def test_removal_and_sign_out_are_confirmed(key: str, does: str) -> None:
+    asked = pressed(THREE, DOWN, key)
+    assert "b? Press y to confirm" in "\n".join(draw(asked, 80, 24))
+    assert press(asked, "y") == does
+    assert pressed(asked, "n").asked is None
+    assert pressed(asked, DOWN).place == asked.place
+    assert asked.having([server("a")]).asked is None
+    assert press(asked, "\x03") == "interrupt"
+
+
 def test_where_there_is_no_server_only_adding_and_leaving_do_something() -> None:
     assert press(ServersView(), "t") == ServersView()
     assert press(ServersView(), ENTER) == ServersView()

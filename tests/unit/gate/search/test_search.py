@@ -1,10 +1,12 @@
 """Ranked search: sentences find tools, exact names come first, and indexes are reused."""
 
+from time import process_time
+
 import pytest
 
 from toolcrib.gate.search.index import FoundTool
 from toolcrib.gate.search.search import ToolSearch
-from toolcrib.gate.search.words import query_terms, split
+from toolcrib.gate.search.words import MOST_STEPS, query_steps, split
 from toolcrib.gate.signatures import signature, stub
 from toolcrib.gate.view import Listing
 from toolcrib.model.json import JsonObject
@@ -112,17 +114,53 @@ def test_identifiers_are_split_at_case_signs_and_digits() -> None:
 
 
 def test_values_in_a_query_count_less_than_its_words() -> None:
-    weights = query_terms('Save "Annual Report" of 2024 to /home/ann/report.xlsx')
-    assert weights["save"] == 1.0
-    assert all(0 < weights[term] < 1 for term in ("annual", "2024", "excel", "file"))
-    assert "ann" not in weights
+    task, writing = query_steps('Save "Annual Report" of 2024 to /home/ann/report.xlsx')
+    assert task["save"] == 1.0
+    assert all(0 < task[term] < 1 for term in ("annual", "2024", "excel", "file"))
+    assert "ann" not in task
+    assert set(writing) == {"write", "excel", "sheet"}
+    assert "read" in query_steps("Summarize /home/ann/report.txt")[-1]
+    assert query_steps("\0 to \0 /") == [{"to": 1.0}]
 
 
 def test_very_long_query_is_read_in_part_only() -> None:
-    assert (
-        len(query_terms(" ".join(f"word{letter}{other}" for letter in "abcdefghijklm" for other in "nopqrstuvw")))
-        <= 100
+    words = " ".join(f"word{letter}{other}" for letter in "abcdefghijklm" for other in "nopqrstuvw")
+    steps = query_steps(words.replace("wordb", ". wordb").replace("wordd", ". wordd"))
+    assert len({term for step in steps for term in step}) <= 100
+    assert len(query_steps("send mail to Anna. " * 90)) == MOST_STEPS
+    assert len(query_steps("read /a.b, " * 180)) == MOST_STEPS
+
+
+async def test_task_of_several_steps_finds_a_tool_for_each() -> None:
+    papers = [a_tool("papers", f"paper_{verb}", f"{verb} a paper about agents.") for verb in ("read", "find", "rate")]
+    tools = [*papers, *(a_tool("papers", f"paper_agents_{n}", "Paper about agents.") for n in range(6))]
+    tools += [a_tool("disk", "write_file", "Writes a file."), a_tool("chat", "post_message", "Posts to a channel.")]
+    task = "Read the paper about agents. Write a report in /home/ann/report.md, then post a message to the channel."
+    found = (await find(tools, task))[:4]
+    assert {"papers/paper_read", "disk/write_file", "chat/post_message"} <= set(found)
+
+
+async def test_scores_fall_along_the_list() -> None:
+    found = await ToolSearch().find(
+        Listing((1, 1), common_tools()), "Read the log, then send it by mail, and save it to /tmp/log.txt", 10
     )
+    assert found
+    assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
+
+
+async def test_megabyte_of_query_costs_no_more_than_a_long_one() -> None:
+    search, listing = ToolSearch(), Listing((1, 1), common_tools())
+    await search.find(listing, "builds the index", 5)
+    for query in ("é\u0301 " * 300_000, "/a" * 500_000, "'" * 1_000_000, "send mail. " * 90_000):
+        started = process_time()
+        await search.find(listing, query, 5)
+        assert process_time() - started < 0.1
+
+
+async def test_word_of_every_tool_still_finds_tools() -> None:
+    tools = [a_tool("disk", f"file_{number}", "About a file.") for number in range(2_000)]
+    assert len(await find(tools, "file")) == 10
+    assert (await find([*tools, a_tool("disk", "shred_file")], "shred a file"))[0] == "disk/shred_file"
 
 
 SCHEMA: JsonObject = {

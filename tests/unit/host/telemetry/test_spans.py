@@ -11,7 +11,7 @@ from toolcrib.host.telemetry.otlp.variables import Sampler
 from toolcrib.host.telemetry.otlp.wire import trace_request
 from toolcrib.model.observing import CallEnd
 from toolcrib.model.principals import Principal
-from toolcrib.model.tools import CallResult, ToolRef
+from toolcrib.model.tools import CallResult, ProtocolFault, ToolRef
 from unit.host.telemetry.calls import ended
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -91,6 +91,22 @@ def test_failed_call_has_the_error_on_both_spans(change: dict[str, str], error: 
     for span in traced(ended(**change), to_upstream=True):
         assert span.status.code == Status.STATUS_CODE_ERROR
         assert values(span)["error.type"] == error
+
+
+def test_protocol_error_of_a_server_has_its_code() -> None:
+    result = CallResult((), is_error=True, fault=ProtocolFault(-32602, "no such row"))
+    for span in traced(ended(ending="error", result=result), to_upstream=True):
+        assert values(span)["error.type"] == values(span)["rpc.response.status_code"] == "-32602"
+        assert "no such row" not in str(span)
+
+
+def test_uri_of_a_resource_is_sent_only_with_content() -> None:
+    read = ended(ref=ToolRef("notes", "resources/read"), tool=None, arguments=b'{"uri":"notes://1"}')
+    (span,) = traced(read)
+    assert "notes://1" not in str(span)
+    (span,) = traced(read, CallSpans(CallCounters(), Sampler(), redact=lambda _, encoded: encoded))
+    assert values(span)["mcp.resource.uri"] == "notes://1"
+    assert span.name == "resources/read"
 
 
 def test_refused_call_of_an_unknown_tool_has_no_client_span_and_no_name() -> None:

@@ -5,7 +5,7 @@ from pprint import pformat
 from toolcrib.agents.sessions.recording.comparison import run_of_events
 from toolcrib.agents.sessions.recording.recording import Recording
 
-_SOURCE = '''"""Replays session {session}: the model and the tools answer from the recording beside this file."""
+_SOURCE = '''"""Replays a session: the model and the tools answer from the recording beside this file."""
 
 from pathlib import Path
 
@@ -36,4 +36,4 @@ def module_source(recording: Recording) -> str:
     """Return the source of a test that expects the recorded calls and the last answer."""
     run = run_of_events(recording.session, recording.events)
     calls = pformat(run.calls, width=110, sort_dicts=False)
-    return _SOURCE.format(session=recording.session, calls=calls, answer=repr(run.texts[-1:]))
+    return _SOURCE.format(calls=calls, answer=repr(run.texts[-1:]))

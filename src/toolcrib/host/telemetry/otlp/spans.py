@@ -20,7 +20,7 @@ from toolcrib.host.telemetry.otlp.wire import audit_attribute, fields, span_byte
 from toolcrib.model.json import Json, canonical, is_object, loads, storable
 from toolcrib.model.observing import CallEnd, Trace
 from toolcrib.model.principals import Principal
-from toolcrib.model.tools import CallResult, ToolRef
+from toolcrib.model.tools import CallResult, ProtocolFault, ToolRef
 
 Redact = Callable[[Json, bytes], bytes]
 """Returns JSON with its secrets masked, from a value and its canonical JSON."""
@@ -149,8 +149,8 @@ class CallSpans:
         served = span_bytes(template.server, trace_id, id, parent, started, now) + own
         if call.audit_id is not None:
             served += audit_attribute(call.audit_id)
-        if self._redact is not None and call.tool is not None:
-            served += _content(call, self._redact)
+        if self._redact is not None:
+            served += _content(call, self._redact) if call.tool is not None else _resource(call)
         pending.append(served)
         if was_sent and client is not None:
             began = max(started, now - int(call.duration_ms * 1e6))
@@ -200,7 +200,13 @@ def operation_attributes(method: str, ref: ToolRef, error: str | None = None) ->
 def _error_type(call: CallEnd) -> str:
     if call.ending == "abandoned":
         return "cancelled"
-    return call.code or "tool_error"
+    fault = _fault(call)
+    return str(fault.code) if fault is not None else call.code or "tool_error"
+
+
+def _fault(call: CallEnd) -> ProtocolFault | None:
+    """Return the protocol error that the server returned instead of a result."""
+    return call.result.fault if isinstance(call.result, CallResult) else None
 
 
 def _own_fields(call: CallEnd, state: str, error: str | None) -> bytes:
@@ -214,8 +220,16 @@ def _own_fields(call: CallEnd, state: str, error: str | None) -> bytes:
             span.attributes.extend(attributes({"gen_ai.prompt.name": name}))
     if error is not None:
         span.status.code = Status.STATUS_CODE_ERROR
-        span.attributes.extend(attributes({"error.type": error}))
+        status = error if _fault(call) is not None else None
+        span.attributes.extend(attributes({"error.type": error, "rpc.response.status_code": status}))
     return fields(span)
+
+
+def _resource(call: CallEnd) -> bytes:
+    """Return the URI of a read resource, which is an argument and may be secret."""
+    params: Json = loads(call.arguments)
+    uri: Json = params.get("uri") if is_object(params) else None
+    return fields(Span(attributes=attributes({"mcp.resource.uri": uri if isinstance(uri, str) else None})))
 
 
 def _content(call: CallEnd, redact: Redact) -> bytes:

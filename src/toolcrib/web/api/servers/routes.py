@@ -232,7 +232,15 @@ def _add_sandboxing(router: APIRouter, crib: Crib) -> None:
     ) -> JsonObject:
         """Change the sandbox of a stdio server. It restarts if it runs."""
         cwd = cwd_of(crib, principal)
-        choice = SandboxChoice(body.profile, tuple(body.read), tuple(body.write), body.network)
+        choice = SandboxChoice(
+            body.profile,
+            tuple(body.read),
+            tuple(body.write),
+            body.network,
+            tuple(body.hosts),
+            tuple(body.removed),
+            body.unconfined,
+        )
         done = await crib.servers.sandbox(name, choice, cwd, dry_run=dry_run)
         found = await crib.servers.find(name, cwd)
         return crib.links.status(found).to_json() | {"change": done.to_json()}

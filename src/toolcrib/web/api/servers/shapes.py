@@ -4,8 +4,9 @@ from typing import Literal
 
 from pydantic import Field
 
+from toolcrib.base.network.host_proxy import MAX_HOSTS
 from toolcrib.model.json import JsonObject
-from toolcrib.model.sandbox import SandboxProfile
+from toolcrib.model.sandbox import SandboxNetwork, SandboxProfile
 from toolcrib.model.servers import Scope, ServerState, ServerType, Share
 from toolcrib.web.api.shapes import ProblemShape, Shape
 
@@ -25,8 +26,20 @@ class SourceShape(Shape):
 class RefusedShape(Shape):
     """Something that the sandbox refused."""
 
-    kind: Literal["read", "write", "network"]
+    kind: Literal["read", "write", "network", "host"]
     target: str = Field(description="The path or the host; empty if it is not known.")
+
+
+class LearnedShape(Shape):
+    """What the profile `learn` recorded. Everything in it is the server's own doing."""
+
+    proposal: JsonObject = Field(description="The request that allows what was recorded, except credentials.")
+    hosts: list[str] = Field(description="Hosts that it reached through the proxy.")
+    direct: list[str] = Field(description="Addresses that it reached without the proxy: a list of hosts stops these.")
+    sockets: list[str] = Field(description="Local sockets that it connected to.")
+    credentials: list[str] = Field(description="Files that look like credentials; not in the proposal.")
+    left_out: int = Field(description="Names that cannot be shown, or did not fit.")
+    recorded: int = Field(description="The number of recorded system calls.")
 
 
 class SandboxShape(Shape):
@@ -36,8 +49,10 @@ class SandboxShape(Shape):
     chosen: bool = Field(description="Whether the owner set it; otherwise it is the default.")
     read: list[str] = Field(description="Paths that the owner also allows to read.")
     write: list[str] = Field(description="Paths that the owner also allows to write.")
-    network: bool
+    network: SandboxNetwork
+    hosts: list[str] = Field(description="The hosts that the server reaches if `network` is `hosts`.")
     refused: list[RefusedShape] = Field([], description="What it refused since the server was last changed.")
+    learned: LearnedShape | None = Field(None, description="Only with the profile `learn`.")
 
 
 class ServerShape(Shape):
@@ -235,7 +250,14 @@ class SandboxRequest(Shape):
     profile: SandboxProfile | None = None
     read: list[str] = Field([], description="Absolute paths to allow reading, besides those allowed already.")
     write: list[str] = Field([], description="Absolute paths to allow writing, besides those allowed already.")
-    network: bool | None = None
+    network: bool | None = Field(None, description="All of the network or none of it, whatever the list of hosts.")
+    hosts: list[str] = Field(
+        [],
+        max_length=MAX_HOSTS,
+        description="Hosts to allow besides those allowed already: `name`, `*.name` or an address, also with `:port`.",
+    )
+    removed: list[str] = Field([], description="Paths and hosts that are no longer allowed.")
+    unconfined: bool = Field(False, description="Confirms that `learn` runs the server without its sandbox.")
 
 
 class ImportRequest(Shape):

@@ -1,0 +1,101 @@
+"""Network namespaces: a node with a network of its own, joined to this one by a cable that can be pulled.
+
+Not a test itself.
+"""
+
+import ctypes
+import json
+import os
+import subprocess
+from collections.abc import Callable, Generator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import httpx2
+
+from cluster.nodes import ClusterNode
+from toolcrib.model.json import Json
+
+T = TypeVar("T")
+_NETWORK = 0x40000000
+"""CLONE_NEWNET of Linux."""
+
+
+def _ip(*arguments: str) -> None:
+    subprocess.run(["ip", *arguments], check=True, capture_output=True, timeout=60)
+
+
+@dataclass(frozen=True)
+class Namespace:
+    """A network namespace. `near` is the address of this side of its cable, `far` that of the other side."""
+
+    name: str
+    near: str
+    far: str
+
+    def cut(self) -> None:
+        """Pull the cable: packets are lost in both directions."""
+        _ip("link", "set", f"{self.name}n", "down")
+
+    def heal(self) -> None:
+        """Plug the cable in again."""
+        _ip("link", "set", f"{self.name}n", "up")
+
+    def run(self, work: Callable[[], T]) -> T:
+        """Run a function whose sockets belong to the namespace."""
+
+        def enter() -> T:
+            libc = ctypes.CDLL(None, use_errno=True)
+            with Path(f"/run/netns/{self.name}").open("rb") as file:
+                assert libc.setns(file.fileno(), _NETWORK) == 0, os.strerror(ctypes.get_errno())
+            return work()
+
+        with ThreadPoolExecutor(1) as thread:  # ends with the call, so no other work enters the namespace
+            return thread.submit(enter).result()
+
+
+@contextmanager
+def network_namespace() -> Generator[Namespace]:
+    """Create a namespace with its cable; remove it at the end."""
+    number = os.getpid() % 250 + 1
+    space = Namespace(f"tc{number}", f"10.231.{number}.1", f"10.231.{number}.2")
+    near, far = f"{space.name}n", f"{space.name}f"
+    _ip("netns", "add", space.name)
+    try:
+        _ip("link", "add", near, "type", "veth", "peer", "name", far, "netns", space.name)
+        _ip("address", "add", f"{space.near}/24", "dev", near)
+        _ip("link", "set", near, "up")
+        within = ("-n", space.name)
+        _ip(*within, "address", "add", f"{space.far}/24", "dev", far)
+        _ip(*within, "link", "set", far, "up")
+        _ip(*within, "link", "set", "lo", "up")
+        yield space
+    finally:
+        _ip("netns", "delete", space.name)
+
+
+class NamespacedNode(ClusterNode):
+    """A node in a namespace: requests use its loopback address, as the owner's do."""
+
+    space: Namespace
+
+    @property
+    def url(self) -> str:
+        """Where the node listens for its owner."""
+        return str(json.loads((self.home / "run.json").read_text(encoding="utf-8"))["url"])
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: Json = None,
+        *,
+        token: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> httpx2.Response:
+        """Send one REST request from within the namespace."""
+        send = super().request
+        return self.space.run(lambda: send(method, path, body, token=token, headers=headers))
