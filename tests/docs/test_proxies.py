@@ -94,7 +94,7 @@ def lan(tmp_path_factory: pytest.TempPathFactory) -> Generator[Lan]:
             for node in nodes:
                 played.await_ready(node)
             certificate = write_certificate(folder / "proxy.pem", NAME)
-            yield Lan(played, proxy, client, nodes, *secrets, certificate)
+            yield Lan(played, proxy, client, nodes, secrets[0], secrets[1], certificate)
         finally:
             played.close()
             database.close()
