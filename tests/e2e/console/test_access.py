@@ -73,5 +73,4 @@ def test_a_token_is_shown_once_and_taken_back(page: Page, axe: Axe, picture: Pic
     for path in ("reach", "bundles", "projects", "../tools/review", "../agents/builder/categories"):
         page.goto(f"/access/{path}")
         assert axe(page) == []
-        path = path.rpartition("/")[2]
-        picture(page, f"access-{path}")
+        picture(page, f"access-{path.rpartition('/')[2]}")
