@@ -1,7 +1,7 @@
 """Conversations that have read untrusted text and private data have to ask before they send or destroy."""
 
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import anyio
@@ -9,6 +9,7 @@ import pytest
 
 from integration.gate.permissions.answering import Desk, calling, open_desk
 from integration.web.mcp.library import Library
+from toolcrib.gate.marks import ConversationMarks
 from toolcrib.model.errors import Denied, Unavailable
 from toolcrib.model.principals import Principal
 from toolcrib.model.sources import ProtocolError
@@ -146,6 +147,17 @@ async def test_session_started_by_a_marked_one_is_marked(desk: Desk) -> None:
     child = Principal("session", "s2", "agent", "acceptEdits", session="s2", creator=AGENT)
     assert await is_asked(desk, child)
     assert not await is_asked(desk, Principal("session", "s3", "ide", "acceptEdits", session="s3"))
+
+
+async def test_fork_of_a_marked_session_is_marked_also_after_a_restart(desk: Desk) -> None:
+    await call(desk, "inbox/read_inbox")
+    marks = desk.crib.gate.marks
+    await marks.copy("s1", "s2")
+    fork = replace(AGENT, name="s2", session="s2")
+    assert marks.held(fork) == marks.held(AGENT)
+    again = ConversationMarks(marks.store, marks.flows, marks.catalog)
+    await again.load()
+    assert {*again.held(fork).calls} == {"untrusted", "private"}
 
 
 async def test_all_mcp_sessions_of_a_token_are_one_conversation(desk: Desk) -> None:
