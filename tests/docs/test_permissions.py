@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from docs.pages import commands, follow, page, reader
+from toolcrib.gate.policy.limits import read_limits_file
 from toolcrib.gate.policy.patterns import Names
 from toolcrib.gate.policy.rule_parser import read_rules_file
 
@@ -22,4 +23,6 @@ def test_every_command_of_the_page_works_in_its_order(tmp_path: Path) -> None:
 def test_the_rules_of_the_page_are_rules() -> None:
     shown = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
     read = [read_rules_file(each, "toolcrib.toml", "user", Names()) for each in shown]
-    assert [(len(each.rules), each.problems) for each in read] == [(2, ()), (0, ()), (2, ())]
+    assert [(len(each.rules), each.problems) for each in read] == [(2, ()), (0, ()), (2, ()), (0, ())]
+    limits = [read_limits_file(each, "toolcrib.toml") for each in shown]
+    assert [(len(each.limits), each.problems) for each in limits] == [(0, ()), (0, ()), (0, ()), (1, ())]

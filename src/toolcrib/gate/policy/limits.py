@@ -32,15 +32,14 @@ MOST_SESSIONS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """At most `calls` calls, or a cost of `budget` US dollars, for tools matching `pattern`, counted per `each`.
+    """At most `calls` calls of tools matching `pattern`, counted per `each`.
 
     With `seconds` it is a rate: within any such span. `sources` are the sources it applies to; empty means all.
     """
 
     pattern: str = "*"
     each: Each = "tool"
-    calls: int | None = None
-    budget: float | None = None
+    calls: int = 0
     seconds: float | None = None
     sources: tuple[Source, ...] = ()
 
@@ -116,7 +115,7 @@ class Limits:
         """Count a call at every limit it is bound by, and take it back where one is exceeded."""
         taken: list[str] = []
         for limit in self.limits:
-            if limit.calls is None or not limit.binds(principal, ref, known):
+            if not limit.binds(principal, ref, known):
                 continue
             id, used = await counts.add(_shared_key(principal, limit, ref, known), 1.0, limit.seconds)
             taken.append(id)
@@ -126,7 +125,7 @@ class Limits:
             if refusal is not None:
                 await counts.take_back(taken)
                 return refusal
-        return self.check(principal, ref, known)  # budgets are counted when their costs are known, on this node
+        return None
 
     def set(self, limits: Sequence[Limit]) -> None:
         """Replace the limits. The usage of unchanged ones is kept."""
@@ -148,24 +147,15 @@ class Limits:
                     return refusal
         return None
 
-    def count(
-        self,
-        principal: Principal,
-        ref: ToolRef,
-        known: ServerNames = NO_NAMES,
-        *,
-        calls: int = 1,
-        cost: float = 0.0,
-    ) -> None:
-        """Count a call or, with `calls=0`, its cost once known."""
+    def count(self, principal: Principal, ref: ToolRef, known: ServerNames = NO_NAMES) -> None:
+        """Count a call."""
         if not self.limits:
             return
         now = self._clock()
         counters = self._of(principal)
         for limit in self.limits:
             if limit.binds(principal, ref, known):
-                amount = float(calls) if limit.calls is not None else cost
-                counters[limit, limit.counted_as(ref, known)].add(now, amount, keep=limit.seconds is not None)
+                counters[limit, limit.counted_as(ref, known)].add(now, 1.0, keep=limit.seconds is not None)
 
     def forget(self, session: str) -> None:
         """Drop the counters of a session that has ended."""
@@ -215,13 +205,10 @@ def _read(raw: Json, faults: list[FieldFault]) -> Limit | None:
     members = Members(raw, [each.name for each in fields(Limit)], faults)
     pattern = members.take("pattern", _pattern, "`server/tool` with `*` for any")
     each = members.take("each", _EACH, "tool, server or session")
-    calls = members.take("calls", _whole, "a whole number")
-    budget = members.take("budget", _amount, "an amount of US dollars")
+    calls = members.take("calls", _whole, "a whole number", needed=True)
     seconds = members.take("seconds", _amount, "a number of seconds above 0")
     sources = members.take("sources", list_of(_SOURCE), f"a list of {', '.join(SOURCES)}")
-    if (calls is None) is (budget is None):
-        members.wrong("calls", "or `budget` must be given, and not both.")
-    return Limit(pattern or "*", each or "tool", calls, budget, seconds, sources or ())
+    return Limit(pattern or "*", each or "tool", calls or 0, seconds, sources or ())
 
 
 _EACH: Callable[[Json], Each | None] = one_of(get_args(Each))
@@ -243,14 +230,9 @@ def _amount(value: Json) -> float | None:
 def _refusal(limit: Limit, ref: ToolRef, counter: _Counter, now: float) -> str | None:
     used = counter.used(now - limit.seconds if limit.seconds is not None else float("-inf"))
     span = f"within {limit.seconds:g} s" if limit.seconds is not None else "in a session"
-    if limit.calls is not None:
-        if used < limit.calls:
-            return None
-        usage = f"{limit.subject(ref)} may be called {_times(limit.calls)} {span} and was called {_times(int(used))}."
-    elif limit.budget is not None and used >= limit.budget:
-        usage = f"{limit.subject(ref)} may cost {limit.budget:g} USD {span} and has cost {used:.2f} USD."
-    else:
+    if used < limit.calls:
         return None
+    usage = f"{limit.subject(ref)} may be called {_times(limit.calls)} {span} and was called {_times(int(used))}."
     wait = max(0.0, counter.free_at(limit.seconds) - now) if limit.seconds is not None else None
     next_step = (
         "Continue without it, or ask the owner to raise the limit." if wait is None else f"Try again in {wait:.0f} s."

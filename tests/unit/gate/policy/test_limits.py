@@ -67,18 +67,6 @@ def test_a_rate_frees_itself_as_time_passes() -> None:
     assert [call(limits, SEARCH, asker) for _ in range(2)] == [True, False]
 
 
-def test_a_budget_is_told_what_calls_cost() -> None:
-    limits = Limits([Limit(each="session", budget=1.0)])
-    asker = a_session()
-    limits.count(asker, SEARCH, cost=0.6)
-    assert limits.check(asker, MAIL) is None
-    limits.count(asker, MAIL, calls=0, cost=0.5)
-    assert limits.check(asker, SEARCH) == (
-        "Limit reached: this session may cost 1 USD in a session and has cost 1.10 USD. "
-        "Continue without it, or ask the owner to raise the limit."
-    )
-
-
 def test_a_limit_binds_only_its_sources() -> None:
     limits = Limits([Limit(calls=0, sources=("scheduler",))])
     assert call(limits, SEARCH, a_session())
@@ -107,8 +95,8 @@ def test_the_session_that_was_idle_longest_gives_way() -> None:
     assert call(limits, SEARCH, a_session("0"))
 
 
-@pytest.mark.parametrize("limits", [Limits(), Limits([Limit("other/*", calls=0)]), Limits([Limit()])])
-def test_without_a_limit_that_says_something_nothing_is_refused(limits: Limits) -> None:
+@pytest.mark.parametrize("limits", [Limits(), Limits([Limit("other/*", calls=0)])])
+def test_without_a_limit_for_the_tool_nothing_is_refused(limits: Limits) -> None:
     assert all(call(limits, SEARCH, a_session()) for _ in range(5))
 
 
@@ -134,7 +122,7 @@ calls = 3
 sources = ["scheduler"]
 
 [[limits]]
-budget = 2.5
+calls = 20
 each = "session"
 seconds = 60
 """
@@ -145,7 +133,7 @@ def test_the_limits_of_a_file_are_read() -> None:
     assert found.problems == ()
     assert found.limits == (
         Limit("github/*", "server", 3, sources=("scheduler",)),
-        Limit(each="session", budget=2.5, seconds=60),
+        Limit(each="session", calls=20, seconds=60),
     )
 
 
@@ -160,7 +148,7 @@ def test_the_limits_of_a_file_are_read() -> None:
         "calls = 1\nbudget = 1",
         "call = 1",
         "calls = 1\nseconds = 0",
-        "budget = inf",
+        "calls = 1\nseconds = inf",
         "calls = 1\nsources = ['moon']",
     ],
 )
