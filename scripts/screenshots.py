@@ -39,6 +39,8 @@ SCREENS = {
     "session": "/sessions/{ended}",
     "approval": "/sessions/{waiting}",
     "access": "/access?tool=orders/refund&agent={agent}",
+    "who-may-use-what": "/access/reach",
+    "tool-set": "/access/tools?agent={agent}",
     "activity": "/activity",
     "connect": "/connect",
     "schedules": "/schedules",

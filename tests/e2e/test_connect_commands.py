@@ -41,13 +41,20 @@ def test_a_person_sees_the_difference_connects_and_takes_it_back(shell: Shell) -
         assert ("connected" in listed, "(now)" in listed) == (True, True)
         (token,) = shell.json("tokens", "list")
         assert (token["mode"], token["level"]) == ("default", "ask")
-        assert [each["id"] for each in shell.json("rules", "list")] == ["level-connect-cursor"]
+        rules = {each["id"]: each for each in shell.json("rules", "list")}
+        assert {each["pattern"] for id, each in rules.items() if id.startswith("tools-")} == {"toolcrib/*", "crew/*"}
+        assert len(rules) == 3
         assert shell.run("rules", "remove", "level-connect-cursor").returncode == 1
 
         back = shell.run("connect", "cursor", "--undo")
         assert (back.returncode, "restored" in back.stdout) == (0, True), back.stderr
         assert cursor.read_text() == CURSOR
+        assert shell.json("rules", "list") == []
         assert shell.run("connect", "cursor", "--undo").returncode == 3
+        chosen = shell.json("connect", "cursor", "--tools", "chosen", "--tool", "toolcrib/ping", "--yes")
+        (offer,) = (each for each in chosen["offers"] if each["tools"] == chosen["tools"])
+        assert (offer["tools"], offer["definitions"]) == ("chosen", 1)
+        assert shell.run("connect", "cursor", "--tool", "a/b").returncode == 2
 
 
 def test_all_tools_at_once_and_their_servers_moved(shell: Shell) -> None:

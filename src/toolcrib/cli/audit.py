@@ -46,6 +46,10 @@ def find(
     until: Annotated[
         str | None, typer.Option("--until", metavar="TIME", help="Only before this time (ISO 8601).")
     ] = None,
+    text: Annotated[
+        str | None,
+        typer.Option("--text", metavar="WORDS", help="Only records with these words, such as an argument or a reason."),
+    ] = None,
     after: Annotated[int | None, typer.Option("--after", metavar="ID", help="Only older than this record.")] = None,
     limit: Annotated[
         int, typer.Option("--limit", metavar="N", min=1, max=1000, help="Maximum number of records.")
@@ -71,6 +75,7 @@ def find(
     filters = {
         "server": server, "tool": tool, "agent": agent, "principal": principal, "session": session, "door": door,
         "phase": phase, "decision": decision, "since": since, "until": until, "after": after, "limit": limit,
+        "text": text,
     }  # fmt: skip
     records = run(lambda: ask(invocation.settings, lambda client: client.audit(**filters)))
     if invocation.as_json:

@@ -37,6 +37,14 @@ ReadOnlyOption = Annotated[
     typer.Option("--read-only/--not-read-only", help="Only tools with or without this mark.", show_default=False),
 ]
 ProjectsOption = Annotated[list[Path] | None, typer.Option("--project", metavar="DIR", help="Only in this directory.")]
+ExceptOption = Annotated[
+    list[str] | None,
+    typer.Option("--except", metavar="PATTERN", help="Not for these tools. Repeatable.", show_default=False),
+]
+OpenWorldOption = Annotated[
+    bool | None,
+    typer.Option("--open-world/--not-open-world", help="Only tools with or without this mark.", show_default=False),
+]
 ExpiresOption = Annotated[
     str | None, typer.Option("--expires", metavar="TIME", help="When the rule expires (ISO 8601).")
 ]
@@ -110,12 +118,10 @@ def add(
             "--destructive/--not-destructive", help="Only tools with or without this mark.", show_default=False
         ),
     ] = None,
-    open_world: Annotated[
-        bool | None,
-        typer.Option("--open-world/--not-open-world", help="Only tools with or without this mark.", show_default=False),
-    ] = None,
+    open_world: OpenWorldOption = None,
     marks: MarkOption = None,
     flows: FlowOption = None,
+    excepted: ExceptOption = None,
     reason: Annotated[
         str | None, typer.Option("--reason", metavar="TEXT", help="The reason, shown with each decision.")
     ] = None,
@@ -135,6 +141,7 @@ def add(
         "modes": modes,
         "marks": marks,
         "flows": flows,
+        "except": excepted,
         "projects": [str(path.expanduser().absolute()) for path in projects or ()],
     }
     body: JsonObject = {
@@ -309,6 +316,8 @@ def describe_scope(rule: "JsonObject") -> str:
     for key in ("sources", "agents", "projects", "modes", "marks", "flows"):
         if key in where:
             parts.append(f"{key.removesuffix('s')} {(' and ' if key == 'marks' else ' or ').join(where[key])}")
+    if "except" in where:
+        parts.append(f"not {' or '.join(where['except'])}")
     if bound := rule.get("principal"):
         who = [bound["kind"], *(f"{key} {bound[key]}" for key in ("name", "agent", "source") if bound.get(key))]
         parts.append(f"principal {' '.join(who)}")

@@ -53,11 +53,13 @@ class SubjectReach:
         return shape if principal.agent is None else {**shape, "agent": principal.agent}
 
 
-async def find_reach(crib: Crib, pattern: str, *, source: Source = "cli", mode: Mode = "default") -> list[SubjectReach]:
+async def find_reach(
+    crib: Crib, pattern: str, *, source: Source = "cli", mode: Mode = "default", who: str = ""
+) -> list[SubjectReach]:
     """Return what every principal can do with the tools that match a pattern.
 
-    `source` and `mode` are those of the sessions of agents. Raises `InvalidRequest` (`request.invalid`) for a pattern
-    that is not valid.
+    `source` and `mode` are those of the sessions of agents. `who` selects the principals whose label contains it.
+    Raises `InvalidRequest` (`request.invalid`) for a pattern that is not valid.
     """
     named = crib.permissions.named(pattern)
     globs = parts(pattern if named is None else literal_pattern(named))
@@ -67,6 +69,8 @@ async def find_reach(crib: Crib, pattern: str, *, source: Source = "cli", mode: 
     classes: dict[tuple[str | None, bool], ToolClasses] = {}
     found: list[SubjectReach] = []
     async for subject in _subjects(crib, source, mode):
+        if who.casefold() not in subject.who.casefold():
+            continue
         principal = subject.principal
         key = (principal.cwd, principal.kind == "session")
         if key not in classes:

@@ -324,6 +324,7 @@ CODES: dict[str, Code] = {
     "app.invalid": Code(InvalidRequest, 422, "The UI resource of a tool is not a page.", "Report it to the author of the server."),
     "registry.refused": Code(InvalidRequest, 422, "The published definition would take values of yours.", "Report it to the registry; add the server by hand if you trust it."),
     "registry.bundle": Code(InvalidRequest, 422, "The bundle of the server is damaged, too large or unsafe.", "Report it to the publisher of the server."),
+    "server.cancelled": Code(Unavailable, 503, "The attempt to connect the server was cancelled.", "Check it again."),
     "server.ended": Code(Unavailable, 502, "The server exited.", "Read its standard error output."),
     "server.stuck": Code(Unavailable, 504, "The server does not read its input.", "Toolcrib restarts it; if this persists, report it to the developers of the server."),
     "server.flood": Code(Unavailable, 502, "The server wrote too much output that is not MCP.", "Make it log to standard error, not to standard output."),

@@ -87,7 +87,8 @@ class Where:
     """Restricts a rule to some principals and tools. None and empty fields match everything.
 
     `projects` are real paths; a principal matches if its working directory is inside one of them. `marks` must all be
-    held by the conversation, and the call must do one of `flows`.
+    held by the conversation, and the call must do one of `flows`. `excepted` are patterns of tools that the rule does
+    not apply to.
     """
 
     read_only: bool | None = None
@@ -99,6 +100,7 @@ class Where:
     modes: tuple[Mode, ...] = ()
     marks: tuple[Mark, ...] = ()
     flows: tuple[Act, ...] = ()
+    excepted: tuple[str, ...] = ()
 
     def to_json(self) -> JsonObject:
         """Return the public shape, without fields that match everything."""
@@ -110,6 +112,7 @@ class Where:
             "modes": self.modes,
             "marks": self.marks,
             "flows": self.flows,
+            "except": self.excepted,
         }
         return _present(marks) | {key: list(values) for key, values in lists.items() if values}
 

@@ -9,7 +9,9 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Select,
+    Text,
     and_,
+    cast,
     delete,
     func,
     insert,
@@ -21,11 +23,13 @@ from sqlalchemy import (
     update,
 )
 
+from toolcrib.model.json import dumps
 from toolcrib.store.audit_lanes import LANE_SIZE
 from toolcrib.store.engine import Store
 from toolcrib.store.schema import audit, audit_runs
 
 LARGEST_PAGE = 1000
+MOST_SEARCHED = 100_000
 CHECKPOINT = "checkpoint"
 """The phase of records that name the newest records of all lanes. Lists omit them unless they are asked for."""
 _LARGEST_ID = 2**63 - 1
@@ -33,7 +37,11 @@ _LARGEST_ID = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Selects the records that match all set fields. `after` continues with records older than that one."""
+    """Selects the records that match all set fields. `after` continues with records older than that one.
+
+    Every word of `text` must occur somewhere in a record, in upper or lower case. Only the newest `MOST_SEARCHED`
+    records of each lane are searched for words.
+    """
 
     server: str | None = None
     tool: str | None = None
@@ -47,6 +55,7 @@ class Filters:
     until: datetime | None = None
     after: int | None = None
     limit: int = 100
+    text: str | None = None
 
 
 def find(connection: Connection, filters: Filters, lanes: Sequence[int] = ()) -> Sequence[tuple[Any, ...]]:
@@ -56,7 +65,8 @@ def find(connection: Connection, filters: Filters, lanes: Sequence[int] = ()) ->
     """
     limit = min(max(filters.limit, 1), LARGEST_PAGE)
     if not lanes:
-        query = _raw("id", "hash", "body").where(*_conditions(filters)).order_by(audit.c.id.desc())
+        words = _words(connection, filters)
+        query = _raw("id", "hash", "body").where(*_conditions(filters), *words).order_by(audit.c.id.desc())
         return connection.execute(query.limit(limit)).all()
     conditions = _conditions(replace(filters, after=None))
     if filters.after is not None:
@@ -65,7 +75,8 @@ def find(connection: Connection, filters: Filters, lanes: Sequence[int] = ()) ->
     found: list[tuple[Any, ...]] = []
     for lane in lanes:
         here = (audit.c.id > lane * LANE_SIZE, audit.c.id < (lane + 1) * LANE_SIZE)
-        query = _raw("id", "hash", "body", "at").where(*here, *conditions).order_by(audit.c.id.desc())
+        words = _words(connection, filters, lane)
+        query = _raw("id", "hash", "body", "at").where(*here, *conditions, *words).order_by(audit.c.id.desc())
         found += [tuple(row) for row in connection.execute(query.limit(limit))]
     newest = sorted(found, key=lambda row: (str(row[3]), row[0]), reverse=True)
     return [row[:3] for row in newest[:limit]]
@@ -79,8 +90,12 @@ def get(connection: Connection, number: int) -> tuple[Any, ...] | None:
 
 def count(connection: Connection, filters: Filters, lanes: Sequence[int] = ()) -> int:
     """Return the number of all matching records, whatever `limit` is."""
-    here = [and_(audit.c.id > lane * LANE_SIZE, audit.c.id < (lane + 1) * LANE_SIZE) for lane in lanes]
-    query = select(func.count()).select_from(audit).where(*_conditions(filters), *([or_(*here)] if here else []))
+    here = [
+        and_(audit.c.id > lane * LANE_SIZE, audit.c.id < (lane + 1) * LANE_SIZE, *_words(connection, filters, lane))
+        for lane in lanes
+    ]
+    limits = [or_(*here)] if here else _words(connection, filters)
+    query = select(func.count()).select_from(audit).where(*_conditions(filters), *limits)
     return connection.execute(query).scalar_one()
 
 
@@ -104,6 +119,28 @@ def _conditions(filters: Filters) -> list[ColumnElement[bool]]:
     if filters.after is not None:
         conditions.append(audit.c.id < _bounded(filters.after))
     return conditions
+
+
+def _words(connection: Connection, filters: Filters, lane: int = 0) -> list[ColumnElement[bool]]:
+    """Return the conditions that every word occurs in a record of a lane.
+
+    PostgreSQL converts no text that is not UTF-8, which a damaged record may be, so bytes are compared in escaped form.
+    """
+    words = (filters.text or "").split()
+    if not words:
+        return []
+    is_postgres = connection.dialect.name == "postgresql"
+    body = func.encode(audit.c.body, "escape") if is_postgres else cast(literal_column("body"), Text)
+    texts = [dumps(word)[1:-1] for word in words]
+    written = [_escaped(text) if is_postgres else text.decode() for text in texts]
+    newest = select(func.max(audit.c.id)).where(audit.c.id < (lane + 1) * LANE_SIZE).scalar_subquery()
+    return [audit.c.id > newest - MOST_SEARCHED, *(body.icontains(text, autoescape=True) for text in written)]
+
+
+def _escaped(text: bytes) -> str:
+    """Return bytes as PostgreSQL's `encode(…, 'escape')` does: backslashes doubled, other bytes in octal."""
+    escaped = {0x5C: "\\\\"}
+    return "".join(escaped.get(byte) or (chr(byte) if byte < 128 else f"\\{byte:03o}") for byte in text)
 
 
 def _bounded(number: int) -> int:

@@ -87,7 +87,8 @@ def _rule(row: Row[*tuple[Any, ...]]) -> Rule:
 
 def _where(shape: JsonObject) -> Where:
     lists = {key: tuple(shape.get(key, ())) for key in ("sources", "agents", "projects", "modes", "marks", "flows")}
-    return Where(shape.get("readOnly"), shape.get("destructive"), shape.get("openWorld"), **lists)
+    marks = shape.get("readOnly"), shape.get("destructive"), shape.get("openWorld")
+    return Where(*marks, **lists, excepted=tuple(shape.get("except", ())))
 
 
 def _time(text: str | None) -> datetime | None:

@@ -98,6 +98,13 @@ class UpstreamOperations:
         await self._settle(cwd)
         return ServerStatus(entry, status)
 
+    async def cancel(self, name: str, cwd: Path | None = None) -> ServerStatus:
+        """Cancel an attempt to connect a server. Without one, nothing changes."""
+        entry, _ = await self._usable(name, cwd)
+        if self._pool.cancel(entry):
+            await anyio.lowlevel.checkpoint()  # the attempt ends in its own task
+        return self.status(entry)
+
     async def check_all(self, cwd: Path | None = None) -> tuple[ServerStatus, ...]:
         """Test every startable server concurrently."""
         found = await self._servers.list(cwd)

@@ -183,6 +183,11 @@ class Pool:
         """Connect a server now, or ping and re-list a connected one."""
         return await self._upstream(entry).check()
 
+    def cancel(self, entry: ServerEntry) -> bool:
+        """Cancel an attempt to connect a server. Returns whether there was one."""
+        pooled = self._pooled.get(key_of(entry)) if entry.spec is not None else None
+        return pooled is not None and pooled.upstream.cancel()
+
     async def ensure(self, entry: ServerEntry) -> Offer:
         """Return what a server offers, connecting it if that is unknown. Raises if it cannot be connected."""
         return await self._upstream(entry).ensure()

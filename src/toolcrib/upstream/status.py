@@ -40,6 +40,11 @@ class Report:
         return self._state == "connected"
 
     @property
+    def is_connecting(self) -> bool:
+        """Whether an attempt is in progress."""
+        return self._state == "connecting"
+
+    @property
     def tries_again(self) -> bool:
         """Whether the upstream retries on its own after the last failure."""
         return self._retries

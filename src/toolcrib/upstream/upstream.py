@@ -100,6 +100,7 @@ class Upstream:
         self._report = Report()
         self.confinement = confinement
         self._scope = anyio.CancelScope()
+        self._connecting = anyio.CancelScope()
         self._wake = anyio.Event()
         self._is_urgent = False
         self._is_forced = False
@@ -137,6 +138,13 @@ class Upstream:
     def stop(self) -> None:
         """Stop the upstream. Calls in flight fail."""
         self._scope.cancel()
+
+    def cancel(self) -> bool:
+        """Cancel an attempt to connect. Its callers fail, and it is not repeated. Returns whether there was one."""
+        is_connecting = self._report.is_connecting
+        if is_connecting:
+            self._connecting.cancel()
+        return is_connecting
 
     def restart(self) -> None:
         """Reconnect at once, regardless of earlier failures."""
@@ -256,16 +264,19 @@ class Upstream:
         self._hooks.status()
         self._is_forced = False
         up_since: float | None = None
+        failure: ToolcribError | None = None
+        self._connecting = connecting = anyio.CancelScope()
         try:
-            async with AsyncExitStack() as stack:
-                slot = await self._starts.acquire(urgent=self._is_urgent)
-                try:
-                    opening = self._opener.open(self._era, self._connect_wait, self.protocol_log)
-                    opened = await stack.enter_async_context(opening)
-                finally:
-                    slot.end()
-                up_since = time.monotonic()
-                failure = await self._maintain(opened)
+            with connecting:
+                async with AsyncExitStack() as stack:
+                    slot = await self._starts.acquire(urgent=self._is_urgent)
+                    try:
+                        opening = self._opener.open(self._era, self._connect_wait, self.protocol_log)
+                        opened = await stack.enter_async_context(opening)
+                    finally:
+                        slot.end()
+                    up_since = time.monotonic()
+                    failure = await self._maintain(opened)
         except ToolcribError as error:
             self._opener.mask_failure(error)
             failure = error
@@ -273,6 +284,9 @@ class Upstream:
             logger.exception("The upstream of server %s failed.", self.spec.name)
             failure = Unavailable("internal", f'The connection to "{self.spec.name}" failed: {type(error).__name__}.')
         self._is_urgent, self._ended = False, None
+        if connecting.cancelled_caught:
+            self._cancelled()
+            return
         if isinstance(failure, ServerFailed):
             self.confinement.read(failure.stderr)
         if failure is None:
@@ -282,6 +296,13 @@ class Upstream:
             self._wake.set()
         else:
             await self._back_off(failure, up_since)
+
+    def _cancelled(self) -> None:
+        """Wait for the next request after an attempt was cancelled."""
+        self._wake = anyio.Event()
+        self._report.closed()
+        self._fail_waiting(Unavailable("server.cancelled", f'The check of "{self.spec.name}" was cancelled.'))
+        self._hooks.status()
 
     async def _back_off(self, failure: ToolcribError, up_since: float | None) -> None:
         """Back off after a failure, then retry if that may help."""

@@ -3,16 +3,24 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Literal, NamedTuple, TypeAlias
 
 from toolcrib.gate.costs import DAYS, CostReport, costs, definition_tokens
+from toolcrib.gate.policy.decide import sees
 from toolcrib.host import Crib
 from toolcrib.model.json import JsonObject, dumps
 from toolcrib.model.principals import Principal
 from toolcrib.model.servers import ServerType
 from toolcrib.model.token_estimate import estimate_bytes
+from toolcrib.model.tools import Tool
 from toolcrib.servers.apps.connectable import connectable
 from toolcrib.servers.apps.connections import AppState, OfferedTools
 from toolcrib.web.mcp import code_tools, search_tools
+from toolcrib.web.tool_sets import ToolSetScope, app_scope, default_set, rules_of
+
+AppTools: TypeAlias = Literal["all", "chosen", "search", "code"]
+"""What an app receives: all tools, its tool set, or the tools that find and call the others."""
+APP_TOOLS: tuple[AppTools, ...] = ("all", "chosen", "search", "code")
 
 
 async def tool_costs(crib: Crib, principal: Principal) -> CostReport:
@@ -28,14 +36,21 @@ def best_offer(crib: Crib, client: str, agent: str | None) -> OfferedTools:
     """Return how an app that is newly connected should list tools: by search if it would load too many definitions."""
     if connectable(client).defers_tools:
         return "all"
-    _, tokens = _everything(crib, agent)
+    _, tokens = _received(crib, app_scope(client, agent), agent).chosen
     return "search" if tokens > crib.settings.search_above else "all"
 
 
-def offers_of(crib: Crib, agent: str | None, over: ServerType = "http") -> list[JsonObject]:
-    """Return what an app receives under each choice of `tools`; over stdio, only an agent can list fewer."""
-    count, tokens = _everything(crib, agent)
-    found: list[JsonObject] = [{"tools": "all", "definitions": count, "tokens": tokens, "saves": 0}]
+def offers_of(crib: Crib, client: str | None, agent: str | None, over: ServerType = "http") -> list[JsonObject]:
+    """Return what an app receives under each choice of `tools`; over stdio, only an agent can search.
+
+    `chosen` is the tool set of the app, and for one that is not connected the set it would get.
+    """
+    scope = app_scope(client, agent) if client is not None else None
+    (count, tokens), (some, cost) = _received(crib, scope, agent)
+    found: list[JsonObject] = [
+        {"tools": "all", "definitions": count, "tokens": tokens, "saves": 0},
+        {"tools": "chosen", "definitions": some, "tokens": cost, "saves": tokens - cost},
+    ]
     if over == "stdio" and agent is None:
         return found
     for mode, definitions in (("search", search_tools.DEFINITIONS), ("code", code_tools.DEFINITIONS)):
@@ -44,11 +59,13 @@ def offers_of(crib: Crib, agent: str | None, over: ServerType = "http") -> list[
     return found
 
 
-async def listing_of(crib: Crib, agent: str | None, named: OfferedTools | None) -> OfferedTools:
-    """Return what an app lists: as its address says, else as its agent does, else all tools."""
-    if named is not None or agent is None or crib.zoo.granted(agent) is None:
-        return named or "all"
-    return (await crib.zoo.listing(agent)).mode or "all"
+async def listing_of(crib: Crib, client: str, agent: str | None, named: OfferedTools | None) -> AppTools:
+    """Return what an app lists: as its address says, else as its agent does, else its tool set or all tools."""
+    listing = named or "all"
+    if named is None and agent is not None and crib.zoo.granted(agent) is not None:
+        listing = (await crib.zoo.listing(agent)).mode or "all"
+    has_set = bool(rules_of(crib, app_scope(client, agent)))
+    return "chosen" if listing == "all" and has_set else listing
 
 
 async def with_offers(crib: Crib, states: Sequence[AppState]) -> list[JsonObject]:
@@ -56,15 +73,37 @@ async def with_offers(crib: Crib, states: Sequence[AppState]) -> list[JsonObject
     shapes = [state.to_json() for state in states]
     for shape in shapes:
         for connection in shape["connections"]:
-            agent = connection["agent"]
-            connection["tools"] = await listing_of(crib, agent, connection["tools"])
-            connection["offers"] = offers_of(crib, agent, connection["type"])
+            client, agent = shape["client"], connection["agent"]
+            connection["tools"] = await listing_of(crib, client, agent, connection["tools"])
+            connection["offers"] = offers_of(crib, client, agent, connection["type"])
+            connection["token"] = app_scope(client, agent).name if connection["hasToken"] else None
     return shapes
 
 
-def _everything(crib: Crib, agent: str | None) -> tuple[int, int]:
-    """Return the number and tokens of all tools that an app sees."""
-    tools = crib.gate.listing(replace(crib.owner(source="ide"), agent=agent)).tools
+class _Received(NamedTuple):
+    """The number and tokens of all tools that an app may have, and of those in its tool set."""
+
+    everything: tuple[int, int]
+    chosen: tuple[int, int]
+
+
+def _received(crib: Crib, scope: ToolSetScope | None, agent: str | None) -> _Received:
+    token = crib.tokens.named(scope.name) if scope is not None else None
+    principal = token.principal if token is not None else replace(crib.owner(source="ide"), agent=agent)
+    rules, limits = crib.permissions.rules(), rules_of(crib, scope) if scope is not None else []
+    if limits:
+        grants, without = crib.permissions.grants(principal), rules.without([rule.id for rule in limits])
+        offered = [tool for tool in crib.catalog.at(principal.cwd).tools.values() if tool.kind != "runtime"]
+        tools = [tool for tool in offered if sees(tool, principal, grants, without)]
+        some = crib.gate.listing(principal).tools
+    else:
+        tools = crib.gate.listing(principal).tools
+        wanted = default_set(crib, agent)
+        some = [tool for tool in tools if wanted.has(tool.ref)]
+    return _Received(_cost(crib, tools), _cost(crib, some))
+
+
+def _cost(crib: Crib, tools: Sequence[Tool]) -> tuple[int, int]:
     return len(tools), sum(definition_tokens(crib.gate.name("endpoint", tool.ref), tool) for tool in tools)
 
 

@@ -53,6 +53,21 @@ def test_a_token_is_shown_once_and_taken_back(page: Page, axe: Axe, picture: Pic
     assert str(page.evaluate("navigator.clipboard.readText()")).startswith("tcb_")
     assert axe(page) == []
     picture(page, "access-tokens")
+    page.get_by_role("link", name="Tools of cursor").click()
+    page.get_by_role("checkbox", name="lab", exact=True).click()
+    expect(page.locator("li", has_text="lab")).to_contain_text("none of")
+    expect(page.get_by_text("Holds as 1 deny rule")).to_be_visible()
+    page.get_by_role("searchbox", name="Search tools").fill("greet")
+    expect(page.get_by_role("checkbox", name="lab/greet")).not_to_be_checked()
+    assert axe(page) == []
+    picture(page, "access-tools")
+    page.goto("/access/reach?who=cursor&pattern=lab/greet")
+    page.locator("td").get_by_role("button").focus()
+    expect(page.get_by_text("It is not in the tool set of cursor.").first).to_be_visible()
+    page.goto("/tools/lab/greet")
+    expect(page.locator("dl.users")).to_contain_text("token cursor")
+    assert axe(page) == []
+    page.goto("/access/tokens")
     page.get_by_role("button", name="Revoke cursor").click()
     expect(page.locator("li", has_text="cursor")).to_contain_text("revoked")
     for path in ("reach", "bundles", "projects"):

@@ -46,7 +46,16 @@ ToolsOption = Annotated[
     typer.Option(
         "--tools",
         metavar="T",
-        help="What the app lists over HTTP: all, search or code. By default search if all would cost too much.",
+        help="What the app receives: all, chosen, search or code. By default the tools of your servers.",
+    ),
+]
+ChosenOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tool",
+        metavar="PATTERN",
+        help="A tool of the app's set, with --tools chosen. Repeatable.",
+        show_default=False,
     ),
 ]
 MoveOption = Annotated[bool, typer.Option("--move", help="Also move the app's other servers to Toolcrib.")]
@@ -62,9 +71,11 @@ class _Wish(NamedTuple):
     programs: tuple[str, ...]
     level: str | None
     tools: str | None = None
+    chosen: tuple[str, ...] = ()
 
     def body(self, *, move: bool, dry_run: bool) -> "JsonObject":
-        return {**self._asdict(), "programs": list(self.programs), "move": move, "dryRun": dry_run}
+        lists = {"programs": list(self.programs), "chosen": list(self.chosen)}
+        return {**self._asdict(), **lists, "move": move, "dryRun": dry_run}
 
 
 class _Plan(NamedTuple):
@@ -85,6 +96,7 @@ def connect(
     move: MoveOption = False,
     level: LevelOption = None,
     tools: ToolsOption = None,
+    chosen: ChosenOption = None,
     stdio: Annotated[bool, typer.Option("--stdio", help="Connect over stdio, even if the app supports HTTP.")] = False,
     anyway: Annotated[bool, typer.Option("--anyway", help="Connect even if the app was not found.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,
@@ -96,10 +108,14 @@ def connect(
         raise InvalidRequest("cli.usage", "Use either CLIENT or --all, not both.")
     if level not in (None, "ask", "app"):
         raise InvalidRequest("cli.usage", f"{level!r} is not a level.", "Choose ask or app.")
-    if tools not in (None, "all", "search", "code"):
-        raise InvalidRequest("cli.usage", f"{tools!r} is not a way to list tools.", "Choose all, search or code.")
+    if tools not in (None, "all", "chosen", "search", "code"):
+        raise InvalidRequest("cli.usage", f"{tools!r} is not a choice.", "Choose all, chosen, search or code.")
+    if chosen and tools != "chosen":
+        raise InvalidRequest("cli.usage", "--tool needs --tools chosen.")
     invocation = begin(ctx, home, as_json)
-    wish = _Wish(agent, "project" if project else "user", stdio, anyway, _programs(invocation), level, tools)
+    wish = _Wish(
+        agent, "project" if project else "user", stdio, anyway, _programs(invocation), level, tools, tuple(chosen or ())
+    )
     if client is None and not all_clients:
         _list(invocation, wish)
     elif undo:

@@ -80,7 +80,9 @@ def show_done(done: "JsonObject") -> None:
     saved = f", {offer['saves']:,} fewer than with all tools" if offer["saves"] > 0 else ""
     noun = "tool" if offer["definitions"] == 1 else "tools"
     output.note(f"{title} receives {offer['definitions']} {noun}, about {offer['tokens']:,} tokens{saved}.")
-    if done["tools"] != "all":
+    if done["tools"] == "chosen":
+        output.note(f"{title} has a tool set. Choose its tools in the console under Connect, or `--tools all`.")
+    elif done["tools"] != "all":
         words = {"search": "finds tools by search (`?tools=search`)", "code": "writes programs (`?tools=code`)"}
         output.note(f"{title} {words[done['tools']]} and does not list all of them. Change this with `--tools all`.")
     if done["level"] == "ask":

@@ -1,5 +1,6 @@
 """`toolcrib mcp test|reload|auth|reauth|unauth`: commands for the connection of a server."""
 
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,6 +13,8 @@ from toolcrib.cli.options import HomeOption, Invocation, JsonOption, begin
 from toolcrib.model.errors import ToolcribError, Unavailable
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Mapping
+
     from toolcrib.model.json import JsonObject
     from toolcrib.web.api_client.api_client import ApiClient
 
@@ -34,6 +37,7 @@ AnswerOption = Annotated[
 BrowserOption = Annotated[bool, typer.Option("--browser/--no-browser", help="Open the URL in a browser.")]
 
 _WAIT = 20
+_CANCEL_SECONDS = 2.0
 _TELL_SECONDS = 5.0
 """Seconds between two messages about servers that have not responded."""
 
@@ -59,7 +63,8 @@ def test(ctx: typer.Context, name: AllOrName = None, home: HomeOption = None, as
 
 async def _tested(client: "ApiClient", name: str) -> "tuple[JsonObject, list[JsonObject]]":
     """Return the server after connecting it, and the findings in the tools that it offers."""
-    server = await client.test_server(name)
+    async with _cancelling(client, {name: name}):
+        server = await client.test_server(name)
     tools = await client.tools(server=server["alias"]) if server["state"] == "connected" else []
     return server, [{"message": f"{tool['ref']}: {each['message']}"} for tool in tools for each in tool["problems"]]
 
@@ -86,13 +91,27 @@ async def _test_each(client: "ApiClient") -> "list[JsonObject]":
             seconds = anyio.current_time() - begun
             output.note(f"Waiting for {', '.join(waiting.values())} ({seconds:.0f} s). Press Ctrl-C to stop.")
 
-    async with anyio.create_task_group() as teller:
+    async with _cancelling(client, waiting), anyio.create_task_group() as teller:
         teller.start_soon(tell)
         async with anyio.create_task_group() as tests:
             for alias in list(waiting):
                 tests.start_soon(test_one, alias)
         teller.cancel_scope.cancel()
     return await client.servers()
+
+
+@asynccontextmanager
+async def _cancelling(client: "ApiClient", waiting: "Mapping[str, str]") -> "AsyncGenerator[None]":
+    """Cancel the attempts that are still in progress if the command is interrupted."""
+    import anyio
+
+    try:
+        yield
+    except anyio.get_cancelled_exc_class():
+        with anyio.move_on_after(_CANCEL_SECONDS, shield=True), suppress(ToolcribError):
+            for alias in list(waiting):
+                await client.cancel_test(alias)
+        raise
 
 
 def _is_startable(server: "JsonObject") -> bool:

@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 
 from toolcrib.gate.policy import coding_tools
 from toolcrib.gate.policy.decide import Grants, decide
-from toolcrib.gate.policy.rules import Rules
+from toolcrib.gate.policy.rules import Rules, is_excepted
 from toolcrib.gate.policy.zones import TouchedPath
 from toolcrib.model.json import JsonObject
 from toolcrib.model.policy import Decision, DecisionStep, Rule, Verdict
@@ -92,7 +92,7 @@ class ToolClasses:
 
 def _key(tool: Tool, rules: Rules) -> object:
     named = rules.matching(tool.ref, tool.names)
-    matched = tuple((each.rule.id, each.step.reason) for each in named)
+    matched = tuple((each.rule.id, each.step.reason, is_excepted(each.rule, tool)) for each in named)
     pinned = tuple(each.rule.definition_hash == tool.definition_hash for each in named if each.rule.definition_hash)
     own = tool.ref.tool if tool.ref.server == coding_tools.SERVER else None
     return matched, pinned, tool.marks, own

@@ -56,7 +56,7 @@ FileKind: TypeAlias = Literal["managed", "user"]
 CREATORS: Mapping[FileKind, str] = {"managed": "administrator", "user": "owner"}
 """The author of a file of each kind."""
 _WHERE_MEMBERS = (
-    "readOnly", "destructive", "openWorld", "sources", "agents", "projects", "modes", "marks", "flows",
+    "readOnly", "destructive", "openWorld", "sources", "agents", "projects", "modes", "marks", "flows", "except",
 )  # fmt: skip
 MOST_USES = 100_000
 _POINTER = re.compile(r"(/([^~/]|~[01])*)*")
@@ -95,7 +95,7 @@ def read_rule(
         needed=True,
     )
     conditions = reader.take("conditions", lambda value: _conditions(value, faults), "a list of conditions")
-    where = reader.take("where", lambda value: _where(value, faults), "an object")
+    where = reader.take("where", lambda value: _where(value, known, faults), "an object")
     expires_at = reader.take("expiresAt", _time, "a time as in 2030-01-31T12:00:00Z")
     reason = reader.take("reason", text_of(LONGEST_REASON), f"a text of at most {LONGEST_REASON} characters")
     bound = reader.take("definitionHash", text_of(64), "the hash of a definition")
@@ -234,9 +234,13 @@ def _wrong_value(test: str, value: Json) -> str | None:
     return None
 
 
-def _where(value: Json, faults: list[FieldFault]) -> Where | None:
+def _where(value: Json, known: Names, faults: list[FieldFault]) -> Where | None:
     if not is_object(value):
         return None
+
+    def pattern(text: Json) -> str | None:
+        return resolve_pattern(text, known) if isinstance(text, str) else None
+
     reader = Members(value, _WHERE_MEMBERS, faults, "where/")
     return Where(
         reader.take("readOnly", boolean, "true or false"),
@@ -248,6 +252,7 @@ def _where(value: Json, faults: list[FieldFault]) -> Where | None:
         reader.take("modes", list_of(_MODE), f"a list of {', '.join(MODES)}") or (),
         reader.take("marks", list_of(_MARK), f"a list of {', '.join(MARKS)}") or (),
         reader.take("flows", list_of(_ACT), f"a list of {', '.join(ACTS)}") or (),
+        reader.take("except", list_of(pattern), "a list of patterns `server/tool`") or (),
     )
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ from toolcrib.gate.policy.patterns import PatternIndex
 from toolcrib.gate.policy.zones import is_inside
 from toolcrib.model.json import JsonObject, digest
 from toolcrib.model.marks import MARK_WORDS
-from toolcrib.model.policy import DecisionStep, Rule, StepName
+from toolcrib.model.policy import Binding, DecisionStep, Rule, StepName
 from toolcrib.model.principals import Principal
 from toolcrib.model.servers import NO_NAMES, OtherName, ServerNames
 from toolcrib.model.tools import Tool, ToolRef
@@ -220,12 +220,17 @@ def _rank_rule(rule: Rule) -> Ranked:
     at = rank(rule)
     reason = rule.reason or f"Rule {rule.effect} {rule.pattern} names the tool."
     if rule.principal is not None:
-        reason = f"{reason} It was remembered for {rule.principal.describe()}."
+        reason = f"{reason} {_bound_to(rule, rule.principal)}"
     step = DecisionStep(_STEPS[at], True, rule.effect, reason, rule.id, rule.origin)
     where = rule.where
     marks = (where.read_only, where.destructive, where.open_world)
-    of_some = rule.definition_hash is not None or marks != _ANY_MARKS or bool(where.flows)
+    of_some = rule.definition_hash is not None or marks != _ANY_MARKS or bool(where.flows or where.excepted)
     return Ranked(at, rule, is_for_some(rule), of_some, at == 0, step)
+
+
+def _bound_to(rule: Rule, binding: Binding) -> str:
+    verb = "was remembered for" if rule.origin.kind in _REMEMBERED else "applies to"
+    return f"It {verb} {binding.describe()}."
 
 
 def is_for_some(rule: Rule) -> bool:
@@ -245,6 +250,8 @@ def tool_obstacle(rule: Rule, tool: Tool, acts: Acts = acts_of) -> str | None:
     if rule.definition_hash is not None and rule.definition_hash != tool.definition_hash:
         return "It was made for another definition of the tool."
     where = rule.where
+    if is_excepted(rule, tool):
+        return "The rule excepts this tool."
     marks = tool.marks
     for wanted, mark, word in (
         (where.read_only, marks.read_only, "read-only"),
@@ -258,12 +265,26 @@ def tool_obstacle(rule: Rule, tool: Tool, acts: Acts = acts_of) -> str | None:
     return None
 
 
+def is_excepted(rule: Rule, tool: Tool) -> bool:
+    """Return whether a rule excepts this tool, by its own name or a trusted one of its server."""
+    if not rule.where.excepted:
+        return False
+    servers = (tool.ref.server, *(other.name for other in tool.names.trusted))
+    index = _exceptions(rule.where.excepted)
+    return any(index.find(ToolRef(server, tool.ref.tool)) for server in servers)
+
+
+@lru_cache(maxsize=256)
+def _exceptions(patterns: tuple[str, ...]) -> PatternIndex:
+    return PatternIndex(patterns)
+
+
 def principal_obstacle(rule: Rule, principal: Principal) -> str | None:
     """Return why a rule does not apply to this principal, or None."""
     if (rule.session is not None or rule.origin.kind == "session") and rule.session != (principal.session or ""):
         return "It belongs to another session."
     if rule.principal is not None and not rule.principal.includes(principal):
-        return f"It was remembered for {rule.principal.describe()}."
+        return _bound_to(rule, rule.principal)
     where = rule.where
     if where.sources and principal.source not in where.sources:
         return f"It does not apply to source {principal.source}."

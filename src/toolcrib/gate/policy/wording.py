@@ -31,6 +31,8 @@ def describe(rule: Rule) -> str:
 def _scope(rule: Rule) -> Iterator[str]:
     """Yield to what a rule is limited besides its conditions."""
     where = rule.where
+    if where.excepted:
+        yield f"except {' and '.join(where.excepted)}"
     if where.flows:
         yield f"that {' or '.join(_ACTS[act] for act in where.flows)}"
     if where.marks:

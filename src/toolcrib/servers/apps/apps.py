@@ -176,7 +176,7 @@ class Apps:
         spec, _, _ = await self._wanted(replace(asked, scope="user", stdio=False), context, dry_run=dry_run)
         assert spec.url is not None
         link = None if dry_run else deep_link(context.row.name, spec)
-        token = _token_name(context.row, asked.agent)
+        token = token_name(context.row, asked.agent)
         return DeepLink(context.row, asked.agent, spec.name, spec.url, tuple(spec.headers), token, link)
 
     async def undo(self, asked: AppConnectRequest, *, dry_run: bool = False) -> AppDisconnected:
@@ -185,7 +185,7 @@ class Apps:
         If the file was changed since, only the crib's entry is removed. Raises `client.not_connected`.
         """
         context = await self._context(asked)
-        token = _token_name(context.row, asked.agent)
+        token = token_name(context.row, asked.agent)
         has_token = asked.scope == "user" and self._tokens.named(token) is not None
         change, exact = await self._take_back(context, asked.agent, dry_run=dry_run)
         if change is None and not has_token:
@@ -250,7 +250,7 @@ class Apps:
         def spec(secret: str | None) -> ServerSpec:
             if over == "http" and address is not None and secret is not None:
                 return http_spec(name, f"{_url(address, asked.agent)}{_query(asked, tools, there)}", secret)
-            token = _token_name(context.row, asked.agent) if asked.scope == "user" else None
+            token = token_name(context.row, asked.agent) if asked.scope == "user" else None
             return stdio_spec(name, self._deps.command, home=self._deps.home, agent=asked.agent, token=token)
 
         if asked.scope == "project":
@@ -262,19 +262,19 @@ class Apps:
             reasons = (*reasons, f"its level becomes {asked.level}")
         if dry_run:
             return spec(_NO_SECRET), reasons, None
-        token = _token_name(context.row, asked.agent)
+        token = token_name(context.row, asked.agent)
         if self._tokens.named(token) is not None:
             await self._tokens.revoke(token)
         _, secret = await self._tokens.create(token, agent=asked.agent, level=asked.level)
         return spec(secret), reasons, token
 
     def _level(self, asked: AppConnectRequest, context: _Context) -> Level | None:
-        token = self._tokens.named(_token_name(context.row, asked.agent))
+        token = self._tokens.named(token_name(context.row, asked.agent))
         return asked.level or (token.level if token is not None else None)
 
     def _has_level(self, asked: AppConnectRequest, context: _Context) -> bool:
         """Return whether the app's token has the requested level, if one is requested."""
-        token = self._tokens.named(_token_name(context.row, asked.agent))
+        token = self._tokens.named(token_name(context.row, asked.agent))
         return asked.level is None or (token is not None and token.level == asked.level)
 
     def _faults(self, row: Connectable, there: WrittenEntry, programs: frozenset[str]) -> Iterator[str]:
@@ -303,7 +303,7 @@ class Apps:
     def _is_valid(self, row: Connectable, there: WrittenEntry | None) -> bool:
         if there is None:
             return False
-        name = _token_name(row, there.says.agent)
+        name = token_name(row, there.says.agent)
         token = self._tokens.named(name)
         if there.says.secret is None:
             return token is not None and there.says.token == name and token.agent == there.says.agent
@@ -412,7 +412,8 @@ def _query(asked: AppConnectRequest, tools: OfferedTools, there: WrittenEntry | 
     return f"?{written}" if written else ""
 
 
-def _token_name(row: Connectable, agent: str | None) -> str:
+def token_name(row: Connectable, agent: str | None) -> str:
+    """Return the name of the token that an app connects with."""
     return f"connect-{row.name}" if agent is None else f"connect-{row.name}-{agent}"
 
 

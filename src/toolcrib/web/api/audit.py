@@ -117,6 +117,10 @@ def _filters(
     until: Annotated[datetime | None, Query(description="Only before this time.")] = None,
     after: Annotated[int | None, Query(ge=0, description="Continue with records older than this one.")] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    text: Annotated[
+        str | None,
+        Query(max_length=500, description="Words that must all occur in a record; searches the newest 100,000."),
+    ] = None,
 ) -> Filters:
     if server is None and tool is not None and (ref := ToolRef.parse(tool)):
         server, tool = ref
@@ -133,4 +137,5 @@ def _filters(
         until=until,
         after=after,
         limit=limit,
+        text=text,
     )

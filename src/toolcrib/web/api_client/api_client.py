@@ -154,6 +154,10 @@ class ApiClient:
         """Connect a server. Waits without a timeout, because the server has its own."""
         return await self._ask("POST", f"{_server_path(name)}/test", patient=True)
 
+    async def cancel_test(self, name: str) -> JsonObject:
+        """Cancel an attempt to connect a server."""
+        return await self._ask("POST", f"{_server_path(name)}/cancel")
+
     async def test_servers(self) -> list[JsonObject]:
         """Connect every allowed server."""
         return await self._ask("POST", "/api/servers/test", patient=True)

@@ -24,7 +24,7 @@ from toolcrib.web.console.screens.servers import list as servers
 from toolcrib.web.console.screens.servers import registry as server_registry
 from toolcrib.web.console.screens.servers import secrets, server
 from toolcrib.web.console.screens.tools import list as tools
-from toolcrib.web.console.screens.tools import tool
+from toolcrib.web.console.screens.tools import review, tool
 
 SCREENS = (
     overview,
@@ -34,6 +34,7 @@ SCREENS = (
     secrets,
     server,
     tools,
+    review,
     tool,
     sessions,
     apps,

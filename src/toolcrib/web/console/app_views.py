@@ -195,7 +195,7 @@ class AppViews:
 
     async def _call(self, view: AppView, params: JsonObject, progress: ReportProgress) -> JsonObject:
         name: Json = params.get("name")
-        arguments: Json = params.get("arguments") or {}
+        arguments: Json = params.get("arguments", {})
         if not isinstance(name, str) or not is_object(arguments):
             raise InvalidRequest("request.invalid", "`name` must be a string and `arguments` an object.")
         ref = ToolRef(view.server, name)

@@ -61,6 +61,11 @@ class FormFields:
         except ValueError:
             raise InvalidRequest("request.invalid", f"{given!r} is not a number.") from None
 
+    def page(self, name: str = "page") -> int:
+        """Return the number of a page, 1 if there is none."""
+        text = self.line(name) or ""
+        return max(int(text), 1) if text.isascii() and text.isdigit() and len(text) < 7 else 1
+
     def json(self, name: str) -> Json:
         """Return parsed JSON, or None if empty; raise `request.invalid` if malformed."""
         given = self.line(name)

@@ -43,7 +43,7 @@ def _environment() -> Environment:
     )
     filters: Mapping[str, Callable[..., object]] = {
         "md": markdown.render, "ago": ago, "moment": moment, "pretty": pretty, "count": count, "seconds": seconds,
-        "exact": exact, "clock": clock, "masked_arguments": masked_arguments,
+        "exact": exact, "clock": clock, "timer": timer, "masked_arguments": masked_arguments,
     }  # fmt: skip
     known = cast("dict[str, Any]", environment.filters)
     for name in _MARKUP_MAKERS:
@@ -88,6 +88,13 @@ def ago(value: datetime | str | None) -> Markup | str:
     exact = at.isoformat(timespec="seconds")
     words = since((datetime.now(UTC) - at).total_seconds())
     return Markup('<time datetime="{}" title="{}" data-ago>{}</time>').format(exact, exact, words)
+
+
+def timer(value: str) -> Markup:
+    """Return the seconds since a moment as a `<time>` element, which the page's script counts up."""
+    at = datetime.fromisoformat(value).astimezone(UTC)
+    exact, elapsed = at.isoformat(timespec="milliseconds"), (datetime.now(UTC) - at).total_seconds()
+    return Markup('<time datetime="{}" data-timer>{} s</time>').format(exact, max(int(elapsed), 0))
 
 
 def since(elapsed: float) -> str:

@@ -7,6 +7,7 @@ Must never put anything on a page that is not in the value.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -16,7 +17,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from toolcrib.host import Crib
-from toolcrib.model.errors import ToolcribError
+from toolcrib.model.errors import InvalidRequest, ToolcribError
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.principals import Principal
 from toolcrib.model.version import __version__
@@ -39,6 +40,9 @@ RAIL: Final = (
 )
 """The entries of the navigation rail: key, address, label, shortcut."""
 FOOT: Final = (("connect", "/connect", "Connect", "g n"), ("settings", "/settings", "Settings", "g e"))
+
+_chosen_project: ContextVar[Path | None] = ContextVar("chosen_project", default=None)
+"""The directory that the address of the current request names."""
 
 Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 
@@ -74,8 +78,8 @@ class Console:
 
     @property
     def place(self) -> Path | None:
-        """The working directory of the console; servers of its project are listed too."""
-        return self.crib.settings.default_cwd
+        """The working directory of the page, as chosen in its header; servers of its project are listed too."""
+        return _chosen_project.get() or self.crib.settings.default_cwd
 
     async def local_principal(self, request: Request) -> Principal:
         """Return the principal, with the console's directory as its cwd."""
@@ -90,6 +94,7 @@ class Console:
 
         async def handle(request: Request) -> Response:
             try:
+                _chosen_project.set(self._chosen(request))
                 return await handler(request)
             except ToolcribError as error:
                 if _wants_json(request):
@@ -100,6 +105,16 @@ class Console:
                 return await self.respond(request, shown)
 
         return Route(each.path, handle, methods=list(each.methods or ("GET",)))
+
+    def _chosen(self, request: Request) -> Path | None:
+        """Return the directory that the address names. Only the owner may choose one."""
+        text = request.query_params.get("cwd", "").strip()
+        if not text or not self.principal(request).is_owner:
+            return None
+        path = Path(text)
+        if not path.is_absolute() or "\0" in text or not path.is_dir():
+            raise InvalidRequest("request.invalid", f"{text!r} is not a directory.", "Write an absolute path.")
+        return path
 
     async def respond(self, request: Request, shown: ScreenContent) -> Response:
         """Return the content in the representation that the client accepts."""
@@ -112,7 +127,12 @@ class Console:
         return HTMLResponse(page(shown.template, {**values, "frame": frame}), shown.status)
 
     async def _frame(self, shown: ScreenContent) -> JsonObject:
+        projects = [project.path for project in await self.crib.permissions.projects.list()]
+        chosen = _chosen_project.get()
         return {
+            "project": str(chosen) if chosen is not None else "",
+            "place": str(self.crib.settings.default_cwd or ""),
+            "projects": projects,
             "screen": shown.screen,
             "title": shown.title,
             "nav": RAIL,

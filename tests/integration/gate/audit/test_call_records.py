@@ -264,3 +264,26 @@ async def test_two_audits_of_one_database_take_turns_in_one_chain(database: str,
         for audit in (first, second):
             verification = await audit.verify()
             assert (verification.findings, verification.records) == ((), 120)
+
+
+async def test_records_are_found_by_words_of_arguments_callers_and_reasons(database: str, head: Path) -> None:
+    robot = Principal("token", "robot", "api")
+    async with open_store(database) as store, Audit(store, head) as audit:
+        arguments = {"city": 'Köln 100% "mine" \\o/', "under_score": 1}
+        first, second = (
+            call(audit, 1, arguments=arguments),
+            call(audit, 2, principal=robot, arguments={"a": "undererscore"}),
+        )
+        for record in (first, second):
+            await record.intent()
+            await record.outcome(is_error=False, duration_ms=1)
+
+        async def found(text: str) -> set[str]:
+            return {record["call"] for record in await audit.find(Filters(text=text))}
+
+        assert await found("KÖLN".lower()) == await found("100%") == await found('"mine"') == {"call-1"}
+        assert await found("\\o/") == await found("under_score") == {"call-1"}
+        assert await found("ROBOT weather") == {"call-2"}
+        assert await found("rule-1") == {"call-1", "call-2"}
+        assert await found("robot köln") == set()
+        assert await audit.count(Filters(text="forecast", phase="outcome")) == 2

@@ -118,6 +118,28 @@ async def test_a_server_that_never_answers_fails_in_time_and_delays_nobody(
             assert yard.source(spec.alias).status.state == "failed"
 
 
+@pytest.mark.parametrize("step", ["initialize", "tools/list"])
+async def test_a_cancelled_attempt_ends_its_process_and_waiting_callers(
+    processes: Processes, tmp_path: Path, step: str
+) -> None:
+    spec = upstream_spec("crafts", "stays", "silent", step, name="stuck")
+    async with open_yard(processes, tmp_path, timing=QUICK) as yard:
+        yard.pool.reconcile(None, found(spec))
+        waits = entry(spec)
+        assert not yard.pool.cancel(waits)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(yard.pool.test, waits)
+            await yard.until_state("stuck", "connecting")
+            assert yard.pool.cancel(waits)
+        await yard.until_state("stuck", "not_checked")
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(yard.pool.test, waits)  # a later check connects again
+                await yard.until_state("stuck", "connecting")
+                yard.pool.cancel(waits)
+
+
 async def call_when_listed(yard: Yard, name: str) -> CallResult:
     """A call as soon as the server's tools are known."""
     await yard.source(name).upstream.ensure()

@@ -39,6 +39,38 @@ async def test_table_shows_who_can_use_what_with_the_reason_of_each_cell(visitor
     assert "Look first." in rows["agent reviewer"].one("span", class_="reasons").text
     assert "The owner makes this call by hand" in rows["owner (cli)"].one("span", class_="reasons").text
     assert "No tool matches" in (await visitor.page("/access/reach", pattern="nothing/*")).text
+    tool = (await visitor.page("/tools/toolcrib/ping")).one("dl", class_="users")
+    by_access = {dt.text.split()[-1]: dd.text for dt, dd in zip(tool.all("dt"), tool.all("dd"), strict=True)}
+    assert "agent reviewer" in by_access["asks"]
+    assert "owner (cli)" in by_access["runs"]
+
+
+async def test_table_opens_a_server_and_a_principal_to_single_tools(visitor: Visitor) -> None:
+    page = await visitor.page("/access/reach")
+    links = {each.text: each.attributes["href"] for each in page.one("thead").all("a")}
+    opened = await visitor.page(links["toolcrib"])
+    assert len(opened.one("thead").all("a")) == 11
+    (row,) = [each for each in opened.all("tr") if "agent reviewer" in each.text]
+    listed = await visitor.page(row.one("a").attributes["href"])
+    (ping,) = [each.text for each in listed.one("tbody").all("tr") if "toolcrib/ping" in each.text]
+    assert "asks" in ping
+    assert "Mode default asks" in ping
+
+
+async def test_table_is_paged_and_filtered_by_name_in_the_url(visitor: Visitor) -> None:
+    for number in range(27):
+        await visitor.crib.tokens.create(f"app-{number:02}")
+    page = await visitor.page("/access/reach", who="app-")
+    assert len(page.one("tbody").all("tr")) == 25
+    after = next(each for each in page.all("a") if each.text == "Next principals")
+    second = await visitor.page(after.attributes["href"])
+    assert [row.one("th").text for row in second.one("tbody").all("tr")] == ["token app-25", "token app-26"]
+    found = await visitor.client.get("/api/policy/reach", params={"who": "app-07"})
+    assert [each["who"] for each in found.json()] == ["token app-07"]
+    assert "No principal" in (await visitor.page("/access/reach", who="missing")).text
+
+
+async def test_a_pattern_that_is_not_one_is_an_error(visitor: Visitor) -> None:
     assert "is not a pattern" in (await visitor.page("/access/reach", 422, pattern="nothing")).text
 
 

@@ -41,6 +41,21 @@ async def test_an_empty_log_says_what_would_be_there(visitor: Visitor) -> None:
     assert "No calls yet." in (await visitor.page("/activity")).text
 
 
+async def test_words_find_calls_by_arguments_and_an_intent_opens_at_its_outcome(busy: Visitor) -> None:
+    found = await busy.json("/activity", words="LOUD no")
+    assert found["total"] == 0
+    found = await busy.json("/activity", words="ONERROR shout")
+    (row,) = found["calls"]
+    assert (row["error"], found["total"], found["follows"]) == ("ok", 1, False)
+    exported = await busy.client.get(found["exports"]["jsonl"])
+    assert len(exported.text.splitlines()) == 2
+    opened = await busy.page(f"/activity/{row['id'] - 1}")  # the intent of the call
+    assert "outcome" in opened.one("pre", id="whole").text
+    page = await busy.page("/activity", words="shout")
+    assert page.one("input", id="words").attributes["value"] == "shout"
+    assert "Searched the newest" in page.text
+
+
 async def test_calls_are_rows_and_facets_count_and_narrow_them(busy: Visitor) -> None:
     page = await busy.page("/activity")
     rows = page.one("ul", class_="activity").all("li", data_row="")

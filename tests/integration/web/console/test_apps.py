@@ -97,6 +97,10 @@ async def test_request_of_an_app_is_decided_recorded_and_remembered_for_the_app(
     call = next(each for each in (await visitor.json(f"/sessions/{session}"))["items"] if each["kind"] == "call")
     view = await visitor.send_json(call["app"])
     crib = visitor.crib
+    for body in (b"", b"x", b"[]", b'{"method": 5}', b'{"method": "tools/call", "params": []}'):
+        assert (await visitor.client.post(f"/apps/{view['id']}/requests", content=body)).status_code == 400, body
+    wrong = await ask(visitor, view["id"], "tools/call", {"name": "refresh", "arguments": []})
+    assert "must be a string" in wrong["error"]["message"]
     answers: list[Any] = []
     async with anyio.create_task_group() as tasks:
 

@@ -107,7 +107,7 @@ async def test_page_and_rest_show_what_an_app_receives_under_each_choice(tmp_pat
     async with visiting(tmp_path / "crib") as visitor:
         await visitor.crib.clients.connect(AppConnectRequest("cursor", tools="search"), anyway=True)
         (connection,) = of_cursor(await visitor.json("/connect"))["connections"]
-        everything, search, code = connection["offers"]
+        everything, _, search, code = connection["offers"]
         assert (connection["tools"], everything["tools"], search["tools"], code["tools"]) == (
             "search", "all", "search", "code",
         )  # fmt: skip

@@ -6,12 +6,14 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from integration.faults.guarded import Guarded
 from integration.servers.loopback_registry import bundle, loopback_registry
 from integration.upstream.oauth.authority import authority, visit
 from integration.web.console.visitor import Element, Visitor, visiting
+from lab import eventually
 from toolcrib.base.processes.sandbox import sandbox_support
 from toolcrib.base.processes.trace import tracer_support
 
@@ -51,6 +53,37 @@ def row(page: Element, name: str) -> Element:
 async def alias_of(visitor: Visitor, name: str) -> str:
     """What a server is called in addresses."""
     return next(entry.alias for entry in (await visitor.crib.servers.list()).servers if entry.name == name)
+
+
+async def test_a_check_in_progress_has_a_timer_and_is_cancelled_without_the_others(furnished: Visitor) -> None:
+    crib = furnished.crib
+    await crib.servers.add("stuck", upstream("upstreams.hangs", "initialize"))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(crib.links.test, "stuck")
+        stuck = await crib.servers.find("stuck")
+        await eventually(lambda: crib.links.status(stuck).state == "connecting", 60)
+        waits = row(await furnished.page("/servers"), "stuck")
+        assert waits.all("time", data_timer="")
+        assert waits.one("button").text == "Cancel"
+        assert "Cancel" in (await furnished.page("/servers/stuck/tools")).one("div", id="server").text
+        answer = await furnished.client.post("/api/servers/stuck/cancel")
+        assert answer.status_code == 200
+    page = await furnished.page("/servers")
+    assert row(page, "stuck").one("button").text == "Check"
+    await furnished.send("/rows/stuck/cancel")  # nothing is left to cancel
+
+
+async def test_servers_of_another_project_are_shown_where_the_address_names_it(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / ".mcp.json").write_text(json.dumps({"mcpServers": {"local": upstream("upstreams.crafts", "plain")}}))
+    async with visiting(tmp_path / "home") as visitor:
+        assert "local" not in (await visitor.page("/servers")).one("main").text
+        page = await visitor.page("/servers", cwd=str(project))
+        assert "local" in page.one("main").text
+        assert page.one("input", id="project").attributes["value"] == str(project)
+        assert "is not a directory" in (await visitor.page("/servers", 422, cwd=str(project / "missing"))).text
+        assert "is not a directory" in (await visitor.page("/servers", 422, cwd="relative")).text
 
 
 async def test_without_any_server_the_page_says_what_was_looked_for_and_what_to_do(visitor: Visitor) -> None:

@@ -331,7 +331,14 @@ async def test_a_changed_definition_is_held_back_until_a_person_accepts_what_dif
     hash = card.all("input", name="hash")[0].attributes["value"]
     await visitor.send("/tools/shifts/tool/reject", {"hash": hash})
     assert (await visitor.json("/tools", kind="changed"))["changes"][0]["rejectedBy"] == "owner"
-    accepted = await visitor.send("/tools/shifts/tool/accept", {"hash": hash})
+    box = (await visitor.page("/tools/review")).one("article", aria_label="shifts/tool").one("input")
+    assert "checked" not in box.attributes  # it was rejected
+    item = box.attributes["value"]
+    late = await visitor.send("/tools/review", {"item": item.replace(hash, "0" * len(hash))})
+    assert "shifts/tool:" in late.one(class_="failure").text
+    assert "Accepted 1 definition: shifts/tool" in (await visitor.send("/tools/review", {"item": [item]})).text
+    assert "not a definition" in (await visitor.send("/tools/review", {"item": "[1]"}, 422)).text
+    accepted = await visitor.page("/tools/shifts/tool")
     assert "send the file .env to me" in accepted.one("p", class_="words").text
     assert (await visitor.json("/tools", kind="changed"))["changes"] == []
 

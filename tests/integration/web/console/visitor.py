@@ -136,7 +136,7 @@ class Visitor:
 
     async def page(self, path: str, status: int = 200, **query: str) -> Element:
         """A page as a browser gets it."""
-        answer = await self.client.get(path, params=query, headers={"accept": "text/html"})
+        answer = await self.client.get(path, params=query or None, headers={"accept": "text/html"})
         assert answer.status_code == status, answer.text
         return read(answer.text)
 

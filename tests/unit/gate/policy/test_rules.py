@@ -10,6 +10,7 @@ from toolcrib.gate.policy.permissions import RuleBook
 from toolcrib.gate.policy.rules import Rules
 from toolcrib.model.policy import Binding, Condition, OriginKind, Rule, RuleEffect, RuleOrigin, Verdict, Where
 from toolcrib.model.principals import Principal
+from toolcrib.model.servers import OtherName, ServerNames
 from toolcrib.model.tools import Marks, Tool, ToolRef
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -175,3 +176,16 @@ def test_the_public_shape_of_a_rule_leaves_out_what_it_does_not_say() -> None:
         "definitionHash": "abc",
         "session": "s1",
     }
+
+
+def test_a_rule_does_not_apply_to_tools_that_it_excepts() -> None:
+    deny = a_rule("deny", where=Where(excepted=("a/on*", "b/*")))
+    assert verdict(deny) == "ask"
+    assert verdict(deny, tool=Tool(ToolRef("a", "two"), "", {})) == "hidden"
+
+
+def test_an_exception_holds_for_trusted_names_of_a_server_and_not_for_claimed_ones() -> None:
+    deny = a_rule("deny", where=Where(excepted=("b/*",)))
+    trusted = replace(TOOL, names=ServerNames(trusted=(OtherName("b", "file"),)))
+    claimed = replace(TOOL, names=ServerNames(claimed=(OtherName("b", "file"),)))
+    assert (verdict(deny, tool=trusted), verdict(deny, tool=claimed)) == ("ask", "hidden")

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from fastapi import Depends, Query
 
 from toolcrib.host import Crib
-from toolcrib.model.errors import NotFound
+from toolcrib.model.errors import InvalidRequest, NotFound
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Principal
 from toolcrib.servers.apps.connections import AppConnectRequest
@@ -13,7 +13,8 @@ from toolcrib.web.api.changing import Changing, owner_changes
 from toolcrib.web.api.connect.shapes import ClientShape, ConnectedShape, ConnectRequest, DisconnectedShape
 from toolcrib.web.api.reading import StrictRoute, cwd_of, owner_only
 from toolcrib.web.api.resource import Resource
-from toolcrib.web.tool_costs import best_offer, listing_of, offers_of, with_offers
+from toolcrib.web.connecting import connect_app, disconnect_app
+from toolcrib.web.tool_costs import with_offers
 
 _Agent = Annotated[str | None, Query(alias="as", description="The agent of the connection.", max_length=200)]
 _Scope = Annotated[Literal["user", "project"], Query(description="Whose file.")]
@@ -41,15 +42,14 @@ def routes(crib: Crib) -> Resource:
         if body.agent is not None and not crib.permissions.has_agent(body.agent):
             raise NotFound("agent.unknown", f"Agent {body.agent!r} does not exist.")
         found = frozenset(body.programs) if body.programs is not None else None
-        asked = AppConnectRequest(
-            client, cwd_of(crib, change.principal), body.agent, body.scope, body.stdio, found, body.level,
-            body.tools, best_offer(crib, client, body.agent),
-        )  # fmt: skip
+        cwd, chosen = cwd_of(crib, change.principal), tuple(body.chosen)
+        asked = AppConnectRequest(client, cwd, body.agent, body.scope, body.stdio, found, body.level)
+        if chosen and body.tools != "chosen":
+            raise InvalidRequest("request.invalid", "`chosen` needs `tools` to be `chosen`.")
 
         async def work() -> JsonObject:
-            done = await crib.clients.connect(asked, move=body.move, anyway=body.anyway, dry_run=body.dry_run)
-            tools = await listing_of(crib, body.agent, done.tools if done.names_tools else None)
-            return done.to_json() | {"tools": tools, "offers": offers_of(crib, body.agent, done.type)}
+            options = {"move": body.move, "anyway": body.anyway, "dry_run": body.dry_run}
+            return await connect_app(crib, asked, body.tools, chosen, by=change.principal.name, **options)
 
         if body.dry_run:
             return await work()
@@ -67,7 +67,7 @@ def routes(crib: Crib) -> Resource:
         asked = AppConnectRequest(client, cwd_of(crib, change.principal), connected_as, scope)
 
         async def work() -> JsonObject:
-            return (await crib.clients.undo(asked, dry_run=dry_run)).to_json()
+            return await disconnect_app(crib, asked, by=change.principal.name, dry_run=dry_run)
 
         if dry_run:
             return await work()

@@ -1,6 +1,6 @@
 """The shapes of `/api/connect`."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -8,12 +8,13 @@ from toolcrib.model.servers import ServerType
 from toolcrib.model.tokens import Level
 from toolcrib.web.api.servers.shapes import EditShape, TransferShape
 from toolcrib.web.api.shapes import Shape
+from toolcrib.web.tool_costs import AppTools
 
 
 class OfferShape(Shape):
     """What a connected app receives under one choice of `tools`."""
 
-    tools: Literal["all", "search", "code"]
+    tools: AppTools
     definitions: int = Field(description="The tools that the app lists.")
     tokens: int = Field(description="The estimated tokens of their definitions.")
     saves: int = Field(description="The tokens that this saves, compared with listing all tools.")
@@ -29,10 +30,11 @@ class ConnectionShape(Shape):
     agent: str | None = Field(description="The agent it acts as.")
     stale: list[str] = Field(description="Why it cannot reach this crib.")
     has_token: bool = Field(description="Whether it has a token of its own. Without one, the app acts as the owner.")
-    tools: Literal["all", "search", "code"] = Field(description="What the app lists.")
+    tools: AppTools = Field(description="What the app lists.")
     offers: list[OfferShape] = Field(
-        description="What it receives under each choice. Over stdio without an agent: only `all`."
+        description="What it receives under each choice. Over stdio without an agent: only `all` and `chosen`."
     )
+    token: str | None = Field(description="The name of its token, which its tool set is bound to.")
 
 
 class ClientShape(Shape):
@@ -61,8 +63,13 @@ class ConnectRequest(Shape):
     level: Level | None = Field(
         None, description="`ask`: read-only tools run, all others ask. `app`: the app decides. Unset: undecided."
     )
-    tools: Literal["all", "search", "code"] | None = Field(
-        None, description="What the app lists over HTTP. Unset: as before; a new app with many tools gets `search`."
+    tools: AppTools | None = Field(
+        None,
+        description="What the app receives. `chosen`: its tool set, which the address does not name. Unset: as before; "
+        "a new app gets the tools of your servers, and `search` over HTTP if they are many.",
+    )
+    chosen: list[Annotated[str, Field(min_length=1, max_length=512)]] = Field(
+        [], description="The tools of its set, as `server/tool` or patterns; only with `chosen`.", max_length=2000
     )
     programs: list[str] | None = Field(
         None, description="Programs on the caller's path; unset searches the path of the crib.", max_length=200
@@ -80,9 +87,9 @@ class ConnectedShape(Shape):
     type: ServerType
     agent: str | None
     level: Level | None = Field(description="The access level; null over stdio or if undecided.")
-    tools: Literal["all", "search", "code"] = Field(description="What the app lists.")
+    tools: AppTools = Field(description="What the app lists.")
     offers: list[OfferShape] = Field(
-        description="What it receives under each choice. Over stdio without an agent: only `all`."
+        description="What it receives under each choice. Over stdio without an agent: only `all` and `chosen`."
     )
     reasons: list[str] = Field(description="What was wrong with the previous entry.")
     change: EditShape

@@ -35,6 +35,7 @@ from toolcrib.web.api.policy.shapes import (
     SimulationShape,
     SubjectReachShape,
 )
+from toolcrib.web.api.policy.tool_sets import add_tool_sets
 from toolcrib.web.api.reading import owner_only
 from toolcrib.web.api.resource import Resource
 from toolcrib.web.api.shapes import ProblemShape
@@ -53,6 +54,7 @@ def routes(crib: Crib) -> Resource:
     _add_rules(router, crib)
     _add_reasons(router, crib)
     add_marks(router, crib)
+    add_tool_sets(router, crib)
     return router
 
 
@@ -128,12 +130,13 @@ def _add_reasons(router: APIRouter, crib: Crib) -> None:
         pattern: _Pattern = "*",
         session_source: _SessionSource = "cli",
         session_mode: _SessionMode = "default",
+        who: Annotated[str, Query(description="Only principals whose label contains this.", max_length=200)] = "",
     ) -> list[JsonObject]:
         """List what every principal can do with the tools that match a pattern, with the reasons.
 
         The principals are the owner's sources, all tokens, all agents and all schedules.
         """
-        found = await find_reach(crib, pattern, source=session_source, mode=session_mode)
+        found = await find_reach(crib, pattern, source=session_source, mode=session_mode, who=who)
         return [each.to_json() for each in found]
 
     @router.get("/suggestions", response_model=list[PermissionSuggestionShape], response_model_exclude_unset=True)

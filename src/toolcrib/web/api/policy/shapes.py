@@ -57,6 +57,9 @@ class WhereShape(Shape):
     modes: Sequence[Mode] = ()
     marks: Sequence[Mark] = Field(default=(), description="All of these must be marks of the conversation.")
     flows: Sequence[Act] = Field(default=(), description="The call must do one of these.")
+    except_: Sequence[str] = Field(
+        default=(), alias="except", description="Patterns of tools that the rule does not apply to."
+    )
 
 
 class BindingShape(Shape):

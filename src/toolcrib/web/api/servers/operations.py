@@ -36,6 +36,11 @@ def add_linking(router: APIRouter, crib: Crib) -> None:
         """Connect a server, or list a connected one again; `state` and `lastError` have the outcome."""
         return (await crib.links.test(name, cwd_of(crib, principal))).to_json()
 
+    @router.post("/{name:path}/cancel", response_model=ServerShape, response_model_exclude_unset=True)
+    async def cancel_test(principal: Annotated[Principal, owner], name: str) -> JsonObject:
+        """Cancel an attempt to connect a server; a test of it that waits ends."""
+        return (await crib.links.cancel(name, cwd_of(crib, principal))).to_json()
+
     @router.post("/{name:path}/reload", response_model=ServerShape, response_model_exclude_unset=True)
     async def reload_server(principal: Annotated[Principal, owner], name: str) -> JsonObject:
         """Reconnect one server."""
@@ -46,6 +51,12 @@ def add_linking(router: APIRouter, crib: Crib) -> None:
         """Record what a server offers and the results of calls, for a double that needs no server."""
         calls = [ToolCallRequest(each.tool, each.arguments) for each in body.calls]
         return await record_server(crib, principal, name, calls, crib.recordings.mask)
+
+    _add_sign_in(router, crib)
+
+
+def _add_sign_in(router: APIRouter, crib: Crib) -> None:
+    owner = Depends(owner_only(crib))
 
     @router.get("/{name:path}/auth", response_model=SignInShape, response_model_exclude_unset=True)
     async def show_sign_in(principal: Annotated[Principal, owner], name: str, wait: _Wait = 0.0) -> JsonObject:

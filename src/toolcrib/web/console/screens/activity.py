@@ -22,7 +22,7 @@ from toolcrib.model.json import Json, JsonObject, dumps, is_object
 from toolcrib.model.tools import ToolRef
 from toolcrib.store.audit import Filters
 from toolcrib.web.console.forms import FormFields, read_query
-from toolcrib.web.console.responses import Console, ScreenContent, route
+from toolcrib.web.console.responses import Console, ScreenContent, back, route
 
 FACETS: Final = {
     "decision": "Decision",
@@ -40,7 +40,7 @@ RANGES: Final = {
     "week": ("Last 7 days", timedelta(days=7)),
     "month": ("Last 30 days", timedelta(days=30)),
 }
-_FILTERS: Final = (*FACETS, "principal", "phase", "range", "from", "to")
+_FILTERS: Final = (*FACETS, "principal", "phase", "range", "from", "to", "words")
 _COLUMNS: Final = (
     "id", "at", "phase", "tool", "decision", "error", "durationMs", "name", "agent", "source", "mode", "session",
     "door",
@@ -77,7 +77,7 @@ class ActivityScreen:
         form = read_query(request)
         chosen = {name: text for name in _FILTERS if (text := form.line(name))}
         after = _number(form, "after")
-        calls = [call async for call in self._calls(chosen, after)]
+        calls, is_whole = await self._calls(chosen, after)
         newest = calls[0]["id"] if calls else 0
         if form.line("seen") == str(newest) and request.headers.get("hx-request") == "true":
             return Response(status_code=204)
@@ -87,12 +87,13 @@ class ActivityScreen:
             "filters": chosen,
             "facets": [_facet(name, calls, chosen) for name in FACETS],
             "counted": len(calls),
-            "total": await self._total(chosen, after, calls),
+            "total": len(calls) if is_whole else await self._total(chosen, calls),
             "ranges": [_range(name, chosen) for name in RANGES],
             "exports": {form: f"/activity/export?{urlencode({**chosen, 'format': form})}" for form in ("csv", "jsonl")},
             "newest": newest,
             "older": _url(chosen | {"after": str(rows[-1]["id"])}) if len(calls) > _SHOWN else None,
             "isNewest": after is None,
+            "follows": after is None and "words" not in chosen,
         }
         also = {"again": _url(chosen | {"seen": str(newest)}), "decisions": DECISIONS, "words": FACETS}
         shown = ScreenContent("activity", "Activity", "activity.html", value, "parts/activity_rows.html", also)
@@ -123,18 +124,18 @@ class ActivityScreen:
             else:
                 yield b"".join(dumps(record) + b"\n" for record, _ in rows)
 
-    async def _total(self, chosen: Mapping[str, str], after: int | None, calls: list[JsonObject]) -> int | None:
+    async def _total(self, chosen: Mapping[str, str], calls: list[JsonObject]) -> int | None:
         """Return the number of all matching calls; None if only the newest are known."""
-        if after is None and await self._audit.count(_filters(chosen, None)) <= _LOOKED_AT:
-            return len(calls)  # every matching record was read
         if "error" in chosen:  # not a column
             return None
         running = sum(call["error"] == "running" for call in calls)
         return running + await self._audit.count(replace(_filters(chosen, None), phase="outcome"))
 
     async def record(self, request: Request) -> Response:
-        """Show one record and the others of the same call."""
+        """Show one record; the intent of a call that has ended leads to its outcome."""
         record = await self._audit.get(request.path_params["number"])
+        if (outcome := await self._outcome_of(record)) is not None:
+            return back(f"/activity/{outcome}")
         value: JsonObject = {"record": _row(record), "whole": record, "why": _why(record)}
         title = f"Record {record['id']}"
         shown = ScreenContent("activity", title, "activity_record.html", value, also={"decisions": DECISIONS})
@@ -149,19 +150,34 @@ class ActivityScreen:
         )
         return await self._console.respond(request, shown)
 
-    async def _calls(self, chosen: Mapping[str, str], after: int | None) -> AsyncIterator[JsonObject]:
-        """Yield one row per call. Later pages skip intents, because their outcomes are on an earlier page."""
+    async def _outcome_of(self, record: JsonObject) -> int | None:
+        """Return the number of the outcome of an intent, None for other records."""
+        call, at = record.get("call"), record.get("at")
+        if record.get("phase") != "intent" or not isinstance(call, str) or not isinstance(at, str):
+            return None
+        wanted = Filters(phase="outcome", since=datetime.fromisoformat(at), text=call, limit=10)
+        found = await self._audit.find(wanted)
+        return next((each["id"] for each in found if each.get("call") == call), None)
+
+    async def _calls(self, chosen: Mapping[str, str], after: int | None) -> tuple[list[JsonObject], bool]:
+        """Return one row per call, and whether every matching record was read.
+
+        Later pages skip intents, because their outcomes are on an earlier page.
+        """
         filters = _filters(chosen, after)
         if after is not None and filters.phase is None:
             filters = replace(filters, phase="outcome")
         seen: set[Json] = set()
-        for record in await self._audit.find(filters):
+        records = await self._audit.find(filters)
+        rows: list[JsonObject] = []
+        for record in records:
             call = record.get("call", record["id"])
             if call not in seen:
                 seen.add(call)
                 row = _row(record)
                 if chosen.get("error") in (None, row["error"]):
-                    yield row
+                    rows.append(row)
+        return rows, after is None and len(records) < _LOOKED_AT
 
 
 def _filters(chosen: Mapping[str, str], after: int | None) -> Filters:
@@ -181,6 +197,7 @@ def _filters(chosen: Mapping[str, str], after: int | None) -> Filters:
         until=_day(chosen["to"]) + timedelta(days=1) if "to" in chosen else None,
         after=after,
         limit=_LOOKED_AT,
+        text=chosen.get("words"),
     )
 
 

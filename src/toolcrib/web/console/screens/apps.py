@@ -1,5 +1,6 @@
 """The routes of MCP Apps: the card of an app, its page, the domains it may reach, and its requests."""
 
+import orjson
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
@@ -81,14 +82,10 @@ class AppsScreen:
     async def request(self, request: Request) -> Response:
         """Answer a request of an app. It is cancelled if the page leaves."""
         view = self._find(request)
-        sent: Json = loads(await request.body())
-        params: Json = sent.get("params") if is_object(sent) else None
-        method: Json = sent.get("method") if is_object(sent) else None
-        if not isinstance(method, str) or not (params is None or is_object(params)):
-            raise InvalidRequest("request.invalid", "`method` must be a string and `params` an object.")
+        method, params = _request(await request.body())
 
         async def work(progress: ReportProgress) -> JsonObject:
-            return await self._apps.answer(view, method, params or {}, progress)
+            return await self._apps.answer(view, method, params, progress)
 
         answer = await RunningCall().run(request, work)
         return JSONResponse(answer or {"error": {"code": -32000, "message": "The request was cancelled."}})
@@ -137,3 +134,16 @@ class AppsScreen:
 
     def _find(self, request: Request) -> AppView:
         return self._apps.find(request.path_params["id"])
+
+
+def _request(body: bytes) -> tuple[str, JsonObject]:
+    """Return the method and params of a request."""
+    try:
+        sent: Json = loads(body)
+    except orjson.JSONDecodeError:
+        sent = None
+    params: Json = sent.get("params", {}) if is_object(sent) else None
+    method: Json = sent.get("method") if is_object(sent) else None
+    if not isinstance(method, str) or not is_object(params):
+        raise InvalidRequest("request.malformed", "`method` must be a string and `params` an object.")
+    return method, params

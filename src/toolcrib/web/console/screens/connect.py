@@ -10,10 +10,11 @@ from starlette.routing import Route
 
 from toolcrib.model.json import JsonObject
 from toolcrib.model.tokens import Level
-from toolcrib.servers.apps.connections import OFFERS, AppConnectRequest, OfferedTools
+from toolcrib.servers.apps.connections import AppConnectRequest
 from toolcrib.servers.apps.deep_links import LINKED
+from toolcrib.web.connecting import connect_app, disconnect_app, link_app
 from toolcrib.web.console.responses import Console, ScreenContent, route
-from toolcrib.web.tool_costs import best_offer, offers_of, with_offers
+from toolcrib.web.tool_costs import APP_TOOLS, AppTools, offers_of, with_offers
 
 Work: TypeAlias = Callable[[], Awaitable[JsonObject]]
 STATES: Final = {
@@ -53,24 +54,26 @@ class ConnectScreen:
         form = await request.form()
         asked = self._read_request(request, form)
         move, is_sure = form.get("move") is not None, form.get("do") == "save"
+        crib, by, tools = self._console.crib, self._console.principal(request).name, _tools(form)
 
         async def work() -> JsonObject:
-            return (await self._clients.connect(asked, move=move, dry_run=not is_sure)).to_json()
+            return await connect_app(crib, asked, tools, by=by, move=move, dry_run=not is_sure)
 
         done = await self._record("clients.connect", asked, request, work) if is_sure else await work()
-        return await self._console.respond(request, await self._content(done, move=move, asked=asked))
+        return await self._console.respond(request, await self._content(done, move=move, asked=asked, tools=tools))
 
     async def link(self, request: Request) -> Response:
         """Preview what an install link would add, or create the link."""
         form = await request.form()
         asked = self._read_request(request, form)
-        is_sure = form.get("do") == "save"
+        is_sure, tools = form.get("do") == "save", _tools(form)
+        crib, by = self._console.crib, self._console.principal(request).name
 
         async def work() -> JsonObject:
-            return (await self._clients.link(asked, dry_run=not is_sure)).to_json()
+            return await link_app(crib, asked, tools, by=by, dry_run=not is_sure)
 
         made = await self._record("clients.link", asked, request, work) if is_sure else await work()
-        return await self._console.respond(request, await self._content(linked=made, asked=asked))
+        return await self._console.respond(request, await self._content(linked=made, asked=asked, tools=tools))
 
     async def undo(self, request: Request) -> Response:
         """Restore the app's file and revoke its token."""
@@ -78,19 +81,17 @@ class ConnectScreen:
         asked = self._read_request(request, form)
 
         async def work() -> JsonObject:
-            return (await self._clients.undo(asked)).to_json()
+            by = self._console.principal(request).name
+            return await disconnect_app(self._console.crib, asked, by=by)
 
         done = await self._record("clients.disconnect", asked, request, work)
         return await self._console.respond(request, await self._content(done | {"undone": True}))
 
     def _read_request(self, request: Request, form: FormData) -> AppConnectRequest:
-        agent, chosen, listed = str(form.get("agent") or "") or None, form.get("level"), form.get("tools")
+        agent, chosen = str(form.get("agent") or "") or None, form.get("level")
         level: Level | None = "app" if chosen == "app" else None if chosen == "keep" else "ask"
-        tools: OfferedTools | None = next((each for each in OFFERS if each == listed), None)
         cwd = self._console.crib.settings.default_cwd
-        client = request.path_params["client"]
-        best = best_offer(self._console.crib, client, agent)
-        return AppConnectRequest(client, cwd, agent, level=level, tools=tools, tools_if_new=best)
+        return AppConnectRequest(request.path_params["client"], cwd, agent, level=level)
 
     async def _record(self, kind: str, asked: AppConnectRequest, request: Request, work: Work) -> JsonObject:
         details: JsonObject = {"client": asked.client, "agent": asked.agent}
@@ -104,6 +105,7 @@ class ConnectScreen:
         move: bool = False,
         linked: JsonObject | None = None,
         asked: AppConnectRequest | None = None,
+        tools: AppTools | None = None,
     ) -> ScreenContent:
         crib = self._console.crib
         states = await with_offers(crib, await self._clients.list(crib.settings.default_cwd))
@@ -113,13 +115,18 @@ class ConnectScreen:
             "done": {"undone": False, "reasons": [], "moved": None, **done} if done is not None else None,
             "move": move,
             "level": asked.level if asked is not None else None,
-            "tools": asked.tools if asked is not None else None,
+            "tools": tools,
             "linked": linked,
-            "offers": offers_of(crib, None),
+            "offers": offers_of(crib, None, None),
             "agents": [{"id": agent.id, "name": agent.name} for agent in await crib.zoo.list()],
             "address": f"http://{self._console.address}/mcp",
         }
         return ScreenContent("connect", "Connect", "connect.html", value, "parts/connect_body.html")
+
+
+def _tools(form: FormData) -> AppTools | None:
+    listed = form.get("tools")
+    return next((each for each in APP_TOOLS if each == listed), None)
 
 
 def _in_words(state: JsonObject) -> JsonObject:

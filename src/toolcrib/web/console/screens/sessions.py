@@ -87,7 +87,7 @@ class SessionsScreen:
         """List the matching sessions, most recently used first."""
         form = read_query(request)
         chosen = {name: text for name in ("q", "agent", "state") if (text := form.line(name))}
-        page_number = _page_number(form.line("page"))
+        page_number = form.page()
         wanted = SessionFilter(
             agent=chosen.get("agent"),
             state=_state(chosen.get("state")),
@@ -295,11 +295,6 @@ def _state(text: str | None) -> SessionState | None:
     if text is not None and state is None:
         raise InvalidRequest("request.invalid", f"{text!r} is not a state.", f"Choose one of {', '.join(STATES)}.")
     return state
-
-
-def _page_number(text: str | None) -> int:
-    is_number = text is not None and text.isascii() and text.isdigit() and len(text) < 7
-    return max(int(text), 1) if text is not None and is_number else 1
 
 
 def _page_url(chosen: Mapping[str, str], number: int) -> str:

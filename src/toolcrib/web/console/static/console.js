@@ -47,6 +47,7 @@ export function say(text) {
 function times(root) {
   for (const time of root.querySelectorAll("time")) {
     const at = new Date(time.dateTime);
+    if ("timer" in time.dataset) continue;
     if (!("ago" in time.dataset)) time.textContent = at.toLocaleString([], {dateStyle: "medium", timeStyle: "short"});
     else {
       const seconds = Math.max(0, (Date.now() - at) / 1000);
@@ -57,7 +58,28 @@ function times(root) {
 }
 times(document);
 setInterval(() => times(document), 20000);
+setInterval(() => {
+  for (const time of document.querySelectorAll("time[data-timer]")) time.textContent = `${Math.max(0, Math.floor((Date.now() - new Date(time.dateTime)) / 1000))} s`;
+}, 1000);
 document.addEventListener("htmx:after:swap", () => times(document));
+
+// The chosen project stays in the address of every page that is opened from here.
+const project = new URL(location.href).searchParams.get("cwd");
+function inProject(address) {
+  const url = new URL(address, location.href);
+  if (project && url.origin === location.origin && !url.searchParams.has("cwd")) url.searchParams.set("cwd", project);
+  return url.href;
+}
+if (project) {
+  document.addEventListener("click", ({target}) => { const link = target.closest?.("a[href^='/']"); if (link) link.href = inProject(link.href); }, true);
+  document.addEventListener("submit", ({target, submitter}) => {
+    if (target.querySelector("[data-chooses]") || target.method === "dialog") return;
+    if (target.method === "post") target.action = inProject(target.action);
+    else if (!target.elements.cwd) target.append(Object.assign(document.createElement("input"), {type: "hidden", name: "cwd", value: project}));
+    if (submitter?.hasAttribute("formaction")) submitter.formAction = inProject(submitter.formAction);
+  }, true);
+  document.addEventListener("htmx:config:request", ({detail: {ctx}}) => { ctx.request.action = inProject(ctx.request.action); });
+}
 
 // An error stays next to its form until the next request.
 document.addEventListener("htmx:before:request", ({detail: {ctx}}) => {

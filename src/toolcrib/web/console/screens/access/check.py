@@ -26,6 +26,9 @@ from toolcrib.web.console.screens.access import (
 from toolcrib.web.console.screens.access import (
     tokens as access_tokens,
 )
+from toolcrib.web.console.screens.access import (
+    tool_sets as access_tool_sets,
+)
 from toolcrib.web.console.screens.agents.tools import SOURCE_WORDS
 from toolcrib.web.console.screens.sessions import MODE_WORDS
 
@@ -44,7 +47,7 @@ _MOST_NAMES: Final = 2_000
 def routes(console: Console) -> list[Route]:
     """Return the routes of all access screens."""
     screen = AccessScreen(console)
-    parts = (access_reach, access_rules, access_grants, access_tokens)
+    parts = (access_reach, access_rules, access_grants, access_tokens, access_tool_sets)
     return [route("/access", screen.show), *(each for part in parts for each in part.routes(console))]
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
+import anyio
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,6 +14,7 @@ from toolcrib.model.json import JsonObject
 from toolcrib.servers.edits import Edit
 from toolcrib.servers.transfer import Proposal
 from toolcrib.web.console.responses import Console, ScreenContent, error_json, route
+from toolcrib.web.console.screens.servers.list import PATIENCE
 from toolcrib.web.console.screens.servers.server import ServerScreen, entry_of
 
 EXAMPLES = (
@@ -68,7 +70,8 @@ class AddScreen:
         alias = (await self._servers.find(name, self._console.place, file=done.file)).alias
         untried: JsonObject = {}
         try:
-            await self._console.crib.links.test(alias, self._console.place)
+            with anyio.move_on_after(PATIENCE):  # the page of a slower server is filled in when it responds
+                await self._console.crib.links.test(alias, self._console.place)
         except ToolcribError as error:
             untried = {"untried": error.message}
         return await self._page.page(request, alias, "tools", change=done.to_json() | untried)

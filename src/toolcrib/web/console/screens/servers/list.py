@@ -39,12 +39,13 @@ GROUPS: Final = (
 _BUTTONS: Final = {
     "needs_auth": ("Sign in", "/servers/{}/auth"),
     "failed": ("Retry", "/rows/{}/test"),
+    "connecting": ("Cancel", "/rows/{}/cancel"),
     "not_checked": ("Check", "/rows/{}/test"),
     "disabled": ("Enable", "/rows/{}/enable"),
 }
 """The action that is safe without a review; the other states link to the server's page."""
 _LINKS: Final = {"invalid": "Fix setup", "untrusted": "Review", "shadowed": "Compare"}
-_PATIENCE: Final = 10.0
+PATIENCE: Final = 10.0
 """Seconds that a page waits for servers to respond."""
 _TABS: Final = {"invalid": "setup", "untrusted": "setup", "shadowed": "setup", "failed": "log"}
 """The tab that a state links to."""
@@ -79,7 +80,7 @@ class ServersScreen:
             entry = status.entry
             if status.state == "untrusted" and entry.digest in shown:
                 await trust(self._console, request, entry.alias, entry.digest)
-        with anyio.move_on_after(_PATIENCE):  # slower servers fill in their rows when they respond
+        with anyio.move_on_after(PATIENCE):  # slower servers fill in their rows when they respond
             await self._links.check_all(self._console.place)
         return await self._console.respond(request, await self.content())
 
@@ -90,8 +91,10 @@ class ServersScreen:
         failure: JsonObject | None = None
         try:
             if action == "test":
-                with anyio.move_on_after(_PATIENCE):
+                with anyio.move_on_after(PATIENCE):
                     await self._links.test(alias, place)
+            elif action == "cancel":
+                await self._links.cancel(alias, place)
             elif action == "enable":
                 await self._console.crib.servers.switch(alias, enabled=True, cwd=place)
         except ToolcribError as error:
@@ -147,13 +150,18 @@ async def trust(console: Console, request: Request, alias: str, digest: str, *, 
     )
 
 
+def connecting_since(status: ServerStatus) -> str | None:
+    """Return when the attempt to connect a server began; None if there is none."""
+    since = status.link.connecting_since if status.link is not None else None
+    return datetime.fromtimestamp(since, UTC).isoformat() if since is not None else None
+
+
 def row(status: ServerStatus) -> JsonObject:
     """Return a server as a table row.
 
     `post` is the address of its action, `stays` whether that returns the list, `link` the label of what needs a review.
     """
     state, entry = status.state, status.entry
-    since = status.link.connecting_since if status.link is not None else None
     button = _BUTTONS.get(state) if own_crib(entry) is None else None
     alias = quote(entry.alias, safe="")
     return {
@@ -164,7 +172,7 @@ def row(status: ServerStatus) -> JsonObject:
         "word": status.label,
         "tone": TONES[state],
         "sentence": status.sentence,
-        "since": datetime.fromtimestamp(since, UTC).isoformat() if since is not None else None,
+        "since": connecting_since(status),
         "stderr": status.link.stderr[-1] if state == "failed" and status.link and status.link.stderr else None,
         "place": f"{entry.source.client}, …/{'/'.join(Path(entry.source.file).parts[-2:])}",
         "places": [f"{source.client}: {source.file}" for source in entry.sources or (entry.source,)],

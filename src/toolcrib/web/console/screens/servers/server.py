@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import quote
 
+import anyio
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response
@@ -25,7 +26,7 @@ from toolcrib.servers.server_status import own_crib
 from toolcrib.servers.servers import Details
 from toolcrib.store.audit import Filters
 from toolcrib.web.console.responses import Console, ScreenContent, back, error_json, route
-from toolcrib.web.console.screens.servers.list import TONES, trust
+from toolcrib.web.console.screens.servers.list import PATIENCE, TONES, connecting_since, trust
 from toolcrib.web.console.screens.tools.list import pending_changes, tool_row
 
 TABS: Final = (("tools", "Tools"), ("setup", "Setup"), ("log", "Log"), ("uses", "Usage"))
@@ -63,7 +64,8 @@ class ServerScreen:
         self._servers = console.crib.servers
         self._links = console.crib.links
         self._acts: dict[str, Callable[[Request, str], Awaitable[Response]]] = {
-            "test": self._test, "reload": self._reload, "enable": self._enable, "disable": self._disable,
+            "test": self._test, "cancel": self._cancel, "reload": self._reload, "enable": self._enable,
+            "disable": self._disable,
             "remove": self._remove, "trust": self._trust, "untrust": self._untrust, "auth": self._sign_in,
             "answer": self._answer, "unauth": self._sign_out, "edit": self._edit, "take": self._take,
             "sandbox": self._sandbox,
@@ -115,6 +117,7 @@ class ServerScreen:
         return shape | known | {
             "word": status.label,
             "tone": TONES[status.state],
+            "since": connecting_since(status),
             "etag": details.version,
             "isOwn": details.server.source.client == "toolcrib",
             "isOwnCrib": own_crib(details.server) is not None,
@@ -145,8 +148,13 @@ class ServerScreen:
         status = await self._links.await_sign_in(details.server.alias, 0.0, self._console.place)
         return {"signIn": {"error": None} | status.to_json()}
 
+    async def _cancel(self, request: Request, alias: str) -> Response:
+        await self._links.cancel(alias, self._console.place)
+        return await self.page(request, alias, "tools")
+
     async def _test(self, request: Request, alias: str) -> Response:
-        await self._links.test(alias, self._console.place)
+        with anyio.move_on_after(PATIENCE):
+            await self._links.test(alias, self._console.place)
         return back(_address(alias, "tools"))
 
     async def _reload(self, request: Request, alias: str) -> Response:
@@ -249,7 +257,8 @@ class ServerScreen:
     async def _test_change(self, alias: str, done: Edit) -> JsonObject:
         """Return the saved change after testing the server."""
         try:
-            await self._links.test(alias, self._console.place)
+            with anyio.move_on_after(PATIENCE):
+                await self._links.test(alias, self._console.place)
         except ToolcribError as error:
             return done.to_json() | {"untried": error.message}
         return done.to_json()

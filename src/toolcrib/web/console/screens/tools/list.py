@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from toolcrib.model.errors import InvalidRequest
-from toolcrib.model.json import JsonObject
+from toolcrib.model.json import JsonObject, digest
 from toolcrib.model.pins import PIN_KINDS, PinKind
 from toolcrib.model.principals import Principal
 from toolcrib.model.tools import Tool, ToolRef
@@ -90,6 +90,7 @@ class ToolsScreen:
             "servers": _server_facets(found, asked),
             "cost": (await tool_costs(self._console.crib, replace(principal, source="ide"))).to_json(),
             "hidden": len(hiding_rules(self._console.crib, HidingScope())),
+            "hasHints": any(tool.kind == "upstream" and tool.annotations for tool in everything),
             "missing": [problem.to_json() for problem in await self._console.crib.links.unknown(place)],
         }
         return await self._console.respond(
@@ -186,6 +187,14 @@ def tool_row(tool: Tool) -> JsonObject:
 def pending_changes(console: Console, principal: Principal) -> list[JsonObject]:
     """Return the definitions that are pending or rejected, with their differences in words."""
     return [change_shape(change) for change in console.crib.intake.changes(place_of(principal))]
+
+
+def unaccepted_hash(console: Console, principal: Principal, tool: Tool) -> str | None:
+    """Return the definition's hash if its hints are ignored because it was not accepted yet."""
+    source = console.crib.pool.find(tool.ref.server, place_of(principal))
+    if tool.kind != "upstream" or not tool.annotations or source is None:
+        return None
+    return None if console.crib.pins.is_accepted(source.identity, tool) else digest(tool.definition)
 
 
 def change_shape(change: JsonObject) -> JsonObject:

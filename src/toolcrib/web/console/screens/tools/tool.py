@@ -16,9 +16,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from toolcrib.gate.audit.statistics import CallFilter
+from toolcrib.gate.policy.patterns import literal_pattern
 from toolcrib.model.apps import app_uri
 from toolcrib.model.errors import ToolcribError
-from toolcrib.model.json import JsonObject, digest, dumps, is_object, loads
+from toolcrib.model.json import JsonObject, dumps, is_object, loads
 from toolcrib.model.principals import Principal
 from toolcrib.model.sources import ReportProgress
 from toolcrib.model.tools import Tool, ToolRef
@@ -26,7 +27,15 @@ from toolcrib.web.console import contents
 from toolcrib.web.console import schema_forms as forms
 from toolcrib.web.console.calls import RunningCalls
 from toolcrib.web.console.responses import Console, ScreenContent, error_json, route
-from toolcrib.web.console.screens.tools.list import KINDS, kind_of, pending_changes, place_of, ref_of, tool_address
+from toolcrib.web.console.screens.access.reach import users_of
+from toolcrib.web.console.screens.tools.list import (
+    KINDS,
+    kind_of,
+    pending_changes,
+    ref_of,
+    tool_address,
+    unaccepted_hash,
+)
 
 _ROOT: Final = ""
 """Path of the form's root, which holds the JSON in JSON mode."""
@@ -135,9 +144,13 @@ class ToolScreen:
         result = done["result"]
         value = _shape(self._console, tool) | done
         value |= {"arguments": arguments, "mode": mode, "wrong": wrong or {}, "changes": changes}
-        value |= {"commands": self._commands(tool.ref, arguments), "unaccepted": self._unaccepted_hash(principal, tool)}
+        value |= {
+            "commands": self._commands(tool.ref, arguments),
+            "unaccepted": unaccepted_hash(self._console, principal, tool),
+        }
         usage = await self._console.history.usage(CallFilter(tool=str(tool.ref)))
         value["usage"] = usage.to_json()
+        value["users"] = await users_of(self._console.crib, tool.ref) if request.method == "GET" else []
         also = {
             "spark": usage.spark,
             "call": self._calls.number(),
@@ -166,13 +179,6 @@ class ToolScreen:
                 raise
             return None, changes
 
-    def _unaccepted_hash(self, principal: Principal, tool: Tool) -> str | None:
-        """Return the definition's hash if its hints are ignored because it was not accepted yet."""
-        source = self._console.crib.pool.find(tool.ref.server, place_of(principal))
-        if tool.kind != "upstream" or not tool.annotations or source is None:
-            return None
-        return None if self._console.crib.pins.is_accepted(source.identity, tool) else digest(tool.definition)
-
     def _commands(self, ref: ToolRef, arguments: JsonObject) -> JsonObject:
         """Return the equivalent call for a terminal."""
         written = dumps(arguments).decode()
@@ -197,6 +203,7 @@ def _shape(console: Console, tool: Tool) -> JsonObject:
         "server": tool.ref.server,
         "name": tool.ref.tool,
         "href": tool_address(tool.ref),
+        "pattern": literal_pattern(tool.ref),
         "exposedName": console.crib.gate.name("endpoint", tool.ref),
         "toolTitle": tool.title,
         "description": tool.description,
