@@ -10,6 +10,7 @@ from toolcrib.agents.zoo.compile import Compiled
 from toolcrib.agents.zoo.zoo import Zoo
 from toolcrib.gate.catalog.naming import claude_parts
 from toolcrib.gate.gate import Gate
+from toolcrib.gate.results import reading
 from toolcrib.model.apps import is_for_models
 from toolcrib.model.principals import Principal
 from toolcrib.model.sessions import Session
@@ -24,7 +25,15 @@ HINT = (
 class Briefing:
     """Builds the briefs of sessions."""
 
-    def __init__(self, gate: Gate, zoo: Zoo, placed: Callable[[Principal], Awaitable[Principal]]) -> None:
+    def __init__(
+        self,
+        gate: Gate,
+        zoo: Zoo,
+        placed: Callable[[Principal], Awaitable[Principal]],
+        *,
+        shortens_results: bool = False,
+    ) -> None:
+        self._shortens_results = shortens_results
         self._gate = gate
         self._zoo = zoo
         self._placed = placed
@@ -61,6 +70,8 @@ class Briefing:
         for tool in filter(is_for_models, self._gate.listing(principal).tools):
             server, name = claude_parts(tool.ref, self._gate.name("claude", tool.ref))
             offered.append(Offered(server, name, tool))
+        if offered and self._shortens_results:
+            offered.append(Offered(reading.TOOL.ref.server, reading.READ, reading.TOOL))
         return tuple(offered)
 
     def own_tools(self, principal: Principal) -> tuple[str, ...]:

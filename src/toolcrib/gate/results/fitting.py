@@ -5,6 +5,7 @@ is returned unchanged.
 """
 
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from hashlib import sha256
 from typing import Final, NamedTuple
 
@@ -12,7 +13,7 @@ from toolcrib.gate.results.kept import KeptResult, KeptResults
 from toolcrib.model.json import Json, JsonObject, dumps, is_array, is_object
 from toolcrib.model.principals import Principal
 from toolcrib.model.token_estimate import estimate_bytes
-from toolcrib.model.tools import CallResult, Tool
+from toolcrib.model.tools import CallResult, Tool, ToolRef
 
 _BYTES_PER_TOKEN: Final = 4
 _HEAD: Final = 2_000
@@ -98,6 +99,11 @@ class ResultBudget(NamedTuple):
             return "\n".join([*parts, text])
         left_out = len(text) - head - tail
         return "\n".join([*parts, text[:head], f"[… {left_out:,} characters left out …]", text[-tail:]])
+
+
+def is_whole(ref: ToolRef, patterns: Sequence[str]) -> bool:
+    """Return whether the results of a tool are never shortened."""
+    return any(fnmatchcase(str(ref), pattern) for pattern in patterns)
 
 
 def shape(value: Json, depth: int = 0) -> str:
