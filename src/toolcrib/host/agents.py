@@ -81,7 +81,8 @@ class Agents:
         self.credits = Credits(store)
         self.notifier = Notifier(store, context.feed, upstreams.web, context.environment, settings.webhook_secret)
         budgets = SessionBudgets(settings.result_tokens, settings.whole_results)
-        self._briefing = Briefing(gate.gate, gate.zoo, upstreams.placed, shortens_results=bool(budgets.tokens))
+        self._briefing = Briefing(gate.gate, gate.zoo, upstreams.placed)
+        gate.gate.results.are_read_in_sessions = budgets.tokens > 0
         self.recordings = _recordings(context)
         access = ModelAccess(context.environment, upstreams.web, str(context.user_home))
         session_deps = SessionDeps(

@@ -25,15 +25,7 @@ HINT = (
 class Briefing:
     """Builds the briefs of sessions."""
 
-    def __init__(
-        self,
-        gate: Gate,
-        zoo: Zoo,
-        placed: Callable[[Principal], Awaitable[Principal]],
-        *,
-        shortens_results: bool = False,
-    ) -> None:
-        self._shortens_results = shortens_results
+    def __init__(self, gate: Gate, zoo: Zoo, placed: Callable[[Principal], Awaitable[Principal]]) -> None:
         self._gate = gate
         self._zoo = zoo
         self._placed = placed
@@ -70,7 +62,7 @@ class Briefing:
         for tool in filter(is_for_models, self._gate.listing(principal).tools):
             server, name = claude_parts(tool.ref, self._gate.name("claude", tool.ref))
             offered.append(Offered(server, name, tool))
-        if offered and self._shortens_results:
+        if offered and self._gate.results.is_read_by(principal):
             offered.append(Offered(reading.TOOL.ref.server, reading.READ, reading.TOOL))
         return tuple(offered)
 

@@ -47,7 +47,7 @@ class SessionBudgets(NamedTuple):
         """Return the budget for the results of a tool."""
         if not self.tokens or is_whole(ref, self.whole):
             return None
-        return ResultBudget(self.tokens, f"Read on with `{reading.READ}`.", takes_links=False)
+        return ResultBudget(self.tokens, f"Read on with `{reading.READ}`.", takes_links=False, keeps_blobs=True)
 
 
 WHOLE_RESULTS: Final = SessionBudgets()

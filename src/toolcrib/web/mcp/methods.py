@@ -17,7 +17,7 @@ from toolcrib.gate.programs.planned_call import PROGRAM
 from toolcrib.gate.programs.runner import ProgramRun
 from toolcrib.gate.results.fitting import ResultBudget, is_whole
 from toolcrib.gate.results.kept import URI
-from toolcrib.gate.results.reading import READ, read_on
+from toolcrib.gate.results.reading import READ, TOOL, read_on
 from toolcrib.model.approvals import with_edited
 from toolcrib.model.errors import NotFound, ToolcribError
 from toolcrib.model.json import Json, JsonObject, is_object
@@ -142,7 +142,7 @@ class Methods:
         """Call a tool. A refusal is a result that the model can read; an unknown tool is a protocol error."""
         name, arguments = _named_call(request)
         if name == READ and not request.mcp_view.is_one_server:
-            return self._result(request, read_on(self._gate.results, request.principal, arguments))
+            return self._result(request, await self._read_on(request, arguments))
         target = request.mcp_view.target(request.principal, name, arguments)
         if target is None:
             raise RpcError(INVALID_PARAMS, f"Unknown tool: {name}")
@@ -156,7 +156,7 @@ class Methods:
         if given is not arguments:
             name = arguments["ref"]  # called through `call_tool`, which names it
             if ref == _READ_REF:
-                return self._result(request, read_on(self._gate.results, request.principal, given))
+                return self._result(request, await self._read_on(request, given))
         tool, decision = self._gate.find_visible(request.principal, ref)
         if given is arguments and tool is not None and request.era == "modern":
             self._check_headers(request, tool, arguments)
@@ -229,6 +229,12 @@ class Methods:
             return None
         takes_links = request.headers.get(b"mcp-protocol-version", b"") >= _LINKS_SINCE
         return ResultBudget(request.result_tokens, request.mcp_view.how_to_read, takes_links)
+
+    async def _read_on(self, request: McpRequest, arguments: JsonObject) -> CallResult:
+        """Read on in a shortened result; within a session, as a call that the session knows."""
+        if request.principal.kind == "session" and self._in_session is not None:
+            return await self._in_session(request.principal, TOOL.ref, arguments, request.progress)
+        return read_on(self._gate.results, request.principal, arguments)
 
     def _check_headers(self, request: McpRequest, tool: Tool, arguments: JsonObject) -> None:
         """Raise unless the headers repeat the arguments that the tool's schema marks."""
