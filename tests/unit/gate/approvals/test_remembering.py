@@ -182,3 +182,20 @@ def test_other_tools_are_bound_to_the_principal() -> None:
     assert verdict(made, {"repo": "b"}, ref, token) == "allow"
     assert verdict(made, {"repo": "b"}, ref, replace(token, name="phone")) == "ask"
     assert verdict(made, {"repo": "b"}, ref, replace(token, token_id="2")) == "ask", "a later token of that name"
+
+
+def test_target_that_the_call_did_not_have_stays_absent() -> None:
+    ref = ToolRef("shell", "run")
+    runner = Tool(ref, "", {"type": "object", "properties": {"command": {}, "cwd": {}, "url": {}, "note": {}}})
+    asked = {"command": "make test", "url": None}
+    question = ApprovalRequest(
+        ref, runner.definition_hash, canonical(asked), SESSION, "session", "why", argument_names=runner.argument_names
+    )
+    made = rule(new_approval(question, 60, propose(question, shown)))
+
+    def decided(**changed: str | None) -> str:
+        return decide(ref, runner, SESSION, Grants(), Rules(rules=(made,)), {**asked, **changed}, ()).verdict
+
+    assert decided(note="Another word") == "allow"
+    for changed in ({"cwd": "/srv/other"}, {"url": "https://example.com"}, {"cwd": None}):
+        assert decided(**changed) == "ask"
