@@ -20,6 +20,7 @@ from toolcrib.testing.environments import bare_environment
 from toolcrib.testing.played import PlayedRunner
 
 KIND = "notice"
+TICK_SECONDS = 0.005
 
 
 def say(event: str, **data: object) -> None:
@@ -40,13 +41,13 @@ async def opened(stack: AsyncExitStack, folder: Path, url: str) -> Crib:
 
 
 async def publish(crib: Crib, count: int, rate: int) -> None:
-    """Publish so many events at this rate, each with its time."""
-    started = time.monotonic()
-    for number in range(count):
-        crib.feed.publish(KIND, {"level": "info", "message": str(number), "sent": time.monotonic()})
-        ahead = started + (number + 1) / rate - time.monotonic()
-        if ahead > 0:
-            await anyio.sleep(ahead)
+    """Publish so many events at this rate, each with its time: a few every time, as many as are due."""
+    started, number = time.monotonic(), 0
+    while number < count:
+        await anyio.sleep(TICK_SECONDS)
+        for _ in range(min(count, int(rate * (time.monotonic() - started))) - number):
+            crib.feed.publish(KIND, {"level": "info", "message": str(number), "sent": time.monotonic()})
+            number += 1
     say("published", seconds=time.monotonic() - started)
     await anyio.sleep_forever()
 

@@ -1,17 +1,26 @@
 """Several nodes on one PostgreSQL from the wheel: calls, the audit, the fan-out of events, takeover, and idle nodes.
 
 Two cores serve all nodes, the clients and the database here, so calls per second cannot grow with the nodes. What can
-be shown is that a call costs a node the same CPU however many nodes there are.
+be shown is that a call costs a node the same CPU however many nodes there are. Processes that compete for two cores
+use more CPU for the same work, so the single node is measured beside cribs on SQLite, which share nothing with it,
+under the same load. What a node uses while it is idle is subtracted: the more nodes share two cores, the fewer calls
+bear it.
+
+CPU is measured with `fsync` off: slow commits would make large batches, which are cheaper. Latencies depend on the
+disk, so the fan-out of events is measured with `fsync` on and off.
 """
 
 import asyncio
 import json
+import math
 import os
+import select
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -28,12 +37,14 @@ NODES = 4
 ROUNDS = 6
 SECONDS = 0.5
 CONCURRENCY = 16
+CLIENTS_PER_NODE = 4
 EVENTS = 6_000
 EVENT_RATE = 2_000
 TAKEOVERS = 2
 IDLE_NODES = 16
 IDLE_SECONDS = 10.0
 CONNECTIONS = 400
+LINE_SECONDS = 120
 
 
 @contextmanager
@@ -81,8 +92,10 @@ def process(role: str, folder: Path, url: str, *more: object) -> Generator["subp
 
 
 def line(of: "subprocess.Popen[str]") -> dict[str, float]:
-    """The next line that a process prints."""
+    """The next line that a process prints, or that it printed none in time."""
     assert of.stdout is not None
+    if not select.select([of.stdout], [], [], LINE_SECONDS)[0]:
+        return {}
     return json.loads(of.stdout.readline() or '{"event": "ended"}')
 
 
@@ -102,59 +115,84 @@ def database_cpu(url: str) -> float:
     return total
 
 
-async def load_together(subjects: list[Subject], tally: Tally) -> None:
-    """Load all subjects at once; the tally adds up what they did and used."""
-    tallies = [Tally() for _ in subjects]
-    started = time.perf_counter()
+async def load_together(subjects: list[Subject], concurrency: int, *tallies: Tally) -> None:
+    """Load all subjects at once, each with so many clients. The tallies are those of the first subjects."""
+    own = [*tallies, *(Tally() for _ in subjects[len(tallies) :])]
     await asyncio.gather(
-        *(
-            one_load(each, CONCURRENCY // len(subjects), SECONDS, own)
-            for each, own in zip(subjects, tallies, strict=True)
-        )
+        *(one_load(each, concurrency, SECONDS, tally) for each, tally in zip(subjects, own, strict=True))
     )
-    tally.wall += time.perf_counter() - started
-    tally.calls += sum(own.calls for own in tallies)
-    tally.cpu += sum(own.cpu for own in tallies)
+
+
+def together(tallies: list[Tally], idle: float) -> Tally:
+    """What subjects did that were loaded at once, without what each uses while it is idle."""
+    wall = statistics.mean(each.wall for each in tallies)
+    cpu = sum(each.cpu - idle * each.wall for each in tallies)
+    return Tally(sum(each.calls for each in tallies), cpu, wall)
+
+
+def idle_share(subjects: list[Subject]) -> float:
+    """CPU seconds that one of these uses per second while it is idle."""
+    before, started = sum(each.cpu_seconds() for each in subjects), time.perf_counter()
+    time.sleep(IDLE_SECONDS / 2)
+    used = sum(each.cpu_seconds() for each in subjects) - before
+    return used / (time.perf_counter() - started) / len(subjects)
 
 
 def measure_node_calls(folder: Path, url: str) -> list[Row]:
-    """One node and several on PostgreSQL, beside a crib on SQLite."""
+    """One node and several on PostgreSQL, beside cribs on SQLite."""
     with ExitStack() as stack:
         place = stack.enter_context(schema(url, "calls"))
-        nodes: list[Subject] = []
-        for number in range(NODES + 1):
-            home = folder / f"node{number}"
-            write_echo(home / "tools")
-            extra = {"TOOLCRIB_DATABASE_URL": place} if number else {}
-            nodes.append(stack.enter_context(crib("sqlite" if not number else f"node{number}", home, extra)))
-        alone, one, all_nodes = Tally(), Tally(), Tally()
+        nodes, others = (
+            [stack.enter_context(echoing(folder / f"{kind}{number}", extra)) for number in range(NODES)]
+            for kind, extra in (("node", {"TOOLCRIB_DATABASE_URL": place}), ("alone", {}))
+        )
+        time.sleep(1)
+        idle = idle_share(nodes)
+        sqlite, postgresql, quiet, busy = (Tally() for _ in range(4))
+        each_node = [Tally() for _ in nodes]
 
         async def measure() -> None:
-            for each in nodes:
-                await load_together([each], Tally())
+            await load_together([*nodes, *others], CLIENTS_PER_NODE)
             for _ in range(ROUNDS):
-                await load_together(nodes[:1], alone)
-                await load_together(nodes[1:2], one)
-                await load_together(nodes[1:], all_nodes)
+                await load_together(others[:1], CONCURRENCY, sqlite)
+                await load_together(nodes[:1], CONCURRENCY, postgresql)
+                await load_together(nodes[:1], CLIENTS_PER_NODE, quiet)
+                await load_together([nodes[0], *others[1:]], CLIENTS_PER_NODE, busy)
+                await load_together(nodes, CLIENTS_PER_NODE, *each_node)
 
         uvloop.run(measure())
+    one, all_nodes = together([busy], idle), together(each_node, idle)
     return [
-        Row(f"calls, {NODES} nodes together", "1/s", all_nodes.rate, one.rate, beside="one node"),
-        Row(f"CPU per call per node, {NODES} nodes", "ms", all_nodes.cpu_ms, one.cpu_ms, 1.1, True, "one node"),
-        Row("CPU per call, audit on PostgreSQL", "ms", one.cpu_ms, alone.cpu_ms, 1.5, True, "SQLite"),
+        Row(f"calls, {NODES} nodes together", "1/s", all_nodes.rate, quiet.rate, beside="one node"),
+        Row(f"CPU per call per node, {NODES} nodes", "ms", all_nodes.cpu_ms, one.cpu_ms, 1.1, True, "one, as busy"),
+        Row("  beside one node on a quiet machine", "ms", all_nodes.cpu_ms, together([quiet], idle).cpu_ms),
+        Row("CPU per call, audit on PostgreSQL", "ms", postgresql.cpu_ms, sqlite.cpu_ms, 1.5, True, "SQLite"),
+        Row("CPU of an idle node", "% of a core", 100 * idle, limit=3),
     ]
 
 
-def measure_fan_out(folder: Path, url: str) -> list[Row]:
+@contextmanager
+def echoing(home: Path, extra: Mapping[str, str]) -> Generator[Subject]:
+    """A crib with the echo."""
+    write_echo(home / "tools")
+    with crib(home.name, home, extra) as subject:
+        yield subject
+
+
+def measure_fan_out(folder: Path, url: str, fsync: str) -> list[Row]:
     """Events of one node as another one receives them."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"ALTER SYSTEM SET fsync = {fsync}".encode())
+        connection.execute(b"SELECT pg_reload_conf()")
+    folder = folder / f"events-{fsync}"
     with (
-        schema(url, "events") as place,
+        schema(url, f"events_{fsync}") as place,
         process("receive", folder / "receive", place, EVENTS) as receiver,
         process("publish", folder / "publish", place, EVENTS, EVENT_RATE),
     ):
         got = line(receiver)
     return [
-        Row(f"events of another node at {EVENT_RATE:,}/s, p99", "ms", got.get("p99_ms"), limit=250),
+        Row(f"events of another node at {EVENT_RATE:,}/s, p99, fsync {fsync}", "ms", got.get("p99_ms"), limit=250),
         Row("  events received", "", got.get("count"), EVENTS, beside="published"),
     ]
 
@@ -170,7 +208,7 @@ def measure_takeover(folder: Path, url: str) -> list[Row]:
         ):
             killed = time.monotonic()
             node.kill()
-            slowest = max(slowest, float(line(other)["at"]) - killed)
+            slowest = max(slowest, line(other).get("at", math.inf) - killed)
     return [Row(f"takeover after a kill, slowest of {TAKEOVERS}", "s", slowest, limit=15)]
 
 
@@ -196,7 +234,8 @@ def measure_nodes(folder: Path) -> list[Row]:
         place.mkdir()
         return [
             *measure_node_calls(place, url),
-            *measure_fan_out(place, url),
+            *measure_fan_out(place, url, "on"),
+            *measure_fan_out(place, url, "off"),
             *measure_takeover(place, url),
             *measure_idle(place, url),
         ]

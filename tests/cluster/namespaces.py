@@ -9,7 +9,7 @@ import os
 import subprocess
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -75,6 +75,38 @@ def network_namespace() -> Generator[Namespace]:
         yield space
     finally:
         _ip("netns", "delete", space.name)
+
+
+@contextmanager
+def local_network(**machines: str) -> Generator[list[Namespace]]:
+    """Create machines with these addresses, connected by a switch; remove them at the end."""
+    prefix = f"tc{os.getpid()}"
+    with ExitStack() as stack:
+        switch = f"{prefix}-switch"
+        stack.enter_context(_empty_namespace(switch))
+        _ip("-n", switch, "link", "add", "bridge", "type", "bridge")
+        _ip("-n", switch, "link", "set", "bridge", "up")
+        spaces: list[Namespace] = []
+        for number, (name, address) in enumerate(machines.items()):
+            space, port = f"{prefix}-{name}", f"port{number}"
+            stack.enter_context(_empty_namespace(space))
+            _ip("-n", space, "link", "add", "cable", "type", "veth", "peer", "name", port, "netns", switch)
+            _ip("-n", space, "address", "add", f"{address}/24", "dev", "cable")
+            _ip("-n", space, "link", "set", "cable", "up")
+            _ip("-n", switch, "link", "set", port, "master", "bridge")
+            _ip("-n", switch, "link", "set", port, "up")
+            spaces.append(Namespace(space, "", address))
+        yield spaces
+
+
+@contextmanager
+def _empty_namespace(name: str) -> Generator[None]:
+    _ip("netns", "add", name)
+    try:
+        _ip("-n", name, "link", "set", "lo", "up")
+        yield
+    finally:
+        _ip("netns", "delete", name)
 
 
 class NamespacedNode(ClusterNode):

@@ -12,7 +12,9 @@ from integration.store.databases import ask, run
 from long_tests import takes_long
 from toolcrib import Crib
 from toolcrib.agents.sessions.sessions import NewSession
+from toolcrib.host.takeover import OWN_JOB
 from toolcrib.model.errors import Denied, Unavailable
+from toolcrib.nodes.jobs import queue_of
 
 pytestmark = pytest.mark.anyio
 
@@ -36,6 +38,17 @@ async def suspend(database: str, crib: Crib, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(crib.membership, "renew", sleep)
     await anyio.lowlevel.checkpoint()
     run(database, f"UPDATE nodes SET seen_at = seen_at - 100 WHERE id = '{crib.membership.id}'")
+
+
+async def test_node_that_died_before_its_own_first_job_is_taken_over(postgres_url: str, tmp_path: Path) -> None:
+    async with crib_on(postgres_url, tmp_path / "a"):
+        run(
+            postgres_url,
+            "INSERT INTO procrastinate_jobs (queue_name, task_name, lock, queueing_lock)"
+            f" VALUES ('{queue_of('dead')}', '{OWN_JOB}', 'node:dead', 'own node:dead')",
+            "INSERT INTO nodes (id, epoch, version, load, seen_at, draining) VALUES ('dead', 0, '0', 0, 1, false)",
+        )
+        await until(lambda: ask(postgres_url, "SELECT id FROM procrastinate_jobs WHERE lock = 'node:dead'") == [])
 
 
 @takes_long

@@ -102,7 +102,8 @@ def check_sandbox(surroundings: Surroundings) -> Iterator[Finding]:
         message = "Stdio servers cannot run in a sandbox: a project's servers start without one."
         exposed = ", ".join(each.alias for each in confined if not each.sandbox.chosen)[:500]
         evidence = f"{support.details} {exposed}".strip()
-        yield Finding("sandbox", "warning" if exposed else "note", message, evidence, support.fix)
+        fix = support.fix or "Use a Linux kernel with Landlock (5.13 or newer), or trust no server of a project."
+        yield Finding("sandbox", "warning" if exposed else "note", message, evidence, fix)
         for each in confined:
             if each.sandbox.chosen:
                 yield _not_started(each, support.details, support.fix)

@@ -76,6 +76,8 @@ class WorkTransfer:
         self._context.tasks.start_soon(self._drain)
 
     async def _defer_node(self, node: str) -> None:
+        # Jobs with the same lock run in order, so a job that only the dead node would run has to go first.
+        await self._jobs.drop(OWN_JOB, node)
         await self._jobs.defer(NODE_JOB, {"node": node}, lock=f"node:{node}")
 
     async def _defer_own(self) -> None:

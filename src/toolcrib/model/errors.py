@@ -339,6 +339,8 @@ CODES: dict[str, Code] = {
     "agent.unknown": Code(NotFound, 404, "Agent not found.", "Run `toolcrib agents list`."),
     "agent.exists": Code(Conflict, 409, "An agent with this id already exists.", "Choose another id, or edit the existing agent."),
     "agent.invalid": Code(InvalidRequest, 422, "The agent or brain entry has invalid fields.", "Fix the named fields."),
+    "agent.category_unknown": Code(NotFound, 404, "The agent has no such category of skills.", "Run `toolcrib agents show` with its id."),
+    "agent.category_last": Code(Conflict, 409, "An agent needs at least one category of skills.", "Add another one first."),
     "agent.skill_unknown": Code(NotFound, 404, "The agent has no such skill.", "Run `toolcrib agents show` with its id."),
     "agent.entry_unknown": Code(NotFound, 404, "Brain entry not found.", "List the agent's brain entries."),
     "agent.entry_pinned": Code(Denied, 403, "Pinned entries are part of the agent's prompt, so only the owner can pin, change or delete them.", "Create an entry without pinning it, or ask the owner."),

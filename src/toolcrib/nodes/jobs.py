@@ -30,12 +30,15 @@ from toolcrib.model.errors import ToolcribError, Unavailable
 from toolcrib.model.json import JsonObject
 from toolcrib.nodes.membership import BEAT_SECONDS, LEASE_SECONDS, Membership
 from toolcrib.store.engine import Store
+from toolcrib.store.schema import escape
 
 logger = logging.getLogger(__name__)
 logging.getLogger("procrastinate").setLevel(logging.WARNING)  # it announces the beginning and end of every job
 
 POLL_SECONDS: Final = 0.5
-"""Seconds between two looks for jobs and for dead nodes."""
+"""Seconds between two looks for jobs."""
+SWEEP_SECONDS: Final = 1.0
+"""Seconds between two looks for dead nodes and their jobs."""
 MOST_AT_ONCE: Final = 200
 _ANY: Final = "any"
 """The queue of jobs that any node may run."""
@@ -58,6 +61,12 @@ _RETRY_STALLED: Final = """
 _DROP_STALLED: Final = """
     DELETE FROM procrastinate_jobs
     WHERE id = %(job_id)s AND status = 'doing' AND worker_id IS NOT DISTINCT FROM %(worker_id)s
+"""
+_DROP_OF_DEAD: Final = """
+    DELETE FROM procrastinate_jobs
+    WHERE queue_name = %(queue)s AND task_name = %(kind)s AND status = 'todo' AND NOT EXISTS (
+        SELECT 1 FROM nodes WHERE id = %(node)s AND seen_at > EXTRACT(EPOCH FROM clock_timestamp()) - %(lease)s
+    )
 """
 _ADOPT: Final = "UPDATE procrastinate_jobs SET queue_name = %(to)s WHERE queue_name = %(queue)s AND status = 'todo'"
 
@@ -165,6 +174,12 @@ class Jobs:
         with suppress(ConnectorException):
             await self._connector.execute_query_async(_ADOPT, to=_ANY, queue=queue_of(node))
 
+    async def drop(self, kind: str, node: str) -> None:
+        """Remove the jobs of this kind that wait for a dead node. Does nothing if it lives again."""
+        await self._connector.execute_query_async(
+            _DROP_OF_DEAD, queue=queue_of(node), kind=kind, node=escape(node), lease=LEASE_SECONDS
+        )
+
     def _give_up(self) -> None:
         """Cancel all handlers without finishing their jobs: other nodes may have them."""
         self._manager.is_open = False
@@ -202,7 +217,7 @@ class Jobs:
     async def _sweep(self) -> None:
         """Look for jobs and nodes that are dead."""
         while True:
-            await anyio.sleep(POLL_SECONDS)
+            await anyio.sleep(SWEEP_SECONDS)
             if not self.may_write or self._membership.draining:
                 continue
             try:

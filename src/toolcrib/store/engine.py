@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 import anyio.to_thread
 from sqlalchemy import Connection, Engine, make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from toolcrib.base.settings import Durability
 from toolcrib.model.errors import ConfigError, Unavailable
@@ -67,7 +67,16 @@ class Store:
         return self._read(work)
 
     def _read(self, work: Callable[[Connection], T]) -> T:
-        with translate_errors(), self._engine.connect() as connection:
+        with translate_errors():
+            try:
+                return self._read_once(work)
+            except DBAPIError as error:
+                if not error.connection_invalidated:
+                    raise
+            return self._read_once(work)  # the server closed the connection while it was idle
+
+    def _read_once(self, work: Callable[[Connection], T]) -> T:
+        with self._engine.connect() as connection:
             return work(connection)
 
     async def write(self, *statements: Statement) -> tuple[int, ...]:

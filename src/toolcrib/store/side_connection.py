@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import anyio
 import psycopg
+from psycopg.pq import ConnStatus
 
 from toolcrib.store.failures import unavailable
 
@@ -57,8 +58,9 @@ class SideConnection:
         return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
 
     async def notify(self, channel: str, payload: str) -> None:
-        """Notify the listeners of a channel. Raises `Unavailable`."""
-        await self.run([("SELECT pg_notify(%(channel)s, %(payload)s)", {"channel": channel, "payload": payload})])
+        """Notify the listeners of a channel, without waiting for the server's disk. Raises `Unavailable`."""
+        notification = "SELECT pg_notify(%(channel)s, %(payload)s)", {"channel": channel, "payload": payload}
+        await self.run([("SET LOCAL synchronous_commit TO off", {}), notification])
 
     async def listen(self, channel: str) -> AsyncGenerator[str | None]:
         """Yield the payloads of a channel, and None once at the start. Ends with `Unavailable` if the connection does.
@@ -71,9 +73,14 @@ class SideConnection:
                 await link.execute(f'LISTEN "{channel}"'.encode())
                 yield None
                 while True:
-                    async for notification in link.notifies(timeout=_CHECK_SECONDS):
-                        yield notification.payload
-                    await link.execute(b"SELECT 1")
+                    # Not `link.notifies`: it wakes ten times a second without a notification.
+                    if not await _readable(link.fileno(), _CHECK_SECONDS):
+                        await link.execute(b"SELECT 1")
+                    link.pgconn.consume_input()
+                    while (notification := link.pgconn.notifies()) is not None:
+                        yield notification.extra.decode()
+                    if link.pgconn.status != ConnStatus.OK:
+                        raise psycopg.OperationalError("the connection was closed")
             except _FAULTS as error:
                 raise unavailable(error) from error
             finally:
@@ -93,3 +100,15 @@ class SideConnection:
         if link is not None:
             with anyio.CancelScope(shield=True), contextlib.suppress(psycopg.Error, OSError):
                 await link.close()
+
+
+async def _readable(socket: int, seconds: float) -> bool:
+    """Wait until there is something to read; return False if there is nothing for this many seconds."""
+    loop, is_readable = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(socket, is_readable.set)
+    try:
+        with anyio.move_on_after(seconds):
+            await is_readable.wait()
+    finally:
+        loop.remove_reader(socket)
+    return is_readable.is_set()

@@ -70,7 +70,7 @@ def test_a_token_is_shown_once_and_taken_back(page: Page, axe: Axe, picture: Pic
     page.goto("/access/tokens")
     page.get_by_role("button", name="Revoke cursor").click()
     expect(page.locator("li", has_text="cursor")).to_contain_text("revoked")
-    for path in ("reach", "bundles", "projects"):
+    for path in ("reach", "bundles", "projects", "../tools/review", "../agents/builder/categories"):
         page.goto(f"/access/{path}")
         assert axe(page) == []
-        picture(page, f"access-{path}")
+        picture(page, f"access-{path.rpartition('/')[2]}")

@@ -12,8 +12,7 @@ from toolcrib.base.processes.process import Processes, ProcessTimeouts
 
 
 def open_files() -> int:
-    """How many descriptors this process has open, without those that only wait for the collector."""
-    gc.collect()
+    """Return how many descriptors this process has open."""
     return len(list(Path("/dev/fd").iterdir()))
 
 
@@ -27,4 +26,6 @@ async def processes(tmp_path: Path) -> AsyncGenerator[Processes]:
     ) as opened:
         yield opened
     assert psutil.Process().children() == children
-    assert open_files() == before
+    if open_files() > before:
+        gc.collect()  # some only wait for the collector; it takes longer than most of these tests
+    assert open_files() <= before

@@ -72,6 +72,7 @@ async def test_a_guard_that_was_killed_is_replaced(processes: Processes) -> None
     async with talk(processes, "clings"):
         first = guard_of(os.getpid())
         first.kill()
+        await until_dead(first.pid)
         async with talk(processes, "clings"):
             assert guard_of(os.getpid()) != first
 

@@ -6,6 +6,8 @@ import zipfile
 import pytest
 
 from integration.web.console.visitor import Element, Visitor
+from toolcrib.agents.zoo.check import parse
+from toolcrib.agents.zoo.input import AgentInput
 from toolcrib.model.json import JsonObject
 
 pytestmark = pytest.mark.anyio
@@ -173,3 +175,25 @@ def _was(page: Element) -> str:
 
 def _tools(value: JsonObject) -> list[JsonObject]:
     return [tool for server in value["servers"] for tool in server["tools"]]
+
+
+async def test_categories_of_skills_are_made_renamed_coloured_ordered_and_deleted(visitor: Visitor) -> None:
+    made = await visitor.crib.zoo.create(
+        parse(AgentInput, {"name": "Sorter", "skills": [{"name": "Sort", "description": "Sort it."}]}), by="owner"
+    )
+    path = f"/agents/{made.agent.id}/categories"
+
+    async def names() -> list[tuple[str, str, int]]:
+        return [(each["name"], each["color"], each["skills"]) for each in (await visitor.json(path))["categories"]]
+
+    ((general, colour, count),) = await names()
+    assert count == 1
+    await visitor.send(path, {"name": "Writing", "color": "#112233"})
+    await visitor.send(f"{path}/writing", {"name": "Prose", "color": "#445566", "do": "save"})
+    await visitor.send(f"{path}/writing", {"name": "Prose", "color": "#445566", "do": "up"})
+    assert await names() == [("Prose", "#445566", 0), (general, colour, 1)]
+    await visitor.send(f"{path}/general", {"do": "delete"})
+    assert await names() == [("Prose", "#445566", 1)]
+    assert "at least one" in (await visitor.send(f"{path}/writing", {"do": "delete"}, 409)).text
+    assert "no category" in (await visitor.send(f"{path}/missing", {"do": "up"}, 404)).text
+    assert "Categories" in (await visitor.page(f"/agents/{made.agent.id}")).text

@@ -21,6 +21,9 @@ from toolcrib.web.console.screens.agents import (
     brain as agent_brain,
 )
 from toolcrib.web.console.screens.agents import (
+    categories as agent_categories,
+)
+from toolcrib.web.console.screens.agents import (
     history as agent_history,
 )
 from toolcrib.web.console.screens.agents import (
@@ -42,7 +45,7 @@ _PASTED: Final = "pasted.md"
 def routes(console: Console) -> list[Route]:
     """Return the routes of all agent screens."""
     screen = AgentsScreen(console)
-    parts = (agent_sheet, agent_skills, agent_tools, agent_brain, agent_history)
+    parts = (agent_sheet, agent_categories, agent_skills, agent_tools, agent_brain, agent_history)
     return [
         route("/agents", screen.show),
         route("/agents", screen.create, "POST"),
