@@ -4,7 +4,7 @@ import threading
 
 import httpx2
 
-from cluster.mcp import call_tool
+from cluster.mcp_clients import call_tool
 from cluster.nodes import WAIT_SECONDS, Cluster, ClusterNode, wait_for
 from cluster.test_approvals import pending
 from deadlines import stretched

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 
 import httpx2
 
-from cluster.mcp import call_tool, message
+from cluster.mcp_clients import call_tool, message
 from cluster.nodes import WAIT_SECONDS, Cluster, ClusterNode
 from deadlines import stretched
 from http_clients import PLAIN

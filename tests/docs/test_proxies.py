@@ -27,7 +27,7 @@ from docs.pages import page
 from e2e.shell import Shell
 from long_tests import takes_long
 from toolcrib.model.json import Json, JsonObject
-from toolcrib.model.protocol import CAPABILITIES_KEY, MODERN_VERSION, VERSION_KEY
+from toolcrib.model.protocol import CAPABILITIES_KEY, HANDSHAKE_VERSION, MODERN_VERSION, VERSION_KEY
 
 pytestmark = [needs_root, pytest.mark.skipif(shutil.which("ip") is None, reason="needs the program ip of iproute2")]
 
@@ -233,6 +233,25 @@ def test_call_on_a_killed_node_is_not_repeated_by_the_proxy(lan: Lan, name: str,
         for number in range(6):  # the other node answers meanwhile
             wait_for(lambda number=number: client.call(f"{name} without {number}").status_code == 200)
         lan.start(busy)
+
+
+@takes_long
+@pytest.mark.parametrize("name", PROXIES)
+def test_legacy_session_works_on_every_node_behind_the_proxy(lan: Lan, name: str, tmp_path: Path) -> None:
+    each_proxy(name)
+    hello: JsonObject = {
+        "protocolVersion": HANDSHAKE_VERSION,
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    }
+    with proxied(lan, name, tmp_path) as client:
+        opened = client.post({"id": 1, "method": "initialize", "params": hello})
+        assert opened.status_code == 200, opened.text
+        session = {"mcp_session_id": opened.headers["mcp-session-id"], "mcp_protocol_version": HANDSHAKE_VERSION}
+        assert client.post({"method": "notifications/initialized"}, **session).status_code == 202
+        for number in range(2, 8):  # the proxy takes turns
+            listed = client.post({"id": number, "method": "tools/list"}, **session)
+            assert "counter_slow" in listed.text, listed.text
 
 
 def busy_nodes(lan: Lan) -> list[int]:

@@ -79,6 +79,7 @@ def test_its_memory_tools_and_history_are_a_click_away(page: Page, axe: Axe, pic
     expect(page.locator(".timeline")).to_contain_text("We use tabs.")
     page.get_by_role("navigation", name="Agent").get_by_role("link", name="Tools").click()
     page.get_by_label("Only these tools").check()
+    page.get_by_text("Advanced: patterns").click()
     page.get_by_label("Tools, one per line").fill("lab/greet")
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("heading", name="Effective tools")).to_contain_text("1 tool")
