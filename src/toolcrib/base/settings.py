@@ -221,7 +221,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         "result_tokens", values.whole(0, 10_000_000), "a whole number from 0 to 10000000",
-        "The largest result an MCP client receives whole, in estimated tokens. 0 means no limit.",
+        "The largest result an MCP client or a session receives whole, in estimated tokens. 0 means no limit.",
     ),
     Setting(
         "whole_results", values.tool_patterns, "a list of tools, such as github/get_*",

@@ -13,14 +13,14 @@ import typer
 from toolcrib.cli import output
 from toolcrib.cli.asking import can_ask, confirm
 from toolcrib.cli.mcp.change import ask_crib
-from toolcrib.cli.options import HomeOption, JsonOption, begin, common
+from toolcrib.cli.options import CommandGroup, HomeOption, JsonOption, begin, common
 from toolcrib.model.errors import ConfigError, InvalidRequest, Unavailable
 
 if TYPE_CHECKING:
     from toolcrib.model.json import JsonObject
     from toolcrib.web.api_client.api_client import ApiClient
 
-app = typer.Typer(name="audit", invoke_without_command=True, rich_markup_mode=None)
+app = typer.Typer(name="audit", invoke_without_command=True, rich_markup_mode=None, cls=CommandGroup)
 
 _SHOWN = ("id", "at", "phase", "door", "principal", "tool", "decision", "outcome")
 

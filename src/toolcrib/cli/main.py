@@ -30,7 +30,7 @@ from toolcrib.cli.chat import command as chat
 from toolcrib.cli.connect import command as connect
 from toolcrib.cli.demo import command as demo
 from toolcrib.cli.mcp import commands as mcp
-from toolcrib.cli.options import Common, HomeOption, JsonOption, begin
+from toolcrib.cli.options import CommandGroup, Common, HomeOption, JsonOption, begin
 from toolcrib.cli.schedule import commands as schedule
 from toolcrib.cli.sessions import commands as sessions
 from toolcrib.cli.suggestions import command_line
@@ -47,6 +47,7 @@ app = typer.Typer(
     invoke_without_command=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    cls=CommandGroup,
 )
 app.command("serve")(serve.serve)
 app.command("stdio")(serve.stdio)

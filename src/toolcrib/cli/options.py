@@ -6,9 +6,10 @@ Must never start anything.
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
+from typer.core import TyperGroup
 
 from toolcrib.cli import output
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from toolcrib.model.json import Json
 
 Answer = TypeVar("Answer")
+_LONGEST_SUMMARY: Final = 500
 
 HomeOption = Annotated[
     str | None,
@@ -87,3 +89,12 @@ def working_directory() -> str | None:
     except (OSError, UnicodeEncodeError):
         return None
     return cwd
+
+
+class CommandGroup(TyperGroup):
+    """A group of commands. Its help shows whole summaries, on several lines where one is too short."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        for command in self.commands.values():
+            command.short_help = command.get_short_help_str(limit=_LONGEST_SUMMARY)

@@ -9,13 +9,13 @@ import typer
 
 from toolcrib.cli import output
 from toolcrib.cli.mcp.change import ask_crib
-from toolcrib.cli.options import HomeOption, Invocation, JsonOption, begin, common
+from toolcrib.cli.options import CommandGroup, HomeOption, Invocation, JsonOption, begin, common
 from toolcrib.model.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from toolcrib.model.json import JsonObject
 
-app = typer.Typer(name="plugins", rich_markup_mode=None)
+app = typer.Typer(name="plugins", rich_markup_mode=None, cls=CommandGroup)
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The name of the plugin.", show_default=False)]
 

@@ -11,7 +11,7 @@ import typer
 from toolcrib.cli import output, rules_marks, rules_reach, rules_suggest
 from toolcrib.cli.completion import names_of
 from toolcrib.cli.mcp.change import ask_crib
-from toolcrib.cli.options import HomeOption, JsonOption, begin, common
+from toolcrib.cli.options import CommandGroup, HomeOption, JsonOption, begin, common
 from toolcrib.model.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from toolcrib.model.json import JsonObject
     from toolcrib.web.api_client.api_client import ApiClient
 
-app = typer.Typer(name="rules", rich_markup_mode=None)
+app = typer.Typer(name="rules", rich_markup_mode=None, cls=CommandGroup)
 
 PatternArgument = Annotated[
     str,

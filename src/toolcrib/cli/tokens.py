@@ -9,12 +9,12 @@ import typer
 
 from toolcrib.cli import output
 from toolcrib.cli.mcp.change import ask_crib
-from toolcrib.cli.options import HomeOption, JsonOption, begin, common
+from toolcrib.cli.options import CommandGroup, HomeOption, JsonOption, begin, common
 
 if TYPE_CHECKING:
     from toolcrib.model.json import JsonObject
 
-app = typer.Typer(name="tokens", rich_markup_mode=None)
+app = typer.Typer(name="tokens", rich_markup_mode=None, cls=CommandGroup)
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The name of the token.", show_default=False)]
 

@@ -15,6 +15,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import NamedTuple
 
+import anyio
+
 from toolcrib.base.deadlines import Deadlines, pause_while_asking
 from toolcrib.base.stop_switch import StopSwitch, stopped
 from toolcrib.gate.admission import Admission, ApprovalPending, GateCall, InSession
@@ -60,6 +62,8 @@ from toolcrib.nodes.policy_epoch import PolicyEpoch
 _READS = frozenset({"resources/read", "prompts/get", "tasks/get"})
 """Content methods that are audited. The others return nothing a model could act on."""
 
+_LAST_WORDS = 2.0
+"""Seconds in which an abandoned call stores its marks."""
 _UNSETTLED = "the decision failed. See the log."
 
 logger = logging.getLogger(__name__)
@@ -436,6 +440,8 @@ class Gate:
             result = CallResult.error(f"{tool.ref} did not answer within {timeout:g} s and was stopped.")
         except BaseException:  # boundary: a cancelled or failed call records its outcome first
             record.abandoned(_since(started))
+            with anyio.move_on_after(_LAST_WORDS, shield=True):  # its progress and questions had text of the server
+                await self._mark(context.principal, tool, audit_id)
             raise
         finally:
             del self._in_flight[context.call_id]

@@ -30,7 +30,7 @@ from toolcrib.agents.sessions.questions import Questions, SharedQuestions
 from toolcrib.agents.sessions.recording.recorded_runtime import ModelAccess
 from toolcrib.agents.sessions.recording.recordings import RecordableRuntimes, Recordings
 from toolcrib.agents.sessions.runtimes import EndpointAccess, Runtimes, load_claude
-from toolcrib.agents.sessions.session_tools import SessionTools
+from toolcrib.agents.sessions.session_tools import SessionBudgets, SessionTools
 from toolcrib.agents.sessions.sessions import NewSession, Sessions
 from toolcrib.agents.sessions.transcripts import Transcripts
 from toolcrib.agents.work.git import Git
@@ -80,7 +80,9 @@ class Agents:
         self.questions = Questions(gate.principals.may_answer, self._shared_questions(context))
         self.credits = Credits(store)
         self.notifier = Notifier(store, context.feed, upstreams.web, context.environment, settings.webhook_secret)
+        budgets = SessionBudgets(settings.result_tokens, settings.whole_results)
         self._briefing = Briefing(gate.gate, gate.zoo, upstreams.placed)
+        gate.gate.results.are_read_in_sessions = budgets.tokens > 0
         self.recordings = _recordings(context)
         access = ModelAccess(context.environment, upstreams.web, str(context.user_home))
         session_deps = SessionDeps(
@@ -95,6 +97,7 @@ class Agents:
             on_change=self._on_session,
             on_mode=self._on_mode,
             health=upstreams.health,
+            result_budgets=budgets,
         )
         self.sessions = self._build_sessions(session_deps)
         self.replays = SessionReplays(self.sessions, self.runners, self.recordings, access)
@@ -218,6 +221,7 @@ class Agents:
             lambda: WAIT,
             context.tasks,
             leave_planning=leave_planning,
+            budgets=SessionBudgets(context.settings.result_tokens, context.settings.whole_results),
         )
         return runtime.options(self._briefing.now(session), tools)
 

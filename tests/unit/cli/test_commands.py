@@ -49,6 +49,19 @@ def test_help_names_every_command_and_what_toolcrib_alone_does(capsys: Capture) 
     assert "`toolcrib serve --open`" in said
 
 
+@pytest.mark.parametrize(
+    "group", [[], ["mcp"], ["mcp", "secrets"], ["tools"], ["rules"], ["agents"], ["sessions"], ["audit"]]
+)
+def test_help_shows_whole_summaries_in_eighty_columns(
+    group: tuple[str, ...], capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([*group, "--help"]) == 0
+    lines = capsys.readouterr().out.partition("Commands:\n")[2].splitlines()
+    assert lines
+    assert not [line for line in lines if line.endswith("...") or len(line) > 80]
+
+
 COMMANDS = (
     ["serve"], ["stdio"], ["tools", "list"], ["tools", "show"], ["tools", "call"], ["tools", "search"],
     ["tools", "changes"], ["tools", "accept"], ["tools", "reject"], ["why"], ["rules", "list"], ["rules", "allow"],

@@ -10,6 +10,7 @@ from toolcrib.agents.zoo.compile import Compiled
 from toolcrib.agents.zoo.zoo import Zoo
 from toolcrib.gate.catalog.naming import claude_parts
 from toolcrib.gate.gate import Gate
+from toolcrib.gate.results import reading
 from toolcrib.model.apps import is_for_models
 from toolcrib.model.principals import Principal
 from toolcrib.model.sessions import Session
@@ -61,6 +62,8 @@ class Briefing:
         for tool in filter(is_for_models, self._gate.listing(principal).tools):
             server, name = claude_parts(tool.ref, self._gate.name("claude", tool.ref))
             offered.append(Offered(server, name, tool))
+        if offered and self._gate.results.is_read_by(principal):
+            offered.append(Offered(reading.TOOL.ref.server, reading.READ, reading.TOOL))
         return tuple(offered)
 
     def own_tools(self, principal: Principal) -> tuple[str, ...]:

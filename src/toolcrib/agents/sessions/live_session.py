@@ -22,7 +22,7 @@ import anyio
 from toolcrib.agents.sessions.event_log import Recorder, SessionLog, ignore
 from toolcrib.agents.sessions.questions import Questions
 from toolcrib.agents.sessions.runtime import Brief, Conversation, Runtime, RuntimeDetails
-from toolcrib.agents.sessions.session_tools import SessionTools
+from toolcrib.agents.sessions.session_tools import SessionBudgets, SessionTools
 from toolcrib.gate.approvals.approvals import LONGEST_WAIT, WAIT
 from toolcrib.gate.gate import Gate
 from toolcrib.model.errors import CODES, Conflict, ToolcribError
@@ -88,6 +88,7 @@ class SessionDeps:
     on_change: Callable[[Session], None]
     on_mode: Callable[[str, Mode], None]
     health: Callable[[str, str], str]
+    result_budgets: SessionBudgets
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,6 +348,7 @@ class LiveSession:
             tasks,
             self._beyond_budget,
             self._leave_planning,
+            deps.result_budgets,
         )
         async with self._deps.starts:
             conversation = await stack.enter_async_context(runner.open(brief, host))

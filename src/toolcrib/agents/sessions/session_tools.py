@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from time import perf_counter
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import anyio
 from anyio.abc import TaskGroup
@@ -21,6 +21,8 @@ from toolcrib.agents.sessions.runtime import Offered, Permit, Result
 from toolcrib.gate.admission import InSession
 from toolcrib.gate.gate import Gate
 from toolcrib.gate.policy import coding_tools
+from toolcrib.gate.results import reading
+from toolcrib.gate.results.fitting import ResultBudget, is_whole
 from toolcrib.model.errors import ToolcribError
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Principal
@@ -33,6 +35,22 @@ logger = logging.getLogger(__name__)
 Prepare: TypeAlias = Callable[[str, JsonObject, bytes], RunCall]
 SETTLING: Final = 5.0
 """Seconds allowed for pending calls to end after their turn."""
+
+
+class SessionBudgets(NamedTuple):
+    """The estimated tokens of a result that a session's model receives; 0 means all. `whole` results are exceptions."""
+
+    tokens: int = 0
+    whole: Sequence[str] = ()
+
+    def of(self, ref: ToolRef) -> ResultBudget | None:
+        """Return the budget for the results of a tool."""
+        if not self.tokens or is_whole(ref, self.whole):
+            return None
+        return ResultBudget(self.tokens, f"Read on with `{reading.READ}`.", takes_links=False, keeps_blobs=True)
+
+
+WHOLE_RESULTS: Final = SessionBudgets()
 
 
 class _OwnRun:
@@ -68,11 +86,12 @@ class SessionTools:
         tasks: TaskGroup,
         beyond_budget: Callable[[], Awaitable[str | None]] | None = None,
         leave_planning: Callable[[], None] = lambda: None,
+        budgets: SessionBudgets = WHOLE_RESULTS,
     ) -> None:
         """`principal` returns the session's current principal, `answer_timeout` the seconds to wait for a person.
 
         `beyond_budget` counts a call and returns the reason if the budget is used up. `leave_planning` is called when a
-        person has approved the plan.
+        person has approved the plan. `budgets` shorten large results.
         """
         self._gate = gate
         self._emit = emit
@@ -81,6 +100,7 @@ class SessionTools:
         self._answer_timeout = answer_timeout
         self._beyond_budget = beyond_budget
         self._leave_planning = leave_planning
+        self._budgets = budgets
         self._own: dict[str, _OwnRun] = {}
         self._running_calls = 0
         self._all_ended = anyio.Event()
@@ -97,7 +117,9 @@ class SessionTools:
     async def call(
         self, offered: Offered, arguments: JsonObject, tool_call: str, progress: ReportProgress | None = None
     ) -> Result:
-        """Call one of the crib's tools."""
+        """Call one of the crib's tools, or read on in a shortened result."""
+        if offered.tool.ref == reading.TOOL.ref:
+            return Result(reading.read_on(self._gate.results, self.principal(), arguments), 0.0)
         return await self._call(offered.tool.ref, arguments, self._in_session(tool_call), progress)
 
     async def permit(self, tool: str, arguments: JsonObject, tool_call: str) -> Permit:
@@ -169,7 +191,13 @@ class SessionTools:
         self._running_calls += 1
         try:
             called = await self._gate.call(
-                self.principal(), ref, arguments, door="session", progress=progress, session=how
+                self.principal(),
+                ref,
+                arguments,
+                door="session",
+                progress=progress,
+                session=how,
+                budget=self._budgets.of(ref) if how.prepare is None else None,
             )
             return Result(called.result, called.duration_ms, called.edited)
         except ToolcribError as error:

@@ -14,7 +14,7 @@ from toolcrib.cli.agents import move as agents_move
 from toolcrib.cli.agents.show import show_agent, show_agents, show_history
 from toolcrib.cli.completion import names_of
 from toolcrib.cli.mcp.change import ask_crib
-from toolcrib.cli.options import HomeOption, JsonOption, begin, common
+from toolcrib.cli.options import CommandGroup, HomeOption, JsonOption, begin, common
 from toolcrib.model.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from toolcrib.model.json import JsonObject
     from toolcrib.web.api_client.api_client import ApiClient
 
-app = typer.Typer(name="agents", rich_markup_mode=None)
+app = typer.Typer(name="agents", rich_markup_mode=None, cls=CommandGroup)
 
 IdArgument = Annotated[
     str, typer.Argument(metavar="ID", help="The agent.", show_default=False, autocompletion=names_of("agent"))

@@ -20,13 +20,13 @@ from toolcrib.cli.mcp import secrets as mcp_secrets
 from toolcrib.cli.mcp import trust as mcp_trust
 from toolcrib.cli.mcp.change import ask_crib, check_scope, require_value, show_changed, take_back
 from toolcrib.cli.mcp.show import show_server, show_servers, show_transfer
-from toolcrib.cli.options import HomeOption, Invocation, JsonOption, begin, common
+from toolcrib.cli.options import CommandGroup, HomeOption, Invocation, JsonOption, begin, common
 
 if TYPE_CHECKING:
     from toolcrib.model.json import JsonObject
     from toolcrib.web.api_client.api_client import ApiClient
 
-app = typer.Typer(name="mcp", invoke_without_command=True, rich_markup_mode=None)
+app = typer.Typer(name="mcp", invoke_without_command=True, rich_markup_mode=None, cls=CommandGroup)
 
 NameArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="The server.", show_default=False, autocompletion=names_of("server"))

@@ -12,13 +12,13 @@ import typer
 from toolcrib.cli import output
 from toolcrib.cli.asking import can_ask, confirm
 from toolcrib.cli.mcp.change import ask_crib
-from toolcrib.cli.options import HomeOption, Invocation, JsonOption, begin, common
+from toolcrib.cli.options import CommandGroup, HomeOption, Invocation, JsonOption, begin, common
 from toolcrib.model.errors import Denied, InvalidRequest
 
 if TYPE_CHECKING:
     from toolcrib.model.json import JsonObject
 
-app = typer.Typer(name="secrets", invoke_without_command=True, rich_markup_mode=None)
+app = typer.Typer(name="secrets", invoke_without_command=True, rich_markup_mode=None, cls=CommandGroup)
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The name of the secret.", show_default=False)]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would change, without changing it.")]

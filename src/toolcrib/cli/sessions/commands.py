@@ -10,7 +10,7 @@ import typer
 from toolcrib.cli import output
 from toolcrib.cli.completion import names_of
 from toolcrib.cli.mcp.change import ask_crib
-from toolcrib.cli.options import HomeOption, Invocation, JsonOption, begin, common
+from toolcrib.cli.options import CommandGroup, HomeOption, Invocation, JsonOption, begin, common
 from toolcrib.cli.sessions import replays
 from toolcrib.model.errors import InvalidRequest
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from toolcrib.model.json import JsonObject
     from toolcrib.web.api_client.api_client import ApiClient
 
-app = typer.Typer(name="sessions", rich_markup_mode=None)
+app = typer.Typer(name="sessions", rich_markup_mode=None, cls=CommandGroup)
 
 IdArgument = Annotated[
     str,

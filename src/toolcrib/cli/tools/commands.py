@@ -10,7 +10,7 @@ import typer
 
 from toolcrib.cli import output
 from toolcrib.cli.completion import names_of
-from toolcrib.cli.options import HomeOption, JsonOption, begin, common
+from toolcrib.cli.options import CommandGroup, HomeOption, JsonOption, begin, common
 from toolcrib.cli.tools import changes as tools_changes
 from toolcrib.cli.tools.hiding import apply_or_undo
 from toolcrib.model.errors import InvalidRequest
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from toolcrib.model.json import JsonObject
     from toolcrib.web.api_client.api_client import ApiClient
 
-app = typer.Typer(name="tools", rich_markup_mode=None)
+app = typer.Typer(name="tools", rich_markup_mode=None, cls=CommandGroup)
 
 ToolArgument = Annotated[
     str, typer.Argument(metavar="SERVER/TOOL", help="The tool.", show_default=False, autocompletion=names_of("tool"))

@@ -498,10 +498,15 @@ class Approvals:
         return answer
 
     async def withdraw_all(self, reason: str) -> None:
-        """Withdraw every pending approval. Each caller gets a denial with this reason."""
+        """Withdraw every pending approval, and answers that were not fetched. Each caller gets a denial."""
         async with anyio.create_task_group() as ending:
             for pending in tuple(self._open.values()):
-                ending.start_soon(self._end, pending, "withdrawn", reason)
+                ending.start_soon(self._withdraw, pending, reason)
+
+    async def _withdraw(self, pending: PendingApproval, reason: str) -> None:
+        await self._end(pending, "withdrawn", reason)
+        if pending.approval.is_detached:
+            await self.use(pending.approval.id)
 
     def shown(self, approval: Approval) -> Approval:
         """Return the approval as shown: with complete arguments, except for values that are certainly secrets."""

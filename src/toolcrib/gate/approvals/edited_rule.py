@@ -39,7 +39,9 @@ def edited_conditions(
             raise InvalidRequest(_CODE, message, f"Use {' or '.join(sorted(allowed))}.")
         if len(dumps(condition.value)) > LONGEST_VALUE:
             raise InvalidRequest(_CODE, f"The value of `{condition.pointer}` is too long for a rule.")
-    missing = [each.pointer for each in base if each.pointer not in {one.pointer for one in edited}]
+    left_out = [each for each in base if each.pointer not in {one.pointer for one in edited}]
+    edited = (*edited, *(each for each in left_out if each.test == "present"))
+    missing = [each.pointer for each in left_out if each.test != "present"]
     if missing:
         raise InvalidRequest(_CODE, f"The rule needs a condition on {', '.join(f'`{each}`' for each in missing)}.")
     _check_secrets(edited, redact)

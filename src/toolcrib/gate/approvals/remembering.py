@@ -8,7 +8,7 @@ Must never propose a condition that matches a call the person would not expect f
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePosixPath
 from urllib.parse import urlsplit
 
@@ -86,20 +86,28 @@ def _proposals(question: ApprovalRequest, given: JsonObject, files: Files) -> It
             yield Condition(pointer, "equals", value), [*_site(pointer, value)]
         elif is_path_name(name) and isinstance(value, str) and value:
             yield _path(pointer, value, question, files)
-        elif (is_path_name(name) and is_array(value)) or (coded and (question.ref.tool, name) in _WIDENING):
+        elif _is_target(name) or (coded and (question.ref.tool, name) in _WIDENING):
             yield Condition(pointer, "equals", value), []
-    if coded:
-        yield from ((Condition(f"/{name}", "present", False), []) for name in _absent(question.ref.tool, given))
-
-
-def _absent(tool: str, given: JsonObject) -> Iterator[str]:
-    """Yield absent arguments that would widen a later call."""
-    own = coding_tools.PATH_ARGUMENT.get(tool)
-    for name in (
-        (own, coding_tools.PATHS) if own is not None else (_NO_SANDBOX,) if tool == coding_tools.COMMAND else ()
-    ):
+    for name in _absent(question):
         if name not in given:
-            yield name
+            yield Condition(f"/{name.replace('~', '~0').replace('/', '~1')}", "present", False), []
+
+
+def _is_target(name: str) -> bool:
+    """Return whether an argument of this name usually holds a command, an address or a path."""
+    plain = name.lower().replace("_", "").replace("-", "")
+    return plain in _COMMANDS or plain in _ADDRESSES or is_path_name(name)
+
+
+def _absent(question: ApprovalRequest) -> Sequence[str]:
+    """Return the arguments that would widen a later call if this one does not have them."""
+    tool = question.ref.tool
+    if question.ref.server != coding_tools.SERVER:
+        return sorted(filter(_is_target, question.argument_names))
+    own = coding_tools.PATH_ARGUMENT.get(tool)
+    if own is not None:
+        return own, coding_tools.PATHS
+    return (_NO_SANDBOX,) if tool == coding_tools.COMMAND else ()
 
 
 def _command_prefixes(pointer: str, command: Json) -> Iterator[Prefix]:

@@ -5,6 +5,7 @@ is returned unchanged.
 """
 
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from hashlib import sha256
 from typing import Final, NamedTuple
 
@@ -12,7 +13,7 @@ from toolcrib.gate.results.kept import KeptResult, KeptResults
 from toolcrib.model.json import Json, JsonObject, dumps, is_array, is_object
 from toolcrib.model.principals import Principal
 from toolcrib.model.token_estimate import estimate_bytes
-from toolcrib.model.tools import CallResult, Tool
+from toolcrib.model.tools import CallResult, Tool, ToolRef
 
 _BYTES_PER_TOKEN: Final = 4
 _HEAD: Final = 2_000
@@ -30,11 +31,15 @@ class FittedResult(NamedTuple):
 
 
 class ResultBudget(NamedTuple):
-    """What one client may receive: estimated tokens, how to read on, and whether it understands links to resources."""
+    """What one client may receive: estimated tokens, how to read on, and whether it understands links to resources.
+
+    Binary parts are shortened too, unless the client `keeps_blobs` because it cannot read resources.
+    """
 
     tokens: int
     how_to_read: str
     takes_links: bool
+    keeps_blobs: bool = False
 
     def fit(self, kept: KeptResults, principal: Principal, tool: Tool, result: CallResult) -> FittedResult:
         """Return the result, shortened if it exceeds the budget."""
@@ -43,7 +48,8 @@ class ResultBudget(NamedTuple):
         has_schema = tool.output_schema is not None
         structured = dumps(result.structured_content) if result.has_structured and not has_schema else b""
         text = _text_of(result.content) or structured.decode()
-        size = sum(map(_size, result.content)) + len(structured)
+        counted = (each for each in result.content if not self.keeps_blobs or _blob(each) is None)
+        size = sum(map(_size, counted)) + len(structured)
         if size <= self.tokens * _BYTES_PER_TOKEN:
             return FittedResult(result)
         digest = sha256(dumps(result.to_json())).hexdigest()
@@ -74,7 +80,7 @@ class ResultBudget(NamedTuple):
 
     def _part(self, part: JsonObject, blob: JsonObject, whole: KeptResult, number: int) -> JsonObject:
         """Return a binary part as it is if it fits by itself, otherwise as a link, or its description."""
-        if len(blob["data"]) <= self.tokens * _BYTES_PER_TOKEN:
+        if self.keeps_blobs or len(blob["data"]) <= self.tokens * _BYTES_PER_TOKEN:
             return part
         uri, size = whole.uri(number), len(blob["data"]) * 3 // 4
         if self.takes_links:
@@ -98,6 +104,11 @@ class ResultBudget(NamedTuple):
             return "\n".join([*parts, text])
         left_out = len(text) - head - tail
         return "\n".join([*parts, text[:head], f"[… {left_out:,} characters left out …]", text[-tail:]])
+
+
+def is_whole(ref: ToolRef, patterns: Sequence[str]) -> bool:
+    """Return whether the results of a tool are never shortened."""
+    return any(fnmatchcase(str(ref), pattern) for pattern in patterns)
 
 
 def shape(value: Json, depth: int = 0) -> str:

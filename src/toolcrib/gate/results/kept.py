@@ -59,6 +59,8 @@ class KeptResults:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.tag = ""
         """Names this node of a cluster in the handles, so that other nodes know where the result is."""
+        self.are_read_in_sessions = False
+        """Whether results are shortened in the crib's own sessions."""
         self._clock = clock
         self._kept: OrderedDict[str, KeptResult] = OrderedDict()
         self._size = 0
@@ -78,8 +80,10 @@ class KeptResults:
         kept = self._kept.get(handle)
         return kept if kept is not None and kept.owner == _owner(principal) else None
 
-    def has_any(self, principal: Principal) -> bool:
-        """Return whether a result is kept for this principal."""
+    def is_read_by(self, principal: Principal) -> bool:
+        """Return whether `read_result` is offered: to sessions from the start, to others while a result is kept."""
+        if principal.kind == "session" and self.are_read_in_sessions:
+            return True
         if not self._kept:
             return False
         self._drop()

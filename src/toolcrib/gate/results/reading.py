@@ -7,9 +7,10 @@ from typing import Final
 
 from toolcrib.gate.policy.regular import NotRegular, regular
 from toolcrib.gate.results.fitting import shape
-from toolcrib.gate.results.kept import KeptResult
+from toolcrib.gate.results.kept import KeptResult, KeptResults
 from toolcrib.model.json import Json, JsonObject, dumps, is_array, is_object
-from toolcrib.model.tools import CallResult
+from toolcrib.model.principals import Principal
+from toolcrib.model.tools import CallResult, Marks, Tool, ToolRef
 
 READ: Final = "read_result"
 _PAGE: Final = 8_000
@@ -38,6 +39,27 @@ DEFINITION: Final[JsonObject] = {
     },
     "annotations": {"readOnlyHint": True, "openWorldHint": False},
 }
+
+
+TOOL: Final = Tool(
+    ToolRef("toolcrib", READ),
+    DEFINITION["description"],
+    DEFINITION["inputSchema"],
+    "builtin",
+    marks=Marks(read_only=True, always_load=True),
+)
+"""The tool as sessions offer it."""
+
+
+def read_on(results: KeptResults, principal: Principal, arguments: JsonObject) -> CallResult:
+    """Return a part of a result that was shortened for this principal."""
+    handle: Json = arguments.get("handle")
+    kept = results.get(principal, handle) if isinstance(handle, str) else None
+    if kept is None:
+        return CallResult.error(
+            "There is no such result: it expired or belongs to another caller. Call the tool again."
+        )
+    return read_kept(kept, arguments)
 
 
 def read_kept(kept: KeptResult, arguments: JsonObject) -> CallResult:

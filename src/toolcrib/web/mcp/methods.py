@@ -8,7 +8,6 @@ Must never answer with more than the view shows, or bypass the gate.
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
@@ -16,9 +15,9 @@ from toolcrib.gate.gate import Gate
 from toolcrib.gate.programs.interpreter import ProgramInterpreter
 from toolcrib.gate.programs.planned_call import PROGRAM
 from toolcrib.gate.programs.runner import ProgramRun
-from toolcrib.gate.results.fitting import ResultBudget
+from toolcrib.gate.results.fitting import ResultBudget, is_whole
 from toolcrib.gate.results.kept import URI
-from toolcrib.gate.results.reading import READ, read_kept
+from toolcrib.gate.results.reading import READ, TOOL, read_on
 from toolcrib.model.approvals import with_edited
 from toolcrib.model.errors import NotFound, ToolcribError
 from toolcrib.model.json import Json, JsonObject, is_object
@@ -143,7 +142,7 @@ class Methods:
         """Call a tool. A refusal is a result that the model can read; an unknown tool is a protocol error."""
         name, arguments = _named_call(request)
         if name == READ and not request.mcp_view.is_one_server:
-            return self._result(request, self._read_on(request, arguments))
+            return self._result(request, await self._read_on(request, arguments))
         target = request.mcp_view.target(request.principal, name, arguments)
         if target is None:
             raise RpcError(INVALID_PARAMS, f"Unknown tool: {name}")
@@ -157,7 +156,7 @@ class Methods:
         if given is not arguments:
             name = arguments["ref"]  # called through `call_tool`, which names it
             if ref == _READ_REF:
-                return self._result(request, self._read_on(request, given))
+                return self._result(request, await self._read_on(request, given))
         tool, decision = self._gate.find_visible(request.principal, ref)
         if given is arguments and tool is not None and request.era == "modern":
             self._check_headers(request, tool, arguments)
@@ -226,20 +225,16 @@ class Methods:
 
     def _budget(self, request: McpRequest, ref: ToolRef) -> ResultBudget | None:
         """Return what the client may receive, or None if it receives everything."""
-        if not request.result_tokens or any(fnmatchcase(str(ref), pattern) for pattern in self._whole_results):
+        if not request.result_tokens or is_whole(ref, self._whole_results):
             return None
         takes_links = request.headers.get(b"mcp-protocol-version", b"") >= _LINKS_SINCE
         return ResultBudget(request.result_tokens, request.mcp_view.how_to_read, takes_links)
 
-    def _read_on(self, request: McpRequest, arguments: JsonObject) -> CallResult:
-        """Return a part of a result that was shortened for this principal."""
-        handle: Json = arguments.get("handle")
-        kept = self._gate.results.get(request.principal, handle) if isinstance(handle, str) else None
-        if kept is None:
-            return CallResult.error(
-                "There is no such result: it expired or belongs to another caller. Call the tool again."
-            )
-        return read_kept(kept, arguments)
+    async def _read_on(self, request: McpRequest, arguments: JsonObject) -> CallResult:
+        """Read on in a shortened result; within a session, as a call that the session knows."""
+        if request.principal.kind == "session" and self._in_session is not None:
+            return await self._in_session(request.principal, TOOL.ref, arguments, request.progress)
+        return read_on(self._gate.results, request.principal, arguments)
 
     def _check_headers(self, request: McpRequest, tool: Tool, arguments: JsonObject) -> None:
         """Raise unless the headers repeat the arguments that the tool's schema marks."""

@@ -128,7 +128,7 @@ class Everything(McpView):
                 name = self._gate.name("endpoint", tool.ref)
                 changed = apps.definition(tool)
                 yield name, _serialize(name, tool) if changed is None else dumps({"name": name, **changed})
-            if self._gate.results.has_any(principal):
+            if self._gate.results.is_read_by(principal):
                 yield reading.READ, dumps(reading.DEFINITION)
         elif kind == "prompts":
             for item in self._gate.prompts(principal):
@@ -145,11 +145,11 @@ class Everything(McpView):
         if kind != "tools":
             return self._items(kind, principal)
         tools = self._gate.listing(principal).tools
-        return (*tools, reading.READ) if self._gate.results.has_any(principal) else tools
+        return (*tools, reading.READ) if self._gate.results.is_read_by(principal) else tools
 
     def variant(self, principal: Principal) -> str:
         """Return whether `read_result` is listed, which depends on the principal's kept results."""
-        return reading.READ if self._gate.results.has_any(principal) else ""
+        return reading.READ if self._gate.results.is_read_by(principal) else ""
 
     def target(self, principal: Principal, name: str, arguments: JsonObject) -> Target:
         """Resolve a unique tool name, or the name by which an app calls a tool of its server."""
@@ -264,7 +264,7 @@ class Programmable(Searchable):
             yield from super().entries(kind, principal)
             return
         yield from ((definition["name"], dumps(definition)) for definition in code_tools.DEFINITIONS)
-        if self._gate.results.has_any(principal):
+        if self._gate.results.is_read_by(principal):
             yield reading.READ, dumps(reading.DEFINITION)
 
     def fingerprint(self, kind: Kind, principal: Principal) -> Sequence[object]:

@@ -1,5 +1,6 @@
 """Sessions through a whole crib, with a runtime that plays scripts."""
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 
@@ -92,6 +93,36 @@ async def test_a_refusal_reaches_the_model_with_the_persons_reason(crib: Crib) -
         events = await turn(session, "bash", crib, decision="deny", reason="not on a Friday")
 
     assert "not on a Friday" in str(only(events, "tool_result").data["content"])
+
+
+END: dict[str, Json] = {"blocks": [{"text": "done"}]}
+
+
+@tool(read_only=True)
+async def dump() -> str:
+    """Return many lines."""
+    return "\n".join(f"line {number}" for number in range(30_000))
+
+
+async def test_large_result_is_shortened_and_read_on_by_its_session_only() -> None:
+    scripts: dict[str, Json] = {"dump": [{"blocks": [{"tool": "mcp__lab__dump", "input": {}}]}, END]}
+    async with open_crib() as crib:
+        crib.register(ToolServer("lab", tools=[dump]))
+        crib.runners.add(runner := PlayedRunner(scripts))
+        async with crib.session(runner="played", mode="bypassPermissions") as session:
+            text = only(await turn(session, "dump"), "tool_result").data["content"][0]["text"]
+            assert "Read on with `read_result`" in text
+            assert len(text) < 5_000
+            handle = re.findall(r"Handle: (\S+)\.", text)[0]
+            reads: JsonObject = {"tool": "mcp__toolcrib__read_result", "input": {"handle": handle, "lines": "20001"}}
+            runner.scripts = PlayedRunner({"read": [{"blocks": [reads]}, END]}).scripts
+            events = await turn(session, "read")
+            assert only(events, "tool_result").data["content"][0]["text"] == "20001: line 20000"
+        async with crib.session(runner="played", mode="bypassPermissions") as other:
+            events = await turn(other, "read")
+            assert only(events, "tool_result").data["isError"] is True
+        (outcome,) = [each for each in await crib.audit.find(Filters(server="lab")) if each["phase"] == "outcome"]
+        assert outcome["resultDigest"]
 
 
 async def test_the_agents_own_tools_take_the_gates_road_and_leave_both_records(crib: Crib) -> None:

@@ -225,6 +225,18 @@ async def test_a_revoked_token_takes_its_questions_along(asking: Desk) -> None:
     await asking.until(withdrawn)
 
 
+async def test_answer_that_was_not_fetched_ends_with_stop_all(asking: Desk) -> None:
+    secret = await asking.token("ide")
+    async with asking.mcp(secret, "2026-07-28") as client:
+        id = await Ide(client).ask()
+    await asking.answer(id, "approve")
+    await asking.owner.stop_all("Enough.")
+    await asking.owner.resume_all()
+    async with asking.mcp(secret, "2026-07-28") as client:
+        assert "was already used" in await Ide(client).refusal(id)
+    assert asking.shop.sold == []
+
+
 async def test_a_fault_while_a_question_is_minded_ends_that_question_and_nothing_else(
     asking: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

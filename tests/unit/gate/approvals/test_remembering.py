@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from toolcrib.base.masking.values import shown
+from toolcrib.gate.approvals.edited_rule import edited_conditions
 from toolcrib.gate.approvals.remembering import propose
 from toolcrib.gate.approvals.requests import ApprovalReply, new_approval, remember_as, rule_of_answer
 from toolcrib.gate.policy.decide import Grants, decide
@@ -182,3 +183,26 @@ def test_other_tools_are_bound_to_the_principal() -> None:
     assert verdict(made, {"repo": "b"}, ref, token) == "allow"
     assert verdict(made, {"repo": "b"}, ref, replace(token, name="phone")) == "ask"
     assert verdict(made, {"repo": "b"}, ref, replace(token, token_id="2")) == "ask", "a later token of that name"
+
+
+def test_target_that_the_call_did_not_have_stays_absent() -> None:
+    ref = ToolRef("shell", "run")
+    runner = Tool(ref, "", {"type": "object", "properties": {"command": {}, "cwd": {}, "url": {}, "note": {}}})
+    asked = {"command": "make test", "url": None}
+    question = ApprovalRequest(
+        ref, runner.definition_hash, canonical(asked), SESSION, "session", "why", argument_names=runner.argument_names
+    )
+    asking = new_approval(question, 60, propose(question, shown))
+    made = rule(asking)
+
+    def decided(**changed: str | None) -> str:
+        return decide(ref, runner, SESSION, Grants(), Rules(rules=(made,)), {**asked, **changed}, ()).verdict
+
+    assert decided(note="Another word") == "allow"
+    for changed in ({"cwd": "/srv/other"}, {"url": "https://example.com"}, {"cwd": None}):
+        assert decided(**changed) == "ask"
+    kept: list[JsonObject] = [
+        {"pointer": f"/{name}", "test": "equals", "value": value} for name, value in asked.items()
+    ]
+    edited = edited_conditions(asking, asking.remembering.conditions, kept)
+    assert ("/cwd", "present", False) in [(each.pointer, each.test, each.value) for each in edited]

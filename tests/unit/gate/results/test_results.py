@@ -54,10 +54,10 @@ def test_only_the_caller_reads_a_result_and_only_until_it_expires() -> None:
     whole = kept.keep(ANN, LINES, ())
     assert kept.get(BOB, whole.handle) is None
     assert kept.resource(BOB, whole.uri()) is None
-    assert (kept.has_any(ANN), kept.has_any(BOB)) == (True, False)
+    assert (kept.is_read_by(ANN), kept.is_read_by(BOB)) == (True, False)
     now[0] = KEPT_FOR + 1
     assert kept.get(ANN, whole.handle) is None
-    assert not kept.has_any(ANN)
+    assert not kept.is_read_by(ANN)
 
 
 def test_oldest_results_are_dropped_when_memory_runs_out() -> None:
@@ -94,6 +94,25 @@ def test_large_binary_part_becomes_a_resource_and_a_small_one_stays(takes_links:
     assert contents is not None
     assert contents["blob"] == large["data"]
     assert kept.resource(ANN, f"{uri}9") is None
+
+
+def test_kept_binary_part_stays_while_the_text_beside_it_is_shortened() -> None:
+    kept, budget = KeptResults(), ResultBudget(1_000, "Read on.", takes_links=False, keeps_blobs=True)
+    image: JsonObject = {"type": "image", "mimeType": "image/png", "data": "A" * 8_000}
+    alone = CallResult((image,))
+    assert budget.fit(kept, ANN, TOOL, alone) == FittedResult(alone)
+    fitted, digest = budget.fit(kept, ANN, TOOL, CallResult(({"type": "text", "text": "x" * 8_000}, image)))
+    assert fitted.content[1] == image
+    assert "Read on." in fitted.content[0]["text"]
+    assert digest is not None
+
+
+def test_sessions_are_offered_reading_before_a_result_is_kept() -> None:
+    kept, session = KeptResults(), Principal("session", "ann", "agent", session="ab12")
+    assert not kept.is_read_by(session)
+    kept.are_read_in_sessions = True
+    assert kept.is_read_by(session)
+    assert not kept.is_read_by(ANN)
 
 
 @pytest.mark.parametrize(

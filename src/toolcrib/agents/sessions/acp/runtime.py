@@ -31,9 +31,11 @@ from toolcrib.base.processes.process import Processes
 from toolcrib.base.processes.start import INHERITED
 from toolcrib.base.processes.stderr import Mask
 from toolcrib.gate.principals import SessionToken
+from toolcrib.gate.results import reading
 from toolcrib.model.errors import ToolcribError, Unavailable
 from toolcrib.model.json import Json, JsonObject, is_object
 from toolcrib.model.servers import ResolvedServer
+from toolcrib.model.tools import ToolRef
 
 START: Final = 90.0
 """Seconds allowed for starting an agent, even if many start at once."""
@@ -62,9 +64,9 @@ class AcpRuntime:
             message = f"The agent {self.name} needs the MCP endpoint, but this crib does not listen."
             raise Unavailable("runner.not_listening", message)
         resolved = self._resolve(brief)
-        offered = {self._endpoint_access.name(each.tool.ref): each for each in brief.tools}
+        offered = {self._name(each.tool.ref): each for each in brief.tools}
         mapper = AcpMapper(Recognition(offered, self._program.dialect))
-        calls = AcpCalls(host, mapper, {each.tool.ref: each for each in brief.tools}, self._endpoint_access.name)
+        calls = AcpCalls(host, mapper, {each.tool.ref: each for each in brief.tools}, self._name)
         async with AsyncExitStack() as stack:
             token = stack.enter_context(self._endpoint_access.tokens.issued(host.principal, calls.call))
             transport = await self._start(stack, resolved, token)
@@ -77,6 +79,10 @@ class AcpRuntime:
             finally:
                 with anyio.move_on_after(LAST_WORDS, shield=True):
                     await conversation.close()
+
+    def _name(self, ref: ToolRef) -> str:
+        """Return a tool's name at the endpoint."""
+        return reading.READ if ref == reading.TOOL.ref else self._endpoint_access.name(ref)
 
     async def _start(self, stack: AsyncExitStack, resolved: ResolvedServer, token: SessionToken) -> ChildTransport:
         mask = self._mask(token.secret)

@@ -1,5 +1,6 @@
 """Tools in sessions of an agent: the crib's come in over the endpoint with the session's secret, its own are asked."""
 
+import re
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
@@ -75,6 +76,24 @@ async def test_two_calls_at_once_are_told_apart_by_their_arguments(crib: Crib, s
     assert {told[id]: result for id, result in results.items()} == {
         each: f"pong {each}" for each in ("one", "two", "three")
     }
+
+
+async def test_large_result_is_shortened_and_read_on_without_asking(crib: Crib, scripted: Scripted) -> None:
+    lines = "\n".join(f"line {number}" for number in range(20_000))
+    scripted.script("large", [{"blocks": [{**ECHO, "input": {"text": lines}}]}, HEARD])
+    session = await create(crib)
+    shown = only(await turn(crib, session, "large"), "tool_result")["content"][0]["text"]
+    assert len(shown) < 5_000
+    handle = re.findall(r"Handle: (\S+)\.", shown)[0]
+    read: JsonObject = {"tool": "mcp__toolcrib__read_result", "input": {"handle": handle, "lines": "15001"}}
+    scripted.script("read", [{"blocks": [read]}, HEARD])
+    events = await turn(crib, session, "read")
+    assert "approval_required" not in kinds(events)
+    assert (only(events, "tool_call_start")["server"], only(events, "tool_call_start")["tool"]) == (
+        "toolcrib", "read_result",
+    )  # fmt: skip
+    assert only(events, "tool_result")["content"] == [{"type": "text", "text": "15001: line 15000"}]
+    assert "Heard: 15001: line 15000" in text(events)
 
 
 async def test_the_secret_of_a_session_opens_its_tools_and_nothing_else_and_ends_with_it(

@@ -50,7 +50,7 @@ async def test_of_five_hundred_tools_a_session_is_shown_few_and_finds_the_others
             records = await workshop.records(session.id)
     first = scripted_model.requests[0]
     loaded = [name for name in first.tools if name.startswith("mcp__") and name not in first.deferred]
-    core = ("ping", "get_server_info", "get_session_count")
+    core = ("ping", "get_server_info", "get_session_count", "read_result")
     assert set(loaded) == {f"mcp__toolcrib__{name}" for name in core}
     search, take = turn.calls
     assert wanted in search.text
