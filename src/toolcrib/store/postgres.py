@@ -74,6 +74,8 @@ async def open_postgres(url: str, durability: Durability) -> AsyncGenerator[tupl
         await anyio.to_thread.run_sync(_prepare, partial(psycopg.connect, **parameters))
     # Without transactions, a read is one exchange with the server instead of three.
     reading = {**parameters, "options": f"{parameters['options']} -c default_transaction_read_only=on"}
+    if reading.get("target_session_attrs") == "read-write":
+        reading["target_session_attrs"] = "primary"  # the same server, though these sessions do not write
     engine = create_engine(
         "postgresql+psycopg://",
         creator=partial(psycopg.connect, **reading),
