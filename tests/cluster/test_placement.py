@@ -77,7 +77,7 @@ def test_server_moves_when_its_node_is_killed_and_never_runs_twice(cluster: Clus
     result: JsonObject = answers[0].json()
     assert result["isError"], "a call in flight fails and is not repeated"
     assert count(others[0])[0] == count(others[1])[0] != process
-    wait_for(lambda: len([file for file in folder.iterdir() if file.name != "waiting"]) == 1)
+    wait_for(lambda: not Path(f"/proc/{process}").exists())
 
 
 def _parent(process: int) -> int:
