@@ -460,7 +460,7 @@ class Gate:
     ) -> tuple[Mark, ...]:
         """Mark the conversation, before the result is delivered. Returns the marks that the call sets."""
         if marks := self.marks.due(principal, tool, result):
-            await self.marks.set(principal, tool.ref, marks, audit_id)
+            await self.marks.set(principal, tool.ref, marks, audit_id, result)
         return marks
 
 

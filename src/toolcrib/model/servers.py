@@ -275,6 +275,7 @@ class ResolvedServer:
     cwd: str | None = None
     url: str | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    auth: Auth | None = None
     problems: tuple[Problem, ...] = ()
     sandbox: SandboxGrants | None = None
     trace: tuple[str, ...] = ()

@@ -75,6 +75,9 @@ def literal_secrets(spec: ServerSpec, environment: Mapping[str, str]) -> Iterato
             continue
         if not looks_up or not (value.startswith("!") or names_variable(value, environment)):
             yield value
+    secret = spec.auth.client_secret if spec.auth is not None else None
+    if secret and not references(secret, "toolcrib"):
+        yield secret
 
 
 def is_credential_name(name: str) -> bool:

@@ -7,7 +7,7 @@ takes more than the user consented to is refused, even if only a moved link caus
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import anyio.to_thread
@@ -85,6 +85,7 @@ async def resolve(
     headers |= {header: filler.text("headers", text, "claude") for header, text in spec.header_env.items()}
     passed = {name: environment[name] for name in spec.env_pass if name in environment}
     included = filler.env_file()
+    secret = filler.optional("auth", spec.auth.client_secret if spec.auth is not None else None)
     return ResolvedServer(
         command=filler.optional("command", spec.command),
         args=tuple(filler.text("args", argument) for argument in spec.args),
@@ -92,6 +93,7 @@ async def resolve(
         cwd=filler.cwd(),
         url=filler.optional("url", spec.url),
         headers=headers,
+        auth=None if spec.auth is None else replace(spec.auth, client_secret=secret),
         problems=(*missing(spec, environment, stored), *filler.problems),
     )
 
@@ -195,7 +197,7 @@ def _origins(spec: ServerSpec, environment: Mapping[str, str]) -> Iterator[Value
 def _shown(kind: Field, key: str, text: str) -> str:
     if kind == "url":
         return mask_url(text)
-    return mask_value(key.partition(".")[2], text) if kind in ("env", "headers") else mask_text(text)
+    return mask_value(key.partition(".")[2], text) if kind in ("env", "headers", "auth") else mask_text(text)
 
 
 def _origin(

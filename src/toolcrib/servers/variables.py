@@ -16,7 +16,7 @@ from toolcrib.base.named_secrets import SECRET_NAME
 from toolcrib.model.servers import ServerSpec
 
 Kind = Literal["variable", "file", "input", "secret", "place", "command", "keyring"]
-Field = Literal["command", "args", "env", "cwd", "url", "headers"]
+Field = Literal["command", "args", "env", "cwd", "url", "headers", "auth"]
 
 ALL_FIELDS: frozenset[Field] = frozenset({"command", "args", "env", "cwd", "url", "headers"})
 _ENV_AND_HEADERS: frozenset[Field] = frozenset({"env", "headers"})
@@ -170,6 +170,8 @@ def texts(spec: ServerSpec) -> Iterator[tuple[Field, str, str]]:
         yield "url", "url", spec.url
     for name, value in spec.headers.items():
         yield "headers", f"headers.{name}", value
+    if spec.auth is not None and spec.auth.client_secret is not None:
+        yield "auth", "auth.clientSecret", spec.auth.client_secret
 
 
 def spec_references(spec: ServerSpec) -> Iterator[tuple[str, VariableReference]]:

@@ -25,7 +25,7 @@ from toolcrib.base.masking.values import KnownSecrets
 from toolcrib.base.network.urls import covers
 from toolcrib.base.secret_store import SecretStore, open_secret_store, process_lock
 from toolcrib.model.json import Json, JsonObject, as_list, as_object, as_text, digest
-from toolcrib.model.servers import ServerSpec
+from toolcrib.model.servers import Auth, ServerSpec
 from toolcrib.servers.identity import normal_url
 
 ClientMethod = Literal["none", "client_secret_basic", "client_secret_post"]
@@ -138,6 +138,14 @@ class CredentialStore:
         if found is not None:
             await self.keep(replace(found, server=server))
             await self._put(f"server {former}", None)
+
+    async def renew_client(self, server: str, url: str, auth: Auth | None) -> None:
+        """Use the definition's client secret for the next refresh, if it was replaced since the sign-in."""
+        found = await self.credential(server, url) if auth is not None and auth.client_secret else None
+        if auth is None or found is None or found.client.client_id != auth.client_id:
+            return
+        if found.client.client_secret not in (None, auth.client_secret):
+            await self.keep(replace(found, client=replace(found.client, client_secret=auth.client_secret)))
 
     async def held(self, server: str) -> OAuthCredential | None:
         """Return the sign-in under this name for any resource, for a definition that passes the token to a program."""

@@ -213,6 +213,7 @@ class Opener:
         if self._bearer is None and "authorization" not in {name.lower() for name in resolved.headers}:
             name = credential_name(spec)
             await deps.tokens.adopt(name, former_name(spec), url.text)
+            await deps.tokens.renew_client(name, url.text, resolved.auth)
             self._bearer = Bearer(deps.web, deps.tokens, name, url, shown=spec.alias or spec.name)
         async with open_web_server(
             deps.web,
@@ -262,6 +263,8 @@ def masking(resolved: ResolvedServer, known: KnownSecrets) -> Mask:
     """Add a definition's secrets to the known ones, and return a function that masks both in server output."""
     words = (resolved.command or "", *resolved.args)
     known.add(*secret_values(resolved.env, resolved.headers, words, resolved.url))
+    if resolved.auth is not None and resolved.auth.client_secret:
+        known.add(resolved.auth.client_secret)
     own = KnownSecrets(hidden_values(resolved.env, resolved.headers))
 
     def mask(text: str) -> str:

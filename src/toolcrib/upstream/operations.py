@@ -172,8 +172,9 @@ class UpstreamOperations:
             raise InvalidRequest("server.invalid", message, "Pass its credentials in `env`.")
         deps = self._deps
         filled = await resolve(spec, deps.environment, deps.commands, secrets=deps.named_secrets)
-        if filled.url is None and filled.problems:
-            problem = filled.problems[0]
+        lacks = next((each for each in filled.problems if each.code == "server.secret_missing"), None)
+        if lacks is not None or (filled.url is None and filled.problems):
+            problem = lacks or filled.problems[0]
             raise ConfigError(problem.code, f"{problem.message}.", problem.hint)
         # The owner trusts this definition, so its address may be in this network.
         url = check_url(filled.url or "", local_allowed=True)
@@ -182,7 +183,7 @@ class UpstreamOperations:
             url,
             local_allowed=True,
             headers=filled.headers,
-            auth=spec.auth or Auth(),
+            auth=filled.auth or Auth(),
             client_document=self._deps.client_document,
             shown=spec.alias or spec.name,
         )

@@ -9,8 +9,9 @@ import anyio
 import psutil
 import pytest
 
+from toolcrib.base.named_secrets import NamedSecrets
 from toolcrib.model.errors import Unavailable
-from toolcrib.model.servers import DefinitionSource, ResolvedServer, ServerSpec
+from toolcrib.model.servers import Auth, DefinitionSource, ResolvedServer, ServerSpec
 from toolcrib.servers.resolve import missing, origins, resolve
 from toolcrib.servers.secret_commands import SecretCommands
 
@@ -207,3 +208,21 @@ async def test_quoted_shell_syntax_is_plain_text(tmp_path: Path, command: str) -
     own = replace(spec(tmp_path, "toolcrib", "toolcrib"), env={"K": f"!{command}"})
     assert missing(own, BASE) == ()
     assert (await resolve(own, BASE, SecretCommands(BASE))).env.keys() == {"K"}
+
+
+async def test_client_secret_of_a_sign_in_comes_from_the_keyring(tmp_path: Path) -> None:
+    (tmp_path / "secrets").mkdir(mode=0o700)
+    secrets = NamedSecrets(tmp_path / "secrets", keyring_package="no_such_keyring")
+    remote = replace(
+        spec(tmp_path, "cursor", "env-colon"),
+        type="http",
+        command=None,
+        url="https://a.example/mcp",
+        auth=Auth(client_id="app", client_secret="${keyring:APP_SECRET}"),
+    )
+    (lacks,) = (await resolve(remote, BASE, SecretCommands(BASE), secrets=secrets)).problems
+    assert lacks.code == "server.secret_missing" and "auth.clientSecret" in lacks.message
+    secrets.put("APP_SECRET", "s3cret-of-the-app", project=str(tmp_path))
+    resolved = await resolve(remote, BASE, SecretCommands(BASE), secrets=secrets)
+    assert resolved.problems == () and resolved.auth == Auth(client_id="app", client_secret="s3cret-of-the-app")
+    assert "s3cret-of-the-app" not in repr(resolved)

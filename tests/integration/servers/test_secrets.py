@@ -136,9 +136,26 @@ async def test_secret_that_is_the_default_of_a_variable_moves_too(world: World) 
     }
 
 
+async def test_client_secret_of_a_sign_in_moves_and_comes_back_byte_for_byte(world: World) -> None:
+    remote = {"url": "https://mcp.example.com", "auth": {"clientId": "app", "clientSecret": SECRET}}
+    text = json.dumps({"mcpServers": {"remote": remote}})
+    world.write(world.home.mcp_json, text)
+    async with world.serving() as crib:
+        moved = await ask(crib, "POST", "/move", {"names": ["remote"]})
+        assert [(row["field"], row["how"]) for row in moved["moved"]] == [("auth.clientSecret", "keyring")]
+        written = world.home.mcp_json.read_text(encoding="utf-8")
+        auth = json.loads(written)["mcpServers"]["remote"]["auth"]
+        assert auth == {"clientId": "app", "clientSecret": "${keyring:REMOTE_CLIENT_SECRET}"}
+        (stored,) = await ask(crib, "GET", "/stored")
+        assert stored["usedBy"] == ["remote"]
+        shown = json.dumps([moved, stored, (await crib.ask("GET", "/remote")).json()])
+        assert SECRET not in shown
+        await ask(crib, "POST", "/undo", {})
+    assert world.home.mcp_json.read_text(encoding="utf-8") == text
+
+
 async def test_secrets_that_cannot_move_are_listed_with_the_next_step(world: World) -> None:
     servers = {
-        "remote": {"url": "https://mcp.example.com", "auth": {"clientId": "app", "clientSecret": SECRET}},
         "set": {"command": "x", "env": {"API_TOKEN": f"${{PATH:-{SECRET}}}"}},
     }
     text = json.dumps({"mcpServers": servers})
@@ -146,13 +163,12 @@ async def test_secrets_that_cannot_move_are_listed_with_the_next_step(world: Wor
     async with world.serving() as crib:
         listed = [row for row in await ask(crib, "GET", "") if row["client"] == "toolcrib"]
         assert {(row["server"], row["field"]) for row in listed} == {
-            ("remote", "auth.clientSecret"),
             ("set", "env.API_TOKEN"),
         }
-        moved = await ask(crib, "POST", "/move", {"names": ["remote", "set"]})
+        moved = await ask(crib, "POST", "/move", {"names": ["set"]})
     assert moved["moved"] == [] and SECRET not in json.dumps(moved)
     reasons = {row["server"]: row["reason"] for row in moved["skipped"]}
-    assert "remove it from the file" in reasons["remote"] and "PATH is set" in reasons["set"]
+    assert "PATH is set" in reasons["set"]
     assert world.home.mcp_json.read_text(encoding="utf-8") == text
 
 

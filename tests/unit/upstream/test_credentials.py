@@ -21,6 +21,7 @@ from long_tests import takes_long
 from toolcrib.base import secret_store
 from toolcrib.base.secret_store import FileSecretStore, KeyringSecretStore, SecretStore, open_secret_store, process_lock
 from toolcrib.model.errors import ConfigError
+from toolcrib.model.servers import Auth
 from toolcrib.upstream.credentials import CredentialStore, OAuthCredential, Registration, lifetime_of, open_credentials
 
 CLIENT = Registration("https://issuer.example", "crib", "client-secret", "client_secret_basic", "http://127.0.0.1:1/x")
@@ -38,6 +39,17 @@ CREDENTIAL = OAuthCredential(
     local=True,
 )
 URL = "https://a.example/mcp"
+
+
+@pytest.mark.anyio
+async def test_replaced_client_secret_is_used_by_the_stored_sign_in(tmp_path: Path) -> None:
+    tokens = await open_credentials(tmp_path)
+    await tokens.keep(CREDENTIAL)
+    await tokens.renew_client("lab", URL, Auth(client_id="another", client_secret="not-mine"))
+    assert await tokens.credential("lab", URL) == CREDENTIAL
+    await tokens.renew_client("lab", URL, Auth(client_id="crib", client_secret="rotated"))
+    renewed = await tokens.credential("lab", URL)
+    assert renewed == replace(CREDENTIAL, client=replace(CLIENT, client_secret="rotated"))
 
 
 class Ring:

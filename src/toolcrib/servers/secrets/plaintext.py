@@ -149,12 +149,11 @@ def _without_references(text: str, syntax: str) -> str:
 
 
 def _client_secret_of(spec: ServerSpec) -> Iterator[tuple[str, str, str, str, str | None]]:
-    """Yield the client secret of an OAuth sign-in. Sign-ins cannot refer to the keyring."""
+    """Yield the client secret of an OAuth sign-in."""
     secret = spec.auth.client_secret if spec.auth is not None else None
     if secret and not references(secret, "toolcrib"):
-        stays = "it belongs to a sign-in: remove it from the file if the server also accepts public clients"
         server = _UNSAFE.sub("_", spec.name).strip("_").upper() or "SERVER"
-        yield "auth.clientSecret", f"{server}_CLIENT_SECRET", secret, secret, stays
+        yield "auth.clientSecret", f"{server}_CLIENT_SECRET", secret, secret, None
 
 
 def _of_map(

@@ -140,7 +140,7 @@ def _variables(secrets: Iterable[PlaintextSecret], environment: Mapping[str, str
 
 
 def _field(key: str) -> Field:
-    fields: tuple[Field, ...] = ("env", "headers", "args", "url")
+    fields: tuple[Field, ...] = ("env", "headers", "args", "url", "auth")
     return next(each for each in fields if key.startswith(each))
 
 
