@@ -1,13 +1,15 @@
 """Tasks of MCP clients (long calls), as rows. They outlive the process, so that clients can fetch results later."""
 
+from itertools import accumulate
 from typing import NamedTuple
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import delete, func, insert, select, update
 
 from toolcrib.store.engine import Store
 from toolcrib.store.schema import mcp_tasks
 
 OPEN_STATES = ("working", "input_required")
+_AT_ONCE = 500
 
 
 class McpTaskRow(NamedTuple):
@@ -50,3 +52,18 @@ async def open_mcp_tasks(store: Store, crib: str) -> list[McpTaskRow]:
 async def remove_expired_mcp_tasks(store: Store, now: str) -> None:
     """Delete the tasks that expired before this moment."""
     await store.write(delete(mcp_tasks).where(mcp_tasks.c.expires_at < now))
+
+
+async def trim_mcp_tasks(store: Store, owner: str, most: int, most_bytes: int) -> None:
+    """Delete the oldest ended tasks of a principal beyond these limits."""
+    ended = mcp_tasks.c.owner == owner, mcp_tasks.c.status.not_in(OPEN_STATES)
+    query = select(mcp_tasks.c.id, func.length(mcp_tasks.c.body)).where(*ended).order_by(mcp_tasks.c.expires_at.desc())
+    rows = await store.read(lambda connection: connection.execute(query).all())
+    sizes = accumulate(size for _, size in rows)
+    beyond = [
+        id
+        for number, ((id, _), size) in enumerate(zip(rows, sizes, strict=True))
+        if number >= most or size > most_bytes
+    ]
+    for start in range(0, len(beyond), _AT_ONCE):
+        await store.write(delete(mcp_tasks).where(mcp_tasks.c.id.in_(beyond[start : start + _AT_ONCE])))

@@ -301,7 +301,7 @@ class UpstreamRequests:
                 result = await self._send(method, params, pending_call, headers)
                 if pending_call.has_messages:
                     await pending_call.deliver()
-            if result.get("resultType") == "task":
+            if self._is_task(method, result):
                 result = await self._await_task(result, params[META], Client(), pending_call)
         except _NO_RESULT as error:
             self._note((began, time(), "out", method, params.get("name"), ending(error)))
@@ -335,7 +335,7 @@ class UpstreamRequests:
                     await pending_call.deliver()  # deliver earlier messages before the result
                 self._note((began, time(), "out", method, params.get("name"), OK))
                 self._last_message_at = self._last_used_at = self._now()
-                if result.get("resultType") == "task" or method == "tasks/get":
+                if self._is_task(method, result) or method == "tasks/get":
                     return await self._await_task(result, request[META], client, pending_call)
                 if result.get("resultType") != "input_required" or client.answers_by_retry:
                     return result
@@ -357,6 +357,16 @@ class UpstreamRequests:
     def _offering_tasks(self, method: str, meta: JsonObject) -> JsonObject:
         """Return the `_meta` of a request; a server that supports tasks may answer a call with one."""
         return with_tasks(meta) if self._offers_tasks and method in _WITH_TASKS else meta
+
+    def _is_task(self, method: str, result: JsonObject) -> bool:
+        """Return whether a server answered with a task. Raises `Unavailable` for a type of result it may not return."""
+        kind: Json = result.get("resultType", "complete")
+        if kind in ("complete", "input_required") or not self._is_modern:
+            return False
+        if kind == "task" and self._offers_tasks and method in _WITH_TASKS:
+            return True
+        text = f'Server "{self.connection.name}" answered {method} with an unknown type of result.'
+        raise Unavailable("server.reply_invalid", text)
 
     async def _await_task(
         self, created: JsonObject, meta: JsonObject, client: Client, pending_call: PendingCall

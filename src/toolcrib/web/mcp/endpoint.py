@@ -47,7 +47,8 @@ from toolcrib.web.mcp.resumable_streams import ResumableStreams
 from toolcrib.web.mcp.sealed_state import StateSeal
 from toolcrib.web.mcp.sessions import McpSession, McpSessions, owner_of
 from toolcrib.web.mcp.subscriptions import Subscriptions
-from toolcrib.web.mcp.tasks import McpTask, McpTasks, UpstreamTask
+from toolcrib.web.mcp.task import McpTask, UpstreamTask
+from toolcrib.web.mcp.tasks import McpTasks
 from toolcrib.web.mcp.views import Everything, Instruct, Introduce, McpView, OneServer, Programmable, Searchable
 from toolcrib.web.stopping import Stopping
 

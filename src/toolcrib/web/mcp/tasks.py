@@ -1,33 +1,29 @@
 """Tasks (SEP-2663): long calls of modern clients that declare the extension `io.modelcontextprotocol/tasks`.
 
 A call that is not done after `TASK_AFTER` seconds is answered with a task, and continues in its own task. The client
-polls `tasks/get` or subscribes, answers questions with `tasks/update`, and cancels with `tasks/cancel`. A call that
-waits for an approval requires input: the request says where the approval is answered. Tasks are stored, so results can
-be fetched after a restart. A call whose server had answered with a task of its own goes on there: the next crib waits
-for that task. Any other call that a restart interrupted has failed.
+polls `tasks/get` or subscribes, answers questions with `tasks/update`, and cancels with `tasks/cancel`. Tasks are
+stored, so results can be fetched after a restart. A call whose server had answered with a task of its own goes on
+there: the next crib waits for that task. Any other call that a restart interrupted has failed. The number of unfinished
+tasks of a principal is limited, and so is what is stored for it; a task that expires is cancelled and deleted.
 
 Must never show a task to another principal, or create one before it is durable.
 """
 
 import asyncio
 import logging
-import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 
 import anyio
 from anyio.abc import TaskGroup
 
-from toolcrib.model.approvals import Approval
 from toolcrib.model.errors import ToolcribError
 from toolcrib.model.json import Json, JsonObject, digest, dumps, is_array, is_object, loads
-from toolcrib.model.jsonrpc import ANSWER_WAIT, RpcError, capability_for
+from toolcrib.model.jsonrpc import RpcError
 from toolcrib.model.principals import Principal
 from toolcrib.model.protocol import (
-    APPROVAL_KEY,
     CAPABILITIES_KEY,
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -46,25 +42,27 @@ from toolcrib.store.mcp_tasks import (
     load_mcp_task,
     open_mcp_tasks,
     remove_expired_mcp_tasks,
+    trim_mcp_tasks,
 )
 from toolcrib.web.mcp.request import McpRequest
+from toolcrib.web.mcp.task import RESUMED, TERMINAL, McpTask, Outcome, UpstreamTask
 
 logger = logging.getLogger(__name__)
 
 TASK_AFTER = 0.5
 """Seconds after which a call becomes a task."""
-TASK_HOLDS = timedelta(days=1)
-"""How long a task is kept after its creation."""
-POLL_MS = 1_000
 TASKS_OF_ONE = 100
-"""Unfinished tasks per principal. Further calls are answered without a task."""
-TERMINAL = frozenset({"completed", "failed", "cancelled"})
+"""Unfinished tasks per principal. Further calls are refused; those that already run are answered without a task."""
+STORED_OF_ONE = 1_000
+"""Ended tasks that are kept per principal. Older ones are deleted before they expire."""
+BYTES_OF_ONE = 64 * 1024 * 1024
+"""Bytes of ended tasks that are kept per principal."""
+TRIM_EVERY = 20
+"""Ended tasks between two checks of these limits."""
+CLEAN_SECONDS = 600.0
+"""Seconds between two deletions of expired tasks."""
 _SUBSCRIPTION_KEY = KEY + "subscriptionId"
-_RESUMED = "toolcrib/resumed"
-"""The member of a stored task that clients do not see."""
 _INTERRUPTED = "The crib was restarted before the call ended. It may have run."
-
-Outcome = JsonObject | RpcError | None
 
 
 def declares_tasks(meta: JsonObject) -> bool:
@@ -72,171 +70,6 @@ def declares_tasks(meta: JsonObject) -> bool:
     capabilities: Json = meta.get(CAPABILITIES_KEY)
     extensions: Json = capabilities.get("extensions") if is_object(capabilities) else None
     return is_object(extensions) and TASKS_EXTENSION in extensions
-
-
-@dataclass(frozen=True, slots=True)
-class UpstreamTask:
-    """The task of a server behind a task: what the next crib needs to wait for it."""
-
-    server: str
-    task_id: str
-    principal: Principal
-    capabilities: JsonObject
-
-    def to_json(self) -> JsonObject:
-        """Return the stored shape."""
-        known: JsonObject = {"server": self.server, "taskId": self.task_id, "principal": self.principal.to_json()}
-        return {**known, "capabilities": self.capabilities}
-
-    @classmethod
-    def of_json(cls, shape: JsonObject) -> "UpstreamTask":
-        """Return the value of a stored shape."""
-        principal = Principal.of_json(shape["principal"])
-        return cls(shape["server"], shape["taskId"], principal, shape["capabilities"])
-
-
-class McpTask:
-    """One call that became a task."""
-
-    def __init__(
-        self,
-        owner: str,
-        capabilities: JsonObject,
-        save: "Callable[[McpTask], Awaitable[None]]",
-        cancel: Callable[[], None],
-    ) -> None:
-        """`capabilities` are those of the client, `cancel` cancels the call."""
-        self.id = secrets.token_urlsafe(24)
-        self.owner = owner
-        self.created_at = self.updated_at = datetime.now(UTC)
-        self.status = "working"
-        self.end: JsonObject = {}
-        self.changed = asyncio.Event()
-        self.upstream: UpstreamTask | None = None
-        self.is_cancelled = False
-        self._message: str | None = None
-        self.capabilities = capabilities
-        self._cancel = cancel
-        self._save = save
-        self._numbers = 0
-        self._questions: dict[str, tuple[JsonObject, asyncio.Future[JsonObject]]] = {}
-        self._approval: Approval | None = None
-
-    @property
-    def base(self) -> JsonObject:
-        """The members of every form of the task."""
-        task: JsonObject = {
-            "taskId": self.id,
-            "status": self.status,
-            "createdAt": self.created_at.isoformat(timespec="milliseconds"),
-            "lastUpdatedAt": self.updated_at.isoformat(timespec="milliseconds"),
-            "ttlMs": int(TASK_HOLDS.total_seconds() * 1000),
-            "pollIntervalMs": POLL_MS,
-        }
-        return task if self._message is None else {**task, "statusMessage": self._message}
-
-    @property
-    def detail(self) -> JsonObject:
-        """The whole task: with its open questions, its result or its error."""
-        detail = {**self.base, **self.end}
-        if self.status == "input_required":
-            detail["inputRequests"] = {key: question for key, (question, _) in self._questions.items()}
-        if self._approval is not None:
-            expires_at = self._approval.expires_at.isoformat(timespec="seconds")
-            waiting: JsonObject = {"id": self._approval.id, "status": "waiting", "expiresAt": expires_at}
-            detail[META] = {APPROVAL_KEY: waiting}
-        return detail
-
-    def report(self, message: str | None) -> None:
-        """Show a progress message with the task."""
-        if message and self.status not in TERMINAL:
-            self._message = message
-            self._touch()
-
-    async def ask(self, method: str, params: JsonObject) -> JsonObject:
-        """Ask the client a server's question and wait for the answer. Raises `ProtocolError`."""
-        need = capability_for(method)
-        if need not in self.capabilities:
-            data: JsonObject = {"requiredCapabilities": {need: {}} if need else {}}
-            raise ProtocolError(MISSING_CAPABILITY, f"The client does not support {method}.", data)
-        key, answer = self._add(method, params)
-        try:
-            await self._save(self)
-            async with asyncio.timeout(ANSWER_WAIT):
-                return await answer
-        except TimeoutError:
-            raise ProtocolError(INTERNAL_ERROR, f"The client did not answer within {ANSWER_WAIT:g} s.") from None
-        finally:
-            self._questions.pop(key, None)
-            self._settle_status()
-
-    def take(self, responses: JsonObject) -> None:
-        """Take a client's answers. Those to unknown or answered questions are ignored."""
-        for key, response in responses.items():
-            _, answer = self._questions.get(key, (None, None))
-            if answer is not None and is_object(response):
-                del self._questions[key]
-                if not answer.done():
-                    answer.set_result(response)
-        self._settle_status()
-
-    def show_approval(self, approval: Approval | None) -> None:
-        """Show that the call waits for this approval, or that it no longer does."""
-        self._approval = approval
-        self._questions = {key: kept for key, kept in self._questions.items() if not key.startswith("approval-")}
-        if approval is None:
-            self._message = None
-        else:
-            self._message = f"Waiting for approval: toolcrib approvals approve {approval.id}"
-            if "elicitation" in self.capabilities:
-                text = f"{approval.ref} waits for a person's approval, in the console or with `{self._message[22:]}`."
-                empty: JsonObject = {"type": "object", "properties": {}}
-                self._add("elicitation/create", {"mode": "form", "message": text, "requestedSchema": empty}, "approval")
-        self._settle_status()
-
-    def finish(self, outcome: Outcome) -> None:
-        """End the task with the outcome of its call; None means that it was cancelled."""
-        self._questions.clear()
-        self._approval = self._message = None
-        if outcome is None:
-            self.status, self.end = "cancelled", {}
-        elif isinstance(outcome, RpcError):
-            error: JsonObject = {"code": outcome.code, "message": outcome.message}
-            self.status, self._message = "failed", outcome.message
-            self.end = {"error": error if outcome.data is None else {**error, "data": outcome.data}}
-        else:
-            self.status, self.end = "completed", {"result": outcome}
-        self._touch()
-
-    def cancel(self) -> None:
-        """Cancel the call."""
-        self.is_cancelled = True
-        self._cancel()
-
-    def row(self, crib: str) -> McpTaskRow:
-        """Return the stored form."""
-        expires_at = (self.created_at + TASK_HOLDS).isoformat(timespec="seconds")
-        resumed: JsonObject = {} if self.upstream is None else {_RESUMED: self.upstream.to_json()}
-        body = self.detail if self.status in TERMINAL else {**self.detail, **resumed}
-        return McpTaskRow(self.id, self.owner, crib, self.status, expires_at, dumps(body))
-
-    def _add(self, method: str, params: JsonObject, kind: str = "question") -> tuple[str, "asyncio.Future[JsonObject]"]:
-        self._numbers += 1
-        key = f"{kind}-{self._numbers}"
-        answer: asyncio.Future[JsonObject] = asyncio.get_running_loop().create_future()
-        self._questions[key] = {"method": method, "params": params}, answer
-        self._settle_status()
-        return key, answer
-
-    def _settle_status(self) -> None:
-        if self.status not in TERMINAL:
-            self.status = "input_required" if self._questions else "working"
-            self._touch()
-
-    def _touch(self) -> None:
-        self.updated_at = datetime.now(UTC)
-        changed, self.changed = self.changed, asyncio.Event()
-        changed.set()
 
 
 class TaskCandidate:
@@ -314,6 +147,7 @@ class McpTasks:
         self._crib = crib
         self._is_stopping = is_stopping
         self._tasks: dict[str, McpTask] = {}
+        self._ended = 0
 
     async def open(self, resume: "Callable[[UpstreamTask, McpTask], Awaitable[JsonObject]]", group: TaskGroup) -> None:
         """Pick up the tasks of an earlier run, and delete expired ones.
@@ -323,15 +157,25 @@ class McpTasks:
         if self._store is None:
             return
         await remove_expired_mcp_tasks(self._store, datetime.now(UTC).isoformat(timespec="seconds"))
+        group.start_soon(self._clean, self._store)
         for row in await open_mcp_tasks(self._store, self._crib):
             body: JsonObject = loads(row.body)
-            if is_object(left := body.get(_RESUMED)):
+            if is_object(left := body.get(RESUMED)):
                 self._resume(row, body, UpstreamTask.of_json(left), resume, group)
                 continue
             kept = {key: value for key, value in body.items() if key not in ("inputRequests", META)}
             error: JsonObject = {"code": INTERNAL_ERROR, "message": _INTERRUPTED}
             failed = {**kept, "status": "failed", "statusMessage": _INTERRUPTED, "error": error}
             await change_mcp_task(self._store, row._replace(status="failed", body=dumps(failed)))
+
+    async def _clean(self, store: Store) -> None:
+        """Cancel unfinished tasks that have expired, and delete expired ones, from time to time."""
+        while True:
+            await anyio.sleep(CLEAN_SECONDS)
+            for task in [task for task in self._tasks.values() if task.is_expired]:
+                task.cancel()
+            with suppress(ToolcribError):  # a database that is away is asked again later
+                await remove_expired_mcp_tasks(store, datetime.now(UTC).isoformat(timespec="seconds"))
 
     def _resume(
         self,
@@ -377,15 +221,19 @@ class McpTasks:
         return self._is_stopping() and not task.is_cancelled
 
     def candidate(self, request: McpRequest) -> TaskCandidate | None:
-        """Return a candidate if this request may become a task."""
+        """Return a candidate if this request may become a task. Raises `RpcError` if the principal has too many."""
         if self._store is None or request.era != "modern" or request.message.method != "tools/call":
             return None
         if not declares_tasks(request.message.meta) or request.principal.kind == "session":
             return None
-        owner = _owner(request.principal)
-        if sum(task.owner == owner for task in self._tasks.values()) >= TASKS_OF_ONE:
-            return None
+        if self._has_too_many(_owner(request.principal)):
+            advice = "Cancel one with tasks/cancel, or wait until one has ended."
+            raise RpcError(INTERNAL_ERROR, f"This client has {TASKS_OF_ONE} unfinished tasks. {advice}")
         return TaskCandidate(request, self._promote, self.keep)
+
+    def _has_too_many(self, owner: str) -> bool:
+        unfinished = (task.status not in TERMINAL for task in self._tasks.values() if task.owner == owner)
+        return sum(unfinished) >= TASKS_OF_ONE
 
     async def settle(self, candidate: TaskCandidate, outcome: Outcome) -> bool:
         """Store the outcome of a call that became a task. Return False if it did not."""
@@ -402,6 +250,9 @@ class McpTasks:
         try:
             await self._save(task)
             del self._tasks[task.id]
+            self._ended += 1
+            if self._ended % TRIM_EVERY == 0 and self._store is not None:
+                await trim_mcp_tasks(self._store, task.owner, STORED_OF_ONE, BYTES_OF_ONE)
         except ToolcribError as error:
             logger.warning("could not store the result of a task: %s", error.message)
 
@@ -433,8 +284,10 @@ class McpTasks:
         wanted: Json = request.message.params["notifications"].get("taskIds")
         _require_tasks(request)
         subscription: JsonObject = {_SUBSCRIPTION_KEY: request.message.id}
-        details = [await self._find(request, task_id) for task_id in wanted] if is_array(wanted) else []
-        known = [detail for detail in details if detail is not None]
+        known: list[JsonObject] = []
+        for task_id in tuple[Json, ...](wanted if is_array(wanted) else ()):
+            with suppress(RpcError):  # of an unknown task nothing is sent
+                known.append(await self._detail(request, task_id))
         ids = [detail["taskId"] for detail in known]
         acknowledged: JsonObject = {"notifications": {"taskIds": ids}, META: subscription}
         await request.response.notify("notifications/subscriptions/acknowledged", acknowledged)
@@ -457,16 +310,20 @@ class McpTasks:
     async def _promote(self, request: McpRequest) -> None:
         """Answer a call with a task that is stored first."""
         assert self._store is not None
-        if request.response.is_over or request.parked_as is not None:
+        if request.response.is_over or request.parked_as is not None or self._has_too_many(_owner(request.principal)):
             return
         capabilities: JsonObject = request.message.meta[CAPABILITIES_KEY]
         task = McpTask(_owner(request.principal), capabilities, self._save, request.response.cancel)
-        await add_mcp_task(self._store, task.row(self._crib))
-        if request.response.is_over or request.parked_as is not None:  # it asked its client something meanwhile
-            task.finish(None)
-            await self._save(task)
-            return
-        request.task = self._tasks[task.id] = task
+        self._tasks[task.id] = task  # counted from now on
+        try:
+            await add_mcp_task(self._store, task.row(self._crib))
+            if request.response.is_over or request.parked_as is not None:  # it asked its client something meanwhile
+                await self._end(task, None)
+                return
+        except BaseException:
+            del self._tasks[task.id]
+            raise
+        request.task = task
         if request.approval is not None:
             task.show_approval(request.approval)
         created = _stamped(request, {**task.base, "resultType": "task"})
@@ -476,24 +333,19 @@ class McpTasks:
         assert self._store is not None
         await change_mcp_task(self._store, task.row(self._crib))
 
-    async def _detail(self, request: McpRequest, task_id: str) -> JsonObject:
+    async def _detail(self, request: McpRequest, task_id: Json) -> JsonObject:
+        """Return a task of this principal. Raises `RpcError`."""
         _require_tasks(request)
-        detail = await self._find(request, task_id)
-        if detail is None:
-            raise RpcError(INVALID_PARAMS, "Failed to retrieve task: Task not found")
-        return detail
-
-    async def _find(self, request: McpRequest, task_id: Json) -> JsonObject | None:
-        """Return a task of this principal, or None."""
-        if not isinstance(task_id, str) or self._store is None:
-            return None
-        owner, task = _owner(request.principal), self._tasks.get(task_id)
-        if task is not None:
-            return task.detail if task.owner == owner else None
-        row = await load_mcp_task(self._store, task_id)
-        if row is None or row.owner != owner or datetime.fromisoformat(row.expires_at) < datetime.now(UTC):
-            return None
-        return {key: value for key, value in loads(row.body).items() if key != _RESUMED}
+        owner, task = _owner(request.principal), self._tasks.get(task_id) if isinstance(task_id, str) else None
+        if task is not None and task.owner == owner and not task.is_expired:
+            return task.detail
+        row = None
+        if task is None and self._store is not None and isinstance(task_id, str):
+            row = await load_mcp_task(self._store, task_id)
+        if row is not None and row.owner == owner and datetime.fromisoformat(row.expires_at) >= datetime.now(UTC):
+            return {key: value for key, value in loads(row.body).items() if key != RESUMED}
+        is_own = owner in (task.owner if task is not None else None, row.owner if row is not None else None)
+        raise RpcError(INVALID_PARAMS, f"Failed to retrieve task: Task {'has expired' if is_own else 'not found'}")
 
 
 def _task_id(request: McpRequest) -> str:

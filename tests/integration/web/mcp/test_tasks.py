@@ -118,7 +118,7 @@ async def test_task_is_cancelled(client: McpClient) -> None:
         assert (await client.ask("tasks/cancel", taskId=created["taskId"]))["resultType"] == "complete"
         await client.until(created["taskId"], "cancelled")
     with anyio.fail_after(20):
-        while not (await client.call("jobs_cancelled"))["content"][0]["text"]:
+        while not (await McpClient(client.http, {}).call("jobs_cancelled"))["content"][0]["text"]:
             pass
 
 
@@ -203,7 +203,7 @@ async def test_task_of_a_server_is_picked_up_after_a_restart(stopped: Lab, tmp_p
         await client.ask("tasks/cancel", taskId=ends)
         await client.until(ends, "cancelled")
         with anyio.fail_after(20):
-            while "upstream-2" not in (await client.call("jobs_cancelled"))["content"][0]["text"]:
+            while "upstream-2" not in (await McpClient(client.http, {}).call("jobs_cancelled"))["content"][0]["text"]:
                 pass
         records = (await client.http.get("/api/audit", params={"server": "jobs"})).json()
         assert "tasks/get" in {record["tool"] for record in records}
