@@ -65,6 +65,7 @@ lock: ## pin all dependencies anew into requirements/ (ARGS=--upgrade for newer 
 		--constraints requirements/base.txt --output-file requirements/dev.txt
 	@$(COMPILE) requirements/servers.in --output-file requirements/servers.txt
 	@$(COMPILE) requirements/peers.in --output-file requirements/peers.txt
+	@$(COMPILE) requirements/fastmcp.in --output-file requirements/fastmcp.txt
 	@$(COMPILE) requirements/docs.in --output-file requirements/docs.txt
 	@$(COMPILE) pyproject.toml requirements/frameworks.in --constraints requirements/base.txt \
 		--output-file requirements/frameworks.txt

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Programs of others that tests and bench drive, as locked in requirements/: node, agents, clients, apps, ui_servers, servers or peers,
+# Programs of others that tests and bench drive, as locked in requirements/: node, agents, clients, apps, ui_servers, servers, fastmcp or peers,
 # each into a folder of that name in .tools. Does nothing where they are; says one sentence where they cannot be had.
 set -eu
 cd "$(dirname "$0")/.."

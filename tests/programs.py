@@ -21,7 +21,7 @@ LONGEST = 900
 
 
 def installed(
-    programs: Literal["node", "agents", "clients", "apps", "ui_servers", "servers", "frameworks"],
+    programs: Literal["node", "agents", "clients", "apps", "ui_servers", "servers", "frameworks", "fastmcp"],
     config: pytest.Config | None = None,
 ) -> Path:
     """The folder of these programs; a visible skip where they cannot be installed, but not in CI.

@@ -188,7 +188,9 @@ def check_modern(message: Message, headers: Mapping[bytes, bytes]) -> None:
         raise RpcError(HEADER_MISMATCH, "The header Mcp-Method does not match the body.")
     if message.method in NAMED_BY:
         name: Any = message.params.get(NAMED_BY[message.method])
-        if name is not None and decode_header(headers.get(b"mcp-name")) != name:
+        # Clients of tasks exist that do not send the header, and the extension lets a server accept that.
+        is_left_out = b"mcp-name" not in headers and message.method.startswith("tasks/")
+        if name is not None and not is_left_out and decode_header(headers.get(b"mcp-name")) != name:
             raise RpcError(HEADER_MISMATCH, "The header Mcp-Name does not match the body.")
     if version != MODERN_VERSION:
         data = {"supported": [MODERN_VERSION], "requested": version}

@@ -89,6 +89,17 @@ async def test_task_of_another_principal_does_not_exist(client: McpClient) -> No
     assert (await client.ask("tasks/get", taskId=created["taskId"]))["status"] == "input_required"
 
 
+async def test_header_with_the_task_id_may_be_absent_but_not_wrong(client: McpClient) -> None:
+    created = await client.call("jobs_confirm_delete")
+    meta = {**META, CAPABILITIES: client.capabilities}
+    body: JsonObject = {"jsonrpc": "2.0", "id": 1, "method": "tasks/get"}
+    body["params"] = {"taskId": created["taskId"], "_meta": meta}
+    headers = {name: value for name, value in HEADERS.items() if name != "mcp-name"} | {"mcp-method": "tasks/get"}
+    assert "result" in (await client.http.post("/mcp", json=body, headers=headers)).json()
+    wrong = await client.http.post("/mcp", json=body, headers=headers | {"mcp-name": "other"})
+    assert wrong.json()["error"]["code"] == -32020
+
+
 @takes_long
 async def test_second_answer_to_a_question_is_ignored(client: McpClient) -> None:
     created = await client.call("jobs_multi_input")
