@@ -18,7 +18,8 @@ async def elicited(message: str, response_type: Any, params: Any, context: Any) 
     result = import_module("fastmcp.client.elicitation").ElicitResult
     if getattr(params, "mode", "form") == "url":
         return result(action="decline")
-    fields = (getattr(params, "requested_schema", None) or {}).get("properties", {})
+    schema: Seen = getattr(params, "requested_schema", None) or {}
+    fields: Seen = schema.get("properties", {})
     values = {"name": "Ada", "confirm": True, "user_name": "Ada"}
     return result(action="accept", content={key: values[key] for key in fields})
 

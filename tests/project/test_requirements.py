@@ -30,6 +30,7 @@ SETS = {
     "tools": GROUPS["tools"],
     "servers": written("servers"),
     "peers": written("peers"),
+    "fastmcp": written("fastmcp"),
 }
 PIN = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)(?:\[[^\]]*\])?==(?P<version>[^\s;\\]+)(?P<rest>.*)$", re.MULTILINE)
 
