@@ -125,7 +125,7 @@ async def _load_embedded(settings: Settings, environment: Environment, cwd: str)
     crib = await asyncio.shield(ready)
     try:
         principal = await crib.placed(crib.owner(cwd=cwd))
-        statuses = await crib.links.check_all(Path(principal.cwd or cwd))
+        statuses = await crib.upstreams.check_all(Path(principal.cwd or cwd))
         upstream = {status.entry.alias for status in statuses}
 
         async def call(ref: ToolRef, arguments: JsonObject) -> CallResult:

@@ -51,7 +51,7 @@ def builtin_servers(
     yield toolcrib_server(
         facts=lambda: CribFacts(context.address.port, started_at, cwd()),
         sessions=SessionDirectory(agents.sessions, agents.count_sessions, cwd()),
-        servers=ServerDirectory(upstreams.links, gate.gate),
+        servers=ServerDirectory(upstreams.operations, gate.gate),
         scheduling=scheduling,
         configuration=Configuration(
             context.settings, context.home.settings_file, writing, gate.changes, gate.file_changes.expect

@@ -9,8 +9,8 @@ from anyio.abc import TaskGroup
 
 from toolcrib.base.feed import Feed
 from toolcrib.base.home import Home
-from toolcrib.base.masking.names import is_secret_name
 from toolcrib.base.masking.values import KnownSecrets
+from toolcrib.base.masking.words import is_secret_name
 from toolcrib.base.named_secrets import NamedSecrets
 from toolcrib.base.processes.start import PROXY_NAMES
 from toolcrib.base.settings import SETTINGS, Environment, Settings

@@ -262,7 +262,7 @@ class Crib:
         upstreams = Upstreams(context, gate, web=web, credentials=credentials, eager=self._eager)
         self._upstreams = upstreams
         self.pins, self.intake, self.clients = upstreams.pins, upstreams.intake, upstreams.clients
-        self.pool, self.links, self.registry = upstreams.pool, upstreams.links, upstreams.registry
+        self.pool, self.upstreams, self.registry = upstreams.pool, upstreams.operations, upstreams.registry
         self.placed_servers = upstreams.placed_servers
         self.definition_secrets = upstreams.definition_secrets
         return upstreams

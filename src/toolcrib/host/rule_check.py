@@ -58,7 +58,7 @@ def _all_tools(crib: Crib) -> list[Tool]:
 async def _silent_servers(crib: Crib) -> frozenset[str]:
     """Return the servers that show no tools now: not connected, or without any."""
     shown = {tool.ref.server for tool in _all_tools(crib)}
-    configured = [status.entry.alias for status in await crib.links.list(None)]
+    configured = [status.entry.alias for status in await crib.upstreams.list(None)]
     offered = [name for snapshot in crib.catalog.snapshots for name in snapshot.parts]
     return frozenset(name for name in (*configured, *offered) if name not in shown)
 

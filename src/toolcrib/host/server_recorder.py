@@ -30,7 +30,7 @@ async def record_server(
     asking = await crib.placed(principal)
     place = Path(asking.cwd) if asking.cwd is not None else None
     server = await crib.servers.find(name, place)
-    await crib.links.test(server.alias, place)
+    await crib.upstreams.test(server.alias, place)
     source = crib.pool.find(server.alias, place)
     if source is None or source.offer is None:
         raise Unavailable("server.not_checked", f'Server "{name}" is not connected, so it cannot be recorded.')

@@ -86,7 +86,7 @@ class Upstreams:
         self.placed_servers = PlacedServers(self.pool.placed)
         self.intake = Intake(gate.catalog, self.pins, self.pool.sources, partial(keep_names, store, gate.catalog.names))
         self._sign_ins = SignIns(web, credentials)
-        self.links = UpstreamOperations(self.servers, self.pool, opener_deps, self._sign_ins, self._settle)
+        self.operations = UpstreamOperations(self.servers, self.pool, opener_deps, self._sign_ins, self._settle)
         self.registry = Registry(
             self.servers,
             RegistryDeps(
@@ -164,7 +164,7 @@ class Upstreams:
         is_upstream = self.pool.find(server, project) is not None
         if not is_upstream and server in self._catalog.at(cwd).sources:
             return None
-        return await self.links.note(server, project)
+        return await self.operations.note(server, project)
 
     def _on_view(self, cwd: Path | None, discovery: Discovery | None) -> None:
         if discovery is not None:
@@ -182,7 +182,7 @@ class Upstreams:
                 self._context.secrets.add(*literal_secrets(entry.spec, self._context.environment))
 
     def _on_status(self, entry: ServerEntry) -> None:
-        self._context.feed.publish("server_changed", self.links.status(entry).news())
+        self._context.feed.publish("server_changed", self.operations.status(entry).news())
 
     async def _restart_users(self, secret: str) -> tuple[str, ...]:
         """Restart the running servers whose definitions refer to a stored secret; return their names."""

@@ -17,9 +17,8 @@ from typing import Literal
 from toolcrib.model.json import JsonObject
 from toolcrib.model.servers import ServerSpec
 from toolcrib.model.text import visible
-from toolcrib.servers.definition_paths import DefinitionPaths
 from toolcrib.servers.masking import mask_code, secret_values
-from toolcrib.servers.variables import LOOKED_UP, env_file_references, references, spec_references
+from toolcrib.servers.variables import LOOKED_UP, DefinitionPaths, env_file_references, references, spec_references
 
 RevealKind = Literal["variable", "file", "command", "credential"]
 

@@ -10,8 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from toolcrib.model.json import digest
 from toolcrib.model.servers import ServerSpec
-from toolcrib.servers.definition_paths import DefinitionPaths
-from toolcrib.servers.variables import Field, VariableReference, fill, syntax_in
+from toolcrib.servers.variables import DefinitionPaths, Field, VariableReference, fill, syntax_in
 
 MAX_NAME = 100
 _MAX_ALIAS = 60

@@ -11,7 +11,6 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import orjson
 
 from toolcrib.base.masking.kinds import secret_pattern
-from toolcrib.base.masking.names import is_secret_setting
 from toolcrib.base.masking.urls import mask_url as mask_parts
 from toolcrib.base.masking.values import is_maskable
 from toolcrib.base.masking.words import (
@@ -20,6 +19,7 @@ from toolcrib.base.masking.words import (
     announced,
     is_odd,
     is_secret_parameter,
+    is_secret_setting,
     is_secret_word,
 )
 from toolcrib.model.json import Json, JsonObject, as_list, as_object, dumps, loads

@@ -17,12 +17,12 @@ from toolcrib.base.named_secrets import NamedSecrets, SecretRecord
 from toolcrib.model.errors import Unavailable
 from toolcrib.model.problems import Problem
 from toolcrib.model.servers import ResolvedServer, ServerSpec
-from toolcrib.servers.definition_paths import DefinitionPaths
 from toolcrib.servers.exposure import reveals_gravely
 from toolcrib.servers.masking import mask_command, mask_text, mask_url, mask_value
 from toolcrib.servers.secret_commands import SecretCommands, shell_syntax, start_directory
 from toolcrib.servers.variables import (
     LOOKED_UP,
+    DefinitionPaths,
     Field,
     VariableReference,
     fill,

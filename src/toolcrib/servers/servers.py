@@ -19,6 +19,7 @@ import anyio.to_thread
 from toolcrib.base.files.undo import last_changed
 from toolcrib.base.files.write import WriteContext
 from toolcrib.base.home import Home
+from toolcrib.base.masking.restore import restore_masked
 from toolcrib.base.named_secrets import NamedSecrets
 from toolcrib.model.changes import ChangeRecorder
 from toolcrib.model.errors import Conflict, Denied, InvalidRequest
@@ -52,7 +53,6 @@ from toolcrib.servers.trust import (
     trust_question,
 )
 from toolcrib.servers.trusted_locations import TrustedLocation, defined_at
-from toolcrib.servers.unmask import unmasked
 
 logger = logging.getLogger(__name__)
 
@@ -197,7 +197,7 @@ class Servers:
         if written.place.format != "toolcrib":
             message = f'Server "{server.name}" is defined in {written.place.file} of {written.place.dialect.title}.'
             raise Conflict("server.foreign", message)
-        whole = unmasked(entry, server.definition, written.raw)
+        whole = restore_masked(entry, server.definition, written.raw)
         if "registry" in written.raw:
             whole = {"registry": written.raw["registry"], **whole}  # without it the server would lose its sandbox
         change = replace_own(written.place, server.name, whole)

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from toolcrib.model.servers import Discovery, OtherName, ServerEntry, ServerNames
-from toolcrib.upstream.plan import Place
+from toolcrib.upstream.plan import ProjectPath
 
 _Used = tuple[OtherName, bool]
 """A name, and whether it comes from a file that the owner trusts."""
@@ -19,10 +19,10 @@ class DefinitionNames:
     """The names of all definitions, by the project that uses them."""
 
     def __init__(self) -> None:
-        self._used: dict[Place, Mapping[str, list[_Used]]] = {}
-        self._in_force: dict[Place, Mapping[str, str]] = {}
+        self._used: dict[ProjectPath, Mapping[str, list[_Used]]] = {}
+        self._in_force: dict[ProjectPath, Mapping[str, str]] = {}
 
-    def set(self, place: Place, found: Discovery) -> None:
+    def set(self, place: ProjectPath, found: Discovery) -> None:
         """Replace the names used in a project."""
         used: defaultdict[str, list[_Used]] = defaultdict(list)
         in_force: dict[str, str] = {}
@@ -35,12 +35,12 @@ class DefinitionNames:
             used[identity].append((name, True))
         self._used[place], self._in_force[place] = used, in_force
 
-    def drop(self, place: Place) -> None:
+    def drop(self, place: ProjectPath) -> None:
         """Forget a project."""
         self._used.pop(place, None)
         self._in_force.pop(place, None)
 
-    def of(self, place: Place, entry: ServerEntry) -> ServerNames:
+    def of(self, place: ProjectPath, entry: ServerEntry) -> ServerNames:
         """Return all names of a server in a project. Names from other projects are among the claimed ones."""
         own, here = entry.names, self._in_force.get(place, {})
         if not own.identity:

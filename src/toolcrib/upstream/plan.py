@@ -13,10 +13,10 @@ from toolcrib.model.errors import Conflict, Denied, InvalidRequest, ToolcribErro
 from toolcrib.model.sandbox import OFF, Sandbox
 from toolcrib.model.servers import Auth, Placement, ServerEntry, ServerSpec, Share
 
-Place = Path | None
+ProjectPath = Path | None
 """A project directory; None for servers that belong to no project."""
 
-Wanted = Mapping[Place, Mapping[str, ServerEntry]]
+Wanted = Mapping[ProjectPath, Mapping[str, ServerEntry]]
 """The startable servers, by project and by their name there."""
 
 

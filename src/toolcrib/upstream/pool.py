@@ -28,7 +28,7 @@ from toolcrib.upstream.known_names import DefinitionNames
 from toolcrib.upstream.oauth.discovery import NO_DEMAND, Demand
 from toolcrib.upstream.offer import Offer
 from toolcrib.upstream.opener import Opener, OpenerDeps, placement_key
-from toolcrib.upstream.plan import Place, UpstreamKey, key_of, merge_wanted, not_startable, plan, spec_of
+from toolcrib.upstream.plan import ProjectPath, UpstreamKey, key_of, merge_wanted, not_startable, plan, spec_of
 from toolcrib.upstream.protocol_log import LoggedMessage
 from toolcrib.upstream.sandbox_grants import SandboxDeps
 from toolcrib.upstream.session_connections import SessionUpstreams
@@ -91,7 +91,7 @@ class Pool:
     ) -> None:
         self._deps = deps
         self._store = store
-        self._on_sources: Callable[[Place], None] = lambda _: None
+        self._on_sources: Callable[[ProjectPath], None] = lambda _: None
         self._on_status: Callable[[ServerEntry], None] = lambda _: None
         self._own_url = own_url
         self._eager = eager
@@ -99,12 +99,12 @@ class Pool:
         self._starts = StartLimit()
         self._stored: dict[str, bytes] = {}
         self._unsaved: dict[str, bytes] = {}
-        self._wanted: dict[Place, dict[str, ServerEntry]] = {}
+        self._wanted: dict[ProjectPath, dict[str, ServerEntry]] = {}
         self._names = DefinitionNames()
         self._pooled: dict[UpstreamKey, _PooledUpstream] = {}
-        self._sources: dict[Place, tuple[UpstreamSource, ...]] = {}
+        self._sources: dict[ProjectPath, tuple[UpstreamSource, ...]] = {}
         self._listeners: set[Callable[[Notice], None]] = set()
-        self._changed: set[Place] = set()
+        self._changed: set[ProjectPath] = set()
         self._tasks: TaskGroup = anyio.create_task_group()
 
     async def __aenter__(self) -> Self:
@@ -121,18 +121,18 @@ class Pool:
         self._tasks.cancel_scope.cancel()
         return await self._tasks.__aexit__(kind, error, trace)
 
-    def watch(self, *, on_sources: Callable[[Place], None], on_status: Callable[[ServerEntry], None]) -> None:
+    def watch(self, *, on_sources: Callable[[ProjectPath], None], on_status: Callable[[ServerEntry], None]) -> None:
         """Call `on_sources` with each project whose sources or offers changed, `on_status` with each changed server."""
         self._on_sources = on_sources
         self._on_status = on_status
 
-    def reconcile(self, place: Place, discovery: Discovery) -> None:
+    def reconcile(self, place: ProjectPath, discovery: Discovery) -> None:
         """Set the servers wanted in a project. Their own tasks start and stop them."""
         self._wanted[place] = {entry.alias: entry for entry in discovery.startable()}
         self._names.set(place, discovery)
         self._reconcile()
 
-    def drop(self, place: Place) -> None:
+    def drop(self, place: ProjectPath) -> None:
         """Forget a project."""
         self._names.drop(place)
         if self._wanted.pop(place, None) is not None:
@@ -154,11 +154,11 @@ class Pool:
             if self._eager and pooled.upstream.offer is None:
                 pooled.upstream.start()
 
-    def sources(self, place: Place = None) -> tuple[UpstreamSource, ...]:
+    def sources(self, place: ProjectPath = None) -> tuple[UpstreamSource, ...]:
         """Return the servers visible in a project as sources of the catalog, including those of no project."""
         return self._sources.get(place, ())
 
-    def find(self, alias: str, place: Place = None) -> UpstreamSource | None:
+    def find(self, alias: str, place: ProjectPath = None) -> UpstreamSource | None:
         """Return one server of a project, by its name there or by another name of its definition."""
         sources = self.sources(place)
         also = (source for source in sources if source.server_names.matching(alias) is not None)
@@ -380,7 +380,7 @@ class Pool:
             for callback in tuple(self._listeners):
                 callback(Notice(kind, alias, params, session))
 
-    def _mark_changed(self, place: Place) -> None:
+    def _mark_changed(self, place: ProjectPath) -> None:
         """Report a changed project, once per iteration of the event loop."""
         if not self._changed:
             asyncio.get_running_loop().call_soon(self._report_changed)

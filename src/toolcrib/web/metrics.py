@@ -22,7 +22,7 @@ class MetricsPage:
         crib = self._crib
         return CribState(
             in_flight=count(ref.server for ref in crib.gate.in_flight),
-            servers=count(status.state for status in await crib.links.list()),
+            servers=count(status.state for status in await crib.upstreams.list()),
             sessions=count(session.state for session in crib.sessions.active()),
             tools=len(crib.catalog.snapshot.tools),
             approvals_pending=crib.approvals.pending,

@@ -144,7 +144,7 @@ async def test_bundle_is_verified_unpacked_and_runs_in_the_project_sandbox(
     asked = PlanRequest("com.example/tiny", values={"words": ["hello", "there"]})
     async with crib_of(tmp_path, registry.url) as crib:
         plan, _ = await crib.registry.install(asked)
-        tested = await crib.links.test("tiny")
+        tested = await crib.upstreams.test("tiny")
         tools = await crib.servers.find("tiny")
         if sandbox_support().is_supported:
             assert (tools.sandbox.profile, tested.entry.sandbox.profile) == ("project", "project")

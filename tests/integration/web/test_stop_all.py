@@ -163,7 +163,7 @@ async def test_upstream_processes_end_and_none_starts_also_after_a_restart(tmp_p
     async with open_desk(tmp_path, shifts=upstream("upstreams.shifts")) as desk:
         standing = next(each for each in await desk.owner.servers() if each["name"] == "shifts")
         assert standing["state"] == "connected"
-        started = desk.crib.links.status(await desk.crib.servers.find("shifts"))
+        started = desk.crib.upstreams.status(await desk.crib.servers.find("shifts"))
         pid = started.link.pid if started.link is not None else None
         assert pid is not None
         async with desk.http() as owner:

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from toolcrib.base.masking.restore import restore_masked
 from toolcrib.servers.edit.entries import ChangeText, put_server, remove_server
 from toolcrib.servers.edits import masked_diff, together
 from toolcrib.servers.masking import is_reference, mask_definition
 from toolcrib.servers.readers.read import ConfigFile
-from toolcrib.servers.unmask import unmasked
 
 SECRETS = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S")), min_size=16, max_size=40).filter(
     lambda text: not is_reference(text)  # a reference is no secret and is shown
@@ -80,14 +80,14 @@ DEFINITIONS = st.dictionaries(st.sampled_from(["env", "headers", "args", "url", 
 @settings(deadline=None)
 def test_what_is_sent_back_as_it_was_shown_is_what_was_kept(kept: dict[str, object]) -> None:
     shown = mask_definition(kept)
-    assert unmasked(shown, shown, kept) == kept
+    assert restore_masked(shown, shown, kept) == kept
 
 
 def test_what_was_changed_is_what_was_sent() -> None:
     kept = {"env": {"A_TOKEN": "aaaaaaaaaaaaaaaaaaaa", "B": "bbbbbbbb"}, "args": ["--key", "kkkkkkkkkkkkkkkkkkkk"]}
     shown = mask_definition(kept)
     sent = {"env": {"A_TOKEN": shown["env"]["A_TOKEN"], "B": "new"}, "args": ["first", *shown["args"]], "cwd": "/x"}
-    assert unmasked(sent, shown, kept) == {
+    assert restore_masked(sent, shown, kept) == {
         "env": {"A_TOKEN": "aaaaaaaaaaaaaaaaaaaa", "B": "new"},
         "args": ["first", "--key", "kkkkkkkkkkkkkkkkkkkk"],
         "cwd": "/x",
@@ -98,8 +98,8 @@ def test_secrets_that_look_alike_when_masked_are_told_apart_by_what_stands_aroun
     kept = {"args": ["--token", "first", "run", "--key", "second"]}
     shown = mask_definition(kept)
     assert shown["args"] == ["--token", "****", "run", "--key", "****"]
-    assert unmasked({"args": [*shown["args"], "-v"]}, shown, kept)["args"] == [*kept["args"], "-v"]
-    assert unmasked({"args": ["run", "--key", "****"]}, shown, kept)["args"] == ["run", "--key", "second"]
+    assert restore_masked({"args": [*shown["args"], "-v"]}, shown, kept)["args"] == [*kept["args"], "-v"]
+    assert restore_masked({"args": ["run", "--key", "****"]}, shown, kept)["args"] == ["run", "--key", "second"]
 
 
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place.format)

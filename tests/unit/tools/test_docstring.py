@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.tools.docstring import read_doc, split_doc
+from toolcrib.tools.define import read_doc, split_doc
 
 FULL = """Forecast for a city.
 

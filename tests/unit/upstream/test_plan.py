@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from toolcrib.model.servers import Auth, DefinitionSource, ServerEntry, ServerSpec, ToolFilter
 from toolcrib.servers.trust import definition_digest
-from toolcrib.upstream.plan import Place, UpstreamKey, key_of, plan
+from toolcrib.upstream.plan import ProjectPath, UpstreamKey, key_of, plan
 
 FILES = st.sampled_from(["user.json", "project.json"])
 NAMES = st.sampled_from(["a", "b", "c"])
@@ -43,7 +43,7 @@ WANTED = st.dictionaries(
 
 @given(WANTED, WANTED)
 def test_a_plan_ends_what_nobody_wants_starts_what_is_missing_and_touches_nothing_else(
-    before: dict[Place, dict[str, ServerEntry]], after: dict[Place, dict[str, ServerEntry]]
+    before: dict[ProjectPath, dict[str, ServerEntry]], after: dict[ProjectPath, dict[str, ServerEntry]]
 ) -> None:
     running = set(plan(before, ()).start)
     todo = plan(after, running)

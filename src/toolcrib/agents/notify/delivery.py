@@ -1,14 +1,19 @@
 """Delivers notices outside the console: to a webhook or through a desktop program.
 
+Webhook requests are signed as the Standard Webhooks specification describes, so that its libraries verify them.
+
 Requests go through `base.network.web`, whose clients check every address before connecting. Must never pass a notice to
 a shell, nor follow a webhook's redirect.
 """
 
+import base64
 import contextlib
+import hmac
 import html
 import secrets
 import shutil
 import subprocess
+import time
 from http import HTTPStatus
 from typing import Final
 
@@ -16,13 +21,30 @@ import anyio
 import httpx2
 
 from toolcrib.agents.notify.forms import DEFAULT_FORM, FORMS
-from toolcrib.agents.notify.signature import sign
 from toolcrib.base.network.urls import check_url
 from toolcrib.base.network.web import Web
 from toolcrib.base.settings import Environment
 from toolcrib.model.errors import InvalidRequest, ToolcribError, Unavailable
 from toolcrib.model.json import Json, JsonObject, dumps
 from toolcrib.model.notices import OwnerNotice
+
+PREFIX: Final = "whsec_"
+
+
+def sign(body: bytes, secret: str, *, id: str | None = None, at: int | None = None) -> dict[str, str]:
+    """Return the headers that sign a body: `webhook-id`, `webhook-timestamp` and `webhook-signature`."""
+    id = id or f"msg_{secrets.token_hex(12)}"
+    stamp = str(int(time.time()) if at is None else at)
+    signed = hmac.digest(_key(secret), f"{id}.{stamp}.".encode() + body, "sha256")
+    signature = f"v1,{base64.b64encode(signed).decode()}"
+    return {"webhook-id": id, "webhook-timestamp": stamp, "webhook-signature": signature}
+
+
+def _key(secret: str) -> bytes:
+    """Return the key: the decoded part after `whsec_`, else the text itself."""
+    encoded = secret.removeprefix(PREFIX)
+    return secret.encode() if encoded == secret else base64.b64decode(encoded)
+
 
 TIMEOUT: Final = 10.0
 """Seconds allowed for one delivery."""

@@ -12,12 +12,12 @@ from urllib.parse import unquote
 
 from toolcrib.base.masking import MASK
 from toolcrib.base.masking.kinds import block_pattern, secret_pattern, webhook_pattern
-from toolcrib.base.masking.names import is_count
 from toolcrib.base.masking.words import (
     SCHEMES,
     Suspicion,
     announces_secret,
     is_code,
+    is_count,
     is_credential,
     is_secret_of,
     is_secret_parameter,

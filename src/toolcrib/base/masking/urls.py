@@ -7,8 +7,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
 from toolcrib.base.masking import MASK
 from toolcrib.base.masking.kinds import secret_pattern, webhook_pattern
-from toolcrib.base.masking.names import is_secret_name
-from toolcrib.base.masking.words import Suspicion, is_secret_parameter, is_secret_word
+from toolcrib.base.masking.words import Suspicion, is_secret_name, is_secret_parameter, is_secret_word
 
 _GIT: Final = re.compile(r"(?:^|[+.])git(?:$|[+.])|github\.com|gitlab\.com|bitbucket\.org|codeberg\.org", re.IGNORECASE)
 _REVISION: Final = re.compile(r"[0-9a-f]{7,40}")

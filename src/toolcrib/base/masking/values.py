@@ -19,10 +19,17 @@ from urllib.parse import quote, quote_plus
 
 from toolcrib.base.masking import MASK
 from toolcrib.base.masking.literals import any_of
-from toolcrib.base.masking.names import is_count, is_identifier, is_secret_name
 from toolcrib.base.masking.randomness import SHORTEST
 from toolcrib.base.masking.text import is_ordinary, is_plain_word, mask_certain, mask_text
-from toolcrib.base.masking.words import SHORTEST_FORM, Suspicion, announced, is_secret_of
+from toolcrib.base.masking.words import (
+    SHORTEST_FORM,
+    Suspicion,
+    announced,
+    is_count,
+    is_identifier,
+    is_secret_name,
+    is_secret_of,
+)
 from toolcrib.model.json import Json, JsonObject, dumps, is_array, is_object
 
 _SHORTEST_KNOWN: Final = 6

@@ -21,7 +21,7 @@ from toolcrib.upstream.operations import UpstreamOperations
 class ServerDirectory:
     """The servers of a crib."""
 
-    links: UpstreamOperations
+    upstreams: UpstreamOperations
     gate: Gate
 
 
@@ -36,7 +36,7 @@ async def list_servers(
     principal = context.principal
     is_owner = principal.is_owner and principal.agent is None and principal.session is None
     seen = directory.gate.servers(principal)
-    statuses = await directory.links.list(Path(principal.cwd) if principal.cwd else None)
+    statuses = await directory.upstreams.list(Path(principal.cwd) if principal.cwd else None)
     shown = [_upstream(each) for each in statuses if is_owner or each.entry.alias in seen]
     tools = [tool for tool in directory.gate.listing(principal).tools if tool.kind != "upstream"]
     kinds = {tool.ref.server: tool.kind for tool in tools}

@@ -170,7 +170,7 @@ def _sorted(items: Sequence[ContentItem]) -> tuple[ContentItem, ...]:
 NAMED_TOGETHER = 50
 """Number of tools that are named in one step."""
 
-Place = str | None
+ProjectDirectory = str | None
 """A directory by its real path, or None."""
 
 
@@ -187,11 +187,11 @@ class Catalog:
         self._keep_names = keep_names
         self._listeners = [on_change]
         self._own: dict[str, SnapshotPart] = {}
-        self._upstreams: dict[Place, tuple[SnapshotPart, ...]] = {None: ()}
+        self._upstreams: dict[ProjectDirectory, tuple[SnapshotPart, ...]] = {None: ()}
         self._problems: dict[str, tuple[Problem, ...]] = {}
         self._versions = count(1)
         self.names = names
-        self.by_directory: dict[Place, Snapshot] = {None: Snapshot()}
+        self.by_directory: dict[ProjectDirectory, Snapshot] = {None: Snapshot()}
         """The snapshot of each directory in use. None is that of callers without a directory, or in another one."""
 
     def watch(self, listener: Callable[[CatalogChange], None]) -> None:
@@ -208,7 +208,7 @@ class Catalog:
         """The snapshots of all directories in use, the one without a directory first."""
         return tuple(self.by_directory.values())
 
-    def at(self, place: Place) -> Snapshot:
+    def at(self, place: ProjectDirectory) -> Snapshot:
         """Return the snapshot for callers in this directory, or the one without a directory if it is unknown."""
         return self.by_directory.get(place) or self.by_directory[None]
 
@@ -227,7 +227,7 @@ class Catalog:
         self._problems[group] = tuple(problems)
         return self._set_own(own)
 
-    def set_upstreams(self, place: Place, parts: Iterable[SnapshotPart]) -> CatalogChange:
+    def set_upstreams(self, place: ProjectDirectory, parts: Iterable[SnapshotPart]) -> CatalogChange:
         """Set the upstream servers of a directory. An unchanged server must be passed as the same part object."""
         before = {id(part) for part in self._upstreams.get(place, ())}
         self._upstreams[place] = tuple(parts)
@@ -273,7 +273,7 @@ class Catalog:
         changes = [self._renew(place) for place in self._upstreams]
         return changes[0]
 
-    def _renew(self, place: Place) -> CatalogChange:
+    def _renew(self, place: ProjectDirectory) -> CatalogChange:
         before = self.at(place)  # a new directory starts from the snapshot without a directory
         after = self._composed(place)
         change = difference(before, after)
@@ -284,7 +284,7 @@ class Catalog:
                 listener(change)
         return change
 
-    def _composed(self, place: Place) -> Snapshot:
+    def _composed(self, place: ProjectDirectory) -> Snapshot:
         parts, taken = dict(self._own), list[Problem]()
         for upstream in self._upstreams[place]:
             name = upstream.source.name

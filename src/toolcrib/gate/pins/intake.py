@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import is_
-from pathlib import Path
 from typing import Protocol
 
 import anyio
@@ -32,10 +31,10 @@ from toolcrib.model.principals import Principal
 from toolcrib.model.problems import Problem
 from toolcrib.model.sources import ContentSource, Introduction
 from toolcrib.model.tools import Tool, ToolRef
+from toolcrib.upstream.plan import ProjectPath
 
 logger = logging.getLogger(__name__)
 
-Place = Path | None
 
 REST_SHARE = 1.0
 """Length of the pause after a change, as a share of the time the change took."""
@@ -102,7 +101,7 @@ class Intake:
         self,
         catalog: Catalog,
         pins: Pins,
-        upstreams: Callable[[Place], Sequence[IntakeSource]],
+        upstreams: Callable[[ProjectPath], Sequence[IntakeSource]],
         keep_names: Callable[[Sequence[NameRow]], Awaitable[None]],
     ) -> None:
         self._catalog = catalog
@@ -112,8 +111,8 @@ class Intake:
         self._one_at_a_time = anyio.Lock()
         self._taken: dict[int, _Taken] = {}
         self._judgement = 0
-        self._shown: dict[Place, dict[str, object]] = {}
-        self._changed: set[Place] = set()
+        self._shown: dict[ProjectPath, dict[str, object]] = {}
+        self._changed: set[ProjectPath] = set()
         self._is_settled = True
         self._stale = anyio.Event()
         catalog.watch(self._catalog_changed)
@@ -134,7 +133,7 @@ class Intake:
             if not (self._changed or self._is_settled):
                 await self._settle()
 
-    def changed(self, place: Place) -> None:
+    def changed(self, place: ProjectPath) -> None:
         """Schedule a directory for processing after a change."""
         self._changed.add(place)
         self._stale.set()
@@ -144,7 +143,7 @@ class Intake:
             self._is_settled = False
             self._stale.set()
 
-    async def take(self, place: Place) -> None:
+    async def take(self, place: ProjectPath) -> None:
         """Judge the servers of a directory and update the catalog, in batches if there are many."""
         async with self._one_at_a_time:
             upstreams = self._upstreams(place)
@@ -161,7 +160,7 @@ class Intake:
             if len(self._taken) > 4 * len(current) + 100:  # sources come and go, and an `id` may be reused
                 self._taken = {number: taken for number, taken in self._taken.items() if number in current}
 
-    def is_taken(self, place: Place, upstream: IntakeSource) -> bool:
+    def is_taken(self, place: ProjectPath, upstream: IntakeSource) -> bool:
         """Return whether the current offering of a server is in the catalog."""
         return self._shown.get(place, {}).get(upstream.name) is upstream.offer
 
@@ -223,11 +222,11 @@ class Intake:
         is_accepted = partial(self._pins.is_accepted, upstream.identity)
         return await collect_paced(map(_encoded, counting(verdict.seen, is_accepted, verdict.lint_notes)))
 
-    def _others(self, place: Place) -> "_Others":
+    def _others(self, place: ProjectPath) -> "_Others":
         known = self._catalog.at(_name(place)).tools
         return _Others(telling_names(known), looks_of(known))
 
-    async def _show(self, place: Place, upstreams: Sequence[IntakeSource]) -> None:
+    async def _show(self, place: ProjectPath, upstreams: Sequence[IntakeSource]) -> None:
         """Publish everything judged so far to the catalog, under stored names."""
         pace = Pacer()
         known = [(each.name, taken) for each in upstreams if (taken := self._taken.get(id(each))) is not None]
@@ -243,7 +242,7 @@ class Intake:
         said = upstream.introduction
         return pinned_introduction(self._pins, upstream.identity, said) if said is not None else None
 
-    def changes(self, place: Place) -> list[JsonObject]:
+    def changes(self, place: ProjectPath) -> list[JsonObject]:
         """Return the held definitions in a directory, each with its subject, differences and hash."""
         return [
             {"ref": _ref_of(upstream.name, held), "server": upstream.name, **held.to_json(), "problems": found}
@@ -252,12 +251,12 @@ class Intake:
             for found in [[problem.to_json() for problem in self._findings(place, upstream, held)]]
         ]
 
-    def is_held(self, place: Place, ref: ToolRef) -> bool:
+    def is_held(self, place: ProjectPath, ref: ToolRef) -> bool:
         """Return whether a tool is held back."""
         source = self._catalog.at(_name(place)).sources.get(ref.server)
         return isinstance(source, PinnedSource) and source.holds(ref.tool)
 
-    def _findings(self, place: Place, upstream: IntakeSource, held: HeldChange) -> tuple[Problem, ...]:
+    def _findings(self, place: ProjectPath, upstream: IntakeSource, held: HeldChange) -> tuple[Problem, ...]:
         """Return the lint findings in a held definition."""
         if held.kind != "tool":
             return lint_text(held.held.definition)
@@ -268,12 +267,12 @@ class Intake:
             return lint_text(held.held.definition)
         return reviewing(offered, others.names, others.looks)(tool, held.change)
 
-    async def accept(self, place: Place, ref: ToolRef, hash: str, by: Principal, kind: PinKind = "tool") -> None:
+    async def accept(self, place: ProjectPath, ref: ToolRef, hash: str, by: Principal, kind: PinKind = "tool") -> None:
         """Accept a definition that a person has reviewed."""
         await self._pins.accept(self._find(place, ref).identity, ref.tool, hash, by=by, kind=kind)
         await self._again(place)
 
-    async def reject(self, place: Place, ref: ToolRef, hash: str, by: Principal, kind: PinKind = "tool") -> None:
+    async def reject(self, place: ProjectPath, ref: ToolRef, hash: str, by: Principal, kind: PinKind = "tool") -> None:
         """Reject a definition that a person has reviewed."""
         await self._pins.reject(self._find(place, ref).identity, ref.tool, hash, by=by, kind=kind)
         await self._again(place)
@@ -289,14 +288,14 @@ class Intake:
             if affected:
                 await self.take(place)
 
-    def _find(self, place: Place, ref: ToolRef) -> IntakeSource:
+    def _find(self, place: ProjectPath, ref: ToolRef) -> IntakeSource:
         server = self._catalog.at(_name(place)).server(ref.server)
         for upstream in self._upstreams(place):
             if upstream.name == server:
                 return upstream
         raise NotFound("server.unknown", f'Server "{ref.server}" not found.')
 
-    async def _again(self, place: Place) -> None:
+    async def _again(self, place: ProjectPath) -> None:
         self._judgement += 1
         for each in {None, place}:
             await self.take(each)
@@ -322,7 +321,7 @@ def _ref_of(server: str, held: HeldChange) -> str:
     return server if held.kind == "instructions" else str(ToolRef(server, held.pin.tool))
 
 
-def _name(place: Place) -> str | None:
+def _name(place: ProjectPath) -> str | None:
     return str(place) if place is not None else None
 
 

@@ -14,11 +14,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from toolcrib.gate.pins.lint_findings import LintFinding, finding, holding, one_of_each
 from toolcrib.gate.pins.lint_judge import judge
 from toolcrib.gate.pins.lint_plain import departure
 from toolcrib.gate.pins.lint_private import TOPICS
-from toolcrib.gate.pins.lint_texts import LONGEST, UNREAD, Text, forms, is_for_programs, texts_of
+from toolcrib.gate.pins.lint_texts import (
+    LONGEST,
+    UNREAD,
+    LintFinding,
+    Text,
+    finding,
+    forms,
+    holding,
+    is_for_programs,
+    one_of_each,
+    texts_of,
+)
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.look_alikes import look, looks_foreign
 from toolcrib.model.problems import Problem

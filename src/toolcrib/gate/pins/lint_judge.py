@@ -12,13 +12,12 @@ from typing import Final, NamedTuple
 from toolcrib.gate.pins.lint_attacks import ATTACKS
 from toolcrib.gate.pins.lint_context import is_chosen, is_defensive, is_described, is_inspected, is_quoted, is_shown
 from toolcrib.gate.pins.lint_encoded import Decoded, decoded_texts, may_hide_message, words_of_prose
-from toolcrib.gate.pins.lint_findings import LintFinding, finding
 from toolcrib.gate.pins.lint_languages import may_order, orders
 from toolcrib.gate.pins.lint_orders import ORDERS, PHRASES
 from toolcrib.gate.pins.lint_plain import speaks_to_reader
 from toolcrib.gate.pins.lint_private import PRIVATE
 from toolcrib.gate.pins.lint_signs import Context, Severity, Sign, SignIndex, beginnings, run_on
-from toolcrib.gate.pins.lint_texts import Text, forms, plain_form
+from toolcrib.gate.pins.lint_texts import LintFinding, Text, finding, forms, plain_form
 
 SIGNS: Final = (*ORDERS, *PRIVATE, *ATTACKS)
 _INDEX = SignIndex(SIGNS)

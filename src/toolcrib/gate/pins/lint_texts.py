@@ -1,25 +1,32 @@
-"""Collects the texts of a definition, each with its location and the forms in which it is read.
+"""Collects the texts of a definition, each with its location and the forms in which it is read, and makes findings.
 
 Every string of a definition reaches a model, including the names of members.
+
+A finding is a problem with its exact location and a severity: `hold` keeps new text of a known server back until a
+person has reviewed it; `warn` is a note and holds nothing.
 
 Pure. Must never read more than the limits; what is left out becomes `UNREAD`.
 """
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from toolcrib.gate.pins.lint_signs import Severity
 from toolcrib.model.json import Json, JsonObject, is_array, is_object
 from toolcrib.model.look_alikes import readable
+from toolcrib.model.problems import Problem
+from toolcrib.model.text import visible
 
-Place = tuple["Place", str | int] | None
+TextPath = tuple["TextPath", str | int] | None
 """The location of a text: its parent location, and its name or index there."""
 
 
 class Text(NamedTuple):
     """A text of a definition: the name of a member, a value, or (`is_joined`) all values of a list."""
 
-    place: Place
+    place: TextPath
     text: str
     is_name: bool = False
     is_joined: bool = False
@@ -54,7 +61,7 @@ def texts_of(definition: JsonObject) -> list[Text]:
     return texts
 
 
-def _gather(place: Place, value: Json, depth: int, texts: list[Text]) -> None:
+def _gather(place: TextPath, value: Json, depth: int, texts: list[Text]) -> None:
     if isinstance(value, str):
         if value not in _JSON_TYPES:
             texts.append(Text(place, value[:LONGEST]))
@@ -106,10 +113,63 @@ def is_for_programs(each: Text) -> bool:
     return keyword == "$schema" and _SCHEMA.fullmatch(each.text) is not None
 
 
-def written(place: Place) -> str:
+def written(place: TextPath) -> str:
     """Return a location as a path."""
     names: list[str] = []
     while place is not None:
         place, name = place
         names.append(str(name))
     return "/".join(reversed(names))
+
+
+_EXCERPT = 80
+
+
+@dataclass(frozen=True, slots=True)
+class LintFinding(Problem):
+    """A problem in the text at `place`, a path in the definition, from character `start` to `end`."""
+
+    place: str = ""
+    start: int = 0
+    end: int = 0
+    severity: Severity = "hold"
+
+    def to_json(self) -> JsonObject:
+        """Return the public shape."""
+        shape: JsonObject = {"place": self.place, "start": self.start, "end": self.end, "severity": self.severity}
+        return Problem.to_json(self) | shape
+
+
+def finding(
+    code: str, place: TextPath, reason: str, shown: str, span: tuple[int, int], severity: Severity = "hold"
+) -> LintFinding:
+    """Return a finding. Its message has the place, the reason and an excerpt of `shown`."""
+    path = _excerpt(written(place))
+    return LintFinding(
+        code,
+        f"{path} {reason}: {_excerpt(shown)}".lstrip(),
+        place=path,
+        start=span[0],
+        end=span[1],
+        severity=severity,
+    )
+
+
+def holding(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Return the findings that hold new text back."""
+    return tuple([each for each in problems if not isinstance(each, LintFinding) or each.severity == "hold"])
+
+
+def one_of_each(findings: Iterable[LintFinding]) -> tuple[LintFinding, ...]:
+    """Return one finding of each code: the first, or the first that holds."""
+    chosen: dict[str, LintFinding] = {}
+    for each in findings:
+        before = chosen.get(each.code)
+        if before is None or (before.severity == "warn" and each.severity == "hold"):
+            chosen[each.code] = each
+    return tuple(chosen.values())
+
+
+def _excerpt(text: str) -> str:
+    shown = visible(" ".join(text[: 4 * _EXCERPT].split()))
+    return shown if len(shown) <= _EXCERPT else f"{shown[:_EXCERPT]}…"

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from toolcrib.base.masking.names import is_secret_name
+from toolcrib.base.masking.words import is_secret_name
 from toolcrib.base.network.urls import CheckedUrl
 from toolcrib.model.errors import InvalidRequest
 from toolcrib.model.json import JsonObject

@@ -130,7 +130,7 @@ def routes(crib: Crib) -> Resource:
             body.plan(), shown=body.digest, scope=body.scope, cwd=cwd, enabled=not body.disabled
         )
         found = await crib.servers.find(plan.name, cwd, file=done.file)
-        status = crib.links.status(found).to_json()
+        status = crib.upstreams.status(found).to_json()
         return {"plan": plan.to_json(), "server": status | {"change": done.to_json()}}
 
     @router.get("/{name:path}", response_model=PublishedShape, response_model_exclude_unset=True)

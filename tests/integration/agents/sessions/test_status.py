@@ -58,7 +58,7 @@ def state_of(event: SessionEvent, server: str) -> str | None:
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGSTOP], ids=["dead", "hung"])
 async def test_a_server_that_is_lost_during_a_turn_is_told(crib: Crib, end: signal.Signals) -> None:
-    (standing,) = [each for each in await crib.links.list() if each.entry.name == "crafts"]
+    (standing,) = [each for each in await crib.upstreams.list() if each.entry.name == "crafts"]
     assert standing.link is not None
     pid = standing.link.pid
     assert pid is not None
@@ -73,7 +73,7 @@ async def test_a_server_that_is_lost_during_a_turn_is_told(crib: Crib, end: sign
             if states and states[0] == "connected" and pid:
                 os.kill(pid, end)
                 pid = 0
-                await crib.links.test("crafts") if end == signal.SIGSTOP else None
+                await crib.upstreams.test("crafts") if end == signal.SIGSTOP else None
             if states and states[-1] not in ("connected", "connecting"):
                 break
     os.kill(standing.link.pid or 0, signal.SIGCONT) if end == signal.SIGSTOP else None
@@ -82,7 +82,7 @@ async def test_a_server_that_is_lost_during_a_turn_is_told(crib: Crib, end: sign
 
 
 async def test_a_server_that_is_lost_after_a_turn_is_told(crib: Crib) -> None:
-    (standing,) = [each for each in await crib.links.list() if each.entry.name == "crafts"]
+    (standing,) = [each for each in await crib.upstreams.list() if each.entry.name == "crafts"]
     assert standing.link is not None
     assert standing.link.pid is not None
     async with crib.session(mode="bypassPermissions") as session:

@@ -19,7 +19,7 @@ from toolcrib.servers.secret_commands import SecretCommands
 from toolcrib.servers.trust import definition_digest
 from toolcrib.upstream.credentials import open_credentials
 from toolcrib.upstream.opener import OpenerDeps
-from toolcrib.upstream.plan import Place
+from toolcrib.upstream.plan import ProjectPath
 from toolcrib.upstream.pool import OfferStore, Pool
 from toolcrib.upstream.retries import Timing
 from toolcrib.upstream.source import UpstreamSource
@@ -84,7 +84,7 @@ class Yard:
     """A pool and what it told."""
 
     memory: Memory
-    changes: list[Place] = field(default_factory=list[Place])
+    changes: list[ProjectPath] = field(default_factory=list[ProjectPath])
     states: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     notices: list[Notice] = field(default_factory=list[Notice])
     pool: Pool = field(init=False)
@@ -101,18 +101,18 @@ class Yard:
             while not holds():
                 await self._told.wait()
 
-    async def until_state(self, name: str, state: UpstreamState, place: Place = None) -> UpstreamSource:
+    async def until_state(self, name: str, state: UpstreamState, place: ProjectPath = None) -> UpstreamSource:
         """Wait for a server's state."""
         await self.until(lambda: self.source(name, place).status.state == state)
         return self.source(name, place)
 
-    def source(self, name: str, place: Place = None) -> UpstreamSource:
+    def source(self, name: str, place: ProjectPath = None) -> UpstreamSource:
         """A server that the place has."""
         source = self.pool.find(name, place)
         assert source is not None
         return source
 
-    async def ready(self, *specs: ServerSpec, place: Place = None) -> UpstreamSource:
+    async def ready(self, *specs: ServerSpec, place: ProjectPath = None) -> UpstreamSource:
         """Connect servers and give the first of them."""
         self.pool.reconcile(place, found(*specs))
         for spec in specs:
@@ -158,7 +158,7 @@ async def open_yard(
     )
     yard = Yard(memory or Memory())
 
-    def on_sources(place: Place) -> None:
+    def on_sources(place: ProjectPath) -> None:
         yard.changes.append(place)
         yard.tell()
 

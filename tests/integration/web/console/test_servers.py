@@ -59,9 +59,9 @@ async def test_a_check_in_progress_has_a_timer_and_is_cancelled_without_the_othe
     crib = furnished.crib
     await crib.servers.add("stuck", upstream("upstreams.hangs", "initialize"))
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(crib.links.test, "stuck")
+        tasks.start_soon(crib.upstreams.test, "stuck")
         stuck = await crib.servers.find("stuck")
-        await eventually(lambda: crib.links.status(stuck).state == "connecting", 60)
+        await eventually(lambda: crib.upstreams.status(stuck).state == "connecting", 60)
         waits = row(await furnished.page("/servers"), "stuck")
         assert waits.all("time", data_timer="")
         assert waits.one("button").text == "Cancel"
@@ -375,7 +375,7 @@ async def test_a_sign_in_leads_to_the_address_for_the_browser_and_ends_with_the_
         assert (link.attributes["target"], link.attributes["rel"]) == ("_blank", "noopener noreferrer")
         await visitor.send("/servers/club/answer", {"address": "http://127.0.0.1:9/callback?state=forged"}, status=502)
         await visit(link.attributes["href"])
-        assert (await visitor.crib.links.await_sign_in("club", 20)).state == "done"
+        assert (await visitor.crib.upstreams.await_sign_in("club", 20)).state == "done"
         assert "Signed in" in (await visitor.page("/servers/club/auth")).text
         assert (await visitor.json("/servers/club/tools"))["state"] == "connected"
         out = await visitor.send("/servers/club/unauth")
@@ -394,7 +394,7 @@ async def test_published_server_is_found_reviewed_and_added_with_its_values(tmp_
             fields = {each.attributes["name"]: each.attributes.get("value", "") for each in form.all("input")}
             added = await visitor.send("/servers/registry/add", fields | {"value-words": "hi", "option": "mcpb"})
             assert "tiny" in added.one("h1").text
-            assert (await visitor.crib.links.test("tiny")).state == "connected"
+            assert (await visitor.crib.upstreams.test("tiny")).state == "connected"
             again = await visitor.send("/servers/registry/add", fields | {"option": "mcpb"})
             assert "already exists" in again.text
             answer = await visitor.client.get("/api/registry", params={"q": "tiny"})

@@ -1,6 +1,6 @@
 """Signatures of webhooks, against the example of the Standard Webhooks specification."""
 
-from toolcrib.agents.notify.signature import sign
+from toolcrib.agents.notify.delivery import sign
 
 
 def test_signature_equals_the_one_of_the_specification() -> None:

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolcrib.gate.pins.lint import clashes, holding, lint, looks_of, telling_names
-from toolcrib.gate.pins.lint_findings import LintFinding
 from toolcrib.gate.pins.lint_judge import SIGNS
 from toolcrib.gate.pins.lint_signs import beginnings
+from toolcrib.gate.pins.lint_texts import LintFinding
 from toolcrib.model.json import JsonObject
 from toolcrib.model.tools import Tool, ToolRef
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.testing.scripted_model.reply import ScriptPosition, locate, reply
 from toolcrib.testing.scripted_model.script import Scripts
-from toolcrib.testing.scripted_model.stream import StreamEvent, stream_events
+from toolcrib.testing.scripted_model.server import StreamEvent, stream_events
 
 ONE: list[JsonObject] = [{"blocks": [{"text": "one"}]}, {"blocks": [{"text": "two"}]}]
 SCRIPTS = Scripts({"a": ONE, "b": ONE, "rain": {"when": r"\brain\b", "steps": ONE}})

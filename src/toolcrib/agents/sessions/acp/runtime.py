@@ -24,9 +24,9 @@ from toolcrib.agents.sessions.acp.wire import ChildTransport
 from toolcrib.agents.sessions.programs import Program
 from toolcrib.agents.sessions.runtime import Brief, Conversation, SessionHost
 from toolcrib.agents.sessions.runtimes import EndpointAccess
-from toolcrib.base.masking.names import is_secret_setting
 from toolcrib.base.masking.text import mask_text
 from toolcrib.base.masking.values import KnownSecrets
+from toolcrib.base.masking.words import is_secret_setting
 from toolcrib.base.processes.process import Processes
 from toolcrib.base.processes.start import INHERITED
 from toolcrib.base.processes.stderr import Mask

@@ -42,9 +42,9 @@ from toolcrib.agents.sessions.claude.options import ClaudeLaunch, Start, build_o
 from toolcrib.agents.sessions.claude.program import cli_variables, find_cli, has_kept, write_wrapper
 from toolcrib.agents.sessions.claude.servers import build_servers, tool_name
 from toolcrib.agents.sessions.runtime import Brief, Conversation, SessionHost
-from toolcrib.base.masking.names import is_secret_setting
 from toolcrib.base.masking.text import mask_text
 from toolcrib.base.masking.values import KnownSecrets
+from toolcrib.base.masking.words import is_secret_setting
 from toolcrib.base.processes.stderr import StderrRing
 from toolcrib.model.errors import Unavailable
 from toolcrib.model.json import Json, JsonObject, is_object

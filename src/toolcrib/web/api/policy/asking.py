@@ -40,7 +40,7 @@ async def server_note(crib: Crib, ref: ToolRef, place: Path | None) -> str | Non
     ref = snapshot.canonical(ref)
     if crib.intake.is_held(place, ref):
         return "Its definition changed and needs review. Run `toolcrib tools changes`."
-    status = next((each for each in await crib.links.list(place) if each.entry.alias == ref.server), None)
+    status = next((each for each in await crib.upstreams.list(place) if each.entry.alias == ref.server), None)
     if status is None:
         return None if ref.server in snapshot.sources else f"Server {ref.server!r} does not exist."
     if status.state == "connected":

@@ -66,7 +66,7 @@ def _add_reading(router: APIRouter, crib: Crib) -> None:
     @router.get("", response_model=list[ServerShape], response_model_exclude_unset=True)
     async def list_servers(principal: Annotated[Principal, who]) -> Response:
         """List every server that an app uses in `cwd`, or in the user's own configuration."""
-        return json_list(status.to_json() for status in await crib.links.list(cwd_of(crib, principal)))
+        return json_list(status.to_json() for status in await crib.upstreams.list(cwd_of(crib, principal)))
 
     @router.get("/-/problems", response_model=list[ProblemShape], response_model_exclude_unset=True)
     async def list_server_problems(principal: Annotated[Principal, who]) -> list[JsonObject]:
@@ -85,7 +85,7 @@ def _add_reading(router: APIRouter, crib: Crib) -> None:
         """Return one server by alias or name: its definition, the origin of each value, and what trusting it means."""
         details = await crib.servers.get(name, cwd_of(crib, principal))
         response.headers["etag"] = f'"{details.version}"'
-        server = await crib.links.with_credential_problem(details.server)
+        server = await crib.upstreams.with_credential_problem(details.server)
         return _full(crib, replace(details, server=server))
 
 
@@ -144,7 +144,7 @@ def _add_trusting(router: APIRouter, crib: Crib) -> None:
         """Revoke trust in all servers of a project or file."""
         path = path_of(body.path)
         await change.make("servers.untrust", {"path": str(path)}, lambda: crib.servers.untrust_path(path))
-        return [crib.links.status(details.server).to_json() for details in await crib.servers.at(path)]
+        return [crib.upstreams.status(details.server).to_json() for details in await crib.servers.at(path)]
 
     @router.post("/{name:path}/trust", response_model=ServerShape, response_model_exclude_unset=True)
     async def trust_server(
@@ -163,14 +163,14 @@ def _add_trusting(router: APIRouter, crib: Crib) -> None:
         trusted = await change.make(
             "servers.trust", agreed, lambda: crib.servers.trust(name, cwd, shown=digest, secrets=allow_secrets)
         )
-        return crib.links.status(trusted).to_json()
+        return crib.upstreams.status(trusted).to_json()
 
     @router.post("/{name:path}/untrust", response_model=ServerShape, response_model_exclude_unset=True)
     async def untrust_server(change: Annotated[Changing, changes], name: str) -> JsonObject:
         """Revoke trust in a server."""
         cwd = cwd_of(crib, change.principal)
         found = await change.make("servers.untrust", {"name": name}, lambda: crib.servers.untrust(name, cwd))
-        return crib.links.status(found).to_json()
+        return crib.upstreams.status(found).to_json()
 
 
 def _add_changing(router: APIRouter, crib: Crib) -> None:
@@ -243,7 +243,7 @@ def _add_sandboxing(router: APIRouter, crib: Crib) -> None:
         )
         done = await crib.servers.sandbox(name, choice, cwd, dry_run=dry_run)
         found = await crib.servers.find(name, cwd)
-        return crib.links.status(found).to_json() | {"change": done.to_json()}
+        return crib.upstreams.status(found).to_json() | {"change": done.to_json()}
 
 
 async def _switch(
@@ -256,11 +256,11 @@ async def _switch(
 
 async def _changed_json(crib: Crib, name: str, cwd: Path | None, done: Edit) -> JsonObject:
     found = await crib.servers.find(name, cwd, file=done.file)
-    return crib.links.status(found).to_json() | {"change": done.to_json()}
+    return crib.upstreams.status(found).to_json() | {"change": done.to_json()}
 
 
 def _full(crib: Crib, details: Details) -> JsonObject:
-    return details.to_json() | crib.links.status(details.server).to_json()
+    return details.to_json() | crib.upstreams.status(details.server).to_json()
 
 
 def _version(if_match: str | None) -> str | None:

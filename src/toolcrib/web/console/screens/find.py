@@ -61,7 +61,7 @@ class FindScreen:
         return _fitting(words, (*in_rail, *_ALSO))
 
     async def _servers(self, words: str) -> list[JsonObject]:
-        rows = [row(status) for status in await self._console.crib.links.list(self._console.place)]
+        rows = [row(status) for status in await self._console.crib.upstreams.list(self._console.place)]
         return _fitting(words, ((str(each["name"]), str(each["href"]), str(each["word"])) for each in rows))
 
     async def _tools(self, request: Request, words: str) -> list[JsonObject]:

@@ -122,7 +122,7 @@ class OverviewScreen:
 
     async def _saved(self, apps: int) -> JsonObject | None:
         """Return the processes and memory that sharing saves: each app would start every server for itself."""
-        statuses = await self._console.crib.links.list(self._console.place)
+        statuses = await self._console.crib.upstreams.list(self._console.place)
         leaders = {each.link.pid for each in statuses if each.link is not None and each.link.pid}
         if apps < 2 or not leaders:
             return None

@@ -76,7 +76,7 @@ class AddScreen:
         untried: JsonObject = {}
         try:
             with anyio.move_on_after(PATIENCE):  # the page of a slower server is filled in when it responds
-                await self._console.crib.links.test(alias, self._console.place)
+                await self._console.crib.upstreams.test(alias, self._console.place)
         except ToolcribError as error:
             untried = {"untried": error.message}
         return await self._page.page(request, alias, "tools", change=done.to_json() | untried)

@@ -66,7 +66,7 @@ class ServersScreen:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._links = console.crib.links
+        self._links = console.crib.upstreams
 
     async def show(self, request: Request) -> Response:
         """Show the list."""

@@ -60,7 +60,7 @@ class RegistryScreen:
         alias = (await self._console.crib.servers.find(plan.name, place, file=done.file)).alias
         untried: JsonObject = {}
         try:
-            await self._console.crib.links.test(alias, place)
+            await self._console.crib.upstreams.test(alias, place)
         except ToolcribError as error:
             untried = {"untried": error.message}
         return await self._page.page(request, alias, "tools", change=done.to_json() | untried)

@@ -62,7 +62,7 @@ class ServerScreen:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._servers = console.crib.servers
-        self._links = console.crib.links
+        self._links = console.crib.upstreams
         self._acts: dict[str, Callable[[Request, str], Awaitable[Response]]] = {
             "test": self._test, "cancel": self._cancel, "reload": self._reload, "enable": self._enable,
             "disable": self._disable,

@@ -91,7 +91,7 @@ class ToolsScreen:
             "cost": (await tool_costs(self._console.crib, replace(principal, source="ide"))).to_json(),
             "hidden": len(hiding_rules(self._console.crib, HidingScope())),
             "hasHints": any(tool.kind == "upstream" and tool.annotations for tool in everything),
-            "missing": [problem.to_json() for problem in await self._console.crib.links.unknown(place)],
+            "missing": [problem.to_json() for problem in await self._console.crib.upstreams.unknown(place)],
         }
         return await self._console.respond(
             request, ScreenContent("tools", "Tools", "tools.html", value, "parts/tool_rows.html")
