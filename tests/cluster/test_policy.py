@@ -34,12 +34,20 @@ def test_deny_rule_and_token_revocation_bind_at_the_next_call_on_every_node(clus
         refused = second.decided_call("lab/greet", GREETING)
         assert (refused.status_code, refused.json()["code"]) == (403, "policy.denied")
         assert first.request("DELETE", f"/api/policy/rules/{rule}").status_code == 200
+        assert second.decided_call("lab/greet", GREETING).status_code == 200, "what is allowed counts at once, too"
         token = new_token(first, f"robot{number}")
         assert second.decided_call("lab/greet", GREETING, token=token).status_code == 200, (
             "a new token is known at once"
         )
         assert first.request("DELETE", f"/api/tokens/robot{number}").status_code == 200
         assert second.decided_call("lab/greet", GREETING, token=token).status_code in (401, 403)
+    restricted = first.request("POST", "/api/agents", {"id": "r", "name": "R", "toolPermissions": []})
+    assert restricted.status_code == 201, restricted.text
+    for number in range(ROUNDS):
+        allowed = ["lab/greet"] if number % 2 else []
+        assert first.request("PATCH", "/api/agents/r", {"toolPermissions": allowed}).status_code == 200
+        called = second.request("POST", "/api/tools/lab/greet/call?agent=r&mode=acceptEdits", {"arguments": GREETING})
+        assert called.status_code == (200 if allowed else 403), called.text
     lanes = {record["id"] // LANE_SIZE for record in first.request("GET", "/api/audit?limit=100").json()}
     assert len(lanes) == 2, "each node writes its own lane"
     newest = wait_for(lambda: first.shell.json("audit", "--phase", "checkpoint"))[0]

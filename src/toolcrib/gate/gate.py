@@ -230,6 +230,17 @@ class Gate:
         if self._stop_switch.state is not None:
             raise stopped(self._stop_switch.state)
 
+    async def look_again(self) -> bool:
+        """Load the permissions that other nodes changed, before something is refused. Returns whether there are any."""
+        return self._policy is not None and await self._policy.refresh()
+
+    async def _view_with(self, principal: Principal, server: str) -> PrincipalView:
+        """Return the view of a principal, loaded again if the server is missing in it."""
+        view = self._view(principal)
+        if view.snapshot.server(server) not in view.servers and await self.look_again():
+            view = self._view(principal)
+        return view
+
     async def why_absent(self, principal: Principal, ref: ToolRef, error: ToolcribError) -> ToolcribError:
         """Return the reason why a tool is missing, if the principal may know it, otherwise `error`."""
         if not isinstance(error, NotFound) or not self._view(principal).would_see(ref):
@@ -266,7 +277,7 @@ class Gate:
         encoded, view = encode_arguments(arguments), self._view(principal)
         ref = view.canonical(ref)
         decision = view.decision_on(ref, arguments, encoded)
-        if decision.spends is not None or (decision.needs_arguments and self.marks.are_shared):
+        if decision.verdict != "allow" or decision.spends or (decision.needs_arguments and self.marks.are_shared):
             view, decision = await self._settle(principal, ref, arguments, encoded, decision)
         tool = view.snapshot.tools.get(ref)
         if tool is not None and (decision.needs_arguments or decision.verdict == "ask" or handle is not None):
@@ -315,7 +326,9 @@ class Gate:
     async def _settle(
         self, principal: Principal, ref: ToolRef, arguments: JsonObject, encoded: bytes, decision: Decision
     ) -> tuple[PrincipalView, Decision]:
-        """Return the decision with the marks that other processes set, after counting it against a limited rule."""
+        """Return the decision with changes and marks of other processes, after counting it against a limited rule."""
+        if decision.verdict != "allow" and await self.look_again():
+            decision = self._view(principal).decision_on(ref, arguments, encoded)
         if self.marks.are_shared:
             await self.marks.refresh(principal)
             decision = self._view(principal).decision_on(ref, arguments, encoded)
@@ -357,7 +370,7 @@ class Gate:
         Raises `NotFound` for a server that does not exist for the principal or offers no content, `ProtocolError` for
         an error answer of the server, and `Unavailable` if it cannot be reached or the request cannot be recorded.
         """
-        view = self._view(principal)
+        view = await self._view_with(principal, server)
         server = view.snapshot.server(server)
         source = view.snapshot.sources.get(server)
         decision = view.whole_server(server)

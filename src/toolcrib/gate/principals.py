@@ -249,7 +249,7 @@ class Principals:
         self._owner = hashlib.sha256(owner_token.encode()).digest()
         self._tokens = tokens
         self._sessions = sessions
-        self.look_again: Callable[[], Awaitable[None]] = _nothing
+        self.look_again: Callable[[], Awaitable[object]] = _nothing
         """Loads tokens that other nodes created or revoked."""
         self._owners = {source: Credential(self.owner(source)) for source in ("ide", "api", "cli", "web")}
 

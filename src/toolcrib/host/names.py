@@ -12,7 +12,6 @@ from toolcrib.gate.policy.coding_tools import SERVER, TOOLS
 from toolcrib.gate.policy.patterns import Names, bare_names
 from toolcrib.model.errors import Unavailable
 from toolcrib.model.tools import ToolRef
-from toolcrib.store.batch import ConstraintError
 from toolcrib.store.engine import Store
 from toolcrib.store.names import load_names, save_names
 
@@ -29,9 +28,8 @@ async def keep_names(store: Store, table: NameTable, rows: Sequence[NameRow]) ->
     """
     for _ in range(_TRIES):
         try:
-            await save_names(store, rows)
-            return
-        except ConstraintError:
+            if await save_names(store, rows):
+                return
             rows = table.settle(await load_names(store), rows)
         except Unavailable as error:
             logger.warning("Could not store tool names; they may differ after a restart: %s", error)

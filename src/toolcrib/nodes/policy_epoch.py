@@ -2,7 +2,8 @@
 
 The database counts every change of rules, tokens, bundles, projects, agents' permissions and shared files. The
 statement that stores the intent of a call also reads that epoch. If it is newer than what this node has loaded, the
-gate reloads and decides again before the call leaves. Between calls, a poll keeps listings up to date.
+gate reloads and decides again before the call leaves. A call that would be refused or asked reads the epoch first, so
+that it counts at once if another node allowed it. Between calls, a poll keeps listings up to date.
 
 Must never report an epoch as loaded before everything it counts was loaded.
 """
@@ -57,22 +58,23 @@ class PolicyEpoch:
         if topic == POLICY_TOPIC:
             self._due.set()
 
-    async def refresh(self) -> None:
-        """Load everything again if another node changed something.
+    async def refresh(self) -> bool:
+        """Load everything again if another node changed something; return whether this node has loaded it meanwhile.
 
         Raises `Unavailable` without the database, and `node.lost` without a lease.
         """
         if not self._store.shared:
-            return
+            return False
         if self._membership.lost:
             raise Unavailable("node.lost", "This node lost its lease, so it makes no calls.")
+        before = self._loaded
         async with self._lock:
             epoch = await load_policy_epoch(self._store)
-            if epoch <= self._loaded:
-                return
-            for reload in self._reloads:
-                await reload()
-            self._loaded = epoch
+            if epoch > self._loaded:
+                for reload in self._reloads:
+                    await reload()
+                self._loaded = epoch
+            return self._loaded != before
 
     async def follow(self) -> None:
         """Poll for changes until cancelled."""

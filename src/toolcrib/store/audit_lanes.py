@@ -7,10 +7,10 @@ crib uses, and the one that cribs shared before there were lanes. Lane 1 holds t
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, insert, literal_column, select
+from sqlalchemy import ColumnElement, Connection, literal_column, select
 
-from toolcrib.store.batch import ConstraintError
 from toolcrib.store.engine import Store
+from toolcrib.store.new_rows import insert_new
 from toolcrib.store.node_schema import audit_lanes
 from toolcrib.store.schema import audit
 
@@ -43,10 +43,7 @@ async def own_lane(store: Store, crib: str) -> int:
         if lane is not None:
             return int(lane)
         lanes = await load_lanes(store)
-        try:
-            await store.write(insert(audit_lanes).values(lane=max([_FIRST_NODE - 1, *lanes]) + 1, crib=crib))
-        except ConstraintError:
-            continue  # another node was first
+        await store.write(insert_new(audit_lanes).values(lane=max([_FIRST_NODE - 1, *lanes]) + 1, crib=crib))
 
 
 async def load_lanes(store: Store) -> list[int]:

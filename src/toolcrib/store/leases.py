@@ -1,10 +1,10 @@
 """Leases: work that one node does at a time, by the clock of the database."""
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import delete, select, update
 
-from toolcrib.store.batch import ConstraintError
 from toolcrib.store.clock import database_seconds
 from toolcrib.store.engine import Store
+from toolcrib.store.new_rows import insert_new
 from toolcrib.store.node_schema import leases
 
 
@@ -20,11 +20,8 @@ async def take_lease(store: Store, name: str, holder: str, seconds: float) -> bo
     )
     if taken:
         return True
-    try:
-        await store.write(insert(leases).values(name=name, holder=holder, until=until))
-    except ConstraintError:
-        return False
-    return True
+    (taken,) = await store.write(insert_new(leases).values(name=name, holder=holder, until=until))
+    return taken == 1
 
 
 async def end_lease(store: Store, name: str, holder: str) -> None:

@@ -1,6 +1,6 @@
 """Schedules and their runs, as rows; `agents.schedules` runs them.
 
-A run is claimed by its key (schedule, due time, attempt): of two cribs that try, one violates the key and skips the
+A run is claimed by its key (schedule, due time, attempt): of two cribs that try, one finds the key taken and skips the
 run.
 """
 
@@ -18,6 +18,7 @@ from toolcrib.model.sessions import SessionLimits
 from toolcrib.store.audit import moment
 from toolcrib.store.batch import ConstraintError
 from toolcrib.store.engine import Store
+from toolcrib.store.new_rows import insert_new
 from toolcrib.store.schema import schedule_runs, schedules
 
 
@@ -65,10 +66,10 @@ async def delete_schedule(store: Store, id: str) -> bool:
 async def claim_run(store: Store, run: Run, crib: str) -> bool:
     """Claim a run for this crib; return False if another one was first."""
     try:
-        await store.write(insert(schedule_runs).values(crib=crib, **_run_columns(run)))
-    except ConstraintError:
+        (claimed,) = await store.write(insert_new(schedule_runs).values(crib=crib, **_run_columns(run)))
+    except ConstraintError:  # the schedule was deleted
         return False
-    return True
+    return claimed == 1
 
 
 async def end_run(store: Store, run: Run, crib: str) -> None:

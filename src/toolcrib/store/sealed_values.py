@@ -2,8 +2,8 @@
 
 from sqlalchemy import delete, insert, select
 
-from toolcrib.store.batch import ConstraintError
 from toolcrib.store.engine import Store
+from toolcrib.store.new_rows import insert_new
 from toolcrib.store.node_schema import sealed_values
 
 
@@ -32,8 +32,5 @@ async def save_sealed(store: Store, name: str, body: bytes | None) -> None:
 
 async def add_sealed(store: Store, name: str, body: bytes) -> bool:
     """Store a value unless there is one of this name; return whether it was stored."""
-    try:
-        await store.write(insert(sealed_values).values(name=name, body=body))
-    except ConstraintError:
-        return False
-    return True
+    (added,) = await store.write(insert_new(sealed_values).values(name=name, body=body))
+    return added == 1

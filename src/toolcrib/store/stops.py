@@ -1,10 +1,10 @@
 """The kill switch of all nodes on one database, as stored in it."""
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import delete, select
 
 from toolcrib.base.stop_switch import StopState
-from toolcrib.store.batch import ConstraintError
 from toolcrib.store.engine import Store
+from toolcrib.store.new_rows import insert_new
 from toolcrib.store.node_schema import stops
 
 _ONLY = 1
@@ -19,10 +19,7 @@ async def load_stop(store: Store) -> StopState | None:
 
 async def save_stop(store: Store, state: StopState) -> None:
     """Stop all nodes. Idempotent; the first state is kept."""
-    try:
-        await store.write(insert(stops).values(id=_ONLY, at=state.at, by=state.by, reason=state.reason))
-    except ConstraintError:
-        return
+    await store.write(insert_new(stops).values(id=_ONLY, at=state.at, by=state.by, reason=state.reason))
 
 
 async def remove_stop(store: Store) -> None:

@@ -18,6 +18,7 @@ Must never read a body or send a header that grants access to another site.
 import asyncio
 import logging
 from collections.abc import Awaitable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
@@ -196,6 +197,9 @@ class RequestGuard:
         """Check a request; one with an unknown token twice: another node may have created the token just now."""
         if b"cookie" in headers and b"authorization" not in headers:
             await self._logins.look(headers[b"cookie"])
+        if self._stop_switch.state is not None:
+            with suppress(ToolcribError):  # without the database, the stop holds
+                await self._principals.look_again()  # another node may have resumed everything
         try:
             return self._admit(scope, headers)
         except _UnknownToken:

@@ -23,6 +23,9 @@ from process_cleanup import end_database_with_tests
 class Server(Protocol):
     """What tests use of the PostgreSQL server."""
 
+    log: Path
+    """The file it logs to."""
+
     def get_uri(self) -> str:
         """Its address."""
         ...

@@ -228,15 +228,14 @@ async def test_names_of_any_characters_come_back_as_they_were(database: str) -> 
         assert sorted(await load_names(store)) == sorted(rows)
 
 
-async def test_names_are_saved_all_or_none_and_a_taken_one_is_told(database: str) -> None:
+async def test_taken_names_are_left_as_they_are_and_reported(database: str) -> None:
     async with open_store(database) as store:
-        await save_names(store, [("endpoint", "a", "s", "t")])
-        for clash in (("endpoint", "a", "s", "other"), ("endpoint", "other", "s", "t")):
-            with pytest.raises(ConstraintError):
-                await save_names(store, [("endpoint", "new", "s", "new"), clash])
-        await save_names(store, [("bridge", "a", "s", "t")])
-        await save_names(store, [])
-        assert len(await load_names(store)) == 2
+        assert await save_names(store, [("endpoint", "a", "s", "t")])
+        for number, clash in enumerate((("endpoint", "a", "s", "other"), ("endpoint", "other", "s", "t"))):
+            assert not await save_names(store, [("endpoint", f"new{number}", "s", f"new{number}"), clash])
+        assert await save_names(store, [("bridge", "a", "s", "t")])
+        assert await save_names(store, [])
+        assert sorted(name for _, name, _, _ in await load_names(store)) == ["a", "a", "new0", "new1"]
 
 
 async def test_thousands_of_names_are_saved_at_once(database: str) -> None:

@@ -115,6 +115,8 @@ class Schedules:
         self._clock = clock
         self._crib = crib
         self._running: dict[str, int] = {}
+        self._retrying: set[str] = set()
+        """Schedules whose failed run waits here for its next attempt."""
         self._turns: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)
         self._news = anyio.Event()
         self._looked_at: datetime | None = None
@@ -184,7 +186,7 @@ class Schedules:
         """Start a run immediately and return it. Raises `schedule.running`, `crib.stopped`."""
         self._stop_switch.check()
         schedule = await self.get(id)
-        if self._running.get(id) or (self._jobs is not None and await self._goes_on(schedule, self._clock.now())):
+        if await self._goes_on(schedule, self._clock.now()):
             raise Conflict("schedule.running", f"Schedule {schedule.name} is already running.")
         run = await self._runs.claim(schedule, self._clock.now())
         if run is None:
@@ -205,9 +207,9 @@ class Schedules:
         """Return whether the schedule could run now."""
         return await self._check.look(schedule)
 
-    def _timed(self, schedule: Schedule) -> Schedule:
-        """Return the schedule with its next due time, or none while paused."""
-        moments = [] if schedule.paused else following(schedule.cadence, self._clock.now())
+    def _timed(self, schedule: Schedule, after: datetime | None = None) -> Schedule:
+        """Return the schedule with its next due time after a moment, by default now; none while paused."""
+        moments = [] if schedule.paused else following(schedule.cadence, after or self._clock.now())
         return replace(schedule, next_at=moments[0] if moments else None)
 
     async def _revise(self, id: str, change: Callable[[Schedule], Schedule]) -> Schedule:
@@ -272,10 +274,8 @@ class Schedules:
             schedule = await self._brought_forward(kept, now) if went_back else kept
             if schedule.next_at is None:
                 continue
-            if schedule.next_at <= now:
-                await self._due(schedule, schedule.next_at, now)
-            else:
-                soonest = min(soonest, schedule.next_at)
+            next_at = schedule.next_at if schedule.next_at > now else await self._due(schedule, schedule.next_at, now)
+            soonest = min(soonest, next_at or soonest)
         return soonest
 
     async def _brought_forward(self, schedule: Schedule, now: datetime) -> Schedule:
@@ -296,12 +296,18 @@ class Schedules:
         )
         return brought or replace(schedule, next_at=None)
 
-    async def _due(self, schedule: Schedule, due_at: datetime, now: datetime) -> None:
-        """Settle one due time, then advance to the next. The order matters: a crash in between must not lose a run."""
+    async def _due(self, schedule: Schedule, due_at: datetime, now: datetime) -> datetime | None:
+        """Settle one due time, then advance to the next and return it.
+
+        The order matters: a crash in between must not lose a run. The next one follows the settled moment, not the time
+        when that was stored, or a slow database would skip runs.
+        """
         await self._settle(schedule, due_at, now)
-        await revise_schedule(
-            self._store, schedule.id, lambda kept: self._timed(kept) if kept.next_at == due_at else kept
+        settled = due_at if now - due_at <= LATE else now
+        advanced = await revise_schedule(
+            self._store, schedule.id, lambda kept: self._timed(kept, settled) if kept.next_at == due_at else kept
         )
+        return None if advanced is None else advanced.next_at
 
     async def _settle(self, schedule: Schedule, due_at: datetime, now: datetime) -> None:
         """Start the run, or record why it was skipped."""
@@ -317,12 +323,16 @@ class Schedules:
         return None
 
     async def _goes_on(self, schedule: Schedule, now: datetime) -> bool:
-        """Return whether a run is in progress, here or in another crib that is presumably alive."""
-        if self._running.get(schedule.id):
+        """Return whether a run is in progress, here or in another crib that is presumably alive.
+
+        The database decides: a run that has ended there must not hold up the next one while this crib finishes it.
+        """
+        if schedule.id in self._retrying:
             return True
         limit = schedule.limits.seconds
         since = now - (LONGEST if limit is None else timedelta(seconds=limit) + LATE)
-        return any(run.started_at > since for run in await load_running(self._store, schedule=schedule.id))
+        is_here = self._running.get(schedule.id, 0) > 0
+        return any(is_here or run.started_at > since for run in await load_running(self._store, schedule=schedule.id))
 
     async def take_over(self, crib: str) -> None:
         """Have the runs executed that a dead crib claimed; those that it handed to another one continue there."""
@@ -377,8 +387,12 @@ class Schedules:
             await self._rest(schedule, readiness.revoked)
             return
         while ended.state == "failed" and ended.attempt <= schedule.retries:
-            await self._clock.sleep(FIRST_RETRY * 2 ** (ended.attempt - 1))
-            again = await self._runs.claim(schedule, run.due_at, ended.attempt + 1)
+            self._retrying.add(schedule.id)
+            try:
+                await self._clock.sleep(FIRST_RETRY * 2 ** (ended.attempt - 1))
+                again = await self._runs.claim(schedule, run.due_at, ended.attempt + 1)
+            finally:
+                self._retrying.discard(schedule.id)
             if again is None:
                 return
             ended = await self._runs.make(schedule, again, await self._check.look(schedule))

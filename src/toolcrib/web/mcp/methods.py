@@ -158,6 +158,8 @@ class Methods:
             if ref == _READ_REF:
                 return self._result(request, await self._read_on(request, given))
         tool, decision = self._gate.find_visible(request.principal, ref)
+        if tool is None and await self._gate.look_again():
+            tool, decision = self._gate.find_visible(request.principal, ref)
         if given is arguments and tool is not None and request.era == "modern":
             self._check_headers(request, tool, arguments)
         return self._result(request, await self._through_gate(request, tool, decision, given, name))

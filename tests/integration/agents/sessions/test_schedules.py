@@ -242,6 +242,36 @@ async def test_of_two_cribs_on_one_database_one_makes_each_run(tmp_path: Path, h
         assert {session.id for session in sessions} == {run.session for run in runs}
 
 
+@pytest.mark.parametrize("reads", range(3, 7))
+async def test_no_moment_is_lost_when_time_passes_while_a_run_begins(crib: Crib, hands: Hands, reads: int) -> None:
+    every_minute = nightly(crib, cadence=Cadence(cron="* * * * *"))
+    schedule = await crib.schedules.add(replace(every_minute, overlap="wait"))
+    hands.step_after(reads, timedelta(minutes=1))
+    hands.move(minutes=1)
+    while hands.time < START + timedelta(minutes=4):
+        hands.move(seconds=30)
+        await eventually(partial(is_scheduled_after, crib, schedule.id, hands.time))
+    due = sorted(run.due_at for run in await crib.schedules.history(schedule.id))
+    assert due == [START + timedelta(minutes=step) for step in range(1, len(due) + 1)]
+    assert len(due) >= 4
+
+
+async def test_run_that_ended_does_not_hold_up_the_next_while_it_is_still_judged(
+    crib: Crib, hands: Hands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def judge_forever(*_: object) -> None:
+        await anyio.sleep_forever()
+
+    monkeypatch.setattr(crib.schedules, "_judge", judge_forever)
+    schedule = await crib.schedules.add(nightly(crib, cadence=Cadence(cron="*/5 * * * *")))
+    hands.move(minutes=5)
+    await ended(crib, schedule.id, 1)
+    hands.move(minutes=5)
+    await eventually(partial(has_runs, crib, schedule.id, 2))
+    newest, _ = await crib.schedules.history(schedule.id)
+    assert newest.state == "running"
+
+
 @pytest.mark.parametrize(("missed", "state"), [("once", "completed"), ("skip", "skipped")])
 async def test_what_was_missed_is_made_up_for_once_or_left_out(
     tmp_path: Path, hands: Hands, missed: str, state: str
@@ -371,6 +401,11 @@ async def running(crib: Crib, id: str) -> None:
 
 async def has_runs(crib: Crib, id: str, count: int) -> bool:
     return len(await crib.schedules.history(id)) == count
+
+
+async def is_scheduled_after(crib: Crib, id: str, moment: datetime) -> bool:
+    next_at = (await crib.schedules.get(id)).next_at
+    return next_at is not None and next_at > moment
 
 
 async def have_sessions(crib: Crib, id: str, count: int) -> bool:
