@@ -1,5 +1,6 @@
 """Handles and questions over nodes: opened on one, answered and fetched on others, also after the first was killed."""
 
+import re
 import threading
 
 import httpx2
@@ -8,9 +9,10 @@ from cluster.mcp_clients import call_tool
 from cluster.nodes import WAIT_SECONDS, Cluster, ClusterNode, wait_for
 from cluster.test_approvals import pending
 from deadlines import stretched
+from integration.store.databases import ask
 from long_tests import takes_long
 from toolcrib.model.json import JsonObject
-from toolcrib.model.protocol import APPROVAL_KEY
+from toolcrib.model.protocol import APPROVAL_KEY, CAPABILITIES_KEY, MODERN_VERSION, VERSION_KEY
 
 
 def fetch(node: ClusterNode, secret: str, handle: str = "handle", **arguments: bool) -> JsonObject:
@@ -60,6 +62,42 @@ def test_handle_is_fetched_once_on_any_node_also_when_its_own_was_killed(cluster
     answer(second, id)
     assert fetch(third, secret, id)["structuredContent"]["product"] == "Toolcrib"
     assert "already used" in fetch(second, secret, id)["content"][0]["text"]
+
+
+def read_on(node: ClusterNode, secret: str, handle: str, **how: str | int) -> str:
+    """What `read_result` returns."""
+    result = call_tool(node, "read_result", {"handle": handle, **how}, token=secret)
+    return result["content"][0]["text"]
+
+
+@takes_long
+def test_shortened_result_is_read_on_any_node_by_its_caller_only_also_when_its_own_was_killed(cluster: Cluster) -> None:
+    (first,) = cluster.start(1)
+    secret = create_token(first, mode="acceptEdits")
+    other = create_token(first, name="other", mode="acceptEdits")
+    (second,) = cluster.start(1)
+    name = "\n".join(f"line {number}" for number in range(2_000))
+    shortened = call_tool(first, "lab_greet", {"name": name}, token=secret, path="/mcp?result_tokens=500")
+    handle = re.search(r"res_[\w-]+", shortened["content"][0]["text"])
+    assert handle is not None
+    assert "line 1234" in read_on(second, secret, handle[0], grep="line 1234")
+    wait_for(lambda: "read_result" in listed(second, secret))
+    assert "read_result" not in listed(second, other)
+    assert "no such result" in read_on(second, other, handle[0])
+    (body,) = ask(cluster.database, "SELECT body FROM kept_results")[0]
+    assert b"line 1234" not in bytes(body), "it is stored encrypted"
+    first.kill()
+    (third,) = cluster.start(1)
+    assert "line 1999" in read_on(third, secret, handle[0], lines="1990-")
+
+
+def listed(node: ClusterNode, secret: str) -> str:
+    """The tools that a client may list, as text."""
+    headers = {"mcp-protocol-version": MODERN_VERSION, "mcp-method": "tools/list"}
+    headers["accept"] = "application/json, text/event-stream"
+    params: JsonObject = {"_meta": {VERSION_KEY: MODERN_VERSION, CAPABILITIES_KEY: {}}}
+    body: JsonObject = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": params}
+    return node.request("POST", "/mcp", body, token=secret, headers=headers).text
 
 
 @takes_long

@@ -465,6 +465,8 @@ class Gate:
         digest = None
         if call.budget is not None:
             result, digest = call.budget.fit(self.results, context.principal, tool, result)
+            if digest is not None:
+                await self.results.share()
         await record.outcome(is_error=result.is_error, duration_ms=duration, digest=digest, result=result, marks=marks)
         return CallOutcome(result, audit_id, duration, call.edited, digest is not None)
 

@@ -34,6 +34,7 @@ from toolcrib.model.principals import Principal
 from toolcrib.model.tools import ToolRef
 from toolcrib.nodes.policy_epoch import POLICY_TOPIC, PolicyEpoch
 from toolcrib.nodes.shared_counts import SharedCounts
+from toolcrib.nodes.shared_results import SharedResults
 from toolcrib.servers.servers import Servers
 from toolcrib.servers.trust import load_trust
 from toolcrib.upstream.plan import not_startable
@@ -140,6 +141,10 @@ class GateParts:
         self.policy.on_change(self._reload)
         stack.callback(self._context.signals.listen(self.policy.on_signal))
         self._context.tasks.start_soon(self.policy.follow)
+        context = self._context
+        if context.store.shared and context.cluster_secret is not None:
+            results = self.gate.results.shared = SharedResults(context.store, context.cluster_secret, context.signals)
+            context.tasks.start_soon(results.follow)
 
     async def _reload(self) -> None:
         """Load tokens, agents and rules again after a change on another node."""

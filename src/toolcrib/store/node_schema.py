@@ -99,6 +99,19 @@ logins = Table(
 `expires` is in seconds by the clock of the database.
 """
 
+kept_results = Table(
+    "kept_results",
+    metadata,
+    Column("handle", StoredText, primary_key=True),
+    Column("owner", StoredText, nullable=False),
+    Column("expires", Float, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+)
+"""Large results that their callers read on in, encrypted with the node secret. `expires` is in seconds by the clock of
+the database.
+"""
+
 audit_lanes = Table(
     "audit_lanes",
     metadata,

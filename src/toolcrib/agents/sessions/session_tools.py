@@ -119,7 +119,7 @@ class SessionTools:
     ) -> Result:
         """Call one of the crib's tools, or read on in a shortened result."""
         if offered.tool.ref == reading.TOOL.ref:
-            return Result(reading.read_on(self._gate.results, self.principal(), arguments), 0.0)
+            return Result(await reading.read_on(self._gate.results, self.principal(), arguments), 0.0)
         return await self._call(offered.tool.ref, arguments, self._in_session(tool_call), progress)
 
     async def permit(self, tool: str, arguments: JsonObject, tool_call: str) -> Permit:

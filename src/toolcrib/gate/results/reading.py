@@ -51,9 +51,10 @@ TOOL: Final = Tool(
 """The tool as sessions offer it."""
 
 
-def read_on(results: KeptResults, principal: Principal, arguments: JsonObject) -> CallResult:
+async def read_on(results: KeptResults, principal: Principal, arguments: JsonObject) -> CallResult:
     """Return a part of a result that was shortened for this principal."""
     handle: Json = arguments.get("handle")
+    await results.fetch(principal, handle)
     kept = results.get(principal, handle) if isinstance(handle, str) else None
     if kept is None:
         return CallResult.error(

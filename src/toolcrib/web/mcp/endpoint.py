@@ -163,7 +163,7 @@ class McpEndpoint:
         self._subscriptions = Subscriptions()
         seal = StateSeal(key or secrets.token_bytes(32))
         self._routing = routing
-        node, gate.results.tag = (routing.node, routing.tag) if routing is not None else (None, "")
+        node, self._tag = (routing.node, routing.tag) if routing is not None else (None, "")
         self._sessions = McpSessions(seal, EndedSessions(ended_file), node=node)
         self._stopping = stopping
         self._opening, self._loading = anyio.Lock(), anyio.Lock()
@@ -449,9 +449,7 @@ class McpEndpoint:
         """Answer `initialize` and register the session it opens."""
         sdk = self._sdk or await self._load_sdk()
         key = http.credential
-        session = McpSession(
-            self._sessions.new_id(message.params, http.bound_to), message.params, tag=self._gate.results.tag
-        )
+        session = McpSession(self._sessions.new_id(message.params, http.bound_to), message.params, tag=self._tag)
         async with self._opening:
             await self._make_room(sdk, key)
             self._sessions.begin(session, key)
@@ -478,7 +476,7 @@ class McpEndpoint:
             await self._make_room(sdk, http.credential)
             is_open = await sdk.restore(session_id, hello, http.scope, http.principal, http.mcp_view, http.owner)
             if is_open:
-                session = McpSession(session_id, hello, is_restored=True, tag=self._gate.results.tag)
+                session = McpSession(session_id, hello, is_restored=True, tag=self._tag)
                 self._sessions.begin(session, http.credential)
                 self._watch(http.credential, http.scope.get(ENDED))
         return is_open

@@ -222,6 +222,7 @@ class Methods:
             return result
         fitted, digest = budget.fit(self._gate.results, request.principal, _PROGRAM_TOOL, result)
         if digest is not None:
+            await self._gate.results.share()
             self._announce()
         return fitted
 
@@ -236,7 +237,7 @@ class Methods:
         """Read on in a shortened result; within a session, as a call that the session knows."""
         if request.principal.kind == "session" and self._in_session is not None:
             return await self._in_session(request.principal, TOOL.ref, arguments, request.progress)
-        return read_on(self._gate.results, request.principal, arguments)
+        return await read_on(self._gate.results, request.principal, arguments)
 
     def _check_headers(self, request: McpRequest, tool: Tool, arguments: JsonObject) -> None:
         """Raise unless the headers repeat the arguments that the tool's schema marks."""
@@ -258,6 +259,8 @@ class Methods:
 
     async def _read_resource(self, request: McpRequest) -> JsonObject:
         uri = _text(request, "uri")
+        if uri.startswith(URI):
+            await self._gate.results.fetch(request.principal, uri.removeprefix(URI).partition("/")[0])
         if uri.startswith(URI) and (kept := self._gate.results.resource(request.principal, uri)) is not None:
             private = {"ttlMs": 0, "cacheScope": "private"} if request.era == "modern" else {}
             return self._on_the_wire(request, {"contents": [kept], **private})

@@ -1,8 +1,8 @@
 """Which node of a cluster handles an MCP request. Most requests are handled by the node that receives them.
 
-What lives in the memory of one node is reached there: a parked call, a question to a legacy client, a kept result, and
-the event stream and subscriptions of a legacy session. The node is part of the state that the client carries. It is
-read without checking the seal: the receiving node checks it, and requests go to live nodes only.
+What lives in the memory of one node is reached there: a parked call, a question to a legacy client, and the event
+stream and subscriptions of a legacy session. The node is part of the state that the client carries. It is read without
+checking the seal: the receiving node checks it, and requests go to live nodes only.
 
 If the node has ended, the request is handled here, as after a restart: a legacy session is restored, and state that is
 lost is reported as expired.
@@ -16,14 +16,13 @@ from starlette.types import Message as AsgiMessage
 from starlette.types import Scope, Send
 
 from toolcrib.model.errors import Unavailable
-from toolcrib.model.json import Json, JsonObject, is_object
+from toolcrib.model.json import Json
 from toolcrib.model.jsonrpc import Message
 from toolcrib.web.forwarded import TAG_LENGTH, NodeProxy, node_tag
 from toolcrib.web.mcp.sealed_state import peek
 
 logger = logging.getLogger(__name__)
 
-_RESULT_URI: Final = "toolcrib://results/"
 _IN_STREAM: Final = frozenset({"resources/subscribe", "resources/unsubscribe", "logging/setLevel"})
 """Requests about what a legacy session receives on its event stream."""
 _CANCELLED: Final = "notifications/cancelled"
@@ -89,8 +88,6 @@ class NodeRouting:
         state: Json = message.params.get("requestState")
         if isinstance(state, str):
             return _node_in(state)
-        if (handle := _handle(message)) is not None:
-            return _tag_in(handle)
         is_notice = message.id is None and message.method != _CANCELLED
         return _node_in(session_id) if session_id and (is_notice or message.method in _IN_STREAM) else None
 
@@ -113,17 +110,6 @@ def _node_in(sealed: str) -> str | None:
 
 
 def _tag_in(id: str) -> str | None:
-    """Return the tag in an id such as `res_TAG-RANDOM` or `TAG-RANDOM`."""
-    tag, separator, _ = id.removeprefix("res_").partition("-")
+    """Return the tag in an id such as `TAG-RANDOM`."""
+    tag, separator, _ = id.partition("-")
     return tag if separator and len(tag) == TAG_LENGTH else None
-
-
-def _handle(message: Message) -> str | None:
-    """Return the handle of a kept result that a request reads."""
-    arguments: Json = message.params.get("arguments")
-    given: JsonObject = arguments if is_object(arguments) else {}
-    handle = given.get("handle") if message.method == "tools/call" else None
-    uri: Json = message.params.get("uri")
-    if isinstance(uri, str) and uri.startswith(_RESULT_URI):
-        handle = uri.removeprefix(_RESULT_URI)
-    return handle if isinstance(handle, str) and handle.startswith("res_") else None
