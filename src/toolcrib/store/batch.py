@@ -30,6 +30,7 @@ Item = TypeVar("Item")
 Row: TypeAlias = tuple[Any, ...]
 Parameters: TypeAlias = Mapping[str, Any]
 Converters: TypeAlias = Mapping[str, Callable[[Any], Any]]
+OnFailure: TypeAlias = Callable[[Exception], None]
 
 
 class ConstraintError(Exception):
@@ -168,17 +169,26 @@ class Fence(NamedTuple):
 
 
 class Append:
-    """Consecutive items of one log; each caller receives the number of its row."""
+    """Consecutive items of one log; each caller receives the number of its row.
 
-    __slots__ = ("fence", "futures", "items", "log", "made", "start")
+    Each item has a function that is called if it could not be appended, whether or not its future was cancelled.
+    """
+
+    __slots__ = ("fence", "futures", "items", "log", "made", "on_failure", "start")
 
     def __init__(
-        self, log: Log[Any], items: list[Any], futures: "list[asyncio.Future[int]]", fence: Fence | None = None
+        self,
+        log: Log[Any],
+        items: list[Any],
+        futures: "list[asyncio.Future[int]]",
+        on_failure: list[OnFailure | None],
+        fence: Fence | None = None,
     ) -> None:
         self.log = log
         self.fence = fence
         self.items = items
         self.futures = futures
+        self.on_failure = on_failure
         self.made: list[Row] | None = None
         self.start: Any = None
 
@@ -189,8 +199,8 @@ class Append:
 
     def parts(self) -> "list[Append]":
         """Return one request per item."""
-        pairs = zip(self.items, self.futures, strict=True)
-        return [Append(self.log, [item], [future], self.fence) for item, future in pairs]
+        each = zip(self.items, self.futures, self.on_failure, strict=True)
+        return [Append(self.log, [item], [future], [failed], self.fence) for item, future, failed in each]
 
     def rows(self) -> list[Row]:
         """Build the rows, remembering the previous head of the log."""
@@ -213,9 +223,12 @@ class Append:
 
     def fail(self, failure: Callable[[], Exception]) -> None:
         """Fail the futures: the rows were rolled back."""
-        for future in self.futures:
+        for future, failed in zip(self.futures, self.on_failure, strict=True):
+            error = failure()
             if not future.done():
-                future.set_exception(failure())
+                future.set_exception(error)
+            if failed is not None:
+                failed(error)
 
 
 Request: TypeAlias = QueuedWrite | Append
@@ -247,15 +260,18 @@ class Queue(ABC):
     def wake(self) -> None:
         """Schedule the queue, which is no longer empty, to be taken after this turn of the loop."""
 
-    def append(self, log: Log[Item], item: Item, fence: Fence | None = None) -> "asyncio.Future[int]":
+    def append(
+        self, log: Log[Item], item: Item, fence: Fence | None = None, on_failure: OnFailure | None = None
+    ) -> "asyncio.Future[int]":
         """Append an item to a log; the future resolves to the number of its row once that is durable."""
         future: asyncio.Future[int] = self.loop.create_future()
         last = self.waiting[-1] if self.waiting else None
         if isinstance(last, Append) and last.log is log and last.fence == fence:
             last.items.append(item)
             last.futures.append(future)
+            last.on_failure.append(on_failure)
         else:
-            self._add(Append(log, [item], [future], fence))
+            self._add(Append(log, [item], [future], [on_failure], fence))
         return future
 
     def append_now(self, log: Log[Any], item: Any) -> int | None:

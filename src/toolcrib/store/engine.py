@@ -17,7 +17,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from toolcrib.base.settings import Durability
 from toolcrib.model.errors import ConfigError, Unavailable
-from toolcrib.store.batch import Fence, Item, Journalled, Log, Queue, Statement
+from toolcrib.store.batch import Fence, Item, Journalled, Log, OnFailure, Queue, Statement
 from toolcrib.store.failures import translate_errors
 from toolcrib.store.sqlite import open_sqlite
 
@@ -87,13 +87,15 @@ class Store:
         """
         return await self._writer.write(statements)
 
-    def append(self, log: Log[Item], item: Item, fence: Fence | None = None) -> "asyncio.Future[int]":
+    def append(
+        self, log: Log[Item], item: Item, fence: Fence | None = None, on_failure: OnFailure | None = None
+    ) -> "asyncio.Future[int]":
         """Append an item to a log; the future resolves to the number of its row once that is durable.
 
-        The item is appended even if the future is not awaited. The future fails with `ConstraintError` if the database
-        is shared and the fence no longer holds.
+        The item is appended even if the future is cancelled or not awaited; `on_failure` is called if that fails. The
+        future fails with `ConstraintError` if the database is shared and the fence no longer holds.
         """
-        return self._writer.append(log, item, fence)
+        return self._writer.append(log, item, fence, on_failure)
 
     async def caught_up(self) -> None:
         """Wait until everything durable is in the database. Raises `Unavailable` if it cannot be written."""

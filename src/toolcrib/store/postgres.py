@@ -27,8 +27,6 @@ from toolcrib.model.errors import ConfigError
 from toolcrib.store.batch import (
     Apart,
     Append,
-    Fence,
-    Log,
     Queue,
     Request,
     fail,
@@ -176,7 +174,7 @@ class PostgresWriter(Queue):
             return
         self._in_flight = self.take()
         try:
-            pipeline.send([(self._insert_into(each.log, each.fence), _with_fence(each)) for each in appends])
+            pipeline.send([self._inserts_of(each) for each in appends])
         except Exception as error:  # noqa: BLE001 boundary: the task handles it
             self._appended(None, error)
 
@@ -194,7 +192,8 @@ class PostgresWriter(Queue):
         if epoch is not None:
             self.policy_epoch = int(epoch)
         settle(batch)
-        self._begin()
+        # After the callers have continued: the outcomes of their calls may be ready, and join the next batch.
+        self.loop.call_soon(self._begin)
 
     async def _commit(self, batch: list[Request]) -> None:
         failure, self._failure = self._failure, None
@@ -269,12 +268,11 @@ class PostgresWriter(Queue):
         """Run the statements of a request; in a pipeline, results are only known when it has ended."""
         if isinstance(request, Append):
             cursor = link.cursor()
-            insert, rows = self._insert_into(request.log, request.fence).sql.encode(), _with_fence(request)
-            reads_epoch = request.log.reads_policy_epoch
+            insert, rows = self._inserts_of(request)
             if len(rows) == 1:
-                await cursor.execute(insert, rows[0])
+                await cursor.execute(insert.sql.encode(), rows[0])
             else:
-                await cursor.executemany(insert, rows, returning=reads_epoch)
+                await cursor.executemany(insert.sql.encode(), rows, returning=request.log.reads_policy_epoch)
             return [cursor]
         cursors: list[Cursor] = []
         for sql, parameters in request.statements:
@@ -286,12 +284,21 @@ class PostgresWriter(Queue):
             cursors.append(cursor)
         return cursors
 
-    def _insert_into(self, log: Log[Any], fence: Fence | None) -> RowInsert:
+    def _inserts_of(self, request: Append) -> tuple[RowInsert, list[tuple[Any, ...]]]:
+        """Return the insert of a request and its rows, with the parameters of the fence."""
+        log, fence = request.log, request.fence
         kind = log.table, None if fence is None else fence.session is not None
         insert = self._inserts.get(kind)
         if insert is None:
             insert = self._inserts[kind] = _insert(*kind, reads_epoch=log.reads_policy_epoch)
-        return insert
+        rows = request.rows()
+        if fence is None:
+            return insert, rows
+        given = (stored_text(fence.crib), fence.run)
+        if fence.session is not None:
+            given = (*given, stored_text(fence.session), fence.epoch)
+        at = insert.fence_at
+        return insert, [(*row[:at], *given, *row[at:]) for row in rows]
 
     async def _note(self, request: Request, cursors: Sequence[Cursor]) -> None:
         """Store the numbers of affected rows, or the epoch that the inserts of a log saw."""
@@ -347,29 +354,13 @@ _RUN_OF_SESSION = (
 def _insert(table: Table, of_session: bool | None, *, reads_epoch: bool) -> RowInsert:
     """Return the insert of a row. `of_session`: with the fence of a session, or of the run only, or with none."""
     sql = insert_into(table, PGDialect_psycopg(paramstyle="format"))
-    formats = [int(isinstance(column.type, LargeBinary)) for column in table.columns]
+    formats, fence_at = [int(isinstance(column.type, LargeBinary)) for column in table.columns], 0
     if of_session is not None:
         start, _, values = sql.partition(" VALUES (")
         places = values.removesuffix(")").split(", ")
-        fenced = fenced_column(table)
+        fenced = table.columns.keys().index("hash")
         places[fenced] = (_RUN_OF_SESSION if of_session else _RUN).format(places[fenced])
         sql = f"{start} VALUES ({', '.join(places)})"
-        formats[fenced:fenced] = [0] * (4 if of_session else 2)
-    return RowInsert(sql + _READING_EPOCH if reads_epoch else sql, tuple(formats))
-
-
-def _with_fence(request: Append) -> list[tuple[Any, ...]]:
-    """Return the rows of a request, with the parameters of its fence."""
-    rows, fence = request.rows(), request.fence
-    if fence is None:
-        return rows
-    after = fenced_column(request.log.table) + 1
-    given = (stored_text(fence.crib), fence.run)
-    if fence.session is not None:
-        given = (*given, stored_text(fence.session), fence.epoch)
-    return [(*row[:after], *given, *row[after:]) for row in rows]
-
-
-def fenced_column(table: Table) -> int:
-    """Return the position of the column whose value depends on the fence."""
-    return table.columns.keys().index("hash")
+        fence_at = fenced + 1
+        formats[fence_at:fence_at] = [0] * (4 if of_session else 2)
+    return RowInsert(sql + _READING_EPOCH if reads_epoch else sql, tuple(formats), fence_at)

@@ -22,10 +22,14 @@ Ended: TypeAlias = Callable[[bytes | None, Exception | None], None]
 
 
 class RowInsert(NamedTuple):
-    """An insert of one row, with a place `%s` for each parameter. `formats` are 1 for those that are bytes, else 0."""
+    """An insert of one row, with a place `%s` for each parameter. `formats` are 1 for those that are bytes, else 0.
+
+    `fence_at` is the position of the first parameter of the fence.
+    """
 
     sql: str
     formats: tuple[int, ...]
+    fence_at: int
 
 
 class AppendPipeline:

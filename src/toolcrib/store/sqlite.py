@@ -41,6 +41,7 @@ from toolcrib.store.batch import (
     Item,
     Journalled,
     Log,
+    OnFailure,
     Queue,
     Request,
     Row,
@@ -141,7 +142,7 @@ class JournalledRows(Append):
     __slots__ = ()
 
     def __init__(self, log: Log[Any], items: list[Any]) -> None:
-        super().__init__(log, items, [])
+        super().__init__(log, items, [], [])
 
     def add(self, item: Any, row: Row) -> None:
         """Add an item with the row that was built for it, after those before it, whose rows must be built."""
@@ -299,11 +300,13 @@ class SqliteWriter(Queue):
             self._count()
         return number
 
-    def append(self, log: Log[Item], item: Item, fence: Fence | None = None) -> "asyncio.Future[int]":
+    def append(
+        self, log: Log[Item], item: Item, fence: Fence | None = None, on_failure: OnFailure | None = None
+    ) -> "asyncio.Future[int]":
         """Append an item to a log, immediately if the journal accepts its row. There is no other crib to fence off."""
         number = self.append_now(log, item)
         if number is None:
-            return super().append(log, item)
+            return super().append(log, item, on_failure=on_failure)
         future: asyncio.Future[int] = self.loop.create_future()
         future.set_result(number)
         return future

@@ -138,3 +138,33 @@ async def test_row_that_is_not_answered_fails_at_its_limit(postgres_url: str, mo
                 await store.append(log, b"late", RUN)
         await store.append(log, b"after", RUN)
     assert ask(postgres_url, "SELECT count(*) FROM audit WHERE body = 'after'") == [(1,)]
+
+
+async def test_second_rows_of_callers_join_the_rows_that_wait(postgres_url: str) -> None:
+    async with numbered(postgres_url) as (store, log):
+        await store.append(log, b"first", RUN)
+
+        async def call() -> None:
+            await store.append(log, b"intent", RUN)
+            await store.append(log, b"outcome", RUN)
+
+        async with anyio.create_task_group() as callers:
+            for _ in range(2):
+                callers.start_soon(call)
+            for _ in range(3):  # the rows of these callers are in flight
+                await anyio.lowlevel.checkpoint()
+            for _ in range(2):
+                callers.start_soon(call)
+    sizes = ask(postgres_url, "SELECT count(*) FROM audit WHERE id > 1 GROUP BY xmin ORDER BY min(id)")
+    assert sizes == [(2,), (4,), (2,)]
+
+
+async def test_failure_of_a_row_is_reported_after_its_caller_was_cancelled(postgres_url: str) -> None:
+    failures: list[Exception] = []
+    async with numbered(postgres_url) as (store, log):
+        await store.append(log, b"first", RUN)
+        cancelled = store.append(log, b"body", Fence("crib", "another run"), failures.append)
+        kept = store.append(log, b"body", RUN, failures.append)
+        cancelled.cancel()
+        assert await kept == 2
+    assert [type(each) for each in failures] == [ConstraintError]

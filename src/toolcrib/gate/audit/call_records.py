@@ -228,25 +228,23 @@ class CallRecord:
     def abandoned(self, duration_ms: float) -> None:
         """Record a cancelled or failed call without waiting, since there may be no time left."""
         ending: JsonObject = {"isError": True, "abandoned": True, "durationMs": duration_ms}
-        self._start(self._entry("outcome", ending), ending)
+        self._start(self._entry("outcome", ending), ending).add_done_callback(_ignore_error)
         self._report("abandoned", duration_ms)
 
     async def _append(self, entry: Entry, ending: JsonObject) -> int:
         try:
-            return await asyncio.shield(self._start(entry, ending))
+            return await self._start(entry, ending)
         except ConstraintError as error:
             raise Unavailable("audit.unavailable", "Another node has taken over the work of this one.") from error
 
     def _start(self, entry: Entry, ending: JsonObject) -> "asyncio.Future[int]":
         """Append a record. If that fails, the call gets an outcome with this ending once the database is back."""
 
-        def owe(appended: "asyncio.Future[int]") -> None:
-            if not appended.cancelled() and isinstance(appended.exception(), Unavailable):
+        def owe(error: Exception) -> None:
+            if isinstance(error, Unavailable):
                 self._owed.add(self._call, ending)
 
-        appended = self._store.append(self._chain, entry, self._fence)
-        appended.add_done_callback(owe)
-        return appended
+        return self._store.append(self._chain, entry, self._fence, owe)
 
     def _report(
         self,
@@ -272,3 +270,8 @@ class CallRecord:
         if ending is not None:
             members += b"," + dumps(ending)[1:-1]
         return members, (at, phase, *self._form.columns)
+
+
+def _ignore_error(appended: "asyncio.Future[int]") -> None:
+    """Mark an error as handled: the outcome is owed."""
+    appended.exception()
