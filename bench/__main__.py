@@ -2,6 +2,7 @@
 
 The subjects take turns within each round, so that whatever else the machine does falls on all of them. CPU is that of
 the server's process alone. Numbers are results with targets, never assertions: a busy machine is no defect.
+`make bench ARGS="nodes sessions"` measures only the parts whose names contain one of these words.
 """
 
 import statistics
@@ -131,7 +132,10 @@ def main() -> int:
             "searching and programs": measure_context,
             "nodes": measure_nodes,
         }
+        words = sys.argv[1:]
         for text, measure in parts.items():
+            if words and not any(word in text for word in words):
+                continue
             print(f"measuring {text}…", file=sys.stderr)
             rows += measure(folder)
     print(report.table(rows))

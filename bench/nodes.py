@@ -1,10 +1,11 @@
 """Several nodes on one PostgreSQL from the wheel: calls, the audit, the fan-out of events, takeover, and idle nodes.
 
 Two cores serve all nodes, the clients and the database here, so calls per second cannot grow with the nodes. What can
-be shown is that a call costs a node the same CPU however many nodes there are. Processes that compete for two cores
-use more CPU for the same work, so the single node is measured beside cribs on SQLite, which share nothing with it,
-under the same load. What a node uses while it is idle is subtracted: the more nodes share two cores, the fewer calls
-bear it.
+be shown is that a call costs a node the same CPU however many nodes there are. Each node has the same number of clients
+in every measurement. Processes that compete for two cores use more CPU for the same work, so one node is measured
+alone, beside processes that only count, and beside cribs on SQLite: none of these share anything with it. The
+transactions and the wake-ups of a call do not depend on the competition for caches, and show whether its work grows.
+What a node or crib uses while it is idle is subtracted: the slower a call, the more of it would be counted to it.
 
 CPU is measured with `fsync` off: slow commits would make large batches, which are cheaper. Latencies depend on the
 disk, so the fan-out of events is measured with `fsync` on and off.
@@ -20,8 +21,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import psutil
@@ -36,7 +40,7 @@ from bench.tools import write_echo
 NODES = 4
 ROUNDS = 6
 SECONDS = 0.5
-CONCURRENCY = 16
+AUDIT_CLIENTS = (1, 4, 16)
 CLIENTS_PER_NODE = 4
 EVENTS = 6_000
 EVENT_RATE = 2_000
@@ -115,19 +119,63 @@ def database_cpu(url: str) -> float:
     return total
 
 
-async def load_together(subjects: list[Subject], concurrency: int, *tallies: Tally) -> None:
-    """Load all subjects at once, each with so many clients. The tallies are those of the first subjects."""
-    own = [*tallies, *(Tally() for _ in subjects[len(tallies) :])]
+@dataclass(frozen=True)
+class Turn:
+    """What subjects that were loaded at once did in one turn, without what each uses while it is idle."""
+
+    rate: float
+    cpu_ms: float
+    wake_ups: float
+    transactions: float = math.nan
+    """Transactions of the audit per call; not a number without a database."""
+
+
+Turns = dict[str, list[Turn]]
+
+
+def middle(turns: list[Turn], of: str) -> float:
+    """The median of one figure over all turns."""
+    return statistics.median(getattr(each, of) for each in turns)
+
+
+async def load_together(subjects: list[Subject], measured: int, clients: int, idle: float, url: str = "") -> Turn:
+    """Load all subjects at once, each with so many clients; what the first ones did, of which so many are measured."""
+    tallies = [Tally() for _ in subjects]
+    before, began = wake_ups(subjects[:measured]), datetime.now(UTC).isoformat()
     await asyncio.gather(
-        *(one_load(each, concurrency, SECONDS, tally) for each, tally in zip(subjects, own, strict=True))
+        *(one_load(each, clients, SECONDS, tally) for each, tally in zip(subjects, tallies, strict=True))
     )
+    own = tallies[:measured]
+    calls = sum(each.calls for each in own)
+    cpu = sum(each.cpu - idle * each.wall for each in own)
+    woken = (wake_ups(subjects[:measured]) - before) / calls
+    committed = transactions(url, began) / calls if url else math.nan
+    return Turn(calls / statistics.mean(each.wall for each in own), 1000 * cpu / calls, woken, committed)
 
 
-def together(tallies: list[Tally], idle: float) -> Tally:
-    """What subjects did that were loaded at once, without what each uses while it is idle."""
-    wall = statistics.mean(each.wall for each in tallies)
-    cpu = sum(each.cpu - idle * each.wall for each in tallies)
-    return Tally(sum(each.calls for each in tallies), cpu, wall)
+def wake_ups(subjects: list[Subject]) -> int:
+    """How often these processes waited so far."""
+    return sum(each.process.num_ctx_switches().voluntary for each in subjects)
+
+
+def transactions(url: str, since: str) -> int:
+    """Transactions that stored records of calls since this time."""
+    with psycopg.connect(url) as connection:
+        query = "SELECT count(DISTINCT xmin::text) FROM audit WHERE at >= %s AND phase IN ('intent', 'outcome')"
+        [found] = connection.execute(query, [since]).fetchone() or [0]
+    return found
+
+
+@contextmanager
+def counting(number: int) -> Generator[None]:
+    """So many processes that only count, and share nothing with a crib but the cores."""
+    started = [subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"]) for _ in range(number)]
+    try:
+        yield
+    finally:
+        for each in started:
+            each.kill()
+            each.wait()
 
 
 def idle_share(subjects: list[Subject]) -> float:
@@ -140,6 +188,7 @@ def idle_share(subjects: list[Subject]) -> float:
 
 def measure_node_calls(folder: Path, url: str) -> list[Row]:
     """One node and several on PostgreSQL, beside cribs on SQLite."""
+    turns: Turns = defaultdict(list)
     with ExitStack() as stack:
         place = stack.enter_context(schema(url, "calls"))
         nodes, others = (
@@ -147,26 +196,56 @@ def measure_node_calls(folder: Path, url: str) -> list[Row]:
             for kind, extra in (("node", {"TOOLCRIB_DATABASE_URL": place}), ("alone", {}))
         )
         time.sleep(1)
-        idle = idle_share(nodes)
-        sqlite, postgresql, quiet, busy = (Tally() for _ in range(4))
-        each_node = [Tally() for _ in nodes]
+        idle, idle_alone = idle_share(nodes), idle_share(others)
 
         async def measure() -> None:
-            await load_together([*nodes, *others], CLIENTS_PER_NODE)
             for _ in range(ROUNDS):
-                await load_together(others[:1], CONCURRENCY, sqlite)
-                await load_together(nodes[:1], CONCURRENCY, postgresql)
-                await load_together(nodes[:1], CLIENTS_PER_NODE, quiet)
-                await load_together([nodes[0], *others[1:]], CLIENTS_PER_NODE, busy)
-                await load_together(nodes, CLIENTS_PER_NODE, *each_node)
+                for clients in AUDIT_CLIENTS:
+                    turns[f"SQLite {clients}"].append(await load_together(others[:1], 1, clients, idle_alone))
+                    turns[f"PostgreSQL {clients}"].append(await load_together(nodes[:1], 1, clients, idle))
+                turns["quiet"].append(await load_together(nodes[:1], 1, CLIENTS_PER_NODE, idle, place))
+                with counting(NODES - 1):
+                    turns["busy"].append(await load_together(nodes[:1], 1, CLIENTS_PER_NODE, idle, place))
+                turns["all"].append(await load_together(nodes, NODES, CLIENTS_PER_NODE, idle, place))
+                beside = [nodes[0], *others[1:]]
+                turns["beside cribs"].append(await load_together(beside, 1, CLIENTS_PER_NODE, idle))
 
+        uvloop.run(load_all(nodes + others))
         uvloop.run(measure())
-    one, all_nodes = together([busy], idle), together(each_node, idle)
+    return node_rows(turns, idle)
+
+
+async def load_all(subjects: list[Subject]) -> None:
+    """Load all once, so that none is measured at its first calls."""
+    await load_together(subjects, len(subjects), CLIENTS_PER_NODE, 0.0)
+
+
+def node_rows(turns: Turns, idle: float) -> list[Row]:
+    """The rows about nodes that are loaded."""
+
+    def compared(text: str, of: str, one: str, limit: float | None = None, unit: str = "") -> Row:
+        return Row(text, unit, middle(turns["all"], of), middle(turns[one], of), limit, limit is not None, "one node")
+
     return [
-        Row(f"calls, {NODES} nodes together", "1/s", all_nodes.rate, quiet.rate, beside="one node"),
-        Row(f"CPU per call per node, {NODES} nodes", "ms", all_nodes.cpu_ms, one.cpu_ms, 1.1, True, "one, as busy"),
-        Row("  beside one node on a quiet machine", "ms", all_nodes.cpu_ms, together([quiet], idle).cpu_ms),
-        Row("CPU per call, audit on PostgreSQL", "ms", postgresql.cpu_ms, sqlite.cpu_ms, 1.5, True, "SQLite"),
+        compared(f"calls, {NODES} nodes together", "rate", "quiet", unit="1/s"),
+        compared(f"CPU per call per node, {NODES} nodes, cores as busy", "cpu_ms", "busy", 1.1, "ms"),
+        compared("  beside one node on a quiet machine", "cpu_ms", "quiet", unit="ms"),
+        compared("  beside one node and three cribs on SQLite", "cpu_ms", "beside cribs", unit="ms"),
+        compared("  transactions of the audit per call, cores as busy", "transactions", "busy"),
+        compared("  transactions of the audit per call, quiet", "transactions", "quiet"),
+        compared("  wake-ups per call, cores as busy", "wake_ups", "busy"),
+        *(
+            Row(
+                f"CPU per call, audit on PostgreSQL, {clients} at a time",
+                "ms",
+                middle(turns[f"PostgreSQL {clients}"], "cpu_ms"),
+                middle(turns[f"SQLite {clients}"], "cpu_ms"),
+                1.5,
+                True,
+                "SQLite",
+            )
+            for clients in AUDIT_CLIENTS
+        ),
         Row("CPU of an idle node", "% of a core", 100 * idle, limit=3),
     ]
 
