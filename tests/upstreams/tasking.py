@@ -20,7 +20,7 @@ NAMES = (
 )  # fmt: skip
 DISCOVERED: Message = {
     "supportedVersions": ["2026-07-28"],
-    "capabilities": {"tools": {}, "extensions": {TASKS: {}}},
+    "capabilities": {"tools": {}, "prompts": {}, "extensions": {TASKS: {}}},
     "_meta": {KEY + "serverInfo": {"name": "tasking", "version": "1"}},
 }
 
@@ -82,6 +82,10 @@ class Server:
                 reply(message, DISCOVERED)
             elif method == "tools/list":
                 reply(message, {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in NAMES]})
+            elif method == "prompts/list":
+                reply(message, {"prompts": [{"name": "task"}]})
+            elif method == "prompts/get":  # which no task may answer
+                reply(message, {"resultType": "task", "taskId": "upstream-0", "status": "working", "ttlMs": None})
             elif method == "tools/call":
                 self.call(message, params, params.get("arguments", {}))
             elif method.startswith("tasks/"):

@@ -78,6 +78,7 @@ def person(tmp_path_factory: pytest.TempPathFactory, sink: tuple[str, list[str]]
     pages = {
         "polite": {"text": html("polite")},
         "hostile": {"text": ""},
+        "attacks": {"text": html("attacks", SINK=sink[0])},
         "flood": {"text": html("flood")},
         "reaches": {"text": html("reaches", SINK=sink[0]), "_meta": {"ui": {"csp": csp}}},
         "plain": {"text": "<p>", "mimeType": "text/html"},
@@ -222,6 +223,39 @@ def test_hostile_page_reaches_nothing(
     assert page.url.endswith("/tools/panels/hostile")
     page.goto("/activity")
     expect(page.locator("main")).not_to_contain_text("secret")
+
+
+@takes_long
+@pytest.mark.usefixtures("pages")
+def test_page_that_attacks_its_host_reaches_nothing(
+    page: Page, sink: tuple[str, list[str]], complaints: Complaints
+) -> None:
+    complaints.expect("")  # each refusal is noted in the browser's console
+    frame = open_app(page, "attacks")
+    line = frame.locator("#tried")
+    expect(line).to_be_visible(timeout=20_000)
+    tried: JsonObject = json.loads(line.inner_text())
+    assert tried["early"] == "silent"
+    for name in ("worker", "read", "write", "camera", "parentPlace", "base"):
+        assert str(tried[name]).startswith("refused"), (name, tried[name])
+    assert (tried["opener"], tried["siblings"]) == ("null", 0)
+    assert "-32601" in json.dumps(tried["context"])
+    height = page.locator("mcp-app iframe").bounding_box()
+    assert height is not None
+    assert height["height"] <= 910
+    # Its own calls wait for the person, once for each; none of the nested frame is heard.
+    page.goto("/activity")
+    expect(page.locator("main")).to_be_visible()
+    assert page.url.endswith("/activity")
+    before = asked_approvals(page)
+    page.wait_for_timeout(1_000)
+    assert asked_approvals(page) == before  # a page that is gone calls nothing
+    assert sink[1] == []
+
+
+def asked_approvals(page: Page) -> int:
+    """How many approvals exist."""
+    return len(page.request.get("/api/approvals").json())
 
 
 @pytest.mark.usefixtures("pages")

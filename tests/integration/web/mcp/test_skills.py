@@ -101,6 +101,24 @@ async def test_enabled_skills_of_the_zoo_are_served(lab: Lab) -> None:
         assert "# Small steps\n\nOne at a time." in content["text"]
 
 
+async def test_unknown_and_hidden_skills_give_the_same_error(lab: Lab) -> None:
+    async with lab.http() as http:
+        rule = {"effect": "deny", "pattern": "billing/skills/refunds"}
+        assert (await http.post("/api/policy/rules", json=rule)).status_code == 201
+        hidden, unknown = "skill://billing/refunds/SKILL.md", "skill://billing/unknown/SKILL.md"
+        errors = [await ask(http, "skills/get", uri=uri) for uri in (hidden, unknown)]
+        assert [error["code"] for error in errors] == [-32602, -32602]
+        assert errors[0]["message"].replace(hidden, unknown) == errors[1]["message"]
+
+
+async def test_listing_skills_reads_no_file(lab: Lab) -> None:
+    async with lab.http() as http:
+        await listed(http)
+        await ask(http, "skills/get", uri="skill://billing/refunds/SKILL.md")
+        records = (await http.get("/api/audit", params={"server": "billing"})).json()
+        assert "resources/read" not in {record["tool"] for record in records}
+
+
 async def test_changed_skill_is_held_until_a_person_accepts_it(lab: Lab, tmp_path: Path) -> None:
     uri = "skill://billing/refunds/SKILL.md"
     async with lab.http() as http:

@@ -100,6 +100,11 @@ async def test_header_with_the_task_id_may_be_absent_but_not_wrong(client: McpCl
     assert wrong.json()["error"]["code"] == -32020
 
 
+async def test_task_in_answer_to_another_request_is_an_error(client: McpClient) -> None:
+    refused = await client.ask("prompts/get", name="jobs_task")
+    assert "unknown type of result" in refused["message"]
+
+
 @takes_long
 async def test_second_answer_to_a_question_is_ignored(client: McpClient) -> None:
     created = await client.call("jobs_multi_input")
