@@ -49,22 +49,36 @@ def call_rows(tallies: Tallies, power: str, floor: str) -> list[Row]:
         for name, text in ((power, "with TOOLCRIB_DURABILITY=power"), (floor, "bare ASGI floor"))
         for c in CONCURRENCIES
     ]
-    return rows
+    return rows + telemetry_rows(tallies)
+
+
+def telemetry_rows(tallies: Tallies) -> list[Row]:
+    """What traces, metrics and logs by OTLP cost beside the same crib without them."""
+    return [
+        Row(
+            f"  with TOOLCRIB_OTEL=true, {c} at a time", "ms",
+            tallies["otel", c].cpu_ms, tallies["crib", c].cpu_ms, 1.1, True, "without",
+        )
+        for c in CONCURRENCIES
+    ]  # fmt: skip
 
 
 def measure_calls(folder: Path) -> list[Row]:
     """Start all subjects, wait until they are idle, load them, stop them."""
-    home, power_home = folder / "calls", folder / "power"
-    write_echo(home / "tools")
-    write_echo(power_home / "tools")
+    home, power_home, otel_home = folder / "calls", folder / "power", folder / "otel"
+    for each in (home, power_home, otel_home):
+        write_echo(each / "tools")
     with ExitStack() as stack:
         sdk = stack.enter_context(subjects.other("sdk", folder))
         floor = stack.enter_context(subjects.other("floor", folder))
         crib = stack.enter_context(subjects.crib("crib", home, {"TOOLCRIB_DURABILITY": "process"}))
         power = stack.enter_context(subjects.crib("power", power_home, {"TOOLCRIB_DURABILITY": "power"}))
+        receiver = stack.enter_context(subjects.other("floor", folder)).address.url.removesuffix("/mcp")
+        sends = {"TOOLCRIB_OTEL": "true", "OTEL_EXPORTER_OTLP_ENDPOINT": receiver, "TOOLCRIB_DURABILITY": "process"}
+        otel = stack.enter_context(subjects.crib("otel", otel_home, sends))
         time.sleep(1)
         memory = [Row("memory idle", "MB", crib.rss_mb(), sdk.rss_mb(), 110)]
-        rows = call_rows(uvloop.run(calls([sdk, crib, power, floor], ROUNDS)), power.name, floor.name)
+        rows = call_rows(uvloop.run(calls([sdk, crib, power, floor, otel], ROUNDS)), power.name, floor.name)
         memory.append(Row("memory after the calls", "MB", crib.rss_mb(), sdk.rss_mb()))
         return rows + memory
 
