@@ -2,7 +2,9 @@
 
 import os
 import shutil
+import socket
 import sys
+import tempfile
 import zipfile
 from collections.abc import AsyncGenerator, Iterator
 from dataclasses import replace
@@ -201,3 +203,22 @@ async def test_uvx_installs_into_a_cache_of_the_server_and_then_works_in_strict(
         source = await machine.started(sandbox, "uvx", *words, PYTHONPATH=_touches())
         await _works_and_is_confined(machine, source)
     assert not (machine.home / ".cache" / "uv").exists()
+
+
+async def test_playwright(app_programs: Path, machine: Machine, page: str) -> None:
+    """A browser locks its profile with a local socket, and reads /proc. Its own sandbox cannot nest in this one."""
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    if browser is None:
+        pytest.skip("No browser is installed.")
+    words = ("--headless", "--isolated", "--no-sandbox", "--executable-path", browser)
+    with tempfile.TemporaryDirectory(dir="/tmp") as short, socket.socket(socket.AF_UNIX) as listed:
+        listed.bind(f"{short}/any")
+        sandbox = Sandbox("project", chosen=True, read=("/proc",), write=(f"{short}/any", short))
+        source = await machine.started(sandbox, str(app_programs / "playwright-mcp"), *words, TMPDIR=short)
+        works, text = await outcome(source, "browser_navigate", url=f"http://{page}/")
+        assert works, text
+        evaluated = await outcome(source, "browser_evaluate", function="() => document.body.textContent")
+        assert "The crib is open." in evaluated[1]
+        await outcome(source, "browser_navigate", url=f"file://{machine.private}")
+        assert "a private key" not in (await outcome(source, "browser_snapshot"))[1]
+        assert not any("a private key" in file.read_text() for file in machine.project.rglob("*.yml"))

@@ -35,12 +35,13 @@ _SYSTEM_MACOS: Final = (
     "/bin", "/sbin", "/usr", "/etc", "/private/etc", "/System", "/Library", "/Applications", "/opt", "/nix",
     "/private/var/db", "/private/var/select", "/dev",
 )  # fmt: skip
-_DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx")
+_DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
 _PROGRAM_DIRECTORIES: Final = frozenset({"bin", "sbin", "Scripts", "shims", "scripts"})
 
 
 _CODE: Final = frozenset({".py", ".js", ".mjs", ".cjs", ".ts", ".mts", ".sh", ".rb", ".php", ".jar"})
 """Programs, whose directory is granted for reading only."""
+_PACKAGES: Final = "node_modules"
 _CODE_VARIABLES: Final = ("PYTHONPATH", "NODE_PATH")
 _DATABASES: Final = frozenset({".db", ".sqlite", ".sqlite3", ".duckdb"})
 """Databases, which create files beside their own."""
@@ -64,13 +65,13 @@ _NODE: Final = _Runner(
         "npm_config_cache": "npm", "PNPM_HOME": "pnpm", "YARN_CACHE_FOLDER": "yarn", "YARN_GLOBAL_FOLDER": "yarn",
         "BUN_INSTALL_CACHE_DIR": "bun", "COREPACK_HOME": "corepack",
     },
-    (".npmrc", ".config/npm", ".yarnrc", ".yarnrc.yml", ".config/pnpm", ".bunfig.toml", *_BROWSERS),
+    (".npmrc", ".config/npm", ".yarnrc", ".yarnrc.yml", ".config/pnpm", ".bunfig.toml"),
     ("npm_config_offline",),
 )  # fmt: skip
 _PNPM: Final = replace(_NODE, caches={**_NODE.caches, "npm_config_store_dir": "pnpm"})  # npm warns about this one
 _PYTHON: Final = _Runner(
     {"UV_CACHE_DIR": "uv", "UV_TOOL_DIR": "uv-tools", "PIP_CACHE_DIR": "pip", "PIPX_HOME": "pipx"},
-    (".config/uv", ".config/pip", ".pip", ".pypirc", ".local/share/uv/python", *_BROWSERS),
+    (".config/uv", ".config/pip", ".pip", ".pypirc", ".local/share/uv/python"),
     ("UV_OFFLINE", "PIP_NO_INDEX"),
 )
 _DENO: Final = _Runner({"DENO_DIR": "deno"})
@@ -118,7 +119,11 @@ class _Granting:
         sandbox, env = self._spec.sandbox, self._resolved.env
         is_strict = sandbox.profile == "strict"
         system = _SYSTEM_MACOS if self._platform == "darwin" else _SYSTEM_LINUX
-        programs = [*self._programs(), *self._code(), *(str(self._home / each) for each in self._runner.reads)]
+        programs = [
+            *self._programs(),
+            *self._code(),
+            *(str(self._home / each) for each in (*_BROWSERS, *self._runner.reads)),
+        ]
         work = list(self._places())
         private = str(self._private)
         variables = dict.fromkeys(("TMPDIR", "TMP", "TEMP"), private) | self._cached()
@@ -134,8 +139,12 @@ class _Granting:
         return replace(self._resolved, env={**variables, **env}, sandbox=granted)
 
     def _cached(self) -> dict[str, str]:
-        """Return the variables that move the caches of the package runner into the private directory."""
+        """Return the variables that move caches into the private directory. Installed browsers stay where they are."""
         made = {name: str(self._private / "cache" / place) for name, place in self._runner.caches.items()}
+        made["XDG_CACHE_HOME"] = str(self._private / "cache")
+        browsers = (str(self._home / each) for each in _BROWSERS)
+        if (found := next((each for each in browsers if Path(each).exists()), None)) is not None:
+            made["PLAYWRIGHT_BROWSERS_PATH"] = found
         python = self._home / ".local/share/uv/python"
         if self._runner is _PYTHON and not python.exists():
             made["UV_PYTHON_INSTALL_DIR"] = str(self._private / "cache" / "python")
@@ -154,6 +163,9 @@ class _Granting:
     def _installation(self, directory: Path) -> Iterator[str]:
         """Yield the directory that a program and its libraries are in, and the base of a virtual environment."""
         root = directory.parent
+        if _PACKAGES in directory.parts:
+            yield from self._unless_shared(_packages_of(directory))
+            return
         if directory.name not in _PROGRAM_DIRECTORIES or self._is_shared(root) or not _is_installation(root):
             if not self._is_shared(directory):
                 yield str(directory)
@@ -181,7 +193,7 @@ class _Granting:
                 yield str(self._bundles / path.relative_to(self._bundles).parts[0])
         for path in self._named():
             if path.suffix.lower() in _CODE:
-                yield from self._unless_shared(path.parent)
+                yield from self._unless_shared(_packages_of(path.parent))
             elif _is_code(path):
                 yield from self._installation(path.parent)
                 yield from self._installation(Path(os.path.realpath(path)).parent)
@@ -222,6 +234,12 @@ class _Granting:
 def _is_code(path: Path) -> bool:
     """Return whether a file is a program, which a server may run and not change."""
     return path.suffix.lower() in _CODE or (path.is_file() and os.access(path, os.X_OK))
+
+
+def _packages_of(directory: Path) -> Path:
+    """Return the directory of all packages that a package of Node.js was installed with, else the directory itself."""
+    parts = directory.parts
+    return Path(*parts[: parts.index(_PACKAGES) + 1]) if _PACKAGES in parts else directory
 
 
 def _is_installation(root: Path) -> bool:

@@ -158,3 +158,32 @@ def test_only_what_the_sandbox_does_not_allow_counts_as_refused() -> None:
     offline = replace(grants, network="none")
     assert [each.target for each in refused_accesses(text, offline)] == ["/usr/x", "example.com"]
     assert [each.kind for each in refused_accesses("Temporary failure in name resolution", offline)] == ["network"]
+
+
+def test_program_of_node_reads_the_packages_it_was_installed_with(machine: Machine) -> None:
+    for package in ("server/cli.js", "dependency/index.js"):
+        machine.program(f"tools/node_modules/{package}")
+    (machine.home / "tools" / "node_modules" / ".bin").mkdir()
+    command = machine.home / "tools" / "node_modules" / ".bin" / "server"
+    command.symlink_to("../server/cli.js")
+    started = (
+        machine.granted(str(command)),
+        machine.granted("node", f"{machine.home}/tools/node_modules/server/cli.js"),
+    )
+    for grants in started:
+        assert grants.reads("tools/node_modules/dependency/index.js")
+        assert not grants.writes("tools/node_modules/dependency/index.js")
+        assert not grants.reads("tools/secret")
+
+
+def test_caches_are_private_and_installed_browsers_can_be_read(machine: Machine) -> None:
+    (machine.home / ".cache" / "ms-playwright").mkdir(parents=True)
+    grants = machine.granted("server")
+    assert Path(grants.env["XDG_CACHE_HOME"]).is_relative_to(machine.crib / "sandboxes")
+    assert grants.env["PLAYWRIGHT_BROWSERS_PATH"] == str(machine.home / ".cache" / "ms-playwright")
+    assert grants.reads(".cache/ms-playwright/chromium") and not grants.writes(".cache/ms-playwright/chromium")
+    assert not grants.reads(".cache/other")
+
+
+def test_no_terminal_is_granted(machine: Machine) -> None:
+    assert not machine.granted("server").granted.allows("/dev/ptmx")

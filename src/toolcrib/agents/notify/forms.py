@@ -37,7 +37,12 @@ def _slack(url: str, notice: OwnerNotice, more: JsonObject) -> tuple[str, JsonOb
     blocks += [_section(text[:_LONGEST_SECTION])] if text else []
     if "link" in more:
         blocks.append(_section(f"<{more['link']}|Open the approval>"))
-    return url, {"text": notice.title or text, "blocks": blocks, "unfurl_links": False, "unfurl_media": False}
+    return url, {
+        "text": html.escape(notice.title, quote=False) or text,
+        "blocks": blocks,
+        "unfurl_links": False,
+        "unfurl_media": False,
+    }
 
 
 def _section(text: str) -> JsonObject:

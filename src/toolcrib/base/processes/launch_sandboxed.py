@@ -29,12 +29,14 @@ _AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK = 1, 2, 10, 16
 _STREAM, _DATAGRAM, _TCP, _FAST_OPEN = 1, 2, 6, 0x20000000
 _NAMES = (
     "socket", "socketpair", "bind", "listen", "connect", "sendto", "sendmsg", "sendmmsg", "add_key", "request_key",
-    "keyctl", "seccomp", "io_uring_setup",
+    "keyctl", "seccomp", "io_uring_setup", "chroot",
 )  # fmt: skip
 _GENERIC: "dict[str, int]" = dict(
-    zip(_NAMES, (198, 199, 200, 201, 203, 206, 211, 269, 217, 218, 219, 277, 425), strict=True)
+    zip(_NAMES, (198, 199, 200, 201, 203, 206, 211, 269, 217, 218, 219, 277, 425, 51), strict=True)
 )
-_X86_64: "dict[str, int]" = dict(zip(_NAMES, (41, 53, 49, 50, 42, 44, 46, 307, 248, 249, 250, 317, 425), strict=True))
+_X86_64: "dict[str, int]" = dict(
+    zip(_NAMES, (41, 53, 49, 50, 42, 44, 46, 307, 248, 249, 250, 317, 425, 161), strict=True)
+)
 _MACHINES = {
     "x86_64": (0xC000003E, _X86_64),
     "aarch64": (0xC00000B7, _GENERIC),
@@ -119,7 +121,7 @@ def _filter(machine: str, by_hosts: bool, local_sockets: bool) -> "list[tuple[in
     architecture, number = _MACHINES[machine]
     program = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, architecture), (_RETURN, 0, 0, _REFUSE)]
     program += [(_LOAD, 0, 0, 0), (_AT_LEAST, 0, 1, 0x40000000), (_RETURN, 0, 0, _REFUSE)]  # x32
-    for name in ("io_uring_setup", "add_key", "request_key", "keyctl"):
+    for name in ("io_uring_setup", "add_key", "request_key", "keyctl", "chroot"):
         program += _rule(number[name], _REFUSE)
     if not local_sockets:
         program += _rule(number["socket"], _REFUSE, (0, 0xFFFFFFFF, _AF_UNIX))

@@ -221,6 +221,7 @@ async def test_local_sockets_and_kernel_keys_are_out_of_reach(
         assert await tried(source, "run", pair) == "b'x'"  # what event loops need
     keys = "import ctypes\nresult = ctypes.CDLL(None).syscall(250, 0, -4, 0)"
     assert await tried(source, "run", keys) == "-1"
+    assert await tried(source, "run", "import os\nos.chroot('/usr')\nresult = 'reached'") == "refused"
 
 
 async def test_a_listed_socket_opens_local_sockets(yard: Yard, tmp_path: Path) -> None:
