@@ -19,7 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from toolcrib.base.settings import SETTINGS, Environment, Setting, Settings
-from toolcrib.cli.main import app
+from toolcrib.cli.main import command_tree
 from toolcrib.host import Crib
 from toolcrib.model.errors import CODES, ToolcribError
 from toolcrib.model.events import HOST_EVENT_KINDS, HostEventKind
@@ -188,7 +188,7 @@ def command(path: str, one: TyperCommand | TyperGroup) -> Iterator[str]:
 
 def commands() -> str:
     """Return the page of commands."""
-    root = get_command(app)
+    root = get_command(command_tree())
     assert isinstance(root, TyperGroup)
     return page(
         "Commands",

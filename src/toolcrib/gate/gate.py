@@ -8,12 +8,13 @@ Must never call a source in any other way, and never let an internal failure end
 """
 
 import asyncio
+import importlib
 import itertools
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from functools import partial
-from typing import NamedTuple
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import anyio
 
@@ -37,7 +38,6 @@ from toolcrib.gate.programs.planned_call import ProgramCall
 from toolcrib.gate.refusals import absent_error, error_sentence
 from toolcrib.gate.results.fitting import ResultBudget
 from toolcrib.gate.results.kept import KeptResults
-from toolcrib.gate.search.search import ToolSearch
 from toolcrib.gate.skills import Skills
 from toolcrib.gate.touched_paths import HomeGuard
 from toolcrib.gate.view import Listing, PrincipalView, PrincipalViews, encode_arguments, fill_defaults
@@ -58,6 +58,9 @@ from toolcrib.model.sources import (
 )
 from toolcrib.model.tools import CallResult, ContentItem, Tool, ToolRef
 from toolcrib.nodes.policy_epoch import PolicyEpoch
+
+if TYPE_CHECKING:
+    from toolcrib.gate.search.search import ToolSearch
 
 _READS = frozenset({"resources/read", "prompts/get", "tasks/get"})
 """Content methods that are audited. The others return nothing a model could act on."""
@@ -127,7 +130,6 @@ class Gate:
         self._unmarking = marks.unmarking
         self._spend = spend
         self._deadlines = Deadlines()
-        self.search = ToolSearch()
         self.results = KeptResults()
         self.views = PrincipalViews(catalog, rules, grants, home, marks.held)
         self._view = self.views.of
@@ -141,6 +143,11 @@ class Gate:
     def in_flight(self) -> tuple[ToolRef, ...]:
         """Return the calls and reads in flight."""
         return tuple(self._in_flight.values())
+
+    @cached_property
+    def search(self) -> "ToolSearch":
+        """The search in listings. Its words and synonyms are loaded with the first use, not with the crib."""
+        return importlib.import_module("toolcrib.gate.search.search").ToolSearch()
 
     def stop(self) -> None:
         """Refuse every new call. Calls in flight continue."""

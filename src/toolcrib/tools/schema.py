@@ -2,23 +2,26 @@
 
 Both come from one pydantic type built from the function's parameters, so they cannot disagree. Validation is strict (a
 string is never converted to a number) and returns only given arguments: the function's own defaults fill in the rest.
+Parameters of plain types only (`plain_types`) need that type for their first call, not for their schema.
 
 Must never repeat what a caller sent, except for field names: it may be secret.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, NotRequired, Required, cast, get_args, get_origin
 
 from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic.fields import FieldInfo
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
+from pydantic.json_schema import JsonSchemaMode
 from pydantic_core import ErrorDetails, ValidationError, to_jsonable_python
 from typing_extensions import TypedDict
 
 from toolcrib.model.errors import InvalidRequest
-from toolcrib.model.json import Json, JsonObject, dumps, loads
+from toolcrib.model.json import JsonObject, dumps, loads
+from toolcrib.tools.plain_types import PlainSchema, PlainType, plain_type
 from toolcrib.tools.signature import EMPTY, Parameter, definition_error
 
 logger = logging.getLogger(__name__)
@@ -46,29 +49,44 @@ class ArgumentSchema:
     check: Check
 
 
-class _PlainSchema(GenerateJsonSchema):
-    """JSON Schema without the titles that pydantic derives from field names."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # the schema is correct anyway
-
-    def field_title_should_be_set(self, schema: Any) -> bool:
-        return False
-
-
 def read_arguments(parameters: Sequence[Parameter], docs: Mapping[str, str], subject: str) -> ArgumentSchema:
     """Return schema and validation for the parameters that are not injected."""
-    fields = {parameter.name: _field(parameter, docs.get(parameter.name), subject) for parameter in parameters}
+    plain = [(each, found) for each in parameters if (found := _plain_type(each)) is not None]
+    if len(plain) == len(parameters):
+        schema = _plain_schema(plain, docs)
+        return ArgumentSchema(schema, _late_check(parameters, docs, subject))
+    fields = _fields(parameters, docs, subject)
     adapter, schema = _adapter(fields, subject)
     for parameter in parameters:
-        _tell_default(schema["properties"], parameter, adapter)
+        name = _wire_name(parameter)
+        if parameter.default is not EMPTY and name in schema["properties"]:
+            _tell_default(schema["properties"][name], parameter.default, partial(_takes, adapter, name))
     return ArgumentSchema(schema, _check(adapter, subject))
+
+
+def _plain_type(parameter: Parameter) -> PlainType | None:
+    return None if isinstance(parameter.default, FieldInfo) else plain_type(parameter.annotation)
+
+
+def _plain_schema(parameters: Iterable[tuple[Parameter, PlainType]], docs: Mapping[str, str]) -> JsonObject:
+    """Return the schema that pydantic would generate, from those of the types."""
+    properties: JsonObject = {}
+    required: list[str] = []
+    for parameter, plain in parameters:
+        text = plain.text or docs.get(parameter.name)
+        described = {**plain.schema, "description": text} if text else plain.schema
+        properties[parameter.name] = found = dict(sorted(described.items()))
+        if parameter.default is EMPTY:
+            required.append(parameter.name)
+        else:
+            _tell_default(found, parameter.default, plain.takes)
+    listed: JsonObject = {"required": required} if required else {}
+    return {"additionalProperties": False, "properties": properties, **listed, "type": "object"}
 
 
 def object_schema(adapter: TypeAdapter[Any], mode: JsonSchemaMode) -> JsonObject:
     """Return the JSON Schema of an object type, inlined at the root even if the type refers to itself."""
-    schema = adapter.json_schema(mode=mode, schema_generator=_PlainSchema)
+    schema = adapter.json_schema(mode=mode, schema_generator=PlainSchema)
     definitions: dict[str, JsonObject] = schema.get("$defs", {})
     target = str(schema.get("$ref", "")).removeprefix("#/$defs/")
     if target in definitions:
@@ -138,6 +156,22 @@ def _build(fields: Mapping[str, Any]) -> tuple[TypeAdapter[Any], JsonObject]:
     return adapter, schema
 
 
+def _fields(parameters: Sequence[Parameter], docs: Mapping[str, str], subject: str) -> dict[str, Any]:
+    return {parameter.name: _field(parameter, docs.get(parameter.name), subject) for parameter in parameters}
+
+
+def _late_check(parameters: Sequence[Parameter], docs: Mapping[str, str], subject: str) -> Check:
+    """Return a check that is built for the first call: a crib may have thousands of tools."""
+    built: list[Check] = []
+
+    def check(encoded: bytes) -> dict[str, Any]:
+        if not built:
+            built.append(_check(_build(_fields(parameters, docs, subject))[0], subject))
+        return built[0](encoded)
+
+    return check
+
+
 def _check(adapter: TypeAdapter[Any], subject: str) -> Check:
     validate = adapter.validator.validate_json
 
@@ -154,23 +188,21 @@ def _check(adapter: TypeAdapter[Any], subject: str) -> Check:
     return check
 
 
-def _tell_default(properties: dict[str, JsonObject], parameter: Parameter, adapter: TypeAdapter[Any]) -> None:
-    """Add a default to the schema if it is JSON and valid for the schema (`x: str = None` is not)."""
-    name = _wire_name(parameter)
-    if parameter.default is EMPTY or name not in properties:
-        return
+def _tell_default(schema: JsonObject, default: Any, takes: Callable[[bytes], bool]) -> None:
+    """Add a default to the schema of a parameter if it is JSON and valid for it (`x: str = None` is not)."""
     try:
-        plain = to_jsonable_python(parameter.default)
-        default = loads(dumps(plain))
+        plain = to_jsonable_python(default)
+        encoded = dumps(plain)
+        told = loads(encoded)
     except (TypeError, ValueError):  # a default that is not JSON is left to the function
         return
-    if default == plain and _takes(adapter, name, default):
-        properties[name]["default"] = default
+    if told == plain and takes(encoded):
+        schema["default"] = told
 
 
-def _takes(adapter: TypeAdapter[Any], name: str, value: Json) -> bool:
+def _takes(adapter: TypeAdapter[Any], name: str, encoded: bytes) -> bool:
     try:
-        adapter.validator.validate_json(dumps({name: value}), strict=True)
+        adapter.validator.validate_json(b"{%b:%b}" % (dumps(name), encoded), strict=True)
     except ValidationError as error:  # other parameters are missing here, so only errors of this one count
         return all(detail["loc"][:1] != (name,) for detail in error.errors(include_url=False, include_input=False))
     except Exception:  # noqa: BLE001 boundary: validators of the author's types run here

@@ -53,7 +53,8 @@ def type_name(key: Key) -> str:
 
 def read_parameters(function: Callable[..., Any], subject: str) -> tuple[Parameter, ...]:
     """Return all parameters. Raises `ConfigError` for those that cannot be passed by name."""
-    return tuple(_read(found, _namespace(function), subject) for found in _signature(function, subject))
+    namespace = _namespace(function)
+    return tuple(_read(found, namespace, subject) for found in _signature(function, subject))
 
 
 def read_return(function: Callable[..., Any], subject: str) -> Any:
@@ -102,6 +103,8 @@ def _key(annotation: Any) -> Key:
 
 
 def _resolve(annotation: Any, namespace: dict[str, Any]) -> Any:
+    if type(annotation.__origin__ if get_origin(annotation) is Annotated else annotation) is type:
+        return annotation
     holder = SimpleNamespace(__annotations__={"it": annotation})
     return typing.get_type_hints(holder, globalns=namespace, include_extras=True)["it"]
 

@@ -83,6 +83,34 @@ def test_a_tool_without_parameters_takes_an_empty_object() -> None:
     assert "x: is not a parameter" in refusal(ping, {"x": 1})
 
 
+PLAIN: list[tuple[Any, Any]] = [
+    (str, "a"), (int, 3), (float, 1), (bool, True), (Any, None), (None, None), (dict, {}), (list, []),
+    (str, None), (int, "no"), (list[str], ["a"]), (dict[str, int], {"a": 1}), (int | None, None),
+    (int | str, 3), (Literal["x", 2], "x"), (Literal[0], False), (Literal[False], 0),
+    (list[dict[str, Any]] | None, None), (dict[str, list[int | str]], {"a": [1, "b"]}), (float, float("nan")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("annotation", "default"), PLAIN)
+@pytest.mark.parametrize("text", [None, "What it is."])
+def test_the_schema_of_a_plain_type_is_that_of_pydantic(annotation: Any, default: Any, text: str | None) -> None:
+    written = annotation if text is None else Annotated[annotation, text]
+    exact = Annotated[annotation, Field(description=text)]
+
+    def plain(needed: written, given: written = default) -> None: ...  # pyright: ignore[reportInvalidTypeForm]
+    def built(needed: exact, given: exact = default) -> None: ...  # pyright: ignore[reportInvalidTypeForm]
+
+    assert json.dumps(schema_of(plain)) == json.dumps(schema_of(built))
+
+
+def test_the_members_of_a_union_keep_their_order() -> None:
+    def first(value: int | str) -> None: ...
+    def second(value: str | int) -> None: ...
+
+    kinds = [[each["type"] for each in schema_of(f)["properties"]["value"]["anyOf"]] for f in (first, second)]
+    assert kinds == [["integer", "string"], ["string", "integer"]]
+
+
 def test_any_name_of_a_parameter_can_be_used() -> None:
     def odd(schema: int, _x: int, json: int, self: int, model_config: int, copy: int) -> None: ...
 

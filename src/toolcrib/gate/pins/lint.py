@@ -8,27 +8,15 @@ plain.
 Pure. Must never take longer than the length of the text warrants: every repetition in a pattern is bounded.
 """
 
+import importlib
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
+from functools import cache
+from types import MappingProxyType, ModuleType
 from typing import Final
 
-from toolcrib.gate.pins.lint_judge import judge
-from toolcrib.gate.pins.lint_plain import departure
-from toolcrib.gate.pins.lint_private import TOPICS
-from toolcrib.gate.pins.lint_texts import (
-    LONGEST,
-    UNREAD,
-    LintFinding,
-    Text,
-    finding,
-    forms,
-    holding,
-    is_for_programs,
-    one_of_each,
-    texts_of,
-)
+from toolcrib.gate.pins.lint_texts import LONGEST, UNREAD, LintFinding, Text, finding, holding, one_of_each, texts_of
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.look_alikes import look, looks_foreign
 from toolcrib.model.problems import Problem
@@ -99,8 +87,6 @@ _PADDING = re.compile(rf"\s{{{_LONGEST_BLANK},}}|(?:\n[ \t]*){{{_MOST_LINES},}}"
 _MUCH_BLANK = " " * 20
 _SPACES_OF_PROSE = "\u00a0\u202f\u3000"
 _MOST_ODD_SPACES = 3
-_MOST_ADDED = 2000
-"""Maximum characters of all texts of added arguments together."""
 _AROUND = 120
 _SENTENCE_END = re.compile(r"[.!?](?=\s)|\n")
 _ORDER = re.compile(
@@ -202,20 +188,18 @@ def lint_addition(
     found = holding(_lint_texts(all_texts))
     if found or mention is not None:
         return found if mention is None else (mention, *found)
-    texts = [each for each in all_texts if not each.is_joined and not is_for_programs(each)]
-    for each in texts:
-        if (topic := TOPICS.search(forms(each))) is not None:
-            reason = "speaks of secrets or private data"
-            return (finding("tool.names_credentials", each.place, reason, topic[0], (0, len(each.text))),)
-        if (departs := departure(each.text, is_name=each.is_name)) is not None:
-            return (finding("tool.not_plain", each.place, departs, each.text, (0, len(each.text))),)
-    if sum(len(each.text) for each in texts) > _MOST_ADDED:
-        return (finding("tool.not_plain", None, "together have a long text", texts[0].text, (0, 0)),)
-    return ()
+    unplain: LintFinding | None = _judging().judge_addition(all_texts)
+    return () if unplain is None else (unplain,)
+
+
+@cache
+def _judging() -> ModuleType:
+    """Return the module with the signs, whose patterns are compiled with the first use and not with the crib."""
+    return importlib.import_module("toolcrib.gate.pins.lint_judge")
 
 
 def _lint_texts(texts: Sequence[Text]) -> tuple[LintFinding, ...]:
-    return one_of_each([*_hidden(texts), *judge(texts), *_unread(texts)])
+    return one_of_each([*_hidden(texts), *_judging().judge(texts), *_unread(texts)])
 
 
 def _hidden(texts: Sequence[Text]) -> Iterator[LintFinding]:

@@ -14,10 +14,10 @@ from toolcrib.gate.pins.lint_context import is_chosen, is_defensive, is_describe
 from toolcrib.gate.pins.lint_encoded import Decoded, decoded_texts, may_hide_message, words_of_prose
 from toolcrib.gate.pins.lint_languages import may_order, orders
 from toolcrib.gate.pins.lint_orders import ORDERS, PHRASES
-from toolcrib.gate.pins.lint_plain import speaks_to_reader
-from toolcrib.gate.pins.lint_private import PRIVATE
+from toolcrib.gate.pins.lint_plain import departure, speaks_to_reader
+from toolcrib.gate.pins.lint_private import PRIVATE, TOPICS
 from toolcrib.gate.pins.lint_signs import Context, Severity, Sign, SignIndex, beginnings, run_on
-from toolcrib.gate.pins.lint_texts import LintFinding, Text, finding, forms, plain_form
+from toolcrib.gate.pins.lint_texts import LintFinding, Text, finding, forms, is_for_programs, plain_form
 
 SIGNS: Final = (*ORDERS, *PRIVATE, *ATTACKS)
 _INDEX = SignIndex(SIGNS)
@@ -34,6 +34,8 @@ _CONTEXTS: Final[Mapping[Context, Callable[[str, int, int], bool]]] = MappingPro
 )
 _MOST_MATCHES = 20
 _MOST_DECODED = 100
+_MOST_ADDED = 2000
+"""Maximum characters of all texts of added arguments together."""
 _SENTENCE = 6
 _MESSAGE = 8
 """An encoded text of this many words is a message; one that speaks to its reader needs fewer."""
@@ -64,6 +66,21 @@ def judge(texts: Sequence[Text]) -> Iterator[LintFinding]:
         for each in texts:
             if not each.is_joined:
                 yield from _encoded(each)
+
+
+def judge_addition(added: Sequence[Text]) -> LintFinding | None:
+    """Return a finding in the texts of added arguments that are longer or less plain than an argument needs."""
+    texts = [each for each in added if not each.is_joined and not is_for_programs(each)]
+    for each in texts:
+        span = (0, len(each.text))
+        if (topic := TOPICS.search(forms(each))) is not None:
+            reason = "speaks of secrets or private data"
+            return finding("tool.names_credentials", each.place, reason, topic[0], span)
+        if (departs := departure(each.text, is_name=each.is_name)) is not None:
+            return finding("tool.not_plain", each.place, departs, each.text, span)
+    if sum(len(each.text) for each in texts) > _MOST_ADDED:
+        return finding("tool.not_plain", None, "together have a long text", texts[0].text, (0, 0))
+    return None
 
 
 def _in_parts(texts: Sequence[Text], known: Sequence[Sign]) -> Iterator[LintFinding]:

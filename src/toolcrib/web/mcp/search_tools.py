@@ -4,11 +4,14 @@ Pure. Must never look at tools that were not passed in.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from toolcrib.gate.search.index import FoundTool
 from toolcrib.gate.signatures import purpose, signature
 from toolcrib.model.json import Json, JsonObject, dumps, is_object
 from toolcrib.model.tools import CallResult, ToolRef
+
+if TYPE_CHECKING:
+    from toolcrib.gate.search.index import FoundTool
 
 FIND = "find_tools"
 CALL = "call_tool"
@@ -64,7 +67,7 @@ def read_query(arguments: JsonObject) -> tuple[str, int] | CallResult:
 
 
 def found_result(
-    found: Sequence[FoundTool], query: str, servers: Collection[str], functions: Mapping[ToolRef, str] | None = None
+    found: "Sequence[FoundTool]", query: str, servers: Collection[str], functions: Mapping[ToolRef, str] | None = None
 ) -> CallResult:
     """Return the matches as text and as structured content. A miss names the servers and how to ask.
 
@@ -78,7 +81,7 @@ def found_result(
     return CallResult(content=(text,), structured_content=content, has_structured=True)
 
 
-def _match(found: FoundTool, function: str | None) -> JsonObject:
+def _match(found: "FoundTool", function: str | None) -> JsonObject:
     tool = found.tool
     match: JsonObject = {
         "ref": str(tool.ref),
