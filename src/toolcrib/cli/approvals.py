@@ -75,7 +75,10 @@ def list_approvals(
         str, typer.Option("--status", metavar="S", help=f"Only with this status: {', '.join(_STATUSES)} or all.")
     ] = "pending",
     session: Annotated[
-        str | None, typer.Option("--session", metavar="ID", help="Only approvals of this session.")
+        str | None,
+        typer.Option(
+            "--session", metavar="ID", help="Only approvals of this session.", autocompletion=names_of("session")
+        ),
     ] = None,
     home: HomeOption = None,
     as_json: JsonOption = False,
@@ -146,7 +149,12 @@ def deny(
 @app.command("link")
 def link(
     ctx: typer.Context,
-    id: Annotated[str, typer.Argument(metavar="ID", help="The id of the approval.", show_default=False)],
+    id: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID", help="The id of the approval.", show_default=False, autocompletion=names_of("approval")
+        ),
+    ],
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -12,6 +12,7 @@ import typer
 
 from toolcrib.cli import output
 from toolcrib.cli.asking import can_ask, confirm
+from toolcrib.cli.completion import names_of
 from toolcrib.cli.mcp.change import ask_crib
 from toolcrib.cli.options import CommandGroup, HomeOption, JsonOption, begin, common
 from toolcrib.model.errors import ConfigError, InvalidRequest, Unavailable
@@ -28,11 +29,23 @@ _SHOWN = ("id", "at", "phase", "door", "principal", "tool", "decision", "outcome
 @app.callback()
 def find(
     ctx: typer.Context,
-    server: Annotated[str | None, typer.Option("--server", metavar="S", help="Only calls to this server.")] = None,
-    tool: Annotated[str | None, typer.Option("--tool", metavar="T", help="Only calls to this tool: T or S/T.")] = None,
-    agent: Annotated[str | None, typer.Option("--agent", metavar="A", help="Only calls by this agent.")] = None,
+    server: Annotated[
+        str | None,
+        typer.Option("--server", metavar="S", help="Only calls to this server.", autocompletion=names_of("server")),
+    ] = None,
+    tool: Annotated[
+        str | None,
+        typer.Option("--tool", metavar="T", help="Only calls to this tool: T or S/T.", autocompletion=names_of("tool")),
+    ] = None,
+    agent: Annotated[
+        str | None,
+        typer.Option("--agent", metavar="A", help="Only calls by this agent.", autocompletion=names_of("agent")),
+    ] = None,
     principal: Annotated[str | None, typer.Option("--principal", metavar="P", help="Only by this principal.")] = None,
-    session: Annotated[str | None, typer.Option("--session", metavar="ID", help="Only calls in this session.")] = None,
+    session: Annotated[
+        str | None,
+        typer.Option("--session", metavar="ID", help="Only calls in this session.", autocompletion=names_of("session")),
+    ] = None,
     door: Annotated[str | None, typer.Option("--door", metavar="D", help="Only through this entry point.")] = None,
     phase: Annotated[
         str | None, typer.Option("--phase", metavar="P", help="Only intent, outcome or checkpoint.")

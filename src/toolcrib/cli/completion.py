@@ -7,20 +7,28 @@ Must never start anything, print anything or fail.
 
 from collections.abc import Callable
 
-SECONDS = 1.0
-"""How long a shell waits for names."""
+import typer
+
+SECONDS = 2.0
+"""How long a shell waits for names. A crib that just started takes longest for its first answer."""
 
 
-def names_of(kind: str) -> Callable[[str], list[str]]:
+def names_of(kind: str) -> Callable[[typer.Context, str], list[str]]:
     """Return a completion of the names of one kind: `server`, `tool`, `agent`, `session`, `approval` and others."""
 
-    def complete(incomplete: str) -> list[str]:
-        return [name for name in _ask(kind) if name.startswith(incomplete)]
+    def complete(ctx: typer.Context, incomplete: str) -> list[str]:
+        return [name for name in _ask(kind, _home(ctx)) if name.startswith(incomplete)]
 
     return complete
 
 
-def _ask(kind: str) -> list[str]:
+def _home(ctx: typer.Context) -> str | None:
+    """Return the innermost `--home` of the command line."""
+    given = [level.params.get("home") for level in (ctx, ctx.parent, ctx.find_root()) if level is not None]
+    return next((str(home) for home in given if home), None)
+
+
+def _ask(kind: str, given: str | None) -> list[str]:
     import anyio
 
     from toolcrib.base.home import find_holder, owner_token, prepare_home
@@ -31,7 +39,7 @@ def _ask(kind: str) -> list[str]:
     from toolcrib.web.api_client.api_client import ApiClient
 
     async def ask() -> list[str]:
-        home = prepare_home(load_settings(Environment.current(), {}).settings.home)
+        home = prepare_home(load_settings(Environment.current(), {"home": given}).settings.home)
         holder = find_holder(home)
         if holder is None:
             return []

@@ -164,7 +164,11 @@ def _draw(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(highlight=False, markup=False, emoji=False)
+    from toolcrib.base.settings import Environment
+
+    # Rich alone would leave out colours, but keep bold.
+    colours = None if Environment.current().get("NO_COLOR") else "auto"
+    console = Console(color_system=colours, highlight=False, markup=False, emoji=False)
     toned = [[_tone(header, cell) for header, cell in zip(headers, row, strict=True)] for row in rows]
     columns = zip(headers, *([cell for cell, _ in row] for row in toned), strict=True)
     widths = fit_widths([max(width(cell) for cell in column) for column in columns], console.width)
@@ -180,7 +184,7 @@ def _draw(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def _tone(header: str, cell: str) -> tuple[str, str]:
-    """Return a cell with a symbol for its state, and its colour. Rich leaves the colour out if `NO_COLOR` is set."""
+    """Return a cell with a symbol for its state, and its colour."""
     for colour, (symbol, words) in _TONES.items():
         if header in _TONED and cell.startswith(words):
             return f"{symbol if not _ascii_only() else '*'} {cell}", colour

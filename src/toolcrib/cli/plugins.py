@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolcrib.cli import output
+from toolcrib.cli.completion import names_of
 from toolcrib.cli.mcp.change import ask_crib
 from toolcrib.cli.options import CommandGroup, HomeOption, Invocation, JsonOption, begin, common
 from toolcrib.model.errors import InvalidRequest
@@ -17,7 +18,12 @@ if TYPE_CHECKING:
 
 app = typer.Typer(name="plugins", rich_markup_mode=None, cls=CommandGroup)
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The name of the plugin.", show_default=False)]
+NameArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME", help="The name of the plugin.", show_default=False, autocompletion=names_of("plugin")
+    ),
+]
 
 _WORDS = {
     "network": "access the network",

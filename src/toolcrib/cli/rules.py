@@ -107,7 +107,10 @@ def add(
             help="A condition 'POINTER TEST VALUE'; TEST is equals, range, path, command, present, glob or regex.",
         ),
     ] = None,
-    agents: Annotated[list[str] | None, typer.Option("--agent", metavar="A", help="Only for this agent.")] = None,
+    agents: Annotated[
+        list[str] | None,
+        typer.Option("--agent", metavar="A", help="Only for this agent.", autocompletion=names_of("agent")),
+    ] = None,
     sources: Annotated[list[str] | None, typer.Option("--source", metavar="S", help="Only from this source.")] = None,
     modes: Annotated[list[str] | None, typer.Option("--mode", metavar="M", help="Only in this mode.")] = None,
     projects: ProjectsOption = None,
@@ -249,7 +252,9 @@ def simulate(
     added: Annotated[
         list[str] | None, typer.Option("--add", metavar="RULE", help="Add a rule, such as 'deny github/*'.")
     ] = None,
-    removed: Annotated[list[str] | None, typer.Option("--remove", metavar="ID", help="Remove a rule.")] = None,
+    removed: Annotated[
+        list[str] | None, typer.Option("--remove", metavar="ID", help="Remove a rule.", autocompletion=names_of("rule"))
+    ] = None,
     file: Annotated[
         Path | None, typer.Option("--file", metavar="FILE", help="Use this file instead of toolcrib.toml.")
     ] = None,
@@ -260,7 +265,10 @@ def simulate(
         str | None, typer.Option("--since", metavar="TIME", help="Only calls after this time (ISO 8601).")
     ] = None,
     session: Annotated[
-        str | None, typer.Option("--session", metavar="ID", help="Only the calls of this session.")
+        str | None,
+        typer.Option(
+            "--session", metavar="ID", help="Only the calls of this session.", autocompletion=names_of("session")
+        ),
     ] = None,
     limit: Annotated[
         int, typer.Option("--limit", metavar="N", min=1, max=100_000, help="Maximum number of records.")

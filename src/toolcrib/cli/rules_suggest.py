@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolcrib.cli import output
+from toolcrib.cli.completion import names_of
 from toolcrib.cli.mcp.change import ask_crib
 from toolcrib.cli.options import HomeOption, JsonOption, begin
 from toolcrib.model.errors import InvalidRequest
@@ -18,7 +19,9 @@ _MOST_NAMES = 10
 
 def suggest(
     ctx: typer.Context,
-    agent: Annotated[str | None, typer.Option("--agent", metavar="A", help="Only for this agent.")] = None,
+    agent: Annotated[
+        str | None, typer.Option("--agent", metavar="A", help="Only for this agent.", autocompletion=names_of("agent"))
+    ] = None,
     days: Annotated[
         int, typer.Option("--days", metavar="N", min=1, max=3650, help="Number of days of the record to examine.")
     ] = 30,

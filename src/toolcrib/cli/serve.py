@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolcrib.cli import output
+from toolcrib.cli.completion import names_of
 from toolcrib.cli.options import HomeOption, Invocation, JsonOption, begin
 from toolcrib.model.version import __version__
 
@@ -81,10 +82,22 @@ def serve(
 def stdio(
     ctx: typer.Context,
     agent: Annotated[
-        str | None, typer.Option("--agent", metavar="ID", help="Act as this agent, with its prompt and only its tools.")
+        str | None,
+        typer.Option(
+            "--agent",
+            metavar="ID",
+            help="Act as this agent, with its prompt and only its tools.",
+            autocompletion=names_of("agent"),
+        ),
     ] = None,
     token: Annotated[
-        str | None, typer.Option("--as", metavar="NAME", help="Act as this named token: with its level, until revoked.")
+        str | None,
+        typer.Option(
+            "--as",
+            metavar="NAME",
+            help="Act as this named token: with its level, until revoked.",
+            autocompletion=names_of("token"),
+        ),
     ] = None,
     home: HomeOption = None,
     as_json: JsonOption = False,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolcrib.cli import output
+from toolcrib.cli.completion import names_of
 from toolcrib.cli.mcp.change import ask_crib
 from toolcrib.cli.options import CommandGroup, HomeOption, JsonOption, begin, common
 
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
 
 app = typer.Typer(name="tokens", rich_markup_mode=None, cls=CommandGroup)
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The name of the token.", show_default=False)]
+NameArgument = Annotated[
+    str,
+    typer.Argument(metavar="NAME", help="The name of the token.", show_default=False, autocompletion=names_of("token")),
+]
 
 
 @app.callback()
@@ -42,7 +46,12 @@ def list_tokens(ctx: typer.Context, home: HomeOption = None, as_json: JsonOption
 def create(
     ctx: typer.Context,
     name: NameArgument,
-    agent: Annotated[str | None, typer.Option("--agent", metavar="A", help="Restrict the token to this agent.")] = None,
+    agent: Annotated[
+        str | None,
+        typer.Option(
+            "--agent", metavar="A", help="Restrict the token to this agent.", autocompletion=names_of("agent")
+        ),
+    ] = None,
     source: Annotated[str, typer.Option("--source", metavar="S", help="The source of its calls.")] = "ide",
     mode: Annotated[
         str | None,

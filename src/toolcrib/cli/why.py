@@ -29,8 +29,13 @@ def why(
         str | None,
         typer.Argument(metavar="SERVER/TOOL", help="The tool.", show_default=False, autocompletion=names_of("tool")),
     ] = None,
-    agent: Annotated[str | None, typer.Option("--agent", metavar="A", help="Check as this agent.")] = None,
-    session: Annotated[str | None, typer.Option("--session", metavar="ID", help="Check in this session.")] = None,
+    agent: Annotated[
+        str | None, typer.Option("--agent", metavar="A", help="Check as this agent.", autocompletion=names_of("agent"))
+    ] = None,
+    session: Annotated[
+        str | None,
+        typer.Option("--session", metavar="ID", help="Check in this session.", autocompletion=names_of("session")),
+    ] = None,
     source: Annotated[str | None, typer.Option("--source", metavar="S", help="Check from this source.")] = None,
     mode: Annotated[str | None, typer.Option("--mode", metavar="M", help="Check in this mode.")] = None,
     project: Annotated[str | None, typer.Option("--project", metavar="DIR", help="Check from this directory.")] = None,

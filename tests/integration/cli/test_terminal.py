@@ -52,6 +52,21 @@ async def test_a_shell_completes_commands(person: Person, words: str, place: int
     assert offered in done.stdout.decode().split()
 
 
+@pytest.mark.parametrize("words", ["agents show rev", "chat --agent rev", "tools list --agent rev"])
+async def test_every_shell_completes_names(person: Person, words: str) -> None:
+    line = f"toolcrib {words}"
+    shells = {
+        "bash": {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1)},
+        "zsh": {"_TYPER_COMPLETE_ARGS": line},
+        "fish": {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
+    }
+    async with person.crib():
+        await person.run("agents", "list")  # the first answer takes longer than a shell waits on a busy machine
+        for shell, asked in shells.items():
+            done = await replace_variables(person, {"_TOOLCRIB_COMPLETE": f"complete_{shell}", **asked}).run()
+            assert "reviewer" in done.stdout.decode(), (shell, done.stderr)
+
+
 async def test_the_script_for_a_shell_is_shown(person: Person) -> None:
     named = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}  # not the shell that happens to run the tests
     done = await replace_variables(person, named).run("--show-completion", "bash")

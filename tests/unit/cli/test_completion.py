@@ -4,10 +4,13 @@ from pathlib import Path
 
 import anyio.to_thread
 import pytest
+import typer
+from typer.main import get_command
 
 from toolcrib import ToolServer, tool
 from toolcrib.base.settings import Environment, Settings
 from toolcrib.cli.completion import names_of
+from toolcrib.cli.main import command_tree
 from toolcrib.web.run import hold
 
 
@@ -17,21 +20,34 @@ async def greet(name: str) -> str:
     return name
 
 
+def complete(kind: str, begun: str, home: Path | None = None) -> list[str]:
+    outer = typer.Context(get_command(command_tree("open")))
+    outer.params["home"] = str(home) if home is not None else None
+    return names_of(kind)(typer.Context(outer.command, parent=outer), begun)
+
+
 @pytest.mark.anyio
-async def test_names_of_the_running_crib_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TOOLCRIB_HOME", str(tmp_path / "home"))
-    environment = Environment({"HOME": str(tmp_path)})
-    async with hold(Settings(home=tmp_path / "home"), kind="serve", port=0, environment=environment) as holding:
+@pytest.mark.parametrize("is_option", [False, True])
+async def test_names_of_the_running_crib_are_completed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_option: bool
+) -> None:
+    home = tmp_path / "home"
+    monkeypatch.setenv("TOOLCRIB_HOME", str(tmp_path / "other" if is_option else home))
+    given = home if is_option else None
+    async with hold(
+        Settings(home=home), kind="serve", port=0, environment=Environment({"HOME": str(tmp_path)})
+    ) as holding:
         holding.crib.register(ToolServer("hello", tools=[greet]))
-        assert await anyio.to_thread.run_sync(names_of("tool"), "hello/") == ["hello/greet"]
-        assert "reviewer" in await anyio.to_thread.run_sync(names_of("agent"), "rev")
+        assert await anyio.to_thread.run_sync(complete, "tool", "hello/", given) == ["hello/greet"]
+        assert "reviewer" in await anyio.to_thread.run_sync(complete, "agent", "rev", given)
+        assert "cursor" in await anyio.to_thread.run_sync(complete, "client", "cur", given)
 
 
 def test_without_a_crib_nothing_is_completed_and_nothing_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TOOLCRIB_HOME", str(tmp_path / "home"))
-    assert names_of("server")("") == []
+    assert complete("server", "") == []
     monkeypatch.setenv("TOOLCRIB_HOME", "/dev/null/home")
-    assert names_of("server")("") == []
+    assert complete("server", "") == []
     assert capfd.readouterr() == ("", "")

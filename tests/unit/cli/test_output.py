@@ -160,4 +160,5 @@ def test_states_have_a_symbol_and_a_colour_on_a_terminal_only(monkeypatch: pytes
             text = stream.buffer.getvalue().decode()  # pyright: ignore[reportAttributeAccessIssue]
         assert ("✓ connected" in text, "✗ setup problem" in text) == (is_terminal, is_terminal)
         assert ("\x1b[32m" in text) == ("FORCE_COLOR" in variables)
+        assert ("\x1b" in text) == ("FORCE_COLOR" in variables)
         assert "✓ connected  not" not in text

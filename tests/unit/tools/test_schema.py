@@ -94,12 +94,13 @@ PLAIN: list[tuple[Any, Any]] = [
 @pytest.mark.parametrize(("annotation", "default"), PLAIN)
 @pytest.mark.parametrize("text", [None, "What it is."])
 def test_the_schema_of_a_plain_type_is_that_of_pydantic(annotation: Any, default: Any, text: str | None) -> None:
+    def plain(needed: Any, given: Any = default) -> None: ...
+    def built(needed: Any, given: Any = default) -> None: ...
+
     written = annotation if text is None else Annotated[annotation, text]
     exact = Annotated[annotation, Field(description=text)]
-
-    def plain(needed: written, given: written = default) -> None: ...  # pyright: ignore[reportInvalidTypeForm]
-    def built(needed: exact, given: exact = default) -> None: ...  # pyright: ignore[reportInvalidTypeForm]
-
+    plain.__annotations__ = {"needed": written, "given": written, "return": None}
+    built.__annotations__ = {"needed": exact, "given": exact, "return": None}
     assert json.dumps(schema_of(plain)) == json.dumps(schema_of(built))
 
 

@@ -96,7 +96,13 @@ def create(
     brain: BrainOption = None,
     tools: ToolsOption = None,
     template: Annotated[
-        str | None, typer.Option("--template", metavar="ID", help="Start from a copy of this agent or template.")
+        str | None,
+        typer.Option(
+            "--template",
+            metavar="ID",
+            help="Start from a copy of this agent or template.",
+            autocompletion=names_of("agent"),
+        ),
     ] = None,
     file: FileOption = None,
     home: HomeOption = None,

@@ -68,7 +68,14 @@ def import_agents(
         ),
     ],
     into: Annotated[
-        str | None, typer.Option("--agent", metavar="ID", help="Add the skills to this agent.", show_default=False)
+        str | None,
+        typer.Option(
+            "--agent",
+            metavar="ID",
+            help="Add the skills to this agent.",
+            show_default=False,
+            autocompletion=names_of("agent"),
+        ),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be imported, without importing it.")

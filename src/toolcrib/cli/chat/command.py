@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolcrib.cli import output
+from toolcrib.cli.completion import names_of
 from toolcrib.cli.options import HomeOption, Invocation, JsonOption, begin
 from toolcrib.model.errors import InvalidRequest, NotFound
 
@@ -24,10 +25,18 @@ def chat(
         str | None,
         typer.Argument(metavar="PROMPT", help="The first message; - reads standard input.", show_default=False),
     ] = None,
-    agent: Annotated[str | None, typer.Option("--agent", metavar="ID", help="The agent to chat with.")] = None,
+    agent: Annotated[
+        str | None,
+        typer.Option("--agent", metavar="ID", help="The agent to chat with.", autocompletion=names_of("agent")),
+    ] = None,
     resume: Annotated[
         str | None,
-        typer.Option("--resume", metavar="SESSION", help="Resume this session; a unique prefix of its id is enough."),
+        typer.Option(
+            "--resume",
+            metavar="SESSION",
+            help="Resume this session; a unique prefix of its id is enough.",
+            autocompletion=names_of("session"),
+        ),
     ] = None,
     mode: Annotated[
         str | None,

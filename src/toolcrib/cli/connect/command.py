@@ -9,6 +9,7 @@ import typer
 
 from toolcrib.cli import output
 from toolcrib.cli.asking import ask_line, can_ask, confirm
+from toolcrib.cli.completion import names_of
 from toolcrib.cli.connect.show import (
     ASK_INSTEAD,
     NO_LEVEL,
@@ -27,10 +28,21 @@ if TYPE_CHECKING:
 
 ClientArgument = Annotated[
     str | None,
-    typer.Argument(metavar="CLIENT", help="The app, such as claude-code, cursor or codex.", show_default=False),
+    typer.Argument(
+        metavar="CLIENT",
+        help="The app, such as claude-code, cursor or codex.",
+        show_default=False,
+        autocompletion=names_of("client"),
+    ),
 ]
 AgentOption = Annotated[
-    str | None, typer.Option("--agent", metavar="ID", help="Connect as this agent, with its tools and prompt.")
+    str | None,
+    typer.Option(
+        "--agent",
+        metavar="ID",
+        help="Connect as this agent, with its tools and prompt.",
+        autocompletion=names_of("agent"),
+    ),
 ]
 AllOption = Annotated[bool, typer.Option("--all", help="Connect all apps on this machine.")]
 LevelOption = Annotated[

@@ -36,7 +36,8 @@ OptionalName = Annotated[
     typer.Argument(metavar="NAME", help="The server.", show_default=False, autocompletion=names_of("server")),
 ]
 NamesArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="NAME", help="Only these servers.", show_default=False)
+    list[str] | None,
+    typer.Argument(metavar="NAME", help="Only these servers.", show_default=False, autocompletion=names_of("server")),
 ]
 InClientOption = Annotated[bool, typer.Option("--in-client", help="Edit the file of the app that defines the server.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would change, without changing it.")]

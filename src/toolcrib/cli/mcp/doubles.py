@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolcrib.cli import output
+from toolcrib.cli.completion import names_of
 from toolcrib.cli.mcp.change import ask_crib
 from toolcrib.cli.options import HomeOption, JsonOption, begin
 from toolcrib.model.errors import InvalidRequest
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 
 def record(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The server.", show_default=False)],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The server.", show_default=False, autocompletion=names_of("server"))
+    ],
     calls: Annotated[
         list[str] | None,
         typer.Option("--call", metavar="TOOL[=JSON]", help="Call this tool and record the result; repeatable."),

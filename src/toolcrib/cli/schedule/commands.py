@@ -59,7 +59,12 @@ def show(ctx: typer.Context, id: IdArgument, home: HomeOption = None, as_json: J
 @app.command("add")
 def add(
     ctx: typer.Context,
-    agent: Annotated[str, typer.Option("--agent", metavar="A", help="The agent to run.", show_default=False)],
+    agent: Annotated[
+        str,
+        typer.Option(
+            "--agent", metavar="A", help="The agent to run.", show_default=False, autocompletion=names_of("agent")
+        ),
+    ],
     prompt: Annotated[str, typer.Option("--prompt", metavar="P", help="The prompt.", show_default=False)],
     cron: Annotated[str | None, typer.Option("--cron", metavar="C", help='Cron fields: "0 9 * * 1-5".')] = None,
     timezone: Annotated[

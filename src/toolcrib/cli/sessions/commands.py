@@ -42,7 +42,10 @@ def sessions(ctx: typer.Context, home: HomeOption = None, as_json: JsonOption = 
 def list_sessions(
     ctx: typer.Context,
     cwd: Annotated[str | None, typer.Option("--cwd", metavar="DIR", help="Only sessions in this directory.")] = None,
-    agent: Annotated[str | None, typer.Option("--agent", metavar="A", help="Only sessions of this agent.")] = None,
+    agent: Annotated[
+        str | None,
+        typer.Option("--agent", metavar="A", help="Only sessions of this agent.", autocompletion=names_of("agent")),
+    ] = None,
     state: Annotated[
         str | None, typer.Option("--state", metavar="S", help=f"Only sessions in this state: {', '.join(_STATES)}.")
     ] = None,

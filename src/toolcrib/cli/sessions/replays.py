@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolcrib.cli import output
+from toolcrib.cli.completion import names_of
 from toolcrib.cli.mcp.change import ask_crib
 from toolcrib.cli.options import HomeOption, Invocation, JsonOption, begin
 from toolcrib.model.errors import InvalidRequest
@@ -22,7 +23,13 @@ _WIDTH = 70
 def replay(
     ctx: typer.Context,
     session: Annotated[
-        str, typer.Argument(metavar="ID|FILE", help="A recorded session, or an exported recording.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="ID|FILE",
+            help="A recorded session, or an exported recording.",
+            show_default=False,
+            autocompletion=names_of("session"),
+        ),
     ],
     live_tools: Annotated[bool, typer.Option("--live-tools", help="Call tools, with their effects.")] = False,
     live_model: Annotated[bool, typer.Option("--live-model", help="Send requests to the model.")] = False,
@@ -60,8 +67,15 @@ def replay(
 
 def compare(
     ctx: typer.Context,
-    session: Annotated[str, typer.Argument(metavar="ID", help="A session.", show_default=False)],
-    other: Annotated[str, typer.Argument(metavar="OTHER", help="The session to compare with.", show_default=False)],
+    session: Annotated[
+        str, typer.Argument(metavar="ID", help="A session.", show_default=False, autocompletion=names_of("session"))
+    ],
+    other: Annotated[
+        str,
+        typer.Argument(
+            metavar="OTHER", help="The session to compare with.", show_default=False, autocompletion=names_of("session")
+        ),
+    ],
     home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -9,6 +9,7 @@ import typer
 
 from toolcrib.cli import output
 from toolcrib.cli.asking import can_ask, confirm
+from toolcrib.cli.completion import names_of
 from toolcrib.cli.mcp.change import ask_crib
 from toolcrib.cli.options import HomeOption, Invocation, JsonOption, begin
 from toolcrib.model.errors import Denied, InvalidRequest, NotFound
@@ -19,7 +20,12 @@ if TYPE_CHECKING:
 
 ToolArgument = Annotated[
     str,
-    typer.Argument(metavar="SERVER/TOOL", help="The tool, or a server for its instructions.", show_default=False),
+    typer.Argument(
+        metavar="SERVER/TOOL",
+        help="The tool, or a server for its instructions.",
+        show_default=False,
+        autocompletion=names_of("tool"),
+    ),
 ]
 WhatOption = Annotated[
     str | None, typer.Option("--what", metavar="KIND", help="prompt, resource, template or skill, if it is not a tool.")

@@ -46,7 +46,10 @@ def list_tools(
         typer.Option("--server", metavar="S", help="Only tools of this server.", autocompletion=names_of("server")),
     ] = None,
     agent: Annotated[
-        str | None, typer.Option("--agent", metavar="A", help="Show the tools that this agent sees.")
+        str | None,
+        typer.Option(
+            "--agent", metavar="A", help="Show the tools that this agent sees.", autocompletion=names_of("agent")
+        ),
     ] = None,
     source: Annotated[
         str | None, typer.Option("--source", metavar="S", help="Show the tools visible from this source.")

@@ -156,8 +156,9 @@ class WebConnection(ABC):
     def _error_for(self, error: RequestRefused | Broken | Unreachable) -> Exception:
         bearer = self._requests.bearer
         if isinstance(error, RequestRefused) and error.status == 401 and self._requests.has_token:
+            # A server that only names the scheme refuses the key; one that says where to sign in wants that.
             challenge = error.head.get(b"www-authenticate") or ""
-            if bearer is None or "bearer" not in challenge.lower():
+            if bearer is None or not (bearer.is_signed_in or "resource_metadata" in challenge.lower()):
                 return token_refused(self.name)
         return error_for_caller(self.name, error, bearer.problem if bearer is not None else None)
 

@@ -93,6 +93,11 @@ class Bearer:
         return credential.access_token
 
     @property
+    def is_signed_in(self) -> bool:
+        """Whether there is a sign-in whose token the requests carry."""
+        return self._held is not None
+
+    @property
     def origin(self) -> str:
         """The only origin that may receive the token."""
         return self._url.origin

@@ -149,10 +149,12 @@ async def test_a_server_that_wants_a_sign_in_says_so_and_is_not_tried_again(yard
         assert "Retrying automatically" not in source.status.sentence
 
 
+@pytest.mark.parametrize("challenge", [None, "Bearer", 'Bearer realm="api", error="invalid_token"'])
 @pytest.mark.parametrize("header", ["Authorization", "X-API-Key"])
-async def test_refused_static_token_is_not_a_missing_sign_in(yard: Yard, header: str) -> None:
+async def test_refused_static_token_is_not_a_missing_sign_in(yard: Yard, header: str, challenge: str | None) -> None:
     async def script(request: Request, writer: asyncio.StreamWriter) -> None:
-        writer.write(answer(b"", "401 Unauthorized"))
+        asked = {"www-authenticate": challenge} if challenge else {}
+        writer.write(answer(b"", "401 Unauthorized", headers=asked))
 
     async with raw_server(script) as raw:
         spec = replace(web_spec(raw.url), headers={header: "Bearer out-of-date-token"})
@@ -162,6 +164,17 @@ async def test_refused_static_token_is_not_a_missing_sign_in(yard: Yard, header:
         assert "out-of-date" not in source.status.sentence
         assert (source.status.is_setup, source.status.error_code) == (True, "server.token_refused")
         assert source.status.action == "toolcrib mcp get web"
+
+
+async def test_a_server_that_says_where_to_sign_in_beside_a_key_wants_a_sign_in(yard: Yard) -> None:
+    async def script(request: Request, writer: asyncio.StreamWriter) -> None:
+        where = f'Bearer resource_metadata="{raw.url}/.well-known/oauth-protected-resource"'
+        writer.write(answer(b"", "401 Unauthorized", headers={"www-authenticate": where}))
+
+    async with raw_server(script) as raw:
+        yard.pool.reconcile(None, found(replace(web_spec(raw.url), headers={"X-API-Key": "a-key"})))
+        source = await yard.until_state("web", "needs_auth")
+        assert source.status.action == "toolcrib mcp auth web"
 
 
 async def test_calls_side_by_side_all_say_that_the_sign_in_is_over(yard: Yard) -> None:
