@@ -23,29 +23,33 @@ if TYPE_CHECKING:
 
 app = typer.Typer(name="audit", invoke_without_command=True, rich_markup_mode=None, cls=CommandGroup)
 
+ServerOption = Annotated[
+    str | None,
+    typer.Option("--server", metavar="S", help="Only calls to this server.", autocompletion=names_of("server")),
+]
+ToolOption = Annotated[
+    str | None,
+    typer.Option("--tool", metavar="T", help="Only calls to this tool: T or S/T.", autocompletion=names_of("tool")),
+]
+AgentOption = Annotated[
+    str | None,
+    typer.Option("--agent", metavar="A", help="Only calls by this agent.", autocompletion=names_of("agent")),
+]
+SessionOption = Annotated[
+    str | None,
+    typer.Option("--session", metavar="ID", help="Only calls in this session.", autocompletion=names_of("session")),
+]
 _SHOWN = ("id", "at", "phase", "door", "principal", "tool", "decision", "outcome")
 
 
 @app.callback()
 def find(
     ctx: typer.Context,
-    server: Annotated[
-        str | None,
-        typer.Option("--server", metavar="S", help="Only calls to this server.", autocompletion=names_of("server")),
-    ] = None,
-    tool: Annotated[
-        str | None,
-        typer.Option("--tool", metavar="T", help="Only calls to this tool: T or S/T.", autocompletion=names_of("tool")),
-    ] = None,
-    agent: Annotated[
-        str | None,
-        typer.Option("--agent", metavar="A", help="Only calls by this agent.", autocompletion=names_of("agent")),
-    ] = None,
+    server: ServerOption = None,
+    tool: ToolOption = None,
+    agent: AgentOption = None,
     principal: Annotated[str | None, typer.Option("--principal", metavar="P", help="Only by this principal.")] = None,
-    session: Annotated[
-        str | None,
-        typer.Option("--session", metavar="ID", help="Only calls in this session.", autocompletion=names_of("session")),
-    ] = None,
+    session: SessionOption = None,
     door: Annotated[str | None, typer.Option("--door", metavar="D", help="Only through this entry point.")] = None,
     phase: Annotated[
         str | None, typer.Option("--phase", metavar="P", help="Only intent, outcome or checkpoint.")

@@ -36,6 +36,10 @@ ReadOnlyOption = Annotated[
     bool | None,
     typer.Option("--read-only/--not-read-only", help="Only tools with or without this mark.", show_default=False),
 ]
+AgentsOption = Annotated[
+    list[str] | None,
+    typer.Option("--agent", metavar="A", help="Only for this agent.", autocompletion=names_of("agent")),
+]
 ProjectsOption = Annotated[list[Path] | None, typer.Option("--project", metavar="DIR", help="Only in this directory.")]
 ExceptOption = Annotated[
     list[str] | None,
@@ -107,10 +111,7 @@ def add(
             help="A condition 'POINTER TEST VALUE'; TEST is equals, range, path, command, present, glob or regex.",
         ),
     ] = None,
-    agents: Annotated[
-        list[str] | None,
-        typer.Option("--agent", metavar="A", help="Only for this agent.", autocompletion=names_of("agent")),
-    ] = None,
+    agents: AgentsOption = None,
     sources: Annotated[list[str] | None, typer.Option("--source", metavar="S", help="Only from this source.")] = None,
     modes: Annotated[list[str] | None, typer.Option("--mode", metavar="M", help="Only in this mode.")] = None,
     projects: ProjectsOption = None,
