@@ -94,9 +94,7 @@ PartId = Annotated[str, Field(pattern=PART_ID)]
 class InputFields(BaseModel):
     """Base of inputs: camelCase fields, strictly typed, unknown fields forbidden."""
 
-    model_config = ConfigDict(
-        alias_generator=to_camel, populate_by_name=True, extra="forbid", strict=True, defer_build=True
-    )
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", strict=True)
 
 
 class CategoryInput(InputFields):
