@@ -154,7 +154,7 @@ class ConversationMarks:
 
     def _marks_of(self, principal: Principal, tool: Tool) -> tuple[Mark, ...]:
         part = self.catalog.at(principal.cwd).parts.get(tool.ref.server)  # what a tool returns depends on the others
-        flows = self.flows.of(tool, part.tools.values() if part is not None else ())
+        flows = self.flows.of(tool, part.tools if part is not None else None)
         return tuple(mark for mark in MARKS if mark in flows)
 
     def renew(self) -> None:

@@ -5,7 +5,7 @@ Callers that reach every part of the lethal trifecta are the ones for which the 
 
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import anyio.to_thread
 
@@ -54,11 +54,12 @@ class SubjectReach:
 
 
 async def find_reach(
-    crib: Crib, pattern: str, *, source: Source = "cli", mode: Mode = "default", who: str = ""
+    crib: Crib, pattern: str, *, source: Source = "cli", mode: Mode = "default", who: str = "", cwd: str | None = None
 ) -> list[SubjectReach]:
     """Return what every principal can do with the tools that match a pattern.
 
     `source` and `mode` are those of the sessions of agents. `who` selects the principals whose label contains it.
+    `cwd` is the directory of principals that have none of their own.
     Raises `InvalidRequest` (`request.invalid`) for a pattern that is not valid.
     """
     named = crib.permissions.named(pattern)
@@ -68,7 +69,7 @@ async def find_reach(
     rules = crib.permissions.rules().without(())  # its caches belong to the thread
     classes: dict[tuple[str | None, bool], ToolClasses] = {}
     found: list[SubjectReach] = []
-    async for subject in _subjects(crib, source, mode):
+    async for subject in _subjects(crib, source, mode, cwd):
         if who.casefold() not in subject.who.casefold():
             continue
         principal = subject.principal
@@ -109,7 +110,7 @@ def _flows(crib: Crib, snapshot: Snapshot, ref: ToolRef) -> frozenset[Flow]:
     tool, part = snapshot.tools[ref], snapshot.parts.get(ref.server)
     if tool.kind == "builtin":
         return frozenset()
-    return crib.permissions.flows.of(tool, part.tools.values() if part is not None else ())
+    return crib.permissions.flows.of(tool, part.tools if part is not None else None)
 
 
 async def preset_shapes(crib: Crib) -> list[JsonObject]:
@@ -132,16 +133,21 @@ def _classes(tools: Iterable[Tool], globs: Parts, rules: Rules, in_session: bool
     return ToolClasses(filter(is_wanted, tools), rules)
 
 
-async def _subjects(crib: Crib, source: Source, mode: Mode) -> AsyncIterator[Subject]:
+async def _subjects(crib: Crib, source: Source, mode: Mode, cwd: str | None) -> AsyncIterator[Subject]:
     grants = crib.permissions.grants
+
+    async def located(who: str, principal: Principal) -> Subject:
+        if cwd is not None and principal.cwd is None:
+            principal = await crib.placed(replace(principal, cwd=cwd))
+        return Subject(who, principal, grants(principal))
+
     for each in _SOURCES:
-        owner = crib.owner(each)
-        yield Subject(f"owner ({each})", owner, grants(owner))
+        yield await located(f"owner ({each})", crib.owner(each))
     for token in crib.tokens.live:
-        yield Subject(f"token {token.name}", token.principal, grants(token.principal))
+        yield await located(f"token {token.name}", token.principal)
     for agent in await crib.zoo.list():
         session = Principal("session", agent.id, source, mode, agent.id, worktree=_SOME_PROJECT)
-        yield Subject(f"agent {agent.id}", session, grants(session))
+        yield await located(f"agent {agent.id}", session)
     for schedule in await crib.schedules.list():
         run = await crib.placed(as_run(schedule))
         yield Subject(f"schedule {schedule.name}", run, grants(run))

@@ -33,14 +33,16 @@ MOST_SEARCHED = 100_000
 CHECKPOINT = "checkpoint"
 """The phase of records that name the newest records of all lanes. Lists omit them unless they are asked for."""
 _LARGEST_ID = 2**63 - 1
+_FAILED = '"isError":true'
+"""In the body of the outcome of a call that failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filters:
     """Selects the records that match all set fields. `after` continues with records older than that one.
 
-    Every word of `text` must occur somewhere in a record, in upper or lower case. Only the newest `MOST_SEARCHED`
-    records of each lane are searched for words.
+    `failed` selects the outcomes of calls that failed or did not. Every word of `text` must occur somewhere in a
+    record, in upper or lower case. Only the newest `MOST_SEARCHED` records of each lane are searched for words.
     """
 
     server: str | None = None
@@ -56,6 +58,7 @@ class Filters:
     after: int | None = None
     limit: int = 100
     text: str | None = None
+    failed: bool | None = None
 
 
 def find(connection: Connection, filters: Filters, lanes: Sequence[int] = ()) -> Sequence[tuple[Any, ...]]:
@@ -122,19 +125,23 @@ def _conditions(filters: Filters) -> list[ColumnElement[bool]]:
 
 
 def _words(connection: Connection, filters: Filters, lane: int = 0) -> list[ColumnElement[bool]]:
-    """Return the conditions that every word occurs in a record of a lane.
+    """Return the conditions on the bodies of a lane: how the call ended, and that every word occurs.
 
     PostgreSQL converts no text that is not UTF-8, which a damaged record may be, so bytes are compared in escaped form.
     """
     words = (filters.text or "").split()
-    if not words:
-        return []
     is_postgres = connection.dialect.name == "postgresql"
     body = func.encode(audit.c.body, "escape") if is_postgres else cast(literal_column("body"), Text)
+    ended: list[ColumnElement[bool]] = []
+    if filters.failed is not None:
+        has_failed = body.contains(_FAILED, autoescape=True)
+        ended = [audit.c.phase == "outcome", has_failed if filters.failed else ~has_failed]
+    if not words:
+        return ended
     texts = [dumps(word)[1:-1] for word in words]
     written = [_escaped(text) if is_postgres else text.decode() for text in texts]
     newest = select(func.max(audit.c.id)).where(audit.c.id < (lane + 1) * LANE_SIZE).scalar_subquery()
-    return [audit.c.id > newest - MOST_SEARCHED, *(body.icontains(text, autoescape=True) for text in written)]
+    return [*ended, audit.c.id > newest - MOST_SEARCHED, *(body.icontains(text, autoescape=True) for text in written)]
 
 
 def _escaped(text: bytes) -> str:

@@ -60,16 +60,18 @@ class ServerFailed(Unavailable):
     `brief` is the reason; the message adds the last lines of its standard error.
     """
 
-    def __init__(self, code: str, brief: str, exited_with: int | None, stderr: tuple[str, ...]) -> None:
+    def __init__(
+        self, code: str, brief: str, exited_with: int | None, stderr: tuple[str, ...], hint: str | None = None
+    ) -> None:
         last = "\n".join(stderr[-_SHOWN_LINES:])
-        super().__init__(code, f"{brief} The end of its standard error:\n{last}" if last else brief)
+        super().__init__(code, f"{brief} The end of its standard error:\n{last}" if last else brief, hint)
         self.brief = brief
         self.exited_with = exited_with
         self.stderr = stderr
 
     def copy(self, brief: str | None = None) -> "ServerFailed":
         """Return a copy, with another reason if given. Each raised exception needs its own traceback."""
-        return ServerFailed(self.code, brief or self.brief, self.exited_with, self.stderr)
+        return ServerFailed(self.code, brief or self.brief, self.exited_with, self.stderr, self.hint)
 
 
 class ProcessListener(Protocol):

@@ -8,7 +8,7 @@ Must never let an entry of the owner's file override one of the managed file.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -116,11 +116,10 @@ def _singular(word: str) -> str:
     return word[:-1] if len(word) > 3 and word.endswith("s") and word not in _ENDS_IN_S else word
 
 
-def default_flows(tool: Tool, siblings: Iterable[Tool] = ()) -> frozenset[Flow]:
+def default_flows(tool: Tool, *, in_account: bool = False) -> frozenset[Flow]:
     """Return the flows of a tool according to its annotations and names.
 
-    `siblings` are the tools of the same server. A server that also sends, destroys or runs commands acts in an account
-    or on a machine of the user, so what its other tools read is private.
+    `in_account` is whether its server acts in an account or on a machine of the user (`is_account`).
     """
     if tool.ref.server == coding_tools.SERVER:
         return _CODING.get(tool.ref.tool, NONE)
@@ -131,14 +130,18 @@ def default_flows(tool: Tool, siblings: Iterable[Tool] = ()) -> frozenset[Flow]:
         return _EVERYTHING if not _PRIVATE & {*own} else frozenset({"private", "destroys"})
     if not _reads(tool, verb):
         return acts
-    in_account = any(map(_is_account, siblings))
     found = set(acts) | _returns(tool, own, in_account=in_account)
     if "untrusted" in found and _takes_address(tool):
         found.add("sends")
     return frozenset(found)
 
 
-def _is_account(tool: Tool) -> bool:
+def is_account(tools: Iterable[Tool]) -> bool:
+    """Return whether a server sends, destroys or runs commands, so that what its other tools read is private."""
+    return any(map(_acts_in_account, tools))
+
+
+def _acts_in_account(tool: Tool) -> bool:
     own = words(tool.ref.tool)
     verb = next((word for word in own if word in _VERBS), None)
     return verb in _RUN or bool(_acts(tool, own, verb))
@@ -245,6 +248,8 @@ class Flows:
     def __init__(self) -> None:
         self._entries: tuple[FlowEntry, ...] = ()
         self._listeners: list[Callable[[], None]] = []
+        self._accounts: dict[str, tuple[Mapping[ToolRef, Tool], bool]] = {}
+        """Per server: its tools, and whether it acts in an account. The same for each of thousands of tools."""
 
     def listen(self, listener: Callable[[], None]) -> None:
         """Call `listener` after every change of the entries."""
@@ -266,10 +271,18 @@ class Flows:
         """Return whether a tool returns untrusted text only if the names that it lists read like text."""
         return self._written(tool) is None and lists_names(tool)
 
-    def of(self, tool: Tool, siblings: Iterable[Tool] = ()) -> frozenset[Flow]:
+    def of(self, tool: Tool, siblings: Mapping[ToolRef, Tool] | None = None) -> frozenset[Flow]:
         """Return the flows of a tool; `siblings` are the tools of the same server."""
         written = self._written(tool)
-        return default_flows(tool, siblings) if written is None else written
+        if written is not None:
+            return written
+        return default_flows(tool, in_account=siblings is not None and self._is_account(tool.ref.server, siblings))
+
+    def _is_account(self, server: str, tools: Mapping[ToolRef, Tool]) -> bool:
+        known = self._accounts.get(server)
+        if known is None or known[0] is not tools:
+            known = self._accounts[server] = (tools, is_account(tools.values()))
+        return known[1]
 
     def acts(self, tool: Tool, arguments: JsonObject | None = None) -> frozenset[Act]:
         """Return whether a call sends data out or destroys things. Without arguments, for any call."""

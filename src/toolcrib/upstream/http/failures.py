@@ -32,9 +32,9 @@ class HttpRefused(ServerFailed):
         self.retry_after = retry_after(refused)
 
 
-def failure(name: str, code: str, reason: str) -> ServerFailed:
+def failure(name: str, code: str, reason: str, hint: str | None = None) -> ServerFailed:
     """Return a failure of a server. `reason` completes the sentence that begins with its name."""
-    return ServerFailed(code, f'Server "{name}" {reason}.', None, ())
+    return ServerFailed(code, f'Server "{name}" {reason}.', None, (), hint)
 
 
 def error_for_caller(
@@ -42,7 +42,7 @@ def error_for_caller(
 ) -> ToolcribError | ProtocolError:
     """Return the exception for the caller. `problem` is the sign-in's explanation of a rejection."""
     if isinstance(error, Broken):
-        return failure(name, error.code, error.reason)
+        return failure(name, error.code, error.reason, error.hint)
     if isinstance(error, Unreachable):
         return failure(name, "server.unreachable", f"cannot be reached: {error}")
     if error.status == 401 or (error.status == 403 and problem is not None):

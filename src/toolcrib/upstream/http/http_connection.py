@@ -23,13 +23,14 @@ HEAD_LIMIT: Final = 64 * 1024
 class Broken(Exception):
     """Raised when a response is incomplete: a code, and the reason as the rest of a sentence.
 
-    `is_untouched` is set if no byte of a response had arrived.
+    `hint` replaces the usual next step of the code. `is_untouched` is set if no byte of a response had arrived.
     """
 
-    def __init__(self, code: str, reason: str, *, is_untouched: bool = False) -> None:
+    def __init__(self, code: str, reason: str, hint: str | None = None, *, is_untouched: bool = False) -> None:
         super().__init__(reason)
         self.code = code
         self.reason = reason
+        self.hint = hint
         self.is_untouched = is_untouched
 
 

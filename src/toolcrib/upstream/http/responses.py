@@ -29,6 +29,7 @@ Deliver = Callable[[JsonObject, "HttpCall"], None]
 STREAM_LIMIT: Final = 4 * BODY_LIMIT
 """Maximum bytes on the stream of one call before its result."""
 
+_WEB_PAGE: Final = "The address leads to a web page. Use the address of the MCP endpoint; it often ends in /mcp."
 _REPORTS_KEPT = 100
 
 
@@ -223,7 +224,9 @@ class HttpResponse:
         if not body:
             raise Broken("server.reply_invalid", f"answered with HTTP {head.status} and nothing else")
         if self._kind and "json" not in self._kind:
-            raise Broken("server.reply_invalid", f"answered with {ascii(self._kind)[1:-1][:60]} instead of JSON")
+            reason = f"answered with {ascii(self._kind)[1:-1][:60]} instead of JSON"
+            hint = _WEB_PAGE if "html" in self._kind else None
+            raise Broken("server.reply_invalid", reason, hint)
         try:
             messages = jsonrpc.read_line(body)
         except ValueError as error:

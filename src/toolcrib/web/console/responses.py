@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
+from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
@@ -95,7 +96,7 @@ class Console:
         async def handle(request: Request) -> Response:
             try:
                 _chosen_project.set(self._chosen(request))
-                return await handler(request)
+                return _in_project(await handler(request))
             except ToolcribError as error:
                 if _wants_json(request):
                     raise
@@ -172,6 +173,16 @@ def route(path: str, handler: Handler, method: str = "GET") -> Route:
 
 def _wants_json(request: Request) -> bool:
     return "application/json" in request.headers.get("accept", "")
+
+
+def _in_project(answer: Response) -> Response:
+    """Keep the chosen project in the address that a response leads to."""
+    chosen, to = _chosen_project.get(), answer.headers.get("location", "")
+    if chosen is not None and to.startswith("/"):
+        path, mark, fragment = to.partition("#")
+        joined = f"{path}{'&' if '?' in path else '?'}{urlencode({'cwd': str(chosen)})}"
+        answer.headers["location"] = f"{joined}{mark}{fragment}"
+    return answer
 
 
 def back(to: str) -> Response:

@@ -170,6 +170,7 @@ async def test_a_broken_answer_is_told_to_its_own_caller_alone(fault: str) -> No
             assert caught.value.code == code
             assert caught.value.message.startswith('Server "lab" ')
             assert words in caught.value.message
+            assert ("web page" in (caught.value.hint or "")) == (fault == "page")
             assert await call(connection, "echo") == {"content": [{"text": "echo"}]}
             assert connection.failure is None
     assert sum(request.method == "tools/call" and request.tool == fault for request in raw.seen) == 1

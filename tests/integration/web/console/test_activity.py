@@ -2,9 +2,11 @@
 
 import json
 
+import anyio
 import pytest
 from sqlalchemy import update
 
+from integration.gate.audit.calls import call
 from integration.web.console.visitor import Visitor
 from toolcrib.model.errors import Denied
 from toolcrib.model.principals import Principal
@@ -54,6 +56,21 @@ async def test_words_find_calls_by_arguments_and_an_intent_opens_at_its_outcome(
     page = await busy.page("/activity", words="shout")
     assert page.one("input", id="words").attributes["value"] == "shout"
     assert "Searched the newest" in page.text
+
+
+async def test_failed_calls_are_found_behind_a_thousand_newer_records(busy: Visitor) -> None:
+    async def succeed(number: int) -> None:
+        record = call(busy.crib.audit, number)
+        await record.intent()
+        await record.outcome(is_error=False, duration_ms=1)
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(501):
+            tasks.start_soon(succeed, number)
+    failed = await busy.json("/activity", error="error")
+    assert (failed["total"], [each["tool"] for each in failed["calls"]]) == (1, ["lab/shout"])
+    assert (await busy.json("/activity", error="ok"))["total"] == 503
+    assert (await busy.page("/activity")).text.count("504 calls.") == 1
 
 
 async def test_calls_are_rows_and_facets_count_and_narrow_them(busy: Visitor) -> None:

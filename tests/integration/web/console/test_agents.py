@@ -90,6 +90,20 @@ async def test_what_an_agent_may_use_is_set_and_told_as_it_is_now(visitor: Visit
     assert "No tools available." in page.text
 
 
+async def test_the_brain_is_filtered_by_dates_that_stay_in_the_address(visitor: Visitor) -> None:
+    for day in ("2026-01-05", "2026-02-05", "2026-03-05"):
+        note = {"type": "note", "content": f"On {day}.", "timestamp": f"{day}T12:00:00Z"}
+        await visitor.send("/agents/builder/brain", note)
+    path = "/agents/builder/brain"
+    found = await visitor.json(path, **{"from": "2026-02-01", "to": "2026-02-05"})
+    assert [each["content"] for each in found["entries"]] == ["On 2026-02-05."]
+    page = await visitor.page(path, **{"from": "2026-02-01"})
+    assert page.one("input", name="from").attributes["value"] == "2026-02-01"
+    assert any("type=note&from=2026-02-01" in link.attributes["href"] for link in page.all("a"))
+    assert "No entries match." in (await visitor.page(path, to="2025-01-01")).text
+    assert "dateFrom" in (await visitor.page(path, status=422, **{"from": "soon"})).text
+
+
 async def test_the_brain_is_a_timeline_that_can_be_written_and_taken_back(visitor: Visitor) -> None:
     path = "/agents/reviewer/brain"
     entry = {"type": "decision", "content": "Use **tabs**.", "tags": "style, api", "pinned": "on"}

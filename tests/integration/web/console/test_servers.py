@@ -5,6 +5,7 @@ import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import anyio
 import pytest
@@ -84,6 +85,25 @@ async def test_servers_of_another_project_are_shown_where_the_address_names_it(t
         assert page.one("input", id="project").attributes["value"] == str(project)
         assert "is not a directory" in (await visitor.page("/servers", 422, cwd=str(project / "missing"))).text
         assert "is not a directory" in (await visitor.page("/servers", 422, cwd="relative")).text
+
+
+async def test_tools_and_access_of_another_project_are_shown_where_the_address_names_it(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / ".mcp.json").write_text(json.dumps({"mcpServers": {"local": upstream("upstreams.crafts", "plain")}}))
+    here = str(project)
+    async with visiting(tmp_path / "home") as visitor:
+        question = (await visitor.page("/servers/local/setup", cwd=here)).one("section", aria_labelledby="trust")
+        digest = question.one("input", name="digest").attributes["value"]
+        await visitor.send(f"/servers/local/trust?cwd={quote(here)}", {"digest": digest})
+        assert "local › echo" in (await visitor.page("/tools", cwd=here)).text
+        answer = (await visitor.json("/access", tool="local/echo", source="cli", cwd=here))["answer"]
+        assert answer["verdict"] in ("allow", "ask")
+        assert (await visitor.json("/access", tool="local/echo", source="cli"))["answer"]["verdict"] == "unknown"
+        table = await visitor.json("/access/reach", pattern="local/*", cwd=here)
+        assert "/tools/local/echo" in [each["href"] for each in table["columns"]]
+        assert "owner (cli)" in (await visitor.page("/tools/local/echo", cwd=here)).one("dl", class_="users").text
+        assert "local" in (await visitor.page("/access/tools", agent="builder", cwd=here)).text
 
 
 async def test_without_any_server_the_page_says_what_was_looked_for_and_what_to_do(visitor: Visitor) -> None:

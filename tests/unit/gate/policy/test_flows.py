@@ -2,7 +2,15 @@
 
 import pytest
 
-from toolcrib.gate.policy.flows import FlowEntry, Flows, acts_of, default_flows, read_flows_file, reads_like_text
+from toolcrib.gate.policy.flows import (
+    FlowEntry,
+    Flows,
+    acts_of,
+    default_flows,
+    is_account,
+    read_flows_file,
+    reads_like_text,
+)
 from toolcrib.model.tools import CallResult, Marks, Tool, ToolRef
 
 PLAIN = Marks()
@@ -53,7 +61,7 @@ def test_annotations_add_flows() -> None:
 def test_server_that_sends_destroys_or_runs_commands_reads_an_account(other: str) -> None:
     hotels = tool("travel/get_hotels")
     assert default_flows(hotels) == set()
-    assert default_flows(hotels, [hotels, tool(f"travel/{other}")]) == {"private"}
+    assert default_flows(hotels, in_account=is_account([hotels, tool(f"travel/{other}")])) == {"private"}
 
 
 def test_fetch_sends_unless_the_address_is_a_front_page() -> None:

@@ -41,7 +41,7 @@ def add_marks(router: APIRouter, crib: Crib) -> None:
         """List the flows of tools: whether they return untrusted text or private data, send data out or destroy."""
         flows, snapshot = crib.permissions.flows, crib.catalog.at(principal.cwd)
         found = {
-            str(tool.ref): flows.of(tool, part.tools.values())
+            str(tool.ref): flows.of(tool, part.tools)
             for part in snapshot.parts.values()
             for tool in part.tools.values()
         }

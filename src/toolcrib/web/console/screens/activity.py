@@ -52,6 +52,8 @@ _LOOKED_AT: Final = 1_000
 """Records read for one page and counted by its facets."""
 _SHOWN: Final = 50
 _MOST_VALUES: Final = 8
+_ENDED: Final = {"error": True, "ok": False}
+"""Whether calls with this outcome failed."""
 
 
 def routes(console: Console) -> list[Route]:
@@ -126,7 +128,7 @@ class ActivityScreen:
 
     async def _total(self, chosen: Mapping[str, str], calls: list[JsonObject]) -> int | None:
         """Return the number of all matching calls; None if only the newest are known."""
-        if "error" in chosen:  # not a column
+        if chosen.get("error") not in (None, *_ENDED):  # known only from both records of a call
             return None
         running = sum(call["error"] == "running" for call in calls)
         return running + await self._audit.count(replace(_filters(chosen, None), phase="outcome"))
@@ -198,6 +200,7 @@ def _filters(chosen: Mapping[str, str], after: int | None) -> Filters:
         after=after,
         limit=_LOOKED_AT,
         text=chosen.get("words"),
+        failed=_ENDED.get(chosen.get("error", "")),
     )
 
 

@@ -153,12 +153,12 @@ def _plots(series: list[JsonObject]) -> list[JsonObject]:
     slowest = max([each["p95"] or 0 for each in series], default=0)
     drawn: list[JsonObject] = [
         {
-            "title": "Calls, and those that failed",
+            "title": "Calls, failed ones in red",
             "highest": f"{max(calls):,.0f}",
             "svg": plots.bars(calls, errors, f"{sum(calls):,.0f} calls, {sum(errors):,.0f} failed"),
         },
         {
-            "title": "Latency: half of the calls, and 95 %",
+            "title": "Latency: p50 and p95",
             "highest": seconds(slowest),
             "svg": plots.lines(latency, f"95 % of the calls within {seconds(slowest)}"),
         },

@@ -1,5 +1,6 @@
 """Check access: whether an agent may use a tool, why, and the smallest change that would flip the decision."""
 
+from dataclasses import replace
 from typing import Final
 from urllib.parse import urlencode
 
@@ -40,7 +41,7 @@ ANSWERS: Final[dict[Verdict, tuple[str, str, str]]] = {
     "unknown": ("Unknown tool", "soft", "No server offers a tool with this name."),
 }
 """Per verdict: label, tone and explanation."""
-_MOST_NAMES: Final = 2_000
+_MOST_NAMES: Final = 500
 """Limit of the tool names that are suggested while typing."""
 
 
@@ -75,13 +76,14 @@ class AccessScreen:
             "answer": await self._answer(form, source) if question["tool"] else None,
             "back": f"/access?{urlencode({key: text for key, text in question.items() if text})}",
         }
-        names = [str(ref) for ref in sorted(self._crib.catalog.snapshot.tools)[:_MOST_NAMES]]
+        here = (await self._console.local_principal(request)).cwd
+        names = [str(ref) for ref in sorted(self._crib.catalog.at(here).tools)[:_MOST_NAMES]]
         also = {"names": names, "sources": SOURCE_WORDS, "modes": MODE_WORDS}
         shown = ScreenContent("access", "Access", "access.html", value, "parts/access_answer.html", also)
         return await self._console.respond(request, shown)
 
     async def _answer(self, form: FormFields, source: Source) -> JsonObject:
-        principal = self._principal(form.line("agent"), form, source)
+        principal = await self._principal(form.line("agent"), form, source)
         ref = self._ref(form.text("tool").strip())
         explained = await self._crib.why(ref, principal=principal, arguments=form.json_object("arguments"))
         word, tone, sentence = ANSWERS[explained.verdict]
@@ -99,13 +101,15 @@ class AccessScreen:
             "flip": self._flip(shape["flip"]),
         }
 
-    def _principal(self, agent: str | None, form: FormFields, source: Source) -> Principal:
+    async def _principal(self, agent: str | None, form: FormFields, source: Source) -> Principal:
+        """Return the principal of the question, in the directory of the page."""
         mode = form.choice("mode", MODES)
-        if agent is None:
-            return self._crib.owner(source, mode=mode)
-        if not self._crib.permissions.has_agent(agent):
+        if agent is not None and not self._crib.permissions.has_agent(agent):
             raise NotFound("agent.unknown", f"Agent {agent!r} does not exist.")
-        return self._crib.as_agent(agent, source, mode=mode)
+        crib = self._crib
+        principal = crib.owner(source, mode=mode) if agent is None else crib.as_agent(agent, source, mode=mode)
+        place = self._console.place
+        return await crib.placed(principal if place is None else replace(principal, cwd=str(place)))
 
     def _ref(self, text: str) -> ToolRef:
         ref = ToolRef.parse(text) or self._crib.permissions.named(text)

@@ -59,7 +59,8 @@ class ReachScreen:
         source: Source = form.choice("source", SOURCES) or "cli"
         mode: Mode = form.choice("mode", MODES) or "default"
         asked: JsonObject = {"pattern": pattern, "source": source, "mode": mode, "who": form.line("who") or ""}
-        found = await find_reach(self._crib, pattern, source=source, mode=mode, who=subject or asked["who"])
+        cwd = (await self._console.local_principal(request)).cwd
+        found = await find_reach(self._crib, pattern, source=source, mode=mode, who=subject or asked["who"], cwd=cwd)
         page, columns_page = form.page(), form.page("columns")
         value: JsonObject = {"asked": asked, "subject": None, "columns": [], "rows": [], "pages": []}
         if subject is not None:
@@ -74,10 +75,10 @@ class ReachScreen:
         return await self._console.respond(request, content)
 
 
-async def users_of(crib: Crib, ref: ToolRef) -> list[JsonObject]:
-    """Return who may use one tool, by name: one entry for each access, the least strict first."""
+async def users_of(crib: Crib, ref: ToolRef, cwd: str | None) -> list[JsonObject]:
+    """Return who may use one tool in a directory, by name: one entry for each access, the least strict first."""
     names: dict[Access, list[JsonObject]] = {}
-    for each in await find_reach(crib, literal_pattern(ref)):
+    for each in await find_reach(crib, literal_pattern(ref), cwd=cwd):
         for group in each.groups:
             names.setdefault(group.outcome.access, []).append({"who": each.subject.who, "reason": _reason(group)})
     return [_mark(access) | {"names": names[access]} for access in ACCESS if access in names]

@@ -39,7 +39,7 @@ class BrainScreen:
         self._zoo = console.crib.zoo
 
     async def show(self, request: Request) -> Response:
-        """List the entries, newest first, filtered by type, tag or pin."""
+        """List the entries, newest first, filtered by type, tag, pin or dates."""
         return await self._timeline(request, None)
 
     async def add(self, request: Request) -> Response:
@@ -91,11 +91,12 @@ class BrainScreen:
         query = read_query(request)
         kind, tag = query.choice("type", ENTRY_TYPES), query.line("tag")
         pinned = True if query.has("pinned") else None
-        wanted = EntryQuery(kind, (tag,) if tag else (), pinned=pinned, limit=_SHOWN)
+        since, until = query.line("from"), query.line("to")
+        wanted = EntryQuery(kind, (tag,) if tag else (), since, until, pinned, _SHOWN)
         entries = await self._zoo.brain.find(stored.agent.id, wanted)
         value = base(stored, compiled) | {
             "entries": [entry.to_json() for entry in entries],
-            "filter": {"type": kind, "tag": tag, "pinned": pinned},
+            "filter": {"type": kind, "tag": tag, "pinned": pinned, "from": since, "to": until},
             "most": _SHOWN,
             "forgotten": forgotten.to_json() if forgotten is not None else None,
         }

@@ -1,5 +1,6 @@
 """The tools of an agent: what is granted, and the resulting decisions."""
 
+from collections import Counter
 from itertools import groupby
 from typing import Final
 
@@ -14,6 +15,7 @@ from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import SOURCES, Principal, Source
 from toolcrib.model.tools import Tool
 from toolcrib.web.console.forms import read, read_query
+from toolcrib.web.console.paging import list_page
 from toolcrib.web.console.portraits import picture
 from toolcrib.web.console.responses import Console, ScreenContent, back, route
 from toolcrib.web.console.screens.agents.sheet import author, base
@@ -27,6 +29,7 @@ SOURCE_WORDS: Final[dict[Source, str]] = {
     "agent": "another agent",
 }
 KINDS: Final = {"default": "All tools except privileged ones", "list": "Only these tools", "none": "No tools"}
+_ON_PAGE: Final = 200
 VERDICTS: Final = {"allow": ("allowed", "good"), "ask": ("needs approval", "warn"), "deny": ("denied", "alarm")}
 
 
@@ -49,6 +52,8 @@ class ToolsOfAgent:
         source: Source = read_query(request).choice("source", SOURCES) or "ide"
         principal = await self._crib.placed(self._crib.as_agent(stored.agent.id, source))
         tools = (*self._crib.gate.listing(principal).tools, *self._crib.gate.own_tools(principal))
+        counts = Counter(tool.ref.server for tool in tools)
+        shown = list_page(request, tools, _ON_PAGE)
         value = base(stored, compiled) | {
             "permissions": _permissions(stored.agent),
             "bySkills": [
@@ -59,15 +64,16 @@ class ToolsOfAgent:
             "source": source,
             "total": len(tools),
             "servers": [
-                {"server": server, "tools": [self._tool(principal, tool) for tool in group]}
-                for server, group in groupby(tools, lambda tool: tool.ref.server)
+                {"server": server, "of": counts[server], "tools": [self._tool(principal, tool) for tool in group]}
+                for server, group in groupby(shown.items, lambda tool: tool.ref.server)
             ],
+            "links": shown.links,
         }
         also = {"picture": picture, "sources": SOURCE_WORDS, "kinds": KINDS, "verdicts": VERDICTS}
-        shown = ScreenContent(
+        screen = ScreenContent(
             "agents", f"Tools of {stored.agent.name}", "agent_tools.html", value, "parts/agent_tools.html", also
         )
-        return await self._console.respond(request, shown)
+        return await self._console.respond(request, screen)
 
     async def change(self, request: Request) -> Response:
         """Grant the default set, a list of patterns, or nothing."""

@@ -25,9 +25,10 @@ from toolcrib.servers.sandbox import SandboxChoice
 from toolcrib.servers.server_status import own_crib
 from toolcrib.servers.servers import Details
 from toolcrib.store.audit import Filters
+from toolcrib.web.console.paging import list_page
 from toolcrib.web.console.responses import Console, ScreenContent, back, error_json, route
 from toolcrib.web.console.screens.servers.list import PATIENCE, TONES, connecting_since, trust
-from toolcrib.web.console.screens.tools.list import pending_changes, tool_row
+from toolcrib.web.console.screens.tools.list import CHANGES_ON_PAGE, TOOLS_ON_PAGE, pending_changes, tool_row
 
 TABS: Final = (("tools", "Tools"), ("setup", "Setup"), ("log", "Log"), ("uses", "Usage"))
 _OPTIONAL: Final = (
@@ -128,7 +129,11 @@ class ServerScreen:
         principal, alias = await self._console.local_principal(request), details.server.alias
         listed = [tool for tool in self._console.crib.gate.listing(principal).tools if tool.ref.server == alias]
         changes = [change for change in pending_changes(self._console, principal) if change["server"] == alias]
-        return {"listed": [tool_row(tool) for tool in listed], "changes": changes}
+        shown = list_page(request, listed, TOOLS_ON_PAGE)
+        return {
+            "listed": [tool_row(tool) for tool in shown.items], "links": shown.links,
+            "changes": changes[:CHANGES_ON_PAGE], "changed": len(changes),
+        }  # fmt: skip
 
     async def _setup(self, request: Request, details: Details) -> JsonObject:
         written = orjson.dumps(details.server.definition, option=orjson.OPT_INDENT_2).decode()

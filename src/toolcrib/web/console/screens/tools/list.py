@@ -16,6 +16,7 @@ from toolcrib.model.json import JsonObject, digest
 from toolcrib.model.pins import PIN_KINDS, PinKind
 from toolcrib.model.principals import Principal
 from toolcrib.model.tools import Tool, ToolRef
+from toolcrib.web.console.paging import list_page
 from toolcrib.web.console.responses import Console, ScreenContent, back, route
 from toolcrib.web.tool_costs import tool_costs
 from toolcrib.web.tool_hiding import HidingScope, hide, hiding_rules, show_again, unused_tools
@@ -44,8 +45,12 @@ DIFFERENCES: Final = {
     "output": "Output schema changed",
     "other": "Other change",
 }
-_SHOWN: Final = 200
-"""Tools per page; searching finds the others."""
+TOOLS_ON_PAGE: Final = 100
+_MOST_FOUND: Final = 1_000
+"""Limit of the tools that a search finds."""
+_LONGEST: Final = 200
+"""Characters of a description in a row."""
+CHANGES_ON_PAGE: Final = 20
 
 
 def routes(console: Console) -> list[Route]:
@@ -76,16 +81,19 @@ class ToolsScreen:
         changes = pending_changes(self._console, principal)
         found = list(everything)
         if asked["words"]:
-            found = [each.tool for each in await gate.search.find(listing, asked["words"], _SHOWN)]
+            found = [each.tool for each in await gate.search.find(listing, asked["words"], _MOST_FOUND)]
         of_server = [tool for tool in found if asked["server"] in ("", tool.ref.server)]
         fitting = [tool for tool in of_server if asked["kind"] in ("", kind_of(tool))]
+        shown = list_page(request, [] if asked["kind"] == "changed" else fitting, TOOLS_ON_PAGE)
         place = self._console.place
         value: JsonObject = {
             **asked,
             "total": len(everything),
-            "found": 0 if asked["kind"] == "changed" else len(fitting),
-            "tools": [tool_row(tool) for tool in ([] if asked["kind"] == "changed" else fitting[:_SHOWN])],
-            "changes": changes if asked["kind"] in ("", "changed") else [],
+            "found": shown.links["total"],
+            "tools": [tool_row(tool) for tool in shown.items],
+            "links": shown.links,
+            "changes": changes[:CHANGES_ON_PAGE] if asked["kind"] in ("", "changed") else [],
+            "changed": len(changes),
             "kinds": _kind_facets(of_server, asked, len(changes)),
             "servers": _server_facets(found, asked),
             "cost": (await tool_costs(self._console.crib, replace(principal, source="ide"))).to_json(),
@@ -176,7 +184,7 @@ def tool_row(tool: Tool) -> JsonObject:
         "server": tool.ref.server,
         "name": tool.ref.tool,
         "title": tool.title,
-        "description": first,
+        "description": first if len(first) <= _LONGEST else f"{first[:_LONGEST]}…",
         "kind": kind,
         "tone": KINDS[kind][1],
         "href": tool_address(tool.ref),

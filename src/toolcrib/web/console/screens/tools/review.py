@@ -16,7 +16,13 @@ from toolcrib.model.pins import PIN_KINDS, PinKind
 from toolcrib.model.principals import Principal
 from toolcrib.model.tools import ToolRef
 from toolcrib.web.console.responses import Console, ScreenContent, error_json, route
-from toolcrib.web.console.screens.tools.list import pending_changes, place_of, tool_address, unaccepted_hash
+from toolcrib.web.console.screens.tools.list import (
+    CHANGES_ON_PAGE,
+    pending_changes,
+    place_of,
+    tool_address,
+    unaccepted_hash,
+)
 
 _PAGE: Final = 100
 """Hints on one page; accepting them shows the next ones."""
@@ -68,6 +74,7 @@ class ReviewScreen:
     async def _respond(self, request: Request, done: list[str], failed: list[JsonObject]) -> Response:
         principal = await self._console.local_principal(request)
         changes = [each | {"item": _written(each)} for each in pending_changes(self._console, principal)]
+        changes.sort(key=lambda each: each["rejectedBy"] is not None)
         hints: list[JsonObject] = []
         for tool in self._console.crib.gate.listing(principal).tools:
             hash = unaccepted_hash(self._console, principal, tool)
@@ -77,7 +84,8 @@ class ReviewScreen:
                 href = tool_address(tool.ref)
                 hints.append({"ref": str(tool.ref), "href": href, "hints": words, "item": _written(item)})
         value: JsonObject = {
-            "changes": changes, "hints": hints[:_PAGE], "total": len(hints), "done": done, "failed": failed,
+            "changes": changes[:CHANGES_ON_PAGE], "changed": len(changes), "hints": hints[:_PAGE], "total": len(hints),
+            "done": done, "failed": failed,
         }  # fmt: skip
         return await self._console.respond(request, ScreenContent("tools", "Review", "tool_review.html", value))
 

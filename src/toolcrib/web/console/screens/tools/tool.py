@@ -150,7 +150,7 @@ class ToolScreen:
         }
         usage = await self._console.history.usage(CallFilter(tool=str(tool.ref)))
         value["usage"] = usage.to_json()
-        value["users"] = await users_of(self._console.crib, tool.ref) if request.method == "GET" else []
+        value["users"] = await users_of(self._console.crib, tool.ref, principal.cwd) if request.method == "GET" else []
         also = {
             "spark": usage.spark,
             "call": self._calls.number(),

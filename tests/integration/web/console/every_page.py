@@ -1,0 +1,88 @@
+"""A crib with one of everything, and the address of every page of its console, as the router lists them."""
+
+import json
+import sys
+from pathlib import Path
+
+import anyio
+
+from integration.web.console.visitor import Visitor
+from toolcrib.agents.sessions.sessions import NewSession
+from toolcrib.testing.played import PlayedRunner
+from toolcrib.web.console.app import console_routes
+
+TESTS = Path(__file__).resolve().parents[3]
+PARTS = frozenset({
+    "/overview", "/sessions/{id}/items", "/sessions/{id}/head", "/waiting/pill", "/schedules/-/when", "/stop-all",
+})  # fmt: skip
+"""Parts of pages, which are loaded into one that is open."""
+DOWNLOADS = frozenset({"/agents/{id}/export/{form}", "/activity/export"})
+ELSEWHERE = frozenset({"/calls/{number}", "/apps/{id}", "/apps/{id}/approvals", "/app-pages/{id}"})
+"""Exist only while a call or an app is open: see `test_tools` and `test_apps`."""
+
+
+def write_servers(home: Path, tools: int) -> None:
+    """Configure one server with that many tools, one that cannot start and one that nothing has contacted."""
+    home.mkdir(parents=True, exist_ok=True)
+    crafts = {"command": sys.executable, "args": ["-S", "-m", "upstreams.crafts", "crowd", str(tools)]}
+    servers = {
+        "crafts": crafts | {"env": {"PYTHONPATH": str(TESTS)}},
+        "broken": {"command": "no-such-program"},
+        "off": {"command": "true", "enabled": False},
+    }
+    (home / "mcp.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
+
+
+async def every_page(visitor: Visitor, cwd: Path) -> dict[str, str]:
+    """Fill the crib, and return an address for each GET route of the console but its files and `ELSEWHERE`.
+
+    A route that this does not know raises: a new page has to be added here.
+    """
+    crib = visitor.crib
+    with anyio.fail_after(60):
+        await visitor.client.post("/api/servers/crafts/test")
+        await visitor.client.post("/api/servers/broken/test")
+        crib.runners.add(PlayedRunner({}))
+        session = await crib.sessions.create(NewSession("web", str(cwd), title="A session", runner="played"))
+        token = {"name": "an-app", "source": "ide"}
+        assert (await visitor.client.post("/api/tokens", json=token)).status_code == 201
+        entry = await visitor.client.post("/api/agents/builder/brain", json={"type": "note", "content": "A note."})
+        skill = {"name": "A skill", "description": "Words", "tools": "", "requires": ""}
+        await visitor.send("/agents/builder/skills/-/new", skill)
+        schedule = {"agent": "reviewer", "way": "cron", "cron": "0 9 * * 1-5", "name": "Daily", "prompt": "Look."}
+        await visitor.send("/schedules", schedule)
+        await visitor.send("/access/projects", {"path": str(cwd)})
+        await crib.permissions.add({"effect": "ask", "pattern": "crafts/echo", "reason": "Because."}, by="owner")
+        await crib.call("crafts/echo", {"text": "x"}, principal=crib.owner(source="cli"))
+        agent = (await crib.zoo.get("builder")).agent
+    known = {
+        "/servers/{alias}": "/servers/crafts",
+        "/servers/{alias}/{tab}": "/servers/broken/log",
+        "/tools/{server}/{tool:path}": "/tools/crafts/echo",
+        "/sessions/{id}": f"/sessions/{session.id}",
+        "/sessions/{id}/items": f"/sessions/{session.id}/items",
+        "/sessions/{id}/head": f"/sessions/{session.id}/head",
+        "/sessions/{id}/compare": f"/sessions/{session.id}/compare?other={session.id}",
+        "/find": "/find?words=tool",
+        "/agents/{id}": "/agents/builder",
+        "/agents/{id}/export": "/agents/builder/export",
+        "/agents/{id}/export/{form}": "/agents/builder/export/json",
+        "/agents/{id}/categories": "/agents/builder/categories",
+        "/agents/{id}/skills/-/new": "/agents/builder/skills/-/new",
+        "/agents/{id}/skills/{skill}": f"/agents/builder/skills/{agent.skills[-1].id}",
+        "/agents/{id}/tools": "/agents/builder/tools",
+        "/agents/{id}/brain": "/agents/builder/brain",
+        "/agents/{id}/brain/{entry}": f"/agents/builder/brain/{entry.json()['id']}",
+        "/agents/{id}/history": "/agents/builder/history",
+        "/agents/{id}/history/{version:int}": "/agents/builder/history/1",
+        "/access": "/access?tool=crafts/echo&agent=builder",
+        "/access/simulate": "/access/simulate?effect=deny&pattern=crafts/*",
+        "/access/tools": "/access/tools?agent=builder&server=crafts",
+        "/activity/{number:int}": "/activity/1",
+        "/schedules/-/when": "/schedules/-/when?way=cron&cron=0+9+*+*+*",
+        "/schedules/{id}": f"/schedules/{(await crib.schedules.list())[0].id}",
+    }
+    paths = [each.path for each in console_routes(crib, "") if "GET" in (each.methods or ())]
+    pages = [each for each in paths if not each.startswith("/static/") and each not in ELSEWHERE]
+    assert [each for each in pages if "{" in each and each not in known] == []
+    return {each: known.get(each, each) for each in pages}

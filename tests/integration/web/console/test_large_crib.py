@@ -1,0 +1,48 @@
+"""Every page of the console with thousands of tools: its bytes, its pages, and how long it holds up the crib."""
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+from integration.web.console.every_page import every_page, write_servers
+from integration.web.console.visitor import Visitor, visiting
+from long_tests import takes_long
+
+pytestmark = pytest.mark.anyio
+
+MANY = 5_000
+MOST_BYTES = 150 * 1024
+
+
+@pytest.fixture
+async def visitor(tmp_path: Path) -> AsyncGenerator[Visitor]:
+    write_servers(tmp_path / "home", MANY)
+    async with visiting(tmp_path / "home") as opened:
+        yield opened
+
+
+@takes_long
+async def test_no_page_has_more_than_150_kilobytes_with_5000_tools(visitor: Visitor, tmp_path: Path) -> None:
+    pages = {**await every_page(visitor, tmp_path)}
+    pages |= {each: each for each in ("/access/reach?pattern=crafts/*", "/access/reach?who=builder&pattern=crafts/*")}
+    sizes: dict[str, int] = {}
+    for path in pages.values():
+        answer = await visitor.client.get(path, headers={"accept": "text/html"})
+        assert answer.status_code == 200, (path, answer.text)
+        sizes[path] = len(answer.content)
+    assert {path: size for path, size in sizes.items() if size > MOST_BYTES} == {}
+
+
+@takes_long
+@pytest.mark.parametrize("path", ["/tools?server=crafts", "/servers/crafts", "/agents/builder/tools"])
+async def test_every_tool_of_5000_is_on_one_of_the_pages(visitor: Visitor, path: str) -> None:
+    await visitor.client.post("/api/servers/crafts/test")
+    names: set[str] = set()
+    following: str | None = path
+    while following is not None:
+        page = await visitor.page(following)
+        hrefs = [link.attributes.get("href", "") for link in page.all("a")]
+        names |= {href.rpartition("crafts")[2] for href in hrefs if href.rpartition("crafts")[2][:1] in ("/", "%")}
+        following = next((link.attributes["href"] for link in page.all("a") if link.text == "Next"), None)
+    assert len(names) >= MANY
