@@ -152,7 +152,9 @@ def main() -> int:
             if words and not any(word in text for word in words):
                 continue
             print(f"measuring {text}…", file=sys.stderr)
-            rows += measure(folder)
+            measured = measure(folder)
+            print(report.table(measured), file=sys.stderr)  # what was measured is seen, even if a later part fails
+            rows += measured
     print(report.table(rows))
     report.write(RESULTS, rows, time.perf_counter() - started)
     print(f"\n{time.perf_counter() - started:.0f} s; written to {RESULTS.relative_to(subjects.ROOT)}")

@@ -107,7 +107,7 @@ def database_cpu(url: str) -> float:
     """CPU seconds of all processes of the database so far."""
     with psycopg.connect(url) as connection:
         [found] = connection.execute("SELECT pg_backend_pid()").fetchone() or [0]
-    main = psutil.Process(found).parent() if psutil.pid_exists(found) else None
+        main = psutil.Process(found).parent()  # while the connection is open: its process ends with it
     assert main is not None
     total = 0.0
     for each in (main, *main.children(recursive=True)):
