@@ -6,6 +6,7 @@ itself; the CLI and the tests use that.
 Must never put anything on a page that is not in the value.
 """
 
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -81,6 +82,11 @@ class Console:
     def place(self) -> Path | None:
         """The working directory of the page, as chosen in its header; servers of its project are listed too."""
         return _chosen_project.get() or self.crib.settings.default_cwd
+
+    @property
+    def default_agent(self) -> str | None:
+        """The default agent of the project around the page's directory."""
+        return self.crib.permissions.projects.agent(os.path.realpath(self.place)) if self.place is not None else None
 
     async def local_principal(self, request: Request) -> Principal:
         """Return the principal, with the console's directory as its cwd."""

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from integration.web.console.visitor import Visitor, visiting
+from toolcrib.agents.sessions.sessions import NewSession
 from toolcrib.store.audit import Filters
+from toolcrib.testing.played import PlayedRunner
 
 pytestmark = pytest.mark.anyio
 
@@ -174,3 +176,17 @@ async def test_a_form_leads_back_to_this_screen_only(visitor: Visitor) -> None:
     rule = {"line": "ask toolcrib/ping", "back": "https://elsewhere.example/access?"}
     answer = await visitor.client.post("/access/rules", data=rule, follow_redirects=False)
     assert answer.headers["location"] == "/access/rules"
+
+
+async def test_the_default_agent_of_a_project_is_set_here_and_used_there(visitor: Visitor, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    await visitor.send("/access/projects", {"path": str(project), "agent": "reviewer"})
+    page = await visitor.page("/sessions", cwd=str(project))
+    assert "project default (reviewer)" in page.one("form", method="post", action="/sessions").text
+    visitor.crib.runners.add(PlayedRunner({}))
+    made = await visitor.crib.sessions.create(NewSession("web", str(project), runner="played"))
+    assert (await visitor.crib.sessions.get(made.id)).agent == "reviewer"
+    await visitor.page("/connect", cwd=str(project))
+    assert (await visitor.json("/connect", cwd=str(project)))["defaultAgent"] == "reviewer"
+    assert (await visitor.json("/connect"))["defaultAgent"] is None

@@ -90,8 +90,7 @@ class ConnectScreen:
     def _read_request(self, request: Request, form: FormData) -> AppConnectRequest:
         agent, chosen = str(form.get("agent") or "") or None, form.get("level")
         level: Level | None = "app" if chosen == "app" else None if chosen == "keep" else "ask"
-        cwd = self._console.crib.settings.default_cwd
-        return AppConnectRequest(request.path_params["client"], cwd, agent, level=level)
+        return AppConnectRequest(request.path_params["client"], self._console.place, agent, level=level)
 
     async def _record(self, kind: str, asked: AppConnectRequest, request: Request, work: Work) -> JsonObject:
         details: JsonObject = {"client": asked.client, "agent": asked.agent}
@@ -108,7 +107,7 @@ class ConnectScreen:
         tools: AppTools | None = None,
     ) -> ScreenContent:
         crib = self._console.crib
-        states = await with_offers(crib, await self._clients.list(crib.settings.default_cwd))
+        states = await with_offers(crib, await self._clients.list(self._console.place))
         rows = [state | _in_words(state) for state in states]
         value: JsonObject = {
             "clients": sorted(rows, key=lambda row: _ORDER.index(row["state"])),
@@ -119,6 +118,7 @@ class ConnectScreen:
             "linked": linked,
             "offers": offers_of(crib, None, None),
             "agents": [{"id": agent.id, "name": agent.name} for agent in await crib.zoo.list()],
+            "defaultAgent": self._console.default_agent,
             "address": f"http://{self._console.address}/mcp",
         }
         return ScreenContent("connect", "Connect", "connect.html", value, "parts/connect_body.html")

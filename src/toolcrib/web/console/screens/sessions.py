@@ -106,7 +106,8 @@ class SessionsScreen:
             "next": _page_url(chosen, page_number + 1) if wanted.offset + len(found) < total else None,
             "here": _page_url(chosen, page_number),
             "agents": [{"id": agent.id, "name": agent.name} for agent in await crib.zoo.list()],
-            "cwd": str(crib.settings.default_cwd or ""),
+            "defaultAgent": self._console.default_agent,
+            "cwd": str(self._console.place or ""),
         }
         shown = ScreenContent(
             "sessions",
