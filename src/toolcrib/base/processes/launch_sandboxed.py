@@ -28,15 +28,32 @@ _ALLOW, _REFUSE, _NOTIFY = 0x7FFF0000, 0x0005000D, 0x7FC00000  # 0x0D is EACCES
 _AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK = 1, 2, 10, 16
 _STREAM, _DATAGRAM, _TCP, _FAST_OPEN = 1, 2, 6, 0x20000000
 _NAMES = (
-    "socket", "socketpair", "bind", "listen", "connect", "sendto", "sendmsg", "sendmmsg", "add_key", "request_key",
-    "keyctl", "seccomp", "io_uring_setup", "chroot",
+    "socket", "socketpair", "bind", "listen", "connect", "sendto", "sendmsg", "sendmmsg", "seccomp", "prlimit64",
+    "setpriority", "add_key", "request_key", "keyctl", "io_uring_setup", "chroot", "shmget", "shmat", "shmctl",
+    "semget", "semop", "semctl", "semtimedop", "msgget", "msgsnd", "msgrcv", "msgctl", "mq_open",
 )  # fmt: skip
+_REFUSED = _NAMES[_NAMES.index("add_key") :]
+"""Keys, memory and messages that processes of the user share, and ways around the checks of paths."""
 _GENERIC: "dict[str, int]" = dict(
-    zip(_NAMES, (198, 199, 200, 201, 203, 206, 211, 269, 217, 218, 219, 277, 425, 51), strict=True)
-)
+    zip(
+        _NAMES,
+        (
+            198, 199, 200, 201, 203, 206, 211, 269, 277, 261, 140, 217, 218, 219, 425, 51,
+            194, 196, 195, 190, 193, 191, 192, 186, 189, 188, 187, 180,
+        ),
+        strict=True,
+    )
+)  # fmt: skip
 _X86_64: "dict[str, int]" = dict(
-    zip(_NAMES, (41, 53, 49, 50, 42, 44, 46, 307, 248, 249, 250, 317, 425, 161), strict=True)
-)
+    zip(
+        _NAMES,
+        (
+            41, 53, 49, 50, 42, 44, 46, 307, 317, 302, 141, 248, 249, 250, 425, 161,
+            29, 30, 31, 64, 65, 66, 220, 68, 69, 70, 71, 240,
+        ),
+        strict=True,
+    )
+)  # fmt: skip
 _MACHINES = {
     "x86_64": (0xC000003E, _X86_64),
     "aarch64": (0xC00000B7, _GENERIC),
@@ -121,7 +138,10 @@ def _filter(machine: str, by_hosts: bool, local_sockets: bool) -> "list[tuple[in
     architecture, number = _MACHINES[machine]
     program = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, architecture), (_RETURN, 0, 0, _REFUSE)]
     program += [(_LOAD, 0, 0, 0), (_AT_LEAST, 0, 1, 0x40000000), (_RETURN, 0, 0, _REFUSE)]  # x32
-    for name in ("io_uring_setup", "add_key", "request_key", "keyctl", "chroot"):
+    for name in _REFUSED:
+        program += _rule(number[name], _REFUSE)
+    for name, own in (("prlimit64", (0,)), ("setpriority", (0, 1))):  # others are of processes such as the crib
+        program += _rule(number[name], _ALLOW, *((index, 0xFFFFFFFF, 0) for index in own))
         program += _rule(number[name], _REFUSE)
     if not local_sockets:
         program += _rule(number["socket"], _REFUSE, (0, 0xFFFFFFFF, _AF_UNIX))

@@ -221,6 +221,13 @@ async def test_local_sockets_and_kernel_keys_are_out_of_reach(
         assert await tried(source, "run", pair) == "b'x'"  # what event loops need
     keys = "import ctypes\nresult = ctypes.CDLL(None).syscall(250, 0, -4, 0)"
     assert await tried(source, "run", keys) == "-1"
+    shared = "import ctypes\nresult = ctypes.CDLL(None).shmget(4711, 4096, 0o1600)"
+    assert await tried(source, "run", shared) == "-1"
+    renicing = ("os.setpriority(0, os.getppid(), 19)", "os.setpriority(os.PRIO_USER, 0, 19)")
+    for others in (*renicing, "resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE)"):
+        assert await tried(source, "run", f"import os, resource\n{others}\nresult = 'reached'") == "refused", others
+    own = "import resource\nresource.prlimit(0, resource.RLIMIT_CORE, (0, 0))\nresult = 'set'"
+    assert await tried(source, "run", own) == "set"
     assert await tried(source, "run", "import os\nos.chroot('/usr')\nresult = 'reached'") == "refused"
 
 
