@@ -44,6 +44,10 @@ def test_behind_a_proxy_named_tokens_work_and_the_owner_signs_in_only_on_the_mac
         refused = ask(port, owner, "203.0.113.9")
         assert (refused.status_code, refused.json()["code"]) == (403, "auth.owner_local")
         assert ask(port, owner, "198.51.100.1, 127.0.0.1").status_code == 403
+        link = str(shell.json("open", "--print")["url"]).partition("/login")[2]
+        headers = {"x-forwarded-for": "203.0.113.9", "host": "crib.example.com"}
+        refused = httpx2.get(f"http://127.0.0.1:{port}/login{link}", headers=headers, verify=PLAIN)
+        assert (refused.status_code, refused.json()["code"]) == (403, "auth.owner_local")
         assert shell.run("tokens", "list").returncode == 0  # commands use the loopback address
 
 

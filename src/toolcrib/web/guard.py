@@ -49,7 +49,8 @@ from toolcrib.web.stopping import Stopping
 
 _ACTING_AS = ACTING_AS.encode()
 SIGN_OUT_PATH = "/logout"
-OPEN_PATHS = frozenset({"/healthz", "/login"})
+LOGIN_PATH = "/login"
+OPEN_PATHS = frozenset({"/healthz", LOGIN_PATH})
 
 PAGE_POLICY = (
     f"default-src 'none'; script-src 'self'; style-src 'self' '{STYLE_HASH}'; connect-src 'self'; "

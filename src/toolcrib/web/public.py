@@ -24,7 +24,7 @@ from toolcrib.host import Crib
 from toolcrib.model.errors import ConfigError, Denied, ToolcribError
 from toolcrib.nodes.cluster_secret import SIGNATURE_HEADER
 from toolcrib.web import problems
-from toolcrib.web.guard import OPEN_PATHS
+from toolcrib.web.guard import LOGIN_PATH, OPEN_PATHS
 from toolcrib.web.listen import bind_any
 
 _Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -120,6 +120,8 @@ class PublicEntrance:
         if self._has_links and scope["path"].startswith(LINK_PATH):
             return scope  # the guard compares Host and Origin with the address of the links
         _check_origin(given)
+        if scope["path"] == LOGIN_PATH:
+            raise Denied("auth.owner_local", "The console is served only on the machine of the node.")
         client = self._client(peer, given)
         if peer is None or not peer.is_loopback or self._is_proxy(peer):
             self._refuse_owner(given)
