@@ -48,12 +48,15 @@ UndoOption = Annotated[bool, typer.Option("--undo", help="Undo the last change t
 def mcp(ctx: typer.Context, home: HomeOption = None, as_json: JsonOption = False) -> None:
     """Manage MCP servers: find, add, change, trust and connect.
 
-    Without a command, opens an interactive list at a terminal.
+    Without a command, opens an interactive list at a terminal; with `--json`, lists the servers.
     """
     ctx.obj = common(ctx, home, as_json)
     if ctx.invoked_subcommand is not None:
         return
-    if ctx.obj.as_json or sys.platform == "win32" or not (can_ask() and sys.stdout.isatty()):
+    if ctx.obj.as_json:
+        list_servers(ctx, home, as_json)
+        return
+    if sys.platform == "win32" or not (can_ask() and sys.stdout.isatty()):
         output.line(ctx.get_help())
         return
     from toolcrib.cli.mcp.live import open_view  # not available on every platform
