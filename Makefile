@@ -35,7 +35,7 @@ bench: .venv/dev.stamp ## measure beside the MCP SDK's own server and others; ta
 	@$(BIN)/python -m bench $(ARGS)
 
 search-eval: .venv/dev.stamp ## measure the search on the public sets in TOOLCRIB_DATA
-	@$(BIN)/python scripts/search_eval.py "$(TOOLCRIB_DATA)"
+	@$(BIN)/python scripts/search_eval.py "$(TOOLCRIB_DATA)" $(ARGS)
 
 lint-eval: .venv/dev.stamp ## measure the lint of tool definitions on public sets in TOOLCRIB_DATA (docs/lint.md)
 	@$(BIN)/python scripts/lint_eval.py $(ARGS) "$${TOOLCRIB_DATA:?is not set. Clone the sets of docs/lint.md into a directory first.}"
@@ -61,7 +61,7 @@ screenshots: .venv/dev.stamp ## take pictures of every screen of the console int
 lock: ## pin all dependencies anew into requirements/ (ARGS=--upgrade for newer ones)
 	@$(COMPILE) --group tools --output-file requirements/tools.txt
 	@$(COMPILE) pyproject.toml --group build $(EXTRAS) --output-file requirements/base.txt
-	@$(COMPILE) pyproject.toml --group build $(EXTRAS) --extra dev --extra postgres --extra keyring \
+	@$(COMPILE) pyproject.toml --group build $(EXTRAS) --extra dev --extra postgres --extra keyring --extra search \
 		--constraints requirements/base.txt --output-file requirements/dev.txt
 	@$(COMPILE) requirements/servers.in --output-file requirements/servers.txt
 	@$(COMPILE) requirements/peers.in --output-file requirements/peers.txt

@@ -1,7 +1,8 @@
 """`make search-eval`: measures the search on public sets of tools and queries, and prints the table of docs/search.md.
 
 The sets are read from the directory in TOOLCRIB_DATA and are never part of the project. Queries whose SHA-1 is even are
-for tuning the search; those with an odd one are held out, for the number that counts.
+for tuning the search; those with an odd one are held out, for the number that counts. `--tuning` leaves them out. A
+second argument names a model2vec model, with which the search also ranks by meaning.
 """
 
 import csv
@@ -10,15 +11,19 @@ import json
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
-from itertools import groupby
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from toolcrib.gate.search.index import IndexBuilder, ToolIndex
+import anyio
+
+from toolcrib.gate.search.embeddings import StaticEmbeddings
+from toolcrib.gate.search.search import ToolSearch
+from toolcrib.gate.view import Listing
 from toolcrib.model.tools import Tool, ToolRef
 
 FOUND = 5
+TUNING = "--tuning"
 MOST_QUERIES = 1_000
 """Queries per part; larger sets are sampled evenly."""
 
@@ -106,59 +111,57 @@ SETS: dict[str, tuple[Callable[[Path], DataSet], float, float]] = {
 """Each set with its reader, the recall of plain BM25, and the goal."""
 
 
-def main(directory: str) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Print the table. Return 1 if no set was found."""
-    data = Path(directory)
-    rows = [row for name in SETS if (row := _row(name, data))]
-    if not directory or not rows:
+    directory, *model = [each for each in arguments if each and each != TUNING] or [""]
+    search = ToolSearch(StaticEmbeddings(Path(model[0])) if model else None)
+    rows = anyio.run(_rows, search, Path(directory), TUNING in arguments) if directory else []
+    if not rows:
         print("No sets found: TOOLCRIB_DATA must name a directory laid out as docs/search.md describes.")
         return 1
     print(f"| set | tools | queries | plain BM25 | tuning part | held out | goal | CPU per query |\n|{'---|' * 8}")
     print("\n".join(rows))
-    print(f"\n{_speed()}")
+    print(f"\n{anyio.run(_speed, search)}")
     return 0
 
 
-def _row(name: str, data: Path) -> str | None:
+async def _rows(search: ToolSearch, data: Path, only_tuning: bool) -> list[str]:
+    return [row for name in SETS if (row := await _row(search, name, data, only_tuning))]
+
+
+async def _row(search: ToolSearch, name: str, data: Path, only_tuning: bool) -> str | None:
     read, plain, goal = SETS[name]
     try:
         tools, queries = read(data)
     except FileNotFoundError as error:
         print(f"{name}: skipped, {error.filename} is missing.", file=sys.stderr)
         return None
-    index = build(tools)
-    tuning, held_out = ([each for each in queries if _part(each.text) == part] for part in (0, 1))
-    first, _ = _recall(index, _sampled(tuning))
-    second, cpu = _recall(index, _sampled(held_out))
-    counted = f"{len(_sampled(tuning))} + {len(_sampled(held_out))}"
-    return f"| {name} | {len(tools)} | {counted} | {plain} | {first:.2f} | {second:.2f} | {goal:.2f} | {cpu:.1f} ms |"
+    listing = _listing(tools)
+    tuning, held_out = (_sampled([each for each in queries if _part(each.text) == part]) for part in (0, 1))
+    first, cpu = await _recall(search, listing, tuning)
+    second, cpu = (None, cpu) if only_tuning else await _recall(search, listing, held_out)
+    counted = f"{len(tuning)} + {len(held_out)}"
+    last = "–" if second is None else f"{second:.2f}"
+    return f"| {name} | {len(tools)} | {counted} | {plain} | {first:.2f} | {last} | {goal:.2f} | {cpu:.1f} ms |"
 
 
-def build(tools: list[Tool]) -> ToolIndex:
-    """Index tools by server."""
-
-    def servers() -> Iterator[IndexBuilder]:
-        for _, group in groupby(sorted(tools, key=lambda tool: tool.ref), key=lambda tool: tool.ref.server):
-            builder = IndexBuilder()
-            for tool in group:
-                builder.add(tool)
-            yield builder
-
-    return ToolIndex([builder.finish() for builder in servers()])
+def _listing(tools: Sequence[Tool]) -> Listing:
+    return Listing((1, 1), tuple(sorted(tools, key=lambda tool: tool.ref)))
 
 
-def _recall(index: ToolIndex, queries: list[Query]) -> tuple[float, float]:
+async def _recall(search: ToolSearch, listing: Listing, queries: list[Query]) -> tuple[float, float]:
     """Return the share of the wanted tools among the first five, averaged over queries, and CPU ms per query."""
+    await search.find(listing, "", FOUND)  # builds the index
     total = 0.0
     started = time.process_time()
     for query in queries:
-        found = {each.tool.ref for each in index.search(query.text, FOUND)}
+        found = {each.tool.ref for each in await search.find(listing, query.text, FOUND)}
         total += sum(not found.isdisjoint(refs) for refs in query.wanted) / len(query.wanted)
     spent = time.process_time() - started
     return total / len(queries), spent / len(queries) * 1_000
 
 
-def _speed() -> str:
+async def _speed(search: ToolSearch) -> str:
     """Measure an index over 10,000 made-up tools, and queries over 5,000 of them."""
     objects = ("file", "issue", "event", "message", "page", "invoice", "user", "branch", "table", "image")
     verbs = ("create", "list", "get", "update", "delete", "search", "export", "share", "archive", "compare")
@@ -172,16 +175,13 @@ def _speed() -> str:
         for number in range(10_000)
     ]
     started = time.process_time()
-    build(tools)
+    await search.find(_listing(tools), "", FOUND)
     built = time.process_time() - started
-    index = build(tools[:5_000])
+    listing = _listing(tools[:5_000])
     sentences = [f"Please {verb} the {thing} that I made yesterday for Anna" for verb in verbs for thing in objects]
-    for sentence in sentences:
-        index.search(sentence, FOUND)
-    started = time.process_time()
-    for sentence in sentences:
-        index.search(sentence, FOUND)
-    each = (time.process_time() - started) / len(sentences) * 1_000
+    queries = [Query(sentence, [[tools[0].ref]]) for sentence in sentences]
+    await _recall(search, listing, queries)
+    _, each = await _recall(search, listing, queries)
     return f"Index of 10,000 tools: {built:.2f} s CPU. Query over 5,000 tools: {each:.1f} ms CPU."
 
 
@@ -202,4 +202,4 @@ def _json(path: Path) -> Any:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else ""))
+    sys.exit(main(sys.argv[1:]))

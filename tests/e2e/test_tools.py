@@ -80,8 +80,12 @@ def test_a_tool_is_shown_in_full(joined: Shell) -> None:
 
 def test_a_search_finds_the_fitting_tools(joined: Shell) -> None:
     assert [tool["ref"] for tool in joined.json("tools", "search", "greet", "somebody")] == ["lab/greet"]
+    shown = joined.run("tools", "search", "greet", "somebody").stdout
+    assert re.search(r"lab/greet +0\.\d\d +\(name: str.*\) +Greet somebody\.", shown), shown
     nothing = joined.run("tools", "search", "quasar")
-    assert (nothing.returncode, nothing.stdout, nothing.stderr) == (0, "", "No tools found.\n")
+    assert (nothing.returncode, nothing.stdout) == (0, "")
+    assert "No tool matches 'quasar'. Describe the action" in nothing.stderr
+    assert "lab" in nothing.stderr
 
 
 def test_list_with_cost_shows_tokens_calls_and_the_sum_of_each_server(joined: Shell) -> None:

@@ -82,6 +82,7 @@ class Settings:
     result_tokens: int = 25_000
     whole_results: tuple[str, ...] = ()
     search_above: int = 10_000
+    search_model: Path | None = None
     max_sessions: int = 8
     session_idle: float = 600.0
     stop_grace: float = 10.0
@@ -230,6 +231,11 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "search_above", values.whole(0, 10_000_000), "a whole number from 0 to 10000000",
         "Estimated tokens of tools above which `connect` uses search mode for apps that load all definitions.",
+    ),
+    Setting(
+        "search_model", values.path, "a path",
+        "The directory of a model2vec model with which the search also ranks by meaning (extra `search`). "
+        "Nothing is downloaded.", by_tool=False,
     ),
     Setting(
         "max_sessions", values.whole(1, 1_000), "a whole number from 1 to 1000",

@@ -28,6 +28,7 @@ CHECKS: Mapping[str, Check] = {
     "sandbox": definitions.check_sandbox,
     "claude": runtimes.check_claude,
     "agents": runtimes.check_agents,
+    "search": runtimes.check_search,
     "extras": runtimes.check_extras,
 }
 """The checks in the order they run. If the home is unusable, later checks inspect what they can."""

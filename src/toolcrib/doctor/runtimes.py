@@ -12,6 +12,7 @@ from toolcrib.agents.sessions.claude.program import find_cli
 from toolcrib.agents.sessions.programs import Programs
 from toolcrib.doctor.finding import Finding, of_problem
 from toolcrib.doctor.surroundings import Surroundings
+from toolcrib.gate.search.embeddings import unusable
 from toolcrib.model.errors import Unavailable
 
 _KEYS = (
@@ -30,6 +31,7 @@ _EXTRAS = {
     "otel": ("opentelemetry.proto", "traces, metrics and logs by OTLP"),
     "postgres": ("psycopg", "PostgreSQL as the database"),
     "sandbox": ("nono_py", "sandboxes for stdio servers"),
+    "search": ("model2vec", "search for tools by meaning"),
 }
 
 
@@ -68,6 +70,19 @@ def check_agents(surroundings: Surroundings) -> Iterator[Finding]:
     """Check that the coding agents configured in `toolcrib.toml` are valid."""
     for problem in Programs(surroundings.home.settings_file).read().wrong.values():
         yield of_problem("agents", "warning", problem)
+
+
+def check_search(surroundings: Surroundings) -> Iterator[Finding]:
+    """Check that the model in `search_model` can be used; without one, the search ranks by words."""
+    model = surroundings.settings.search_model
+    if model is None:
+        return
+    if reason := unusable(model):
+        message = f"The search ranks by words only. {reason}"
+        fix = "pip install 'toolcrib[search]', and set search_model to the directory of a model (docs/search.md)."
+        yield Finding("search", "warning", message, str(model), fix)
+    else:
+        yield Finding("search", "ok", "The search also ranks by meaning.", str(model))
 
 
 def check_extras(surroundings: Surroundings) -> Iterator[Finding]:

@@ -14,6 +14,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from functools import cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import anyio
@@ -108,12 +109,14 @@ class Gate:
         marks: ConversationMarks,
         spend: Spend,
         policy: PolicyEpoch | None = None,
+        search_model: Path | None = None,
     ) -> None:
         """`home` detects calls that touch the crib's home. While `stop_switch` is set, every call is refused.
 
         `absence` returns why a tool that the principal may see is missing, such as a disabled server. `marks` follows
         what conversations have read, and `spend` counts a call against the limited rule that allowed it. `policy`
-        notices permissions that other nodes changed; None if there are no other nodes.
+        notices permissions that other nodes changed; None if there are no other nodes. With
+        `search_model`, the search also ranks by meaning.
         """
         self._policy = policy
         self._stop_switch = stop_switch
@@ -130,6 +133,7 @@ class Gate:
         self._unmarking = marks.unmarking
         self._spend = spend
         self._deadlines = Deadlines()
+        self._search_model = search_model
         self.results = KeptResults()
         self.views = PrincipalViews(catalog, rules, grants, home, marks.held)
         self._view = self.views.of
@@ -147,7 +151,7 @@ class Gate:
     @cached_property
     def search(self) -> "ToolSearch":
         """The search in listings. Its words and synonyms are loaded with the first use, not with the crib."""
-        return importlib.import_module("toolcrib.gate.search.search").ToolSearch()
+        return importlib.import_module("toolcrib.gate.search.search").open_search(self._search_model)
 
     def stop(self) -> None:
         """Refuse every new call. Calls in flight continue."""

@@ -109,6 +109,7 @@ class GateParts:
             marks=self.marks,
             spend=self.permissions.spend,
             policy=self.policy if context.store.shared else None,
+            search_model=context.settings.search_model,
         )
 
     def _new_approvals(self, context: CribContext) -> Approvals:

@@ -239,6 +239,10 @@ def nothing_to_record_with(patient: Patient) -> None:
     patient.changes["tracer"] = lambda: TracerSupport(None, "The program strace is not installed.")
 
 
+def no_search_model(patient: Patient) -> None:
+    patient.variables["TOOLCRIB_SEARCH_MODEL"] = str(patient.root / "no-model")
+
+
 def _choose_profile(patient: Patient, profile: str) -> None:
     file = patient.write(".cursor/mcp.json", json.dumps({"mcpServers": {"a": {"command": "sh"}}}))
     overlays = {f"{file}#a": {"sandbox": {"profile": profile}}}
@@ -274,6 +278,7 @@ FAULTS: dict[Callable[[Patient], None], tuple[str, str, str]] = {
     no_sandbox: ("sandbox", "warning", "start without one"),
     chosen_sandbox_cannot_be_enforced: ("sandbox", "warning", "profile strict cannot be enforced"),
     nothing_to_record_with: ("sandbox", "warning", "profile learn cannot be enforced"),
+    no_search_model: ("search", "warning", "ranks by words only"),
     nobody_signed_in: ("claude", "warning", "signed in"),
 }
 """Each fault, and the check that finds it, how bad it calls it, and a part of what it says."""

@@ -104,12 +104,14 @@ def search(
     from toolcrib.cli.loop import run
 
     invocation = begin(ctx, home, as_json)
-    found = run(lambda: ask(invocation.settings, lambda client: client.tools(query=" ".join(words), limit=limit)))
-    if invocation.as_json or not found:
-        show_tools(found, invocation.as_json)
-    else:
-        rows = [(tool["ref"], f"{tool['score']:.2f}", output.one_line(tool["description"])) for tool in found]
-        output.table(("tool", "score", "description"), rows)
+    found = run(lambda: ask(invocation.settings, lambda client: client.search_tools(" ".join(words), limit)))
+    if hint := found.get("hint"):
+        output.note(hint)
+    if invocation.as_json:
+        output.document(found["tools"])
+    elif found["tools"]:
+        rows = [(each["ref"], f"{each['score']:.2f}", each["signature"], each["purpose"]) for each in found["tools"]]
+        output.table(("tool", "score", "arguments", "purpose"), rows)
 
 
 @app.command("show")

@@ -28,7 +28,7 @@ _TITLE: Final = 2.0
 _SERVER: Final = 1.5
 _DESCRIPTION: Final = 1.0
 _ARGUMENT: Final = 0.7
-_ARGUMENT_TEXT: Final = 0.7
+_ARGUMENT_TEXT: Final = 1.0
 """Weights of a word by the field it is in."""
 _SATURATION: Final = 1.2
 _LENGTH_SHARE: Final = 0.7

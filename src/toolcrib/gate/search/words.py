@@ -21,6 +21,7 @@ LONGEST_WORD: Final = 40
 """Characters of a word that are compared."""
 
 _HINT: Final = 0.4
+_HOST: Final = 0.8
 _PATH_NAME: Final = 0.3
 _QUOTED: Final = 0.4
 _NUMBER: Final = 0.3
@@ -176,6 +177,8 @@ def _add_value(weights: dict[str, float], match: re.Match[str]) -> None:
     value = match[0]
     if match["url"]:
         _add(weights, "url web page", _HINT)
+        host = value.partition("://")[2].partition("/")[0]
+        _add(weights, host.removeprefix("www.").rpartition(".")[0], _HOST)
     elif match["quoted"]:
         _add(weights, value, _QUOTED)
     else:

@@ -64,7 +64,16 @@ class ToolShape(Shape):
     input_schema: JsonObject
     marks: MarksShape
     problems: list[ProblemShape]
+    purpose: str = Field(default="", description="With `q`: the description in one line.")
+    signature: str = Field(default="", description="With `q`: the arguments as a Python signature.")
     score: float = Field(default=0.0, description="With `q`: 1 is an exact name, lower is less certain.")
+
+
+class FoundToolsShape(Shape):
+    """The tools that match a query, best first."""
+
+    tools: list[ToolShape]
+    hint: str = Field(default="", description="If nothing matches: the servers, and how to ask.")
 
 
 class ToolCostShape(Shape):

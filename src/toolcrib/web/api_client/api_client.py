@@ -88,12 +88,15 @@ class ApiClient:
         agent: str | None = None,
         source: str | None = None,
         query: str | None = None,
-        limit: int | None = None,
         form: str | None = None,
     ) -> list[JsonObject]:
-        """Return the tools that this principal sees; with `query`, at most `limit` matches, best first."""
-        asked = {"server": server, "agent": agent, "source": source, "q": query, "limit": limit, "form": form}
+        """Return the tools that this principal sees; with `query`, those that match, best first."""
+        asked = {"server": server, "agent": agent, "source": source, "q": query, "form": form}
         return await self._ask("GET", "/api/tools", asked)
+
+    async def search_tools(self, query: str, limit: int) -> JsonObject:
+        """Return at most `limit` matching tools, best first, or a hint if there are none."""
+        return await self._ask("GET", "/api/tools/search", {"q": query, "limit": limit})
 
     async def tool_costs(self, *, agent: str | None = None, source: str | None = None) -> JsonObject:
         """Return the estimated tokens and the calls of the tools that this principal sees."""

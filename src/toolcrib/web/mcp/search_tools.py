@@ -76,7 +76,7 @@ def found_result(
     names = functions or {}
     content: JsonObject = {"tools": [_match(each, names.get(each.tool.ref)) for each in found]}
     if not found:
-        content["hint"] = _miss(query, servers)
+        content["hint"] = miss(query, servers)
     text: JsonObject = {"type": "text", "text": dumps(content).decode()}
     return CallResult(content=(text,), structured_content=content, has_structured=True)
 
@@ -96,7 +96,8 @@ def _match(found: "FoundTool", function: str | None) -> JsonObject:
     return match
 
 
-def _miss(query: str, servers: Collection[str]) -> str:
+def miss(query: str, servers: Collection[str]) -> str:
+    """Return what to say if nothing matches: the servers that the caller sees, and how to ask."""
     named = sorted(servers)[:SERVERS_NAMED]
     more = f" and {len(servers) - len(named)} more" if len(servers) > len(named) else ""
     if not named:

@@ -244,6 +244,15 @@ async def test_every_part_of_a_result_is_shown_and_none_can_do_anything(furnishe
     assert '"unheard"' in shown.raw_text
 
 
+async def test_found_tools_show_purpose_arguments_and_score_and_a_miss_names_servers(furnished: Visitor) -> None:
+    found = (await furnished.page("/find?words=hostile")).text
+    assert "bench › hostile" in found
+    assert "score 1.00" in found
+    missed = (await furnished.page("/find?words=zzzqqq")).text
+    assert "Describe the action and its object" in missed
+    assert "bench" in missed
+
+
 async def test_what_a_hostile_tool_says_is_text(furnished: Visitor) -> None:
     for path in ("/tools", "/tools/bench/hostile", "/find?words=hostile"):
         assert "\u202e" not in (await furnished.page(path)).raw_text

@@ -26,6 +26,19 @@ async def test_rest_search_ranks_matches_with_scores(lab: Lab) -> None:
         assert {tool["server"] for tool in of_server} == {"toolcrib"}
 
 
+async def test_search_shows_purpose_signature_and_score_and_a_miss_says_how_to_ask(lab: Lab) -> None:
+    async with lab.http() as http:
+        found = (await http.get("/api/tools/search", params={"q": "please say something again"})).json()
+        best = found["tools"][0]
+        assert (best["ref"], best["signature"].startswith("(text: str"), best["purpose"][-1]) == ("lab/echo", True, ".")
+        assert 0 < best["score"] <= 1
+        assert "hint" not in found
+        missed = (await http.get("/api/tools/search", params={"q": "zzzqqq"})).json()
+        assert missed["tools"] == []
+        assert "lab" in missed["hint"]
+        assert "Describe the action" in missed["hint"]
+
+
 async def test_rest_costs_show_estimated_tokens_beside_calls(lab: Lab) -> None:
     async with lab.http() as http:
         before = (await http.get("/api/tools/cost")).json()

@@ -1,6 +1,6 @@
 """`/api/tools`: the catalog as a principal sees it, calls through the gate, and the hiding of unused tools."""
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from fastapi import Depends, Query, Request, Response
 from pydantic import Field
@@ -8,6 +8,7 @@ from pydantic import Field
 from toolcrib.gate.catalog.naming import Form
 from toolcrib.gate.gate import CallOutcome
 from toolcrib.gate.pins.lint import ABOUT_OTHERS
+from toolcrib.gate.signatures import purpose, signature
 from toolcrib.host import Crib
 from toolcrib.model.errors import NotFound
 from toolcrib.model.json import JsonObject, dumps
@@ -19,9 +20,21 @@ from toolcrib.servers.server_status import ServerStatus
 from toolcrib.web.api.changing import Changing, owner_changes
 from toolcrib.web.api.reading import StrictRoute, cwd_of, door_of, principal_of, while_connected
 from toolcrib.web.api.resource import Resource
-from toolcrib.web.api.shapes import CallAnswer, CallRequest, CostShape, ProblemShape, Shape, ToolShape
+from toolcrib.web.api.shapes import (
+    CallAnswer,
+    CallRequest,
+    CostShape,
+    FoundToolsShape,
+    ProblemShape,
+    Shape,
+    ToolShape,
+)
+from toolcrib.web.mcp.search_tools import miss
 from toolcrib.web.tool_costs import tool_costs
 from toolcrib.web.tool_hiding import HIDDEN, HidingScope, hide, hiding_rules, show_again, unused_tools
+
+if TYPE_CHECKING:
+    from toolcrib.gate.search.index import FoundTool
 
 ToolForm = Literal["claude", "endpoint", "bridge"]
 
@@ -52,7 +65,7 @@ def routes(crib: Crib) -> Resource:
         else:
             found = await crib.gate.search.find(listing, q, limit if server is None else len(listing.tools))
             matches = [each for each in found if server in (None, each.tool.ref.server)][:limit]
-            shapes = [_shape(crib, principal, tool, form) | {"score": round(score, 2)} for tool, score in matches]
+            shapes = [_match(crib, principal, each, form) for each in matches]
         return Response(dumps(shapes), media_type="application/json")
 
     @router.get("/problems", response_model=list[ProblemShape], response_model_exclude_unset=True)
@@ -80,10 +93,27 @@ def routes(crib: Crib) -> Resource:
         except NotFound as error:
             raise await crib.gate.why_absent(principal, ref, error) from None
 
+    _add_search(router, crib)
     _add_cost(router, crib)
     add_hiding(router, crib)
     _add_call(router, crib)
     return router
+
+
+def _add_search(router: Resource, crib: Crib) -> None:
+    who = Depends(principal_of(crib.principals))
+
+    @router.get("/search", response_model=FoundToolsShape, response_model_exclude_unset=True)
+    async def search_tools(
+        principal: Annotated[Principal, who],
+        q: Annotated[str, Query(min_length=1, description="A sentence, words or the name of a tool.")],
+        limit: Annotated[int, Query(ge=1, le=1_000, description="The most matches.")] = 10,
+    ) -> JsonObject:
+        """Find tools for a task, best match first. If nothing matches, `hint` names the servers and how to ask."""
+        principal = await crib.placed(principal)
+        found = await crib.gate.search.find(crib.gate.listing(principal), q, limit)
+        shape: JsonObject = {"tools": [_match(crib, principal, each) for each in found]}
+        return shape if found else shape | {"hint": miss(q, crib.gate.servers(principal))}
 
 
 def _add_cost(router: Resource, crib: Crib) -> None:
@@ -125,6 +155,12 @@ def _unavailable(status: ServerStatus) -> Problem:
     """Return a problem for an unavailable server that reveals nothing of its configuration or output."""
     problem = status.problem()
     return Problem(problem.code, f'Server "{status.entry.alias}" is not available.', "Ask the owner of this crib.")
+
+
+def _match(crib: Crib, principal: Principal, found: "FoundTool", form: Form = "endpoint") -> JsonObject:
+    tool = found.tool
+    about: JsonObject = {"purpose": purpose(tool), "signature": signature(tool), "score": round(found.score, 2)}
+    return _shape(crib, principal, tool, form) | about
 
 
 def _shape(crib: Crib, principal: Principal, tool: Tool, form: Form = "endpoint") -> JsonObject:

@@ -1,18 +1,23 @@
 """The command palette: find screens, servers, tools, agents and sessions by words."""
 
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from toolcrib.gate.signatures import purpose, signature
 from toolcrib.model.json import JsonObject
 from toolcrib.store.sessions import SessionFilter
 from toolcrib.web.console.responses import FOOT, RAIL, Console, ScreenContent, route
 from toolcrib.web.console.screens.servers.list import row
 from toolcrib.web.console.screens.tools.list import tool_address
+from toolcrib.web.mcp.search_tools import miss
+
+if TYPE_CHECKING:
+    from toolcrib.gate.search.index import FoundTool
 
 _OF_EACH: Final = 6
 """Results per kind."""
@@ -43,15 +48,18 @@ class FindScreen:
         """List everything whose name contains all words; without words, the screens."""
         words = request.query_params.get("words", "").strip()
         groups = [("Screens", self._screens(words))]
+        hint = ""
         if words:
+            tools, hint = await self._tools(request, words)
             groups += [
                 ("Servers", await self._servers(words)),
-                ("Tools", await self._tools(request, words)),
+                ("Tools", tools),
                 ("Agents", await self._agents(words)),
                 ("Sessions", await self._sessions(words)),
             ]
         value: JsonObject = {
             "words": words,
+            "hint": hint,
             "groups": [{"title": title, "found": found} for title, found in groups if found],
         }
         return await self._console.respond(request, ScreenContent("", "Find", "find.html", value, "parts/found.html"))
@@ -64,11 +72,12 @@ class FindScreen:
         rows = [row(status) for status in await self._console.crib.upstreams.list(self._console.place)]
         return _fitting(words, ((str(each["name"]), str(each["href"]), str(each["word"])) for each in rows))
 
-    async def _tools(self, request: Request, words: str) -> list[JsonObject]:
+    async def _tools(self, request: Request, words: str) -> tuple[list[JsonObject], str]:
+        """Return the best tools, or a hint if nothing matches."""
         principal = await self._console.local_principal(request)
         gate = self._console.crib.gate
-        found = [each.tool for each in await gate.search.find(gate.listing(principal), words, _OF_EACH)]
-        return [_link(f"{tool.ref.server} › {tool.ref.tool}", tool_address(tool.ref), "") for tool in found]
+        found = await gate.search.find(gate.listing(principal), words, _OF_EACH)
+        return [_tool_link(each) for each in found], "" if found else miss(words, gate.servers(principal))
 
     async def _agents(self, words: str) -> list[JsonObject]:
         agents = await self._console.crib.zoo.list()
@@ -84,6 +93,12 @@ def _fitting(words: str, things: Iterable[tuple[str, str, str]]) -> list[JsonObj
     wanted = words.casefold().split()
     fitting = [_link(*each) for each in things if all(word in each[0].casefold() for word in wanted)]
     return fitting[:_OF_EACH] if wanted else fitting
+
+
+def _tool_link(found: "FoundTool") -> JsonObject:
+    tool = found.tool
+    note = f"{purpose(tool)} {signature(tool)} score {found.score:.2f}"
+    return _link(f"{tool.ref.server} › {tool.ref.tool}", tool_address(tool.ref), note)
 
 
 def _link(name: str, href: str, note: str) -> JsonObject:
