@@ -20,7 +20,7 @@ from toolcrib.agents.sessions.recording.comparison import (
     run_of_events,
 )
 from toolcrib.agents.sessions.recording.recorded_runtime import ModelAccess
-from toolcrib.agents.sessions.recording.recording import Recording, masked_members
+from toolcrib.agents.sessions.recording.recording import DAMAGED, Recording, masked_members
 from toolcrib.agents.sessions.recording.recordings import REPLAYABLE, Recordings, load_recording, with_events
 from toolcrib.agents.sessions.recording.replayed_runtime import ALL_RECORDED, ReplayedRuntime, ReplayOptions
 from toolcrib.agents.sessions.runtimes import Runtimes
@@ -82,7 +82,11 @@ class SessionReplays:
         if whole.runner != REPLAYABLE:
             message = f"The session ran with {whole.runner}. Only sessions of {REPLAYABLE} can be replayed."
             raise InvalidRequest("replay.unsupported", message)
-        played = whole if request.until is None else whole.until(request.until)
+        try:
+            played = whole if request.until is None else whole.until(request.until)
+            recorded = run_of_events(played.session, played.events) if played.events else None
+        except DAMAGED as error:
+            raise InvalidRequest("recording.invalid", "The events of the recording are damaged.") from error
         async with self._runtime(played, request, is_cut=played is not whole) as name:
             session = await self._create(played, request, name)
             await self._play(OpenSession(self._sessions, session.id), played.prompts)
@@ -91,7 +95,7 @@ class SessionReplays:
         if request.prompt is not None:
             await self._sessions.hand_over(session.id, whole.runner, whole.session)
             await self._play(OpenSession(self._sessions, session.id), (request.prompt,))
-        return await self._outcome(session.id, played)
+        return await self._outcome(session.id, recorded)
 
     async def compare(self, one: str, other: str) -> RunComparison:
         """Compare two sessions."""
@@ -130,14 +134,13 @@ class SessionReplays:
                 if event.kind == "done" and event.data["reason"] != "completed":
                     return
 
-    async def _outcome(self, session: str, recording: Recording) -> ReplayOutcome:
+    async def _outcome(self, session: str, recorded: SessionRun | None) -> ReplayOutcome:
         events = await self._events(session)
         run = run_of_events(session, events)
         failures = [event for event in events if event["kind"] == "error"]
         failure = (
             {key: failures[-1][key] for key in ("code", "message", "hint") if key in failures[-1]} if failures else None
         )
-        recorded = run_of_events(recording.session, recording.events) if recording.events else None
         comparison = compare_runs(recorded, run) if recorded is not None else None
         return ReplayOutcome(await self._sessions.get(session), run.ended or "interrupted", failure, run, comparison)
 

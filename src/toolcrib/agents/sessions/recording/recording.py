@@ -171,6 +171,28 @@ def _masked(value: Json, mask: Mask) -> Json:
     return [_masked(item, mask) for item in value] if is_array(value) else value
 
 
+DAMAGED: Final = (KeyError, TypeError, ValueError, IndexError, AttributeError)
+"""What reading a recording with other members or types raises."""
+
+
+def _text(value: Json) -> str:
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value
+
+
+def _object(value: Json) -> JsonObject:
+    if not is_object(value):
+        raise TypeError(value)
+    return value
+
+
+def _number(value: Json) -> float | None:
+    if value is not None and (not isinstance(value, int | float) or isinstance(value, bool)):
+        raise TypeError(value)
+    return value
+
+
 def parse_recording(lines: Iterable[bytes], name: str = "") -> Recording:
     """Return a recording. Raises `recording.invalid`."""
     found: defaultdict[str, list[JsonObject]] = defaultdict(list)
@@ -180,39 +202,41 @@ def parse_recording(lines: Iterable[bytes], name: str = "") -> Recording:
                 entry: Json = orjson.loads(line)
                 found[entry["kind"]].append(entry)
         return _recording(found)
-    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, IndexError) as error:
-        message = f"{name or 'The file'} is not a recording of a session: {type(error).__name__} {error}."
+    except DAMAGED as error:
+        message = f"{name or 'The file'} is not a recording of a session, or is damaged."
         raise InvalidRequest("recording.invalid", message) from error
 
 
 def _recording(found: Mapping[str, list[JsonObject]]) -> Recording:
     opened = found["open"]
-    contents = {entry["hash"]: entry["message"] for entry in found.get("message", ())}
+    contents = {_text(entry["hash"]): _object(entry["message"]) for entry in found.get("message", ())}
     return Recording(
-        session=opened[0]["brief"]["session"],
-        runner=opened[0]["runner"],
+        session=_text(opened[0]["brief"]["session"]),
+        runner=_text(opened[0]["runner"]),
         briefs=tuple(brief_of_json(entry["brief"]) for entry in opened),
-        home=opened[0]["home"],
-        prompts=tuple(entry["text"] for entry in found.get("prompt", ())),
-        answers=tuple(RecordedAnswer(_key(entry["request"]), entry["answer"]) for entry in found.get("model", ())),
+        home=_text(opened[0]["home"]),
+        prompts=tuple(_text(entry["text"]) for entry in found.get("prompt", ())),
+        answers=tuple(
+            RecordedAnswer(_key(entry["request"]), _object(entry["answer"])) for entry in found.get("model", ())
+        ),
         calls=tuple(map(_call, found.get("call", ()))),
         own_calls=tuple(map(_call, found.get("own_call", ()))),
         questions=tuple((canonical(storable(each["questions"])), each["answers"]) for each in found.get("ask", ())),
         approvals=tuple(found.get("approval", ())),
         contents=contents,
-        events=tuple(entry["event"] for entry in found.get("event", ())),
+        events=tuple(_object(entry["event"]) for entry in found.get("event", ())),
     )
 
 
 def _key(request: JsonObject) -> ModelRequestKey:
-    return ModelRequestKey(request["model"], tuple(request["messages"]), request["tools"])
+    return ModelRequestKey(_text(request["model"]), tuple(map(_text, request["messages"])), _text(request["tools"]))
 
 
 def _call(entry: JsonObject) -> RecordedToolCall:
     return RecordedToolCall(
-        entry["toolCallId"],
-        entry["tool"],
-        entry["arguments"],
+        _text(entry["toolCallId"]),
+        _text(entry["tool"]),
+        _object(entry["arguments"]),
         entry["result"],
         float(entry["durationMs"]),
         entry.get("refusal"),
@@ -249,26 +273,26 @@ def brief_of_json(value: JsonObject) -> Brief:
     """Return the brief of its JSON."""
     limits = value.get("limits", {})
     return Brief(
-        session=value["session"],
-        cwd=value["cwd"],
+        session=_text(value["session"]),
+        cwd=_text(value["cwd"]),
         mode=value["mode"],
-        prompt=value["prompt"],
+        prompt=_text(value["prompt"]),
         model=value["model"],
-        own_tools=tuple(value["ownTools"]),
-        limits=SessionLimits(limits.get("turns"), limits.get("costUsd"), limits.get("seconds")),
+        own_tools=tuple(map(_text, value["ownTools"])),
+        limits=SessionLimits(limits.get("turns"), _number(limits.get("costUsd")), _number(limits.get("seconds"))),
         tools=tuple(_offered(each) for each in value["tools"]),
     )
 
 
 def _offered(value: JsonObject) -> Offered:
     definition = dict(value["definition"])
-    ref = ToolRef.parse(value["ref"])
+    ref = ToolRef.parse(_text(value["ref"]))
     if ref is None:
         raise ValueError(value["ref"])
     tool = Tool(
         ref,
-        definition.pop("description"),
-        definition.pop("inputSchema"),
+        _text(definition.pop("description")),
+        _object(definition.pop("inputSchema")),
         value["kind"],
         definition.pop("title", None),
         definition.pop("outputSchema", None),
@@ -276,7 +300,7 @@ def _offered(value: JsonObject) -> Offered:
         Marks(**dict.fromkeys(value["marks"], True)),
         extra=definition,
     )
-    return Offered(value["server"], value["name"], tool)
+    return Offered(_text(value["server"]), _text(value["name"]), tool)
 
 
 def result_of_json(value: JsonObject) -> CallResult:
