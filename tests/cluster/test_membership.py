@@ -1,6 +1,10 @@
 """Membership: every node knows the others, a killed one is dead, and a drained one gives its place up."""
 
+import shutil
+
 from cluster.nodes import Cluster, wait_for
+from cluster.test_approvals import Calling, pending
+from cluster.test_handles import answer, create_token
 from long_tests import takes_long
 from toolcrib.model.json import JsonObject
 
@@ -25,3 +29,30 @@ def test_nodes_lists_every_node_and_a_drained_one_stops_in_good_order(cluster: C
     third.kill()
     assert set(listed()) == {first.url, third.url}
     wait_for(lambda: listed()[third.url]["state"] == "dead")
+
+
+@takes_long
+def test_drained_node_still_makes_the_call_whose_approval_is_pending(cluster: Cluster) -> None:
+    first, second = cluster.start(2)
+    calling = Calling(first, create_token(first, source="api"))
+    (approval,) = wait_for(lambda: pending(second))
+    drained = second.request("POST", f"/api/nodes/{first.url.partition('://')[2]}/drain")
+    assert drained.status_code == 200, drained.text
+    answer(second, approval["id"])
+    assert calling.status() == 200
+    assert first.process.wait(60) == 0
+
+
+@takes_long
+def test_copied_home_is_a_node_of_its_own(cluster: Cluster) -> None:
+    (first,) = cluster.start(1)
+    shell = cluster.shell(1)
+    shutil.rmtree(shell.home, ignore_errors=True)
+    shutil.copytree(first.home, shell.home, ignore=shutil.ignore_patterns("run.json", "*lock*"))
+    second = cluster.launch(shell)
+    cluster.await_ready(second)
+    listed = first.request("GET", "/api/nodes").json()
+    assert len({node["id"] for node in listed}) == len(listed) == 2
+    for node in (first, second):
+        assert node.decided_call("toolcrib/ping", {}).status_code == 200
+    assert first.request("GET", "/api/audit/verify").json()["ok"]
