@@ -240,16 +240,22 @@ class AccessRecorder:
         for path in paths:
             by_parent.setdefault(str(PurePath(path).parent), []).append(path)
         folded: list[str] = []
-        for parent, inside in by_parent.items():
+        for parent, listed in by_parent.items():
+            inside = [path for path in listed if not self._is_too_wide(path, credentials)]
             is_private = any(SandboxGrants(read=(parent,)).allows(path) for path in credentials)
             # A file that has been removed again, such as a temporary one, needs its directory.
             is_whole = len(inside) >= _FOLDED or not all(Path(path).exists() for path in inside)
-            folded += [parent] if is_whole and not is_private and not self._is_shared(parent) else inside
+            folded += [parent] if inside and is_whole and not is_private and not self._is_shared(parent) else inside
         kept: list[str] = []
         for path in sorted(folded, key=lambda each: len(PurePath(each).parts)):
             if not SandboxGrants(read=tuple(kept)).allows(path):
                 kept.append(path)
         return tuple(sorted(kept))
+
+    def _is_too_wide(self, path: str, credentials: Sequence[str]) -> bool:
+        """Return whether a directory that the server has listed also holds what must not be proposed."""
+        covers = SandboxGrants(read=(path,)).allows
+        return covers(self._home) or any(map(covers, credentials)) or (self._is_shared(path) and Path(path).is_dir())
 
     def _is_shared(self, directory: str) -> bool:
         """Return whether a directory has files of many programs: never proposed as a whole."""

@@ -88,6 +88,12 @@ def test_credentials_are_listed_and_never_proposed(path: str) -> None:
     assert not any(path == each or path.startswith(f"{each}/") for each in (*learned.read, *learned.write))
 
 
+def test_listed_directory_with_the_home_or_a_credential_is_not_proposed() -> None:
+    listed = (opened(path, "O_RDONLY|O_DIRECTORY") for path in ("/home/u", "/home", "/home/u/keys", "/home/u/notes"))
+    learned = recorded(*listed, opened("/home/u/keys/a.pem"), opened("/home/u/notes/a"))
+    assert learned.read == ("/home/u/notes",)
+
+
 def test_connections_past_the_proxy_prevent_a_list_of_hosts() -> None:
     proxy = '7  connect(3<TCP:[1]>, {sa_family=AF_INET, sin_port=htons(4000), sin_addr=inet_addr("127.0.0.1")}, 16) = 0'
     assert recorded(proxy).direct == ()
