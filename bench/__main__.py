@@ -25,6 +25,7 @@ from bench.gateway import measure_upstream_calls, measure_upstream_lists
 from bench.loads import CONCURRENCIES, Tallies, calls, listing
 from bench.nodes import measure_nodes
 from bench.report import Row
+from bench.sandboxes import measure_sandboxes
 from bench.sessions import measure_sessions
 from bench.symbols import measure_symbols
 from bench.tools import write_echo, write_many
@@ -145,6 +146,7 @@ def main() -> int:
             "configs": measure_configs,
             "source code": measure_symbols,
             "searching and programs": measure_context,
+            "sandboxes": measure_sandboxes,
             "nodes": measure_nodes,
         }
         words = sys.argv[1:]
