@@ -98,6 +98,12 @@ def test_suggested_permissions_are_applied_and_undone(shell: Shell) -> None:
     assert code(shell, "rules", "suggest", "--apply") == 2
 
 
+def test_a_wrong_name_of_a_preset_suggests_the_right_one(shell: Shell) -> None:
+    done = shell.run("rules", "preset", "lethal-trifeca")
+    assert done.returncode == 3
+    assert "Did you mean lethal-trifecta?" in done.stderr
+
+
 def test_why_of_what_does_not_exist_names_what_is_near_and_ends_with_three(shell: Shell) -> None:
     done = shell.run("why", "lab/great")
     assert done.returncode == 3

@@ -8,7 +8,7 @@ Must never hide the original error: a failed lookup suggests nothing.
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from toolcrib.model.errors import NotFound, ToolcribError
 
@@ -25,76 +25,37 @@ command_line: ContextVar[Sequence[str]] = ContextVar("command_line", default=())
 """The words of the command line."""
 
 
-def _names(rows: "Iterable[JsonObject]", *keys: str) -> list[str]:
-    return [str(row[key]) for row in rows for key in keys if row.get(key)]
-
-
-async def _tools(client: "ApiClient") -> list[str]:
-    return _names(await client.tools(), "ref")
-
-
-async def _servers(client: "ApiClient") -> list[str]:
-    return _names(await client.servers(), "name", "alias")
-
-
-async def _agents(client: "ApiClient") -> list[str]:
-    return _names(await client.agents(), "id")
-
-
-async def _apps(client: "ApiClient") -> list[str]:
-    return _names(await client.connections.list(), "client")
-
-
-async def _schedules(client: "ApiClient") -> list[str]:
-    return _names(await client.schedules.list(), "id")
-
-
-async def _sessions(client: "ApiClient") -> list[str]:
-    return _names(await client.sessions.list(), "id")
-
-
-async def _tokens(client: "ApiClient") -> list[str]:
-    return _names(await client.permissions.tokens(), "name")
-
-
-async def _rules(client: "ApiClient") -> list[str]:
-    return _names(await client.permissions.rules(), "id")
-
-
-async def _approvals(client: "ApiClient") -> list[str]:
-    return _names(await client.permissions.approvals(), "id")
-
-
-async def _plugins(client: "ApiClient") -> list[str]:
-    return _names(await client.plugins.list(), "name")
-
-
-_LISTS: "Mapping[str, Callable[[ApiClient], Awaitable[list[str]]]]" = {
-    "tool.unknown": _tools,
-    "server.unknown": _servers,
-    "agent.unknown": _agents,
-    "client.unknown": _apps,
-    "schedule.unknown": _schedules,
-    "session.unknown": _sessions,
-    "token.unknown": _tokens,
-    "rule.unknown": _rules,
-    "approval.unknown": _approvals,
-    "plugin.unknown": _plugins,
+_Rows: TypeAlias = "Callable[[ApiClient], Awaitable[list[JsonObject]]]"
+_LISTS: "Mapping[str, tuple[_Rows, tuple[str, ...]]]" = {
+    "tool.unknown": (lambda client: client.tools(), ("ref",)),
+    "server.unknown": (lambda client: client.servers(), ("name", "alias")),
+    "agent.unknown": (lambda client: client.agents(), ("id",)),
+    "client.unknown": (lambda client: client.connections.list(), ("client",)),
+    "schedule.unknown": (lambda client: client.schedules.list(), ("id",)),
+    "session.unknown": (lambda client: client.sessions.list(), ("id",)),
+    "token.unknown": (lambda client: client.permissions.tokens(), ("name",)),
+    "rule.unknown": (lambda client: client.permissions.rules(), ("id",)),
+    "preset.unknown": (lambda client: client.permissions.presets(), ("id",)),
+    "approval.unknown": (lambda client: client.permissions.approvals(), ("id",)),
+    "plugin.unknown": (lambda client: client.plugins.list(), ("name",)),
+    "secret.unknown": (lambda client: client.secrets.stored(), ("name",)),
+    "node.unknown": (lambda client: client.nodes(), ("id",)),
 }
+"""By error code: how to list what exists, and the fields that name it."""
 
 
 async def known_names(client: "ApiClient", kind: str) -> list[str]:
     """Return the names of one kind, such as `server` or `tool`."""
-    return await _LISTS[f"{kind}.unknown"](client)
+    rows, keys = _LISTS[f"{kind}.unknown"]
+    return [str(row[key]) for row in await rows(client) for key in keys if row.get(key)]
 
 
 async def with_suggestion(client: "ApiClient", error: NotFound) -> NotFound:
     """Return the error with similar names as its hint, or the same error if there are none."""
-    lookup = _LISTS.get(error.code)
-    if lookup is None:
+    if error.code not in _LISTS:
         return error
     try:
-        known = await lookup(client)
+        known = await known_names(client, error.code.removesuffix(".unknown"))
     except ToolcribError:
         return error
     found = similar(known, command_line.get())
