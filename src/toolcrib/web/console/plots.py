@@ -59,7 +59,7 @@ def _bar(index: int, step: float, share: float, tone: str) -> Markup:
 
 
 def _runs(values: Sequence[float | None], width: int, height: int, highest: float) -> list[str]:
-    """Return the points of each uninterrupted part; a part of one point becomes a short line."""
+    """Return the points of each uninterrupted part; a part of one point is as wide as a bar."""
     step = width / max(len(values), 1)
     runs: list[list[str]] = [[]]
     for index, value in enumerate(values):
@@ -70,5 +70,5 @@ def _runs(values: Sequence[float | None], width: int, height: int, highest: floa
         runs[-1].append(f"{(index + 0.5) * step:.1f},{y:.1f}")
         is_alone = (index == 0 or values[index - 1] is None) and (index + 1 == len(values) or values[index + 1] is None)
         if is_alone:
-            runs[-1].append(f"{(index + 0.5) * step + 1:.1f},{y:.1f}")
+            runs[-1] = [f"{(index + share) * step:.1f},{y:.1f}" for share in (0.1, 0.9)]
     return [" ".join(run) for run in runs if run]
