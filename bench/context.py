@@ -17,15 +17,16 @@ import anyio
 from bench.report import Row
 from toolcrib import Crib, Settings, ToolServer, tool
 from toolcrib.gate.costs import definition_tokens
+from toolcrib.gate.programs import code_tools
 from toolcrib.gate.programs.functions import functions_of
 from toolcrib.gate.programs.interpreter import ProgramInterpreter
 from toolcrib.gate.programs.runner import ProgramRun
+from toolcrib.gate.search import search_tools
 from toolcrib.gate.search.index import IndexBuilder, ToolIndex
 from toolcrib.model.json import JsonObject, dumps
 from toolcrib.model.principals import Principal
 from toolcrib.model.token_estimate import estimate_bytes
 from toolcrib.model.tools import CallResult, Tool, ToolRef
-from toolcrib.web.mcp import code_tools, search_tools
 
 Made = TypeVar("Made")
 

@@ -35,6 +35,7 @@ from toolcrib.gate.policy.explain import Explanation, explain
 from toolcrib.gate.policy.limits import Limits
 from toolcrib.gate.policy.permissions import RuleBook
 from toolcrib.gate.principals import Door
+from toolcrib.gate.programs.interpreter import ProgramInterpreter
 from toolcrib.gate.programs.planned_call import ProgramCall
 from toolcrib.gate.refusals import absent_error, error_sentence
 from toolcrib.gate.results.fitting import ResultBudget
@@ -135,6 +136,7 @@ class Gate:
         self._deadlines = Deadlines()
         self._search_model = search_model
         self.results = KeptResults()
+        self.interpreter = ProgramInterpreter()
         self.views = PrincipalViews(catalog, rules, grants, home, marks.held)
         self._view = self.views.of
         self._admission = Admission(self._view, audit.call_records, consent)

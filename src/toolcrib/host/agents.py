@@ -213,6 +213,7 @@ class Agents:
             nonlocal session
             session = replace(session, mode="default")
 
+        brief = self._briefing.now(session)
         tools = SessionTools(
             gate.gate,
             ignore,
@@ -222,8 +223,9 @@ class Agents:
             context.tasks,
             leave_planning=leave_planning,
             budgets=SessionBudgets(context.settings.result_tokens, context.settings.whole_results),
+            listing=brief.listing,
         )
-        return runtime.options(self._briefing.now(session), tools)
+        return runtime.options(brief, tools)
 
     def _on_mode(self, session: str, mode: Mode) -> None:
         """Record that a session left plan mode because a user approved its plan."""

@@ -137,6 +137,7 @@ class GateParts:
         self._context.tasks.start_soon(self.permissions.follow)
         stack.callback(self._context.feed.listen(self._on_event))
         stack.callback(self._context.feed.listen(self._on_remote_event, "remote"))
+        stack.push_async_callback(self.gate.interpreter.close)
         await stack.enter_async_context(self.approvals)
         self._context.tasks.start_soon(self.zoo.follow)
         self.policy.on_change(self._reload)

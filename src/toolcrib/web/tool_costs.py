@@ -7,6 +7,8 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from toolcrib.gate.costs import DAYS, CostReport, costs, definition_tokens
 from toolcrib.gate.policy.decide import sees
+from toolcrib.gate.programs import code_tools
+from toolcrib.gate.search import search_tools
 from toolcrib.host import Crib
 from toolcrib.model.json import JsonObject, dumps
 from toolcrib.model.principals import Principal
@@ -15,7 +17,6 @@ from toolcrib.model.token_estimate import estimate_bytes
 from toolcrib.model.tools import Tool
 from toolcrib.servers.apps.connectable import connectable
 from toolcrib.servers.apps.connections import AppState, OfferedTools
-from toolcrib.web.mcp import code_tools, search_tools
 from toolcrib.web.tool_sets import ToolSetScope, app_scope, default_set, rules_of
 
 AppTools: TypeAlias = Literal["all", "chosen", "search", "code"]

@@ -349,6 +349,7 @@ class LiveSession:
             self._beyond_budget,
             self._leave_planning,
             deps.result_budgets,
+            brief.listing,
         )
         async with self._deps.starts:
             conversation = await stack.enter_async_context(runner.open(brief, host))

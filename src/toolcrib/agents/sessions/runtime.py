@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
+from toolcrib.model.agents import ListingMode
 from toolcrib.model.approvals import with_edited, without_structure
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Mode, Principal
@@ -33,7 +34,7 @@ class Brief:
 
     `prompt` is appended to the runtime's own. `own_tools` are the permitted tools of the coding agent itself. `resume`
     is the runtime's id of the conversation to continue, or to copy if `fork`. `variables` are added to the environment
-    of the runtime's process.
+    of the runtime's process. `listing` is what `tools` contains: all tools, or those that find and call the others.
     """
 
     session: str
@@ -47,6 +48,7 @@ class Brief:
     fork: bool = False
     limits: SessionLimits = NO_LIMITS
     variables: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    listing: ListingMode = "all"
 
 
 @dataclass(frozen=True, slots=True)

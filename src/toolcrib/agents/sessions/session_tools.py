@@ -19,16 +19,21 @@ from anyio.abc import TaskGroup
 from toolcrib.agents.sessions.questions import Emit, Questions
 from toolcrib.agents.sessions.runtime import Offered, Permit, Result
 from toolcrib.gate.admission import InSession
-from toolcrib.gate.gate import Gate
+from toolcrib.gate.gate import CallOutcome, Gate
 from toolcrib.gate.policy import coding_tools
+from toolcrib.gate.programs import code_tools
+from toolcrib.gate.programs.planned_call import PROGRAM
+from toolcrib.gate.programs.runner import ProgramRun
 from toolcrib.gate.results import reading
 from toolcrib.gate.results.fitting import ResultBudget, is_whole
+from toolcrib.gate.search import search_tools
+from toolcrib.model.agents import ListingMode
 from toolcrib.model.errors import ToolcribError
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Principal
 from toolcrib.model.sessions import SessionEventKind
 from toolcrib.model.sources import CallContext, ReportProgress, RunCall
-from toolcrib.model.tools import CallResult, ToolRef
+from toolcrib.model.tools import CallResult, Tool, ToolRef
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +56,8 @@ class SessionBudgets(NamedTuple):
 
 
 WHOLE_RESULTS: Final = SessionBudgets()
+_READS_ON: Final = frozenset({reading.TOOL.ref, ToolRef(reading.READ, "")})
+"""`read_result`, offered and called through `call_tool`."""
 
 
 class _OwnRun:
@@ -87,11 +94,12 @@ class SessionTools:
         beyond_budget: Callable[[], Awaitable[str | None]] | None = None,
         leave_planning: Callable[[], None] = lambda: None,
         budgets: SessionBudgets = WHOLE_RESULTS,
+        listing: ListingMode = "all",
     ) -> None:
         """`principal` returns the session's current principal, `answer_timeout` the seconds to wait for a person.
 
         `beyond_budget` counts a call and returns the reason if the budget is used up. `leave_planning` is called when a
-        person has approved the plan. `budgets` shorten large results.
+        person has approved the plan. `budgets` shorten large results. `listing` is what the session is offered.
         """
         self._gate = gate
         self._emit = emit
@@ -101,6 +109,7 @@ class SessionTools:
         self._beyond_budget = beyond_budget
         self._leave_planning = leave_planning
         self._budgets = budgets
+        self._listing: ListingMode = listing
         self._own: dict[str, _OwnRun] = {}
         self._running_calls = 0
         self._all_ended = anyio.Event()
@@ -117,10 +126,39 @@ class SessionTools:
     async def call(
         self, offered: Offered, arguments: JsonObject, tool_call: str, progress: ReportProgress | None = None
     ) -> Result:
-        """Call one of the crib's tools, or read on in a shortened result."""
-        if offered.tool.ref == reading.TOOL.ref:
+        """Call one of the crib's tools, read on in a shortened result, find tools, or run a program."""
+        ref, how = offered.tool.ref, self._in_session(tool_call)
+        if offered.tool in code_tools.tools_of(self._listing):
+            if ref.tool != search_tools.CALL:
+                return await self._timed(self._own_tool(ref.tool, arguments, how, progress))
+            parsed = search_tools.parse_call(arguments)
+            if isinstance(parsed, CallResult):
+                return Result(parsed, 0.0)
+            ref, arguments = parsed
+        if ref in _READS_ON:
             return Result(await reading.read_on(self._gate.results, self.principal(), arguments), 0.0)
-        return await self._call(offered.tool.ref, arguments, self._in_session(tool_call), progress)
+        return await self._call(ref, arguments, how, progress)
+
+    async def _own_tool(
+        self, name: str, arguments: JsonObject, how: InSession, progress: ReportProgress | None
+    ) -> CallResult:
+        """Find or describe tools, or run a program whose calls go through the gate."""
+        gate, principal = self._gate, self.principal()
+        if name == search_tools.FIND:
+            return await code_tools.find(gate, principal, arguments, by_code=self._listing == "code")
+        if name == code_tools.DESCRIBE:
+            return code_tools.described(arguments, code_tools.functions(gate, principal))
+        asked = code_tools.read_program(arguments)
+        if isinstance(asked, CallResult):
+            return asked
+        run = ProgramRun(gate, gate.interpreter, principal, asked.code, door="session", progress=progress, session=how)
+        result = await run.run(dry_run=asked.dry_run)
+        if (budget := self._budgets.of(PROGRAM)) is None:
+            return result
+        fitted, digest = budget.fit(gate.results, principal, Tool(PROGRAM, "", {}), result)
+        if digest is not None:
+            await gate.results.share()
+        return fitted
 
     async def permit(self, tool: str, arguments: JsonObject, tool_call: str) -> Permit:
         """Return whether one of the runtime's own tools may run."""
@@ -187,19 +225,26 @@ class SessionTools:
     async def _call(
         self, ref: ToolRef, arguments: JsonObject, how: InSession, progress: ReportProgress | None = None
     ) -> Result:
+        called = self._gate.call(
+            self.principal(),
+            ref,
+            arguments,
+            door="session",
+            progress=progress,
+            session=how,
+            budget=self._budgets.of(ref) if how.prepare is None else None,
+        )
+        return await self._timed(called)
+
+    async def _timed(self, call: Awaitable[CallOutcome | CallResult]) -> Result:
+        """Return the result of a call with its duration; a refusal is an error result."""
         started = perf_counter()
         self._running_calls += 1
         try:
-            called = await self._gate.call(
-                self.principal(),
-                ref,
-                arguments,
-                door="session",
-                progress=progress,
-                session=how,
-                budget=self._budgets.of(ref) if how.prepare is None else None,
-            )
-            return Result(called.result, called.duration_ms, called.edited)
+            made = await call
+            if isinstance(made, CallResult):
+                return Result(made, round((perf_counter() - started) * 1000, 3))
+            return Result(made.result, made.duration_ms, made.edited)
         except ToolcribError as error:
             text = f"{error.message} {error.hint}" if error.hint else error.message
             return Result(CallResult.error(text), round((perf_counter() - started) * 1000, 3))

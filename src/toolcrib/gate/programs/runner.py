@@ -12,12 +12,13 @@ collected call came before it, because it may depend on that call.
 import secrets
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 import anyio
 import orjson
 
+from toolcrib.gate.admission import InSession
 from toolcrib.gate.gate import Gate
 from toolcrib.gate.principals import Door
 from toolcrib.gate.programs.functions import functions_of, stubs_for
@@ -69,7 +70,10 @@ class ProgramRun:
         door: Door,
         client: Client | None = None,
         progress: ReportProgress | None = None,
+        session: InSession | None = None,
     ) -> None:
+        """`session` is the call of an agent's session that runs the program."""
+        self._session = session
         self.id = f"program-{secrets.token_hex(8)}"
         self._gate = gate
         self._interpreter = interpreter
@@ -104,8 +108,11 @@ class ProgramRun:
         """Have the set approved, unless none of its calls needs it or all of them are approved already."""
         wanted = Counter(call.key for call in collected if call.needs_approval)
         if wanted - self._approved:
+            session, patience = self._session, None
             question = set_of(collected, self._code, self._context, self._door)
-            answer = await self._gate.consent.obtain(question, self._context, refuse_edit)
+            if session is not None:
+                question, patience = replace(question, call=session.tool_call), session.patience
+            answer = await self._gate.consent.obtain(question, self._context, refuse_edit, patience)
             if not answer.approved or answer.arguments != question.arguments:
                 raise Denied("approval.denied", answer.refusal)
             self._approval, self._approved = answer.approval, wanted
@@ -189,6 +196,7 @@ class ProgramRun:
                     planned.arguments,
                     door=self._door,
                     client=self._context.client,
+                    session=self._session,
                     program=ProgramCall(self.id, planned, approval),
                 )
             value = value_of(called.result)

@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 from toolcrib.gate.costs import definition_tokens
 from toolcrib.gate.gate import Gate
+from toolcrib.gate.search import search_tools
 from toolcrib.gate.view import Listing
 from toolcrib.model.json import JsonObject, dumps
 from toolcrib.model.principals import Principal
 from toolcrib.model.token_estimate import estimate_bytes
 from toolcrib.model.tools import Tool, ToolRef
-from toolcrib.web.mcp import search_tools
 from toolcrib.web.mcp.views import Everything, Instruct, Kind, Searchable, Target
 
 RecentCalls = Callable[[Principal], Awaitable[Mapping[ToolRef, int]]]

@@ -25,7 +25,6 @@ from starlette.types import Receive, Scope, Send
 from toolcrib.agents.zoo.zoo import Zoo
 from toolcrib.base.feed import Feed
 from toolcrib.gate.gate import Gate
-from toolcrib.gate.programs.interpreter import ProgramInterpreter
 from toolcrib.model.errors import Denied, InvalidRequest, NotFound, Unavailable
 from toolcrib.model.events import Event
 from toolcrib.model.json import Json, JsonObject, dumps
@@ -158,7 +157,6 @@ class McpEndpoint:
         self._views = _views(gate, None)
         self._agent_views = _views(gate, self._instruct)
         self._budgeted: dict[tuple[int, bool], Budgeted] = {}
-        self._interpreter = ProgramInterpreter()
         self._pages = Pages(gate)
         self._subscriptions = Subscriptions()
         seal = StateSeal(key or secrets.token_bytes(32))
@@ -171,7 +169,7 @@ class McpEndpoint:
         self._parking = ParkedCalls(seal, node)
         self._mcp_tasks = tasks or McpTasks(None, "")
         parts = (gate, seal, self._parking, self._subscriptions, in_session, self._announce)
-        self._methods = Methods(*parts, budgets.whole_results, self._interpreter, self._mcp_tasks)
+        self._methods = Methods(*parts, budgets.whole_results, self._mcp_tasks)
         self._running: dict[tuple[str, RequestId], ResponseWriter] = {}
         self._long_requests = LongRequests()
         self._resumable = ResumableStreams()
@@ -192,7 +190,6 @@ class McpEndpoint:
             self._tasks.start_soon(self._forward_notices)
         await self._mcp_tasks.open(self._resume_task, self._tasks)
         self._stack.callback(self._parking.close)
-        self._stack.push_async_callback(self._interpreter.close)
         return self
 
     async def __aexit__(self, *_: object) -> None:

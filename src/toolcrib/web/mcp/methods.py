@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from toolcrib.gate.gate import Gate
-from toolcrib.gate.programs.interpreter import ProgramInterpreter
+from toolcrib.gate.programs.code_tools import CRIB, ProgramRequest
 from toolcrib.gate.programs.planned_call import PROGRAM
 from toolcrib.gate.programs.runner import ProgramRun
 from toolcrib.gate.results.fitting import ResultBudget, is_whole
@@ -41,13 +41,13 @@ from toolcrib.model.protocol import (
 from toolcrib.model.sources import ContentMethod, ProtocolError, ReportProgress
 from toolcrib.model.tools import CallResult, Tool, ToolRef
 from toolcrib.web.mcp.argument_headers import RepeatedArgument, check_repeated, repeated_arguments
-from toolcrib.web.mcp.code_tools import ProgramRequest
 from toolcrib.web.mcp.parked_calls import ParkedCalls, open_state
 from toolcrib.web.mcp.request import McpRequest
 from toolcrib.web.mcp.sealed_state import StateSeal, TooMuchState
 from toolcrib.web.mcp.skills import SkillMethods, with_uri
 from toolcrib.web.mcp.subscriptions import WATCHED_BY_ONE, Holder, Subscriptions
 from toolcrib.web.mcp.tasks import McpTasks
+from toolcrib.web.mcp.views import Target
 
 logger = logging.getLogger(__name__)
 
@@ -83,13 +83,11 @@ class Methods:
         in_session: InSession | None,
         announce: Callable[[], None] = lambda: None,
         whole_results: Sequence[str] = (),
-        interpreter: ProgramInterpreter | None = None,
         tasks: McpTasks | None = None,
     ) -> None:
         """`announce` informs clients of changed lists. Results of `whole_results` (patterns) are never shortened."""
         self._gate = gate
         self._whole_results = whole_results
-        self._interpreter = interpreter or ProgramInterpreter()
         self._announce = announce
         self._in_session = in_session
         self._seal = seal
@@ -143,7 +141,9 @@ class Methods:
         name, arguments = _named_call(request)
         if name == READ and not request.mcp_view.is_one_server:
             return self._result(request, await self._read_on(request, arguments))
-        target = request.mcp_view.target(request.principal, name, arguments)
+        target = self._session_target(request, name, arguments) or request.mcp_view.target(
+            request.principal, name, arguments
+        )
         if target is None:
             raise RpcError(INVALID_PARAMS, f"Unknown tool: {name}")
         if isinstance(target, ProgramRequest):
@@ -163,6 +163,12 @@ class Methods:
         if given is arguments and tool is not None and request.era == "modern":
             self._check_headers(request, tool, arguments)
         return self._result(request, await self._through_gate(request, tool, decision, given, name))
+
+    def _session_target(self, request: McpRequest, name: str, arguments: JsonObject) -> Target:
+        """Return the call of a tool of the view itself by an agent's session, which knows the call."""
+        if self._in_session is None or request.principal.kind != "session" or name not in request.mcp_view.own_tools:
+            return None
+        return partial(self._in_session, request.principal, ToolRef(CRIB, name), arguments, request.progress)
 
     async def _through_gate(
         self, request: McpRequest, tool: Tool | None, decision: Decision, arguments: JsonObject, name: str
@@ -202,11 +208,9 @@ class Methods:
 
     async def _run_program(self, request: McpRequest, program: ProgramRequest) -> CallResult:
         """Run a program whose calls go through the gate, and fit its output into the client's budget."""
-        if request.principal.kind == "session":
-            return CallResult.error("Programs cannot be run in sessions of the crib: their calls belong to a turn.")
         run = ProgramRun(
             self._gate,
-            self._interpreter,
+            self._gate.interpreter,
             request.principal,
             program.code,
             door="mcp",

@@ -12,13 +12,15 @@ Must never show what the gate does not list.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Literal
 
 from toolcrib.gate.gate import Gate
-from toolcrib.gate.programs.functions import functions_of
+from toolcrib.gate.programs import code_tools
+from toolcrib.gate.programs.code_tools import ProgramRequest
 from toolcrib.gate.results import reading
+from toolcrib.gate.search import search_tools
 from toolcrib.model.json import Json, JsonObject, dumps, is_object
 from toolcrib.model.principals import Principal
 from toolcrib.model.protocol import TASKS_EXTENSION
@@ -26,9 +28,8 @@ from toolcrib.model.skills import SKILLS_EXTENSION
 from toolcrib.model.sources import Introduction
 from toolcrib.model.tools import CallResult, ContentItem, Tool, ToolRef
 from toolcrib.model.version import __version__
-from toolcrib.web.mcp import code_tools, search_tools, uris
+from toolcrib.web.mcp import uris
 from toolcrib.web.mcp.apps import AppsOfListings
-from toolcrib.web.mcp.code_tools import ProgramRequest
 
 Kind = Literal["tools", "prompts", "resources", "resourceTemplates"]
 """What is listed; also the name of the list in the result."""
@@ -56,6 +57,9 @@ class McpView(ABC):
 
     how_to_read = f"Read on with `{reading.READ}`."
     """How a client reads on in a shortened result."""
+
+    own_tools: frozenset[str] = frozenset()
+    """Tools of the view itself, which find or call others."""
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
@@ -203,6 +207,8 @@ class Searchable(Everything):
     """Everything, with two tools in place of all tools: one finds, one calls."""
 
     how_to_read = f"Read on with `{search_tools.CALL}` and the ref `{reading.READ}`."
+    own_tools = frozenset({search_tools.FIND, search_tools.CALL})
+    runs_code = False
 
     @property
     def key(self) -> str:
@@ -213,6 +219,8 @@ class Searchable(Everything):
         """Yield the two tools; other kinds are unchanged."""
         if kind == "tools":
             yield from ((definition["name"], dumps(definition)) for definition in search_tools.DEFINITIONS)
+            if principal.kind == "session" and self._gate.results.is_read_by(principal):
+                yield reading.READ, dumps(reading.DEFINITION)
         else:
             yield from super().entries(kind, principal)
 
@@ -223,20 +231,8 @@ class Searchable(Everything):
     def target(self, principal: Principal, name: str, arguments: JsonObject) -> Target:
         """Return the matches for `find_tools`, or the tool that `call_tool` names."""
         if name == search_tools.FIND:
-            return partial(self._find, principal, arguments)
+            return partial(code_tools.find, self._gate, principal, arguments, by_code=self.runs_code)
         return search_tools.parse_call(arguments) if name == search_tools.CALL else None
-
-    async def _find(self, principal: Principal, arguments: JsonObject) -> CallResult:
-        asked = search_tools.read_query(arguments)
-        if isinstance(asked, CallResult):
-            return asked
-        query, limit = asked
-        found = await self._gate.search.find(self._gate.listing(principal), query, limit)
-        return search_tools.found_result(found, query, self._gate.servers(principal), self._functions(principal))
-
-    def _functions(self, principal: Principal) -> Mapping[ToolRef, str] | None:
-        """Return the names of tools in programs, where programs can be run."""
-        return None
 
     async def instructions(self, principal: Principal) -> str | None:
         """Return how to find tools, after the agent's prompt if there is one."""
@@ -257,6 +253,8 @@ class Programmable(Searchable):
         return f"{super().key} by code"
 
     how_to_read = f"Read on with `{reading.READ}`, or print less."
+    own_tools = frozenset({search_tools.FIND, code_tools.DESCRIBE, code_tools.RUN})
+    runs_code = True
 
     def entries(self, kind: Kind, principal: Principal) -> Iterator[tuple[str, bytes]]:
         """Yield the three tools, and `read_result` while there are results to read; other kinds are unchanged."""
@@ -276,7 +274,7 @@ class Programmable(Searchable):
         if name == code_tools.RUN:
             return code_tools.read_program(arguments)
         if name == code_tools.DESCRIBE:
-            return code_tools.described(arguments, self._by_function(principal))
+            return code_tools.described(arguments, code_tools.functions(self._gate, principal))
         return super().target(principal, name, arguments) if name == search_tools.FIND else None
 
     async def instructions(self, principal: Principal) -> str | None:
@@ -287,12 +285,6 @@ class Programmable(Searchable):
     def capabilities(self, principal: Principal) -> JsonObject:
         """Return all capabilities: the list changes when there are results to read."""
         return Everything.capabilities(self, principal)
-
-    def _by_function(self, principal: Principal) -> Mapping[str, Tool]:
-        return functions_of(self._gate.listing(principal).tools, partial(self._gate.name, "endpoint"))
-
-    def _functions(self, principal: Principal) -> Mapping[ToolRef, str]:
-        return {tool.ref: name for name, tool in self._by_function(principal).items()}
 
 
 class OneServer(McpView):

@@ -15,9 +15,9 @@ from integration.web.mcp.test_content import Heard
 from integration.web.mcp.test_faces import modern
 from lab import Door, Lab, ModeName, eventually, make_lab
 from long_tests import takes_long
+from toolcrib.gate.search.search_tools import INSTRUCTIONS as HOW_TO_SEARCH
 from toolcrib.model.json import JsonObject
 from toolcrib.model.protocol import MODERN_VERSION
-from toolcrib.web.mcp.search_tools import INSTRUCTIONS as HOW_TO_SEARCH
 from toolcrib.web.mcp.views import INSTRUCTIONS_KEPT
 from toolcrib.web.run import hold
 

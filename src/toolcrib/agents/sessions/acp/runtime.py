@@ -31,6 +31,7 @@ from toolcrib.base.processes.process import Processes
 from toolcrib.base.processes.start import INHERITED
 from toolcrib.base.processes.stderr import Mask
 from toolcrib.gate.principals import SessionToken
+from toolcrib.gate.programs import code_tools
 from toolcrib.gate.results import reading
 from toolcrib.model.errors import ToolcribError, Unavailable
 from toolcrib.model.json import Json, JsonObject, is_object
@@ -41,6 +42,10 @@ START: Final = 90.0
 """Seconds allowed for starting an agent, even if many start at once."""
 LAST_WORDS: Final = 3.0
 """Seconds allowed for ending a turn before the process is ended."""
+_OWN: Final = frozenset(
+    tool.ref for tool in (reading.TOOL, *code_tools.tools_of("search"), *code_tools.tools_of("code"))
+)
+"""Tools of the endpoint itself, which have the same name there."""
 
 
 class AcpRuntime:
@@ -63,6 +68,8 @@ class AcpRuntime:
         if url is None:
             message = f"The agent {self.name} needs the MCP endpoint, but this crib does not listen."
             raise Unavailable("runner.not_listening", message)
+        if brief.listing != "all":
+            url = f"{url}?tools={brief.listing}"
         resolved = self._resolve(brief)
         offered = {self._name(each.tool.ref): each for each in brief.tools}
         mapper = AcpMapper(Recognition(offered, self._program.dialect))
@@ -82,7 +89,7 @@ class AcpRuntime:
 
     def _name(self, ref: ToolRef) -> str:
         """Return a tool's name at the endpoint."""
-        return reading.READ if ref == reading.TOOL.ref else self._endpoint_access.name(ref)
+        return ref.tool if ref in _OWN else self._endpoint_access.name(ref)
 
     async def _start(self, stack: AsyncExitStack, resolved: ResolvedServer, token: SessionToken) -> ChildTransport:
         mask = self._mask(token.secret)

@@ -8,6 +8,7 @@ from pydantic import Field
 from toolcrib.gate.catalog.naming import Form
 from toolcrib.gate.gate import CallOutcome
 from toolcrib.gate.pins.lint import ABOUT_OTHERS
+from toolcrib.gate.search.search_tools import miss
 from toolcrib.gate.signatures import purpose, signature
 from toolcrib.host import Crib
 from toolcrib.model.errors import NotFound
@@ -29,7 +30,6 @@ from toolcrib.web.api.shapes import (
     Shape,
     ToolShape,
 )
-from toolcrib.web.mcp.search_tools import miss
 from toolcrib.web.tool_costs import tool_costs
 from toolcrib.web.tool_hiding import HIDDEN, HidingScope, hide, hiding_rules, show_again, unused_tools
 

@@ -8,13 +8,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from toolcrib.gate.search.search_tools import miss
 from toolcrib.gate.signatures import purpose, signature
 from toolcrib.model.json import JsonObject
 from toolcrib.store.sessions import SessionFilter
 from toolcrib.web.console.responses import FOOT, RAIL, Console, ScreenContent, route
 from toolcrib.web.console.screens.servers.list import row
 from toolcrib.web.console.screens.tools.list import tool_address
-from toolcrib.web.mcp.search_tools import miss
 
 if TYPE_CHECKING:
     from toolcrib.gate.search.index import FoundTool

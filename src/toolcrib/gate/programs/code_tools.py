@@ -1,19 +1,28 @@
-"""The tools of code mode: `find_tools`, `describe_tools` with Python stubs, and `run_code`.
+"""The tools of search mode and code mode: `find_tools`, `call_tool`, `describe_tools` with stubs, and `run_code`.
 
-Pure. Must never look at tools that were not passed in.
+MCP clients and the crib's own sessions use the same ones. Must never look at tools that the principal does not see.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import Final
 
+from toolcrib.gate.gate import Gate
+from toolcrib.gate.programs.functions import functions_of
 from toolcrib.gate.programs.runner import LONGEST_CODE
+from toolcrib.gate.search import search_tools
+from toolcrib.gate.search.search_tools import FIND, FIND_DEFINITION
 from toolcrib.gate.signatures import stub
+from toolcrib.model.agents import ListingMode
 from toolcrib.model.json import Json, JsonObject, is_array
-from toolcrib.model.tools import CallResult, Tool
-from toolcrib.web.mcp.search_tools import FIND, FIND_DEFINITION
+from toolcrib.model.principals import Principal
+from toolcrib.model.tools import CallResult, Marks, Tool, ToolRef
 
 DESCRIBE = "describe_tools"
 RUN = "run_code"
+CRIB: Final = "toolcrib"
+"""The server of these tools in sessions."""
 MOST_DESCRIBED = 30
 INSTRUCTIONS = (
     f"Find tools with `{FIND}`, read their Python signatures with `{DESCRIBE}`, then call them in one program with "
@@ -66,12 +75,51 @@ DEFINITIONS: tuple[JsonObject, ...] = (
 )
 
 
+def _tool(definition: JsonObject) -> Tool:
+    marks = Marks(read_only="annotations" in definition, always_load=True)
+    ref = ToolRef(CRIB, definition["name"])
+    return Tool(ref, definition["description"], definition["inputSchema"], "builtin", marks=marks)
+
+
+_TOOLS: Final[Mapping[ListingMode, tuple[Tool, ...]]] = {
+    "search": tuple(map(_tool, search_tools.DEFINITIONS)),
+    "code": tuple(map(_tool, DEFINITIONS)),
+}
+"""The tools as sessions offer them, by what the agent lists."""
+
+
 @dataclass(frozen=True, slots=True)
 class ProgramRequest:
     """A program to run."""
 
     code: str
     dry_run: bool = False
+
+
+async def find(gate: Gate, principal: Principal, arguments: JsonObject, *, by_code: bool) -> CallResult:
+    """Return the tools that match a query. In code mode, each has the name of its function in programs."""
+    asked = search_tools.read_query(arguments)
+    if isinstance(asked, CallResult):
+        return asked
+    query, limit = asked
+    found = await gate.search.find(gate.listing(principal), query, limit)
+    names = {tool.ref: name for name, tool in functions(gate, principal).items()} if by_code else None
+    return search_tools.found_result(found, query, gate.servers(principal), names)
+
+
+def functions(gate: Gate, principal: Principal) -> Mapping[str, Tool]:
+    """Return the tools of a principal by their function names in programs."""
+    return functions_of(gate.listing(principal).tools, partial(gate.name, "endpoint"))
+
+
+def tools_of(mode: ListingMode) -> tuple[Tool, ...]:
+    """Return the tools that a session is offered in place of all others; none if it lists all."""
+    return _TOOLS.get(mode, ())
+
+
+def instructions_of(mode: ListingMode) -> str:
+    """Return how to use these tools."""
+    return {"search": search_tools.INSTRUCTIONS, "code": INSTRUCTIONS}.get(mode, "")
 
 
 def read_program(arguments: JsonObject) -> ProgramRequest | CallResult:
