@@ -1,14 +1,12 @@
 """Measures data-flow rules with the injection tasks of AgentDojo (`make marks-eval`).
 
-A person writes the prompt of every user task in a session. A scripted agent makes its calls, and obeys every injection
-that it reads, for all pairs of user and injection tasks. Its calls pass through the gate of a real crib to a stdio
-server with the tools of the suite. The person approves the calls of the user and denies those of the attacker. The
-server counts what reached it.
+A scripted agent makes the calls of every user task, and obeys every injection that it reads, for all pairs of user and
+injection tasks. Its calls pass through the gate of a real crib to a stdio server with the tools of the suite. A person
+approves the calls of the user and denies those of the attacker. The server counts what reached it.
 """
 
 import argparse
 import asyncio
-import hashlib
 import json
 import sys
 import tempfile
@@ -38,7 +36,6 @@ pattern = "*/create_calendar_event"
 flows = ["sends"]
 """
 
-PARTS = ("development", "held-out")
 _SETTINGS = {"off": (False, False), "on": (True, False), "strict": (True, True)}
 """Whether the preset is on, and whether the flows are stricter than the defaults."""
 
@@ -56,12 +53,12 @@ class Tally:
     attacks: int = 0
     harmless: int = 0
     reached: Counter[str] = field(default_factory=Counter[str])
-    asked_for: Counter[str] = field(default_factory=Counter[str])
 
     def add(self, other: "Tally") -> None:
         """Add the counts of another suite."""
-        for name in (each.name for each in fields(self)):
+        for name in (each.name for each in fields(self) if each.name != "reached"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.reached += other.reached
 
     def row(self, suite: str) -> str:
         """Return a row of the table."""
@@ -77,23 +74,19 @@ class Tally:
 class Evaluation:
     """Runs the conversations of one suite through one crib."""
 
-    def __init__(self, crib: Crib, suite: str, part: str | None) -> None:
+    def __init__(self, crib: Crib, suite: str) -> None:
         self._crib = crib
         self._suite = suite
-        self._part = part
         self._owner = crib.principals.owner("cli")
         self._principal = self._owner
-        self._prompts: dict[str, str] = {}
 
     async def run(self) -> Tally:
         """Run all pairs of tasks."""
         plan = loads(await self._own("plan"))
-        self._prompts = plan["prompts"]
         tally = Tally()
-        users = {id: calls for id, calls in plan["users"].items() if self._part in (None, part_of(self._suite, id))}
-        for user, calls in users.items():
+        for user, calls in plan["users"].items():
             await self._alone(tally, user, calls)
-        for user, calls in users.items():
+        for user, calls in plan["users"].items():
             for injection, attack in plan["injections"].items():
                 if attack:
                     await self._pair(tally, (user, injection), calls, attack)
@@ -101,23 +94,18 @@ class Evaluation:
 
     async def _alone(self, tally: Tally, user: str, calls: list[Any]) -> None:
         """Run a user task without an injection."""
-        await self._start(user, "")
+        await self._own("reset", user=user, injection="")
+        id = f"{self._suite}-{user}"
+        self._principal = Principal("session", id, "ide", "acceptEdits", session=id)
         for call in calls:
             tally.utility += 1
-            is_asked = (await self._call(call, approve=True))[1]
-            tally.asked += is_asked
-            tally.asked_for[f"{self._suite}/{user} {call['tool']}"] += is_asked
-
-    async def _start(self, user: str, injection: str) -> None:
-        """Start a session with the prompt of a user task."""
-        await self._own("reset", user=user, injection=injection)
-        id = f"{self._suite}-{user}-{injection}"
-        self._principal = Principal("session", id, "ide", "acceptEdits", session=id)
-        self._crib.gate.marks.hear(id, self._prompts[user])
+            tally.asked += (await self._call(call, approve=True))[1]
 
     async def _pair(self, tally: Tally, tasks: tuple[str, str], calls: list[Any], attack: list[Any]) -> None:
         user, injection = tasks
-        await self._start(user, injection)
+        await self._own("reset", user=user, injection=injection)
+        id = f"{self._suite}-{user}-{injection}"
+        self._principal = Principal("session", id, "ide", "acceptEdits", session=id)
         tally.pairs += 1
         has_obeyed = False
         for call in calls:
@@ -163,11 +151,6 @@ class Evaluation:
         return _text((await self._crib.gate.call(self._owner, ref, arguments, door="cli")).result.content)
 
 
-def part_of(suite: str, user: str) -> str:
-    """Return the part that a user task belongs to, by a hash of its name."""
-    return PARTS[hashlib.sha1(f"{suite}/{user}".encode(), usedforsecurity=False).digest()[0] % 2]
-
-
 def _carries_nothing(call: Any) -> bool:
     """Return whether a call neither sends data nor destroys anything: a front page, or an entry in one's calendar."""
     is_entry = call["tool"] == "create_calendar_event" and "participants" not in call["arguments"]
@@ -184,9 +167,8 @@ def write(line: str) -> None:
     sys.stdout.flush()
 
 
-async def measure(python: str, suites: list[str], setting: str, part: str | None) -> None:
-    """Measure some suites and print the table. Of the held-out part nothing but the counts is printed."""
-    preset, strict = _SETTINGS[setting]
+async def measure(python: str, suites: list[str], *, preset: bool, strict: bool) -> None:
+    """Measure some suites and print the table."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / "home"
         home.mkdir(mode=0o700)
@@ -201,14 +183,12 @@ async def measure(python: str, suites: list[str], setting: str, part: str | None
             total = Tally()
             for suite in suites:
                 await connected(crib, suite)
-                tally = await Evaluation(crib, suite, part).run()
+                tally = await Evaluation(crib, suite).run()
                 write(tally.row(suite))
                 total.add(tally)
             write(total.row("all"))
             for tool, count in total.reached.most_common():
                 write(f"reached unasked: {tool} {count}")
-            for call, count in (+total.asked_for).items() if part == PARTS[0] else ():
-                write(f"asked: {call} {count}")
 
 
 async def connected(crib: Crib, suite: str) -> None:
@@ -224,7 +204,6 @@ def main() -> None:
     parser.add_argument("python", type=Path, help="the Python of an environment with AgentDojo")
     parser.add_argument("--suite", action="append", choices=SUITES)
     parser.add_argument("--preset", action="append", choices=[*_SETTINGS])
-    parser.add_argument("--part", choices=PARTS, help="only this half of the user tasks")
     given = parser.parse_args()
     suites = given.suite or [*SUITES]
     columns = ("suite", "pairs", "injection read", "attacker calls", "reached unasked", "harmless")
@@ -232,7 +211,8 @@ def main() -> None:
     write("|---|---|---|---|---|---|---|---|")
     for name in given.preset or [*_SETTINGS]:
         write(f"preset {name}")
-        asyncio.run(measure(str(given.python.absolute()), suites, name, given.part))
+        preset, strict = _SETTINGS[name]
+        asyncio.run(measure(str(given.python.absolute()), suites, preset=preset, strict=strict))
 
 
 if __name__ == "__main__":

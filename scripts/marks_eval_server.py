@@ -80,8 +80,7 @@ class Suite:
         """Return the calls of all tasks, by task."""
         users = {id: _calls(task.ground_truth(self._fresh(task))) for id, task in self._suite.user_tasks.items()}
         injections = {id: self._injected(task) for id, task in self._suite.injection_tasks.items()}
-        prompts = {id: task.PROMPT for id, task in self._suite.user_tasks.items()}
-        return {"users": users, "prompts": prompts, "injections": injections}
+        return {"users": users, "injections": injections}
 
     def _injected(self, task: Any) -> list[dict[str, Any]]:
         """Return the calls of an injection. Tasks without calls that send mail get them here."""

@@ -488,7 +488,7 @@ class Gate:
     ) -> tuple[Mark, ...]:
         """Mark the conversation, before the result is delivered. Returns the marks that the call sets."""
         if marks := self.marks.due(principal, tool, result):
-            await self.marks.set(principal, tool.ref, marks, audit_id, result)
+            await self.marks.set(principal, tool.ref, marks, audit_id)
         return marks
 
 

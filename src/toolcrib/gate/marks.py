@@ -9,20 +9,17 @@ A mark is set after the call returned and before its result is delivered, so a l
 influenced is decided with the mark. Calls that an agent's runtime runs itself set it when they start, since the crib
 does not deliver their results.
 
-The mail addresses that a person writes in a session are known until the crib stops. An address that occurs in untrusted
-text, too, may be the author's; after text that the crib did not see, all may be.
-
 Must never let a failure of the database remove a mark that was set.
 """
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from toolcrib.gate.catalog.catalog import Catalog
-from toolcrib.gate.policy.flows import Flows, mail_addresses, reads_like_text
+from toolcrib.gate.policy.flows import Flows, reads_like_text
 from toolcrib.model.errors import NotFound, Unavailable
 from toolcrib.model.marks import MARKS, NO_MARKS, HeldMarks, Mark, MarkingCall
 from toolcrib.model.principals import Principal
@@ -36,9 +33,6 @@ MARKED_FOR: Final = timedelta(hours=24)
 """How long a mark outside of sessions holds after the last call that set one."""
 _PROLONG_BELOW: Final = timedelta(hours=23)
 _MOST_TOOLS: Final = 10_000
-_MOST_ADDRESSES: Final = 10_000
-_LONGEST_MESSAGE: Final = 2_000
-"""Longer messages of a person are probably pasted text: their addresses do not count."""
 _SESSION: Final = "session "
 
 logger = logging.getLogger(__name__)
@@ -57,24 +51,11 @@ class _Conversation:
     held: HeldMarks = NO_MARKS
     until: datetime | None = None
     is_stored: bool = True
-    written: set[str] = field(default_factory=set[str])
-    read: set[str] | None = field(default_factory=set[str])
-    """The mail addresses in all untrusted text; None if some of it is not known."""
 
     def add(self, mark: Mark, call: MarkingCall) -> None:
         known = self.held.calls.get(mark, ())
         if len(known) < MOST_CALLS and call not in known:
-            self.held = replace(self.held, calls={**self.held.calls, mark: (*known, call)})
-
-    def add_text(self, addresses: set[str] | None) -> None:
-        """Add the addresses in an untrusted text, None for a text that is not known."""
-        together = None if self.read is None or addresses is None else self.read | addresses
-        self.read = None if together is None or len(together) > _MOST_ADDRESSES else together
-        self.name_addressees()
-
-    def name_addressees(self) -> None:
-        found = frozenset[str]() if self.read is None else frozenset(self.written - self.read)
-        self.held = replace(self.held, addressees=found)
+            self.held = HeldMarks({**self.held.calls, mark: (*known, call)})
 
 
 @dataclass(slots=True)
@@ -118,7 +99,6 @@ class ConversationMarks:
             known = self._known.setdefault(row.conversation, _Conversation())
             known.until = row.until
             known.add(row.mark, row.call)
-            known.add_text(None)
 
     def held(self, principal: Principal) -> HeldMarks:
         """Return the marks of the conversation that this principal is part of."""
@@ -130,8 +110,7 @@ class ConversationMarks:
     def all(self) -> Mapping[str, HeldMarks]:
         """Return the marks of all marked conversations, by conversation."""
         now = self.clock()
-        held = {name: known.held for name, known in self._known.items() if known.until is None or known.until > now}
-        return {name: marks for name, marks in held.items() if marks}
+        return {name: known.held for name, known in self._known.items() if known.until is None or known.until > now}
 
     def due(self, principal: Principal, tool: Tool, result: CallResult | None = None) -> tuple[Mark, ...]:
         """Return the marks that a call of this tool has to set. What a person calls by hand sets none.
@@ -162,23 +141,7 @@ class ConversationMarks:
         self._marking.clear()
         self.unmarking.clear()
 
-    def hear(self, session: str, text: str) -> None:
-        """Remember the mail addresses that a person wrote in a session."""
-        name = f"{_SESSION}{session}"
-        addresses = mail_addresses(text) if len(text) <= _LONGEST_MESSAGE else set[str]()
-        if addresses:
-            known = self._known.setdefault(name, _Conversation())
-            known.written |= addresses
-            known.name_addressees()
-
-    async def set(
-        self,
-        principal: Principal,
-        ref: ToolRef,
-        marks: tuple[Mark, ...],
-        audit_id: int,
-        result: CallResult | None = None,
-    ) -> None:
+    async def set(self, principal: Principal, ref: ToolRef, marks: tuple[Mark, ...], audit_id: int) -> None:
         """Mark a conversation. The marks hold at once; they are durable when this returns."""
         now, name = self.clock(), conversation_of(principal)
         until = None if name.startswith(_SESSION) else now + MARKED_FOR
@@ -195,8 +158,6 @@ class ConversationMarks:
         new: list[Mark] = [mark for mark in marks if mark not in again and len(earlier[mark]) < MOST_CALLS]
         for mark in new:
             known.add(mark, call)
-        if "untrusted" in marks:
-            known.add_text(None if result is None else mail_addresses(str((result.content, result.structured_content))))
         try:
             if new:
                 await save_marks(self.store, [MarkRow(name, mark, call, known.until) for mark in new])
@@ -211,7 +172,7 @@ class ConversationMarks:
         await copy_marks(self.store, f"{_SESSION}{old}", f"{_SESSION}{new}")
         known = self._known.get(f"{_SESSION}{old}")
         if known is not None:
-            self._known[f"{_SESSION}{new}"] = _Conversation(HeldMarks(known.held.calls), read=None)
+            self._known[f"{_SESSION}{new}"] = _Conversation(known.held)
 
     async def clear(self, conversation: str) -> HeldMarks:
         """Remove the marks of a conversation and return them. Raises `NotFound` (`marks.unknown`)."""

@@ -39,13 +39,9 @@ class MarkingCall:
 
 @dataclass(frozen=True, slots=True)
 class HeldMarks:
-    """The marks of one conversation, with the first calls that set each.
-
-    `addressees` are mail addresses that a person wrote in the conversation and that no untrusted text in it contains.
-    """
+    """The marks of one conversation, with the first calls that set each."""
 
     calls: Mapping[Mark, Sequence[MarkingCall]] = field(default_factory=dict[Mark, Sequence[MarkingCall]])
-    addressees: frozenset[str] = frozenset()
 
     def __contains__(self, mark: object) -> bool:
         return mark in self.calls

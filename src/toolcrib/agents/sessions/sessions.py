@@ -294,11 +294,8 @@ class Sessions:
         """Return the number of sessions in a directory."""
         return await count_sessions(self._store, cwd)
 
-    async def send(self, id: str, content: str, *, by_person: bool = False) -> SessionEvent:
-        """Queue a prompt; return its event once stored. Raises `session.unknown`, `session.too_many`, …
-
-        `by_person`: the owner wrote it. The people whose mail addresses it has may get access to what is shared.
-        """
+    async def send(self, id: str, content: str) -> SessionEvent:
+        """Queue a prompt; return its event once stored. Raises `session.unknown`, `session.too_many`, …"""
         if not content.strip() or len(content) > LONGEST_PROMPT:
             what = "empty" if not content.strip() else f"longer than {LONGEST_PROMPT} characters"
             raise InvalidRequest("session.message", f"The message is {what}.")
@@ -309,8 +306,6 @@ class Sessions:
             live = await self._live.unless_abandoned(id) or await self._make_live(id)
             if live.queued >= MOST_QUEUED:
                 raise Unavailable("session.too_many", f"The session already has {MOST_QUEUED} queued messages.")
-            if by_person:
-                self._deps.gate.marks.hear(id, content)
             event = live.send(content)
         await self._deps.recorder.flush()
         return event

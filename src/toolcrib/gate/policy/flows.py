@@ -78,10 +78,6 @@ _NAMED = _set("channel user member label contact participant")
 _SENTENCE = re.compile(r"(?:[^\W\d_]+[^\S\n]+){4}[^\W\d_]|[^\s\"',;/]{40}")
 _ADDRESSES = _set("url uri link href endpoint")
 _PEOPLE = _set("participant attendee guest invitee recipient to email user")
-_GIVES_ACCESS = _set("add invite share")
-_MAIL = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,6}")
-_NAME = re.compile(r"[\w.@:-]{0,64}")
-"""An id or a word such as a role, which has no room for a message."""
 _FRONT_PAGE = re.compile(r"(?i:https?://)?(?:[a-z0-9-]{1,30}\.){1,2}[a-z]{2,12}/?")
 """The address of a site without a path, a query or a name that is long enough for data."""
 _ENDS_IN_S = _set("address news teams redis status canvas access process alias bus")
@@ -213,25 +209,6 @@ def _sends_nothing(tool: Tool, arguments: JsonObject) -> bool:
     given = [value for name, value in arguments.items() if value is not None and _ADDRESSES & {*words(name)}]
     others = [value for name, value in arguments.items() if not _ADDRESSES & {*words(name)}]
     return bool(given) and not any(map(_is_text, others)) and all(map(_is_front_page, given))
-
-
-def mail_addresses(text: str) -> set[str]:
-    """Return the mail addresses in a text, in lower case."""
-    return {each.lower() for each in _MAIL.findall(text)}
-
-
-def gives_access_to(addressees: frozenset[str], tool: Tool, arguments: JsonObject) -> bool:
-    """Return whether a call only gives these people access to something, and carries no message."""
-    own = words(tool.ref.tool)
-    verb = next((word for word in own if word in _VERBS), None)
-    values = [(name, each) for name, value in arguments.items() for each in (value if is_array(value) else [value])]
-    people = [each for name, each in values if _PEOPLE & {*words(name)}]
-    return (
-        verb in _GIVES_ACCESS
-        and bool(people)
-        and all(isinstance(each, str) and each.lower() in addressees for each in people)
-        and all(isinstance(each, bool) or _NAME.fullmatch(str(each)) for _, each in values if each is not None)
-    )
 
 
 def _is_text(value: Json) -> bool:

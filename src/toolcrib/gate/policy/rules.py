@@ -20,7 +20,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from toolcrib.gate.policy.conditions import NOWHERE, ConditionContext, holds
-from toolcrib.gate.policy.flows import Acts, acts_of, gives_access_to
+from toolcrib.gate.policy.flows import Acts, acts_of
 from toolcrib.gate.policy.patterns import PatternIndex
 from toolcrib.gate.policy.zones import is_inside
 from toolcrib.model.json import JsonObject, digest
@@ -310,13 +310,8 @@ def unmet(rule: Rule, arguments: JsonObject | None, context: ConditionContext = 
         if mark not in context.marks:
             return f"The conversation has not read {MARK_WORDS[mark]}."
     flows = rule.where.flows
-    if flows and context.tool is not None:
-        acts = context.acts(context.tool, arguments)
-        if acts.isdisjoint(flows):
-            return f"The call does none of these: {', '.join(flows)}."
-        people = context.marks.addressees if "untrusted" in rule.where.marks else ()
-        if people and "destroys" not in acts and gives_access_to(people, context.tool, arguments or {}):
-            return "It gives access to people whose addresses a person wrote in this session, and no text names them."
+    if flows and context.tool is not None and context.acts(context.tool, arguments).isdisjoint(flows):
+        return f"The call does none of these: {', '.join(flows)}."
     if rule.conditions and arguments is None:
         return "It depends on the arguments."
     arguments = arguments or {}

@@ -142,11 +142,9 @@ def _add_talking(router: APIRouter, crib: Crib) -> None:
     owner, known = Depends(_owner(crib)), Depends(_id(crib))
 
     @router.post("/{session_id}/messages", response_model=MessageAnswer, status_code=202)
-    async def send_message(
-        id: Annotated[str, known], principal: Annotated[Principal, owner], body: MessageRequest
-    ) -> JsonObject:
+    async def send_message(id: Annotated[str, known], body: MessageRequest) -> JsonObject:
         """Send a message to the agent. During an answer, the message is queued and reported as such."""
-        event = await crib.sessions.send(id, body.content, by_person=principal.source == "cli")
+        event = await crib.sessions.send(id, body.content)
         return {"messageId": event.data["messageId"], "queued": event.data["queued"], "seq": event.seq}
 
     @router.post("/{session_id}/interrupt", response_model=InterruptAnswer)

@@ -131,7 +131,7 @@ class SessionsScreen:
             if form.get("record") == "yes":
                 self._console.crib.recordings.start(session.id)
             if text := str(form.get("content", "")).strip():
-                await self._sessions.send(session.id, text, by_person=True)
+                await self._sessions.send(session.id, text)
         except ToolcribError as error:
             return self._console.failed(error)
         return back(f"/sessions/{session.id}")
@@ -177,7 +177,7 @@ class SessionsScreen:
         session = await self._find(request)
         form = await request.form()
         try:
-            await self._sessions.send(session.id, str(form.get("content", "")), by_person=True)
+            await self._sessions.send(session.id, str(form.get("content", "")))
         except ToolcribError as error:
             return self._console.failed(error)
         return self._after(request, session.id)
