@@ -103,7 +103,7 @@ def _greetings() -> list[Fault]:
     silent = program("misbehaving", "silent", "initialize", timeout=LONGER_MS)
     return [
         Fault("exits at each step", exits, [*leave, call("echo", "exit code 3", "called"), post("test", "called")]),
-        Fault("greetings that hang", {"bad": silent}, [post("test", told=b"did not answer")]),
+        Fault("greetings that hang", {"bad": silent}, [post("test", told=b"server.timeout")]),
         Fault(
             "calls that hang",
             {"bad": program("misbehaving", timeout=SHORT_MS)},
@@ -114,7 +114,7 @@ def _greetings() -> list[Fault]:
 
 
 def _outputs() -> list[Fault]:
-    broken = [call("half", "cannot be read"), AGAIN, call("babble", "no message"), AGAIN]
+    broken = [call("half", "cannot be read"), AGAIN, call("babble", "other than messages"), AGAIN]
     return [
         Fault("garbage and half lines", troubled("garbage"), [call("garbage", "after garbage"), *broken]),
         Fault("lines of 50 MB", troubled("huge"), [call("huge", "more than", megabytes=50)]),
