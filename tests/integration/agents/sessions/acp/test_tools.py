@@ -11,6 +11,8 @@ import pytest
 from integration.agents.sessions.acp.host import Scripted, listening
 from integration.agents.sessions.acp.talk import create, kinds, only, text, turn
 from toolcrib import Crib
+from toolcrib.agents.sessions.sessions import NewSession
+from toolcrib.agents.zoo.input import AgentInput
 from toolcrib.base.settings import Environment
 from toolcrib.model.json import JsonObject
 from toolcrib.store.audit import Filters
@@ -198,3 +200,22 @@ async def test_an_interrupt_withdraws_what_a_person_is_asked(crib: Crib) -> None
                 break
     assert resolved == ["withdrawn"]
     assert text(await turn(crib, session, "echo"))
+
+
+async def test_code_mode_of_an_agent_offers_three_tools_whose_calls_take_the_gate(
+    crib: Crib, scripted: Scripted
+) -> None:
+    given = {"id": "coder", "name": "Coder", "toolPermissions": ["lab/*"], "listing": "code"}
+    await crib.zoo.create(AgentInput.model_validate(given), by="owner")
+    program: JsonObject = {"code": "print(await lab_echo(text='a'))"}
+    scripted.script("run", [{"blocks": [{"tool": "mcp__toolcrib__run_code", "input": program}]}, HEARD])
+    new = NewSession("api", agent="coder", runner="scripted", mode="default")
+    events = await turn(crib, (await crib.sessions.create(new)).id, "run")
+    assert (only(events, "tool_call_start")["server"], only(events, "tool_call_start")["tool"]) == (
+        "toolcrib", "run_code",
+    )  # fmt: skip
+    assert only(events, "approval_required")["toolCallId"] == only(events, "tool_call_start")["toolCallId"]
+    assert "pong a" in text(events)
+    assert scripted.seen()["url"].endswith("/mcp?tools=code")
+    records = await crib.audit.find(Filters(server="lab"))
+    assert {(record["door"], record["tool"]) for record in records} == {("session", "echo")}
