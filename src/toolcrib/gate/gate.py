@@ -408,7 +408,7 @@ class Gate:
         if method not in _READS:
             return await self._with_deadline(ref, ask, CallContext(principal, call_id, progress, client, trace))
         context = CallContext(principal, call_id, progress, client, self._start(call_id, trace, source))
-        audit_id = await record.intent()
+        mark = partial(self._mark, principal, Tool(ref, "", {}, source.kind), await record.intent())
         started = time.perf_counter_ns()
         try:
             if self._policy is not None and self._policy.is_outdated:
@@ -417,13 +417,13 @@ class Gate:
             result = await self._with_deadline(ref, ask, context)
         except asyncio.CancelledError:
             record.abandoned(_since(started))
+            with anyio.move_on_after(_LAST_WORDS, shield=True):
+                await mark()
             raise
         except BaseException:  # boundary: a failed read marks, as its error has text of the server, and is recorded
-            marks = await self._mark(principal, Tool(ref, "", {}, source.kind), audit_id)
-            await record.outcome(is_error=True, duration_ms=_since(started), marks=marks)
+            await record.outcome(is_error=True, duration_ms=_since(started), marks=await mark())
             raise
-        marks = await self._mark(principal, Tool(ref, "", {}, source.kind), audit_id)
-        await record.outcome(is_error=False, duration_ms=_since(started), result=result, marks=marks)
+        await record.outcome(is_error=False, duration_ms=_since(started), result=result, marks=await mark())
         return result
 
     def _start(self, call_id: str, trace: Trace | None, target: Tool | ContentSource | None) -> Trace | None:

@@ -3,7 +3,7 @@
 A conversation is a session with everything it started: sessions, jobs and work tasks share the marks of the session or
 token at the root. Outside of sessions it is the caller itself, all MCP sessions of one token together, so that opening
 another MCP session does not remove a mark. Such marks end a day after the last call that set one, or when a person
-clears them; those of a session last as long as the session.
+clears them; those of a session last as long as the session and what it started, also if a token started the session.
 
 A mark is set after the call returned and before its result is delivered, so a later call that the result could have
 influenced is decided with the mark. Calls that an agent's runtime runs itself set it when they start, since the crib
@@ -13,10 +13,10 @@ Must never let a failure of the database remove a mark that was set.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from toolcrib.gate.catalog.catalog import Catalog
 from toolcrib.gate.policy.flows import Flows, reads_like_text
@@ -25,7 +25,7 @@ from toolcrib.model.marks import MARKS, NO_MARKS, HeldMarks, Mark, MarkingCall
 from toolcrib.model.principals import Principal
 from toolcrib.model.tools import CallResult, Tool, ToolRef
 from toolcrib.store.engine import Store
-from toolcrib.store.marks import MarkRow, copy_marks, delete_marks, load_marks, prolong_marks, save_marks
+from toolcrib.store.marks import MarkRow, delete_marks, has_started, load_marks, prolong_marks, save_marks
 
 MOST_CALLS: Final = 3
 """Number of calls that are stored for each mark of a conversation."""
@@ -46,16 +46,37 @@ def conversation_of(principal: Principal) -> str:
     return f"{root.scope} {root.token_id}" if root.session is None and root.token_id is not None else root.scope
 
 
+def _conversations_of(principal: Principal) -> tuple[str, ...]:
+    """Return the conversation of a principal, and the session in it whose marks must outlast those of its caller."""
+    root = conversation_of(principal)
+    if root.startswith(_SESSION) or principal.session is None:
+        return (root,)
+    first = principal
+    while first.creator is not None and first.creator.session is not None:
+        first = first.creator
+    return root, first.scope
+
+
 @dataclass(slots=True)
 class _Conversation:
     held: HeldMarks = NO_MARKS
     until: datetime | None = None
-    is_stored: bool = True
+    unsaved: int = 0
+    """Number of writes that have not succeeded. While there are any, the database is not the whole truth."""
 
     def add(self, mark: Mark, call: MarkingCall) -> None:
         known = self.held.calls.get(mark, ())
-        if len(known) < MOST_CALLS and call not in known:
+        if len(known) < MOST_CALLS and all(each.audit_id != call.audit_id for each in known):
             self.held = HeldMarks({**self.held.calls, mark: (*known, call)})
+
+
+class _Unsaved(NamedTuple):
+    """Marks of one conversation that have to be stored, and the time until which its other marks are prolonged."""
+
+    name: str
+    known: _Conversation
+    rows: list[MarkRow]
+    until: datetime | None
 
 
 @dataclass(slots=True)
@@ -87,12 +108,12 @@ class ConversationMarks:
 
     async def refresh(self, principal: Principal) -> None:
         """Load the marks that other processes set for a conversation. Keeps the known ones if that fails."""
-        name = conversation_of(principal)
-        rows = await load_marks(self.store, self.clock(), name)
-        known = self._known.get(name)
-        if known is not None and known.is_stored:
-            del self._known[name]
-        self._add(rows)
+        for name in _conversations_of(principal):
+            rows = await load_marks(self.store, self.clock(), name)
+            known = self._known.get(name)
+            if known is not None and not known.unsaved:
+                del self._known[name]
+            self._add(rows)
 
     def _add(self, rows: list[MarkRow]) -> None:
         for row in rows:
@@ -102,10 +123,20 @@ class ConversationMarks:
 
     def held(self, principal: Principal) -> HeldMarks:
         """Return the marks of the conversation that this principal is part of."""
-        known = self._known.get(conversation_of(principal)) if self._known else None
-        if known is None or (known.until is not None and known.until <= self.clock()):
+        if not self._known:
             return NO_MARKS
-        return known.held
+        now, found = self.clock(), _Conversation()
+        for name in _conversations_of(principal):
+            known = self._known.get(name)
+            if known is None or (known.until is not None and known.until <= now):
+                continue
+            if not found.held:
+                found.held = known.held
+            else:
+                for mark, calls in known.held.calls.items():
+                    for call in calls:
+                        found.add(mark, call)
+        return found.held
 
     def all(self) -> Mapping[str, HeldMarks]:
         """Return the marks of all marked conversations, by conversation."""
@@ -143,36 +174,51 @@ class ConversationMarks:
 
     async def set(self, principal: Principal, ref: ToolRef, marks: tuple[Mark, ...], audit_id: int) -> None:
         """Mark a conversation. The marks hold at once; they are durable when this returns."""
-        now, name = self.clock(), conversation_of(principal)
-        until = None if name.startswith(_SESSION) else now + MARKED_FOR
+        call = MarkingCall(audit_id, ref, self.clock())
+        await self._save([self._set(name, marks, call) for name in _conversations_of(principal)])
+
+    def _set(self, name: str, marks: tuple[Mark, ...], call: MarkingCall) -> _Unsaved:
+        """Mark a conversation in memory. Returns what the database lacks."""
+        until = None if name.startswith(_SESSION) else call.at + MARKED_FOR
         known = self._known.get(name)
-        if known is None or (known.until is not None and known.until <= now):
+        if known is None or (known.until is not None and known.until <= call.at):
             known = self._known[name] = _Conversation()
-        prolongs = until is not None and known.until is not None and known.until - now < _PROLONG_BELOW
+        prolongs = until is not None and known.until is not None and known.until - call.at < _PROLONG_BELOW
         if known.until is None or prolongs:
             known.until = until
-        call = MarkingCall(audit_id, ref, now)
         earlier = {mark: known.held.calls.get(mark, ()) for mark in marks}
         # A tool that the runtime runs itself marks when it starts and when it has ended.
-        again = {mark for mark in marks if any(each.audit_id == audit_id for each in earlier[mark])}
+        again = {mark for mark in marks if any(each.audit_id == call.audit_id for each in earlier[mark])}
         new: list[Mark] = [mark for mark in marks if mark not in again and len(earlier[mark]) < MOST_CALLS]
         for mark in new:
             known.add(mark, call)
-        try:
-            if new:
-                await save_marks(self.store, [MarkRow(name, mark, call, known.until) for mark in new])
-            if prolongs and until is not None:
-                await prolong_marks(self.store, name, until)
-        except Unavailable as error:  # the mark holds until the crib stops
-            known.is_stored = False
-            logger.warning("Could not store the marks of %s: %s", name, error)
+        rows = [MarkRow(name, mark, call, known.until) for mark in new]
+        return _Unsaved(name, known, rows, known.until if prolongs else None)
 
-    async def copy(self, old: str, new: str) -> None:
-        """Give a forked session the marks of the session whose history it starts with."""
-        await copy_marks(self.store, f"{_SESSION}{old}", f"{_SESSION}{new}")
-        known = self._known.get(f"{_SESSION}{old}")
-        if known is not None:
-            self._known[f"{_SESSION}{new}"] = _Conversation(known.held)
+    async def _save(self, changes: Sequence[_Unsaved]) -> None:
+        """Store marks that already hold. They hold until the crib stops if that fails."""
+        for each in changes:
+            if not each.rows and each.until is None:
+                continue
+            each.known.unsaved += 1
+            try:
+                if each.rows:
+                    await save_marks(self.store, each.rows)
+                if each.until is not None:
+                    await prolong_marks(self.store, each.name, each.until)
+                each.known.unsaved -= 1
+            except Unavailable as error:
+                logger.warning("Could not store the marks of %s: %s", each.name, error)
+
+    async def copy(self, old: Principal, new: Principal) -> None:
+        """Give a new session the marks of the principal whose history it starts with, or that started it."""
+        if self.are_shared:
+            await self.refresh(old)
+            await self.refresh(new)
+        (*_, name), held = _conversations_of(new), self.held(old)
+        if name.startswith(_SESSION) and name not in _conversations_of(old):
+            changes = [self._set(name, (mark,), call) for mark, calls in held.calls.items() for call in calls]
+            await self._save(changes)
 
     async def clear(self, conversation: str) -> HeldMarks:
         """Remove the marks of a conversation and return them. Raises `NotFound` (`marks.unknown`)."""
@@ -185,6 +231,8 @@ class ConversationMarks:
         return held
 
     async def forget(self, session: str) -> None:
-        """Remove the marks of a deleted session."""
+        """Remove the marks of a deleted session, unless something that it started still has them."""
+        if await has_started(self.store, session):
+            return
         await delete_marks(self.store, f"{_SESSION}{session}")
         self._known.pop(f"{_SESSION}{session}", None)

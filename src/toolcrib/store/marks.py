@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from sqlalchemy import delete, insert, literal, select, update
+from sqlalchemy import delete, insert, select, union, update
 
 from toolcrib.model.marks import Mark, MarkingCall
 from toolcrib.model.tools import ToolRef
 from toolcrib.store.audit import moment
-from toolcrib.store.batch import ConstraintError, Many
+from toolcrib.store.batch import Many
 from toolcrib.store.engine import Store
-from toolcrib.store.schema import marks
+from toolcrib.store.schema import marks, schedules, sessions, work_tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +60,13 @@ async def prolong_marks(store: Store, conversation: str, until: datetime) -> Non
     await store.write(update(marks).where(marks.c.conversation == conversation).values(until=moment(until)))
 
 
-async def copy_marks(store: Store, old: str, new: str) -> None:
-    """Give a conversation the marks of another one. It must not have any."""
-    columns = [column for column in marks.c if column.name not in ("conversation", "until")]
-    names = ["conversation", *(column.name for column in columns)]
-    rows = select(literal(new), *columns).where(marks.c.conversation == old)
-    try:
-        await store.write(insert(marks).from_select(names, rows))
-    except ConstraintError:  # copied before
-        return
+async def has_started(store: Store, session: str) -> bool:
+    """Return whether a session, schedule or work task was started by this session or by one that it started."""
+    id = session.encode()
+    tables = (sessions, schedules, work_tasks)
+    found = union(*(select(each.c.creator).where(each.c.creator.is_not(None)) for each in tables))
+    rows = await store.read(lambda connection: connection.execute(found).scalars().all())
+    return any(id in bytes(creator) for creator in rows)
 
 
 async def delete_marks(store: Store, conversation: str) -> int:

@@ -156,6 +156,14 @@ async def load_runtimes(store: Store, cwd: str | None) -> set[str]:
     return {id for row in rows for id in row if id is not None}
 
 
+async def session_of_runtime(store: Store, runtime: str) -> Session | None:
+    """Return the newest session that a runtime records under this id."""
+    query = select(sessions).where((sessions.c.runtime == runtime) | (sessions.c.id == runtime))
+    newest = query.order_by(sessions.c.updated_at.desc()).limit(1)
+    row = await store.read(lambda connection: connection.execute(newest).first())
+    return None if row is None else _session(row)
+
+
 async def count_sessions(store: Store, cwd: str) -> int:
     """Return the number of sessions of a directory."""
     query = select(func.count()).select_from(sessions).where(sessions.c.cwd == cwd)

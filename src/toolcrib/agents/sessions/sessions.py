@@ -54,6 +54,7 @@ from toolcrib.store.sessions import (
     load_sessions,
     load_unfinished,
     matching_sessions,
+    session_of_runtime,
 )
 
 LONGEST_PROMPT: Final = 1_000_000
@@ -211,9 +212,17 @@ class Sessions:
         agent = await self._agent(new.agent) if new.agent is not None else None
         self._deps.runner(new.runner or self._default_runner)
         session = await anyio.to_thread.run_sync(self.draft, new, agent)
+        await self._inherit_marks(session, new.resume)
         await self._store_new("sessions.create", session, partial(insert_session, self._store, session, self._crib))
         self._deps.on_change(session)
         return session
+
+    async def _inherit_marks(self, session: Session, history: str | None) -> None:
+        """Give a session the marks of its creator and of the session that recorded the history it starts with."""
+        if session.creator is not None:
+            await self._deps.gate.marks.copy(session.creator, session.principal)
+        if history is not None and (earlier := await session_of_runtime(self._store, history)) is not None:
+            await self._deps.gate.marks.copy(earlier.principal, session.principal)
 
     async def _store_new(self, kind: str, session: Session, work: Callable[[], Awaitable[None]]) -> None:
         """Store a new session, with an audit record if its mode skips approvals."""
@@ -381,7 +390,7 @@ class Sessions:
             spent=Spent(),
             last_seq=self._live.log(parent).last,
         )
-        await self._deps.gate.marks.copy(parent.id, session.id)  # the history is the same, and so is what was read
+        await self._deps.gate.marks.copy(parent.principal, session.principal)
         fork = partial(insert_fork, self._store, session, self._crib, parent.id)
         await self._store_new("sessions.fork", session, fork)
         self._deps.on_change(session)
@@ -404,6 +413,7 @@ class Sessions:
         """Continue a session with another runtime, which can resume it, as a fork of the session that it replayed."""
         await self._live.end(id)
         session = replace((await self._live.load(id))[0], runner=runner, forked_from=forked_from)
+        await self._inherit_marks(session, forked_from)
         self._deps.recorder.change(session)
         await self._deps.recorder.flush()
         self._deps.on_change(session)

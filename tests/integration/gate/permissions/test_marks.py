@@ -1,7 +1,9 @@
 """Conversations that have read untrusted text and private data have to ask before they send or destroy."""
 
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -9,10 +11,13 @@ import pytest
 
 from integration.gate.permissions.answering import Desk, calling, open_desk
 from integration.web.mcp.library import Library
+from toolcrib.agents.sessions.sessions import NewSession
 from toolcrib.gate.marks import ConversationMarks
 from toolcrib.model.errors import Denied, Unavailable
+from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Principal
-from toolcrib.model.sources import ProtocolError
+from toolcrib.model.sessions import Session
+from toolcrib.model.sources import CallContext, ContentMethod, ProtocolError
 from toolcrib.model.tools import ToolRef
 from toolcrib.tools import ToolServer, tool
 
@@ -59,6 +64,19 @@ class Mailbox:
             ToolServer("web", tools=[read_slowly, fail]),
             ToolServer("post", tools=[send_message]),
         ]
+
+
+class SlowLibrary(Library):
+    """A library whose requests are never answered."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.is_reading = anyio.Event()
+
+    async def request(self, method: ContentMethod, params: JsonObject, context: CallContext) -> JsonObject:
+        self.is_reading.set()
+        await anyio.sleep_forever()
+        return {}
 
 
 @pytest.fixture
@@ -160,15 +178,82 @@ async def test_session_started_by_a_marked_one_is_marked(desk: Desk) -> None:
     assert not await is_asked(desk, Principal("session", "s3", "ide", "acceptEdits", session="s3"))
 
 
+async def session(desk: Desk, resume: str | None = None, creator: Principal | None = None) -> Session:
+    cwd = str(desk.crib.home.root.parent)
+    return await desk.crib.sessions.create(NewSession("api", cwd, mode="acceptEdits", resume=resume, creator=creator))
+
+
 async def test_fork_of_a_marked_session_is_marked_also_after_a_restart(desk: Desk) -> None:
-    await call(desk, "inbox/read_inbox")
+    await desk.owner.permissions.switch_preset(PRESET, on=True)
+    parent = await session(desk)
+    await call(desk, "inbox/read_inbox", parent.principal)
+    fork = await desk.crib.sessions.fork(parent.id)
+    assert await is_asked(desk, fork.principal)
     marks = desk.crib.gate.marks
-    await marks.copy("s1", "s2")
-    fork = replace(AGENT, name="s2", session="s2")
-    assert marks.held(fork) == marks.held(AGENT)
     again = ConversationMarks(marks.store, marks.flows, marks.catalog)
     await again.load()
-    assert {*again.held(fork).calls} == {"untrusted", "private"}
+    assert again.held(fork.principal).audit_ids() == marks.held(parent.principal).audit_ids() != {}
+
+
+async def test_session_that_resumes_the_recorded_history_of_a_marked_one_is_marked(desk: Desk) -> None:
+    await desk.owner.permissions.switch_preset(PRESET, on=True)
+    token, _ = await desk.crib.tokens.create("app")
+    first = await session(desk, resume="history", creator=token.principal)
+    await call(desk, "inbox/read_inbox", first.principal)
+    assert await is_asked(desk, (await session(desk, resume="history")).principal)
+    assert not await is_asked(desk, (await session(desk, resume="another")).principal)
+
+
+async def test_marks_of_a_session_that_a_token_started_last_longer_than_those_of_the_token(desk: Desk) -> None:
+    await desk.owner.permissions.switch_preset(PRESET, on=True)
+    token, _ = await desk.crib.tokens.create("app", source="ide", mode="acceptEdits")
+    before = await session(desk, creator=token.principal)
+    await call(desk, "inbox/read_inbox", before.principal)
+    after = await session(desk, creator=token.principal)
+    below = await session(desk, creator=before.principal)
+    everyone = (token.principal, before.principal, after.principal, below.principal)
+    assert [await is_asked(desk, each) for each in everyone] == [True] * 4
+    desk.crib.gate.marks.clock = lambda: datetime.now(UTC) + timedelta(hours=25)
+    assert [await is_asked(desk, each) for each in everyone] == [False, True, True, True]
+
+
+async def test_deleting_a_session_removes_its_marks_once_nothing_it_started_is_left(desk: Desk) -> None:
+    parent = await session(desk)
+    child = await session(desk, creator=parent.principal)
+    await call(desk, "inbox/read_inbox", parent.principal)
+    await desk.crib.sessions.delete(parent.id)
+    marks = desk.crib.gate.marks
+    again = ConversationMarks(marks.store, marks.flows, marks.catalog)
+    await again.load()
+    assert {*again.held(child.principal).calls} == {*marks.held(child.principal).calls} == {"untrusted", "private"}
+    alone = await session(desk)
+    await call(desk, "inbox/read_inbox", alone.principal)
+    await desk.crib.sessions.delete(alone.id)
+    assert not marks.held(alone.principal)
+
+
+async def test_mark_whose_write_fails_after_a_refresh_stays(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    marks = desk.crib.gate.marks
+
+    async def refresh_and_fail(*_: object) -> None:
+        await marks.refresh(AGENT)
+        raise Unavailable("store.unavailable", "The database is away.")
+
+    monkeypatch.setattr("toolcrib.gate.marks.save_marks", refresh_and_fail)
+    await call(desk, "inbox/read_inbox")
+    await marks.refresh(AGENT)
+    assert {*marks.held(AGENT).calls} == {"untrusted", "private"}
+
+
+async def test_cancelled_read_of_a_resource_marks_too(desk: Desk) -> None:
+    shelf = SlowLibrary("inbox-archive")
+    desk.crib.catalog.add(shelf)
+    async with anyio.create_task_group() as reads:
+        ask = partial(desk.crib.gate.request, AGENT, shelf.name, "resources/read", {"uri": "library://1"}, door="mcp")
+        reads.start_soon(ask)
+        await shelf.is_reading.wait()
+        reads.cancel_scope.cancel()
+    assert {*desk.crib.gate.marks.held(AGENT).calls} == {"untrusted", "private"}
 
 
 async def test_all_mcp_sessions_of_a_token_are_one_conversation(desk: Desk) -> None:

@@ -14,6 +14,7 @@ from toolcrib.agents.sessions.recording.replayed_runtime import ReplayOptions
 from toolcrib.host.session_replays import ReplayRequest
 from toolcrib.model.errors import InvalidRequest, NotFound
 from toolcrib.model.json import JsonObject
+from toolcrib.model.tools import ToolRef
 from toolcrib.store.audit import Filters
 from toolcrib.testing.environments import claude_environment
 from toolcrib.testing.played import PlayedRunner
@@ -197,6 +198,15 @@ async def test_another_prompt_from_there_is_a_live_fork(shop: Shop, exported: by
     assert (outcome.session.runner, outcome.session.is_replay) == ("claude", False)
     assert outcome.session.forked_from is not None
     assert shop.sold == ["hat"]
+
+
+async def test_live_fork_of_a_replayed_session_has_its_marks(shop: Shop) -> None:
+    async with shop.crib("one") as crib:
+        id = await record(shop.furnish(crib), "[[script:shop]] Sell a hat.")
+        await crib.gate.marks.set((await crib.sessions.get(id)).principal, ToolRef("web", "read"), ("untrusted",), 1)
+        fork = ReplayRequest(prompt="[[script:other]] Or else?")
+        outcome = await crib.replays.replay(await crib.replays.export(id), fork)
+        assert "untrusted" in crib.gate.marks.held(outcome.session.principal)
 
 
 async def test_sessions_are_recorded_only_if_asked_for(shop: Shop) -> None:
