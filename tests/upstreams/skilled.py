@@ -1,4 +1,7 @@
-"""Serves the skills in a directory, read anew for every list. Modern era only. Its first word is the directory."""
+"""Serves the skills in a directory, read anew for every list. Modern era only. Its first word is the directory.
+
+Skills below `unlisted` are not listed.
+"""
 
 import hashlib
 import json
@@ -17,8 +20,8 @@ DISCOVERED: Message = {
 
 
 def skills_in(folder: Path) -> list[Path]:
-    """The directories with a `SKILL.md`."""
-    return sorted(file.parent for file in folder.rglob("SKILL.md"))
+    """The listed directories with a `SKILL.md`."""
+    return sorted(file.parent for file in folder.rglob("SKILL.md") if folder / "unlisted" not in file.parents)
 
 
 def files_of(skill: Path, folder: Path) -> list[Message]:
@@ -55,6 +58,9 @@ def serve(folder: Path) -> None:
                 reply(request, {"resources": listed})
             case "skills/list":
                 reply(request, {"skills": [entry_of(skill, folder) for skill in skills_in(folder)]})
+            case "skills/get" if (folder / request["params"]["uri"].removeprefix("skill://")).is_file():
+                skill = (folder / request["params"]["uri"].removeprefix("skill://")).parent
+                reply(request, {"skill": entry_of(skill, folder)})
             case "resources/read":
                 uri: str = request["params"]["uri"]
                 file = folder / uri.removeprefix("skill://")

@@ -64,7 +64,7 @@ from toolcrib.nodes.policy_epoch import PolicyEpoch
 if TYPE_CHECKING:
     from toolcrib.gate.search.search import ToolSearch
 
-_READS = frozenset({"resources/read", "prompts/get", "tasks/get"})
+_READS = frozenset({"resources/read", "prompts/get", "skills/get", "tasks/get"})
 """Content methods that are audited. The others return nothing a model could act on."""
 
 _LAST_WORDS = 2.0

@@ -23,7 +23,7 @@ from toolcrib.model.observing import Trace
 from toolcrib.model.policy import Decision
 from toolcrib.model.principals import Principal
 from toolcrib.model.skills import is_inside, skill_name
-from toolcrib.model.sources import CallContext, Client, ContentMethod, ReportProgress, SkillSource
+from toolcrib.model.sources import CallContext, Client, ContentMethod, HoldingSource, ReportProgress, SkillSource
 from toolcrib.model.tools import ContentItem, Marks, Tool, ToolRef
 
 
@@ -73,6 +73,12 @@ class Skills:
         source = view.snapshot.sources.get(server)
         skills = await source.skills() if isinstance(source, SkillSource) else ()
         return max((item for item in skills if is_inside(uri, item.key)), key=lambda item: len(item.key), default=None)
+
+    def is_withheld(self, principal: Principal, server: str, uri: str) -> bool:
+        """Return whether a skill is held back that the principal would see otherwise."""
+        view = self._view(principal)
+        source = view.snapshot.sources.get(server)
+        return isinstance(source, HoldingSource) and source.holds(uri) and view.would_see(_ref(server, uri))
 
     async def read(
         self,
@@ -138,8 +144,8 @@ class Skills:
         return found
 
 
-def _tool_name(item: ContentItem) -> str:
-    return f"skills/{skill_name(item.key)}"
+def _ref(server: str, uri: str) -> ToolRef:
+    return ToolRef(server, f"skills/{skill_name(uri)}")
 
 
 def _as_tool(view: PrincipalView, item: ContentItem) -> Tool:
@@ -147,5 +153,5 @@ def _as_tool(view: PrincipalView, item: ContentItem) -> Tool:
     part = view.snapshot.parts[item.server]
     description = str(item.definition["frontmatter"]["description"])
     marks = Marks(read_only=True)
-    ref = ToolRef(item.server, _tool_name(item))
+    ref = _ref(item.server, item.key)
     return Tool(ref, description, {}, part.source.kind, marks=marks, extra=item.definition, names=part.names)

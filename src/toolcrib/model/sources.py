@@ -147,13 +147,15 @@ class Notice:
 ContentMethod = Literal[
     "resources/read",
     "prompts/get",
+    "skills/get",
     "completion/complete",
     "resources/subscribe",
     "resources/unsubscribe",
     "logging/setLevel",
     "tasks/get",
 ]
-"""`tasks/get` waits for the end of a task of the server and returns the result of its call."""
+"""`tasks/get` waits for the end of a task of the server and returns the result of its call. `skills/get` adds a skill
+that the server does not list to its skills, and returns nothing."""
 
 
 @runtime_checkable

@@ -15,11 +15,23 @@ from typing import Final, TypeVar
 
 import anyio
 
-from toolcrib.model.errors import ToolcribError, Unavailable
+from toolcrib.model.errors import Denied, ToolcribError, Unavailable
 from toolcrib.model.json import Json, JsonObject, is_object
 from toolcrib.model.sources import ProtocolError
 from toolcrib.upstream.exchange import UpstreamRequests
-from toolcrib.upstream.offer import KINDS, PROMPTS, RESOURCES, SKILLS, TEMPLATES, TOOLS, Kind, Offer, read_offer
+from toolcrib.upstream.offer import (
+    KINDS,
+    PROMPTS,
+    RESOURCES,
+    SKILLS,
+    TEMPLATES,
+    TOOLS,
+    UNLISTED_SKILLS_LIMIT,
+    Kind,
+    Offer,
+    read_offer,
+    with_skill,
+)
 from toolcrib.upstream.retries import Timing
 from toolcrib.upstream.subscriptions import SubscribedResources, keep_listening
 
@@ -83,6 +95,7 @@ class Keepalive:
         self._read_at: dict[Kind, float] = {}
         self._is_listening = False
         self._refreshing = anyio.Lock()
+        self._skills_found = 0
 
     def changed(self, method: str) -> bool:
         """Return whether a notification announces changed lists, and schedule reading them again."""
@@ -114,6 +127,18 @@ class Keepalive:
             offer = await self.read(known, kinds)
             publish(offer)
             return known, offer
+
+    async def find_skill(self, before: Callable[[], Offer | None], publish: Callable[[Offer], None], uri: str) -> None:
+        """Add a skill to the offer that the server does not list. Raises `ProtocolError` if there is no such skill."""
+        async with self._refreshing:
+            known = before()
+            if known is None or any(entry["uri"] == uri for entry in known.skills):
+                return
+            if self._skills_found >= UNLISTED_SKILLS_LIMIT:
+                message = f"More than {UNLISTED_SKILLS_LIMIT} skills that the server does not list were requested."
+                raise Denied("limit.reached", message)
+            publish(await within(self._name, with_skill(self._exchange.ask, known, uri), self._timing.list))
+            self._skills_found += 1
 
     async def follow(
         self, before: Callable[[], Offer | None], publish: Callable[[Offer], None], on_change: Callable[[str], None]

@@ -7,6 +7,7 @@ it and never hides the others.
 Must never trust a server's sizes: pages, items and problems are counted.
 """
 
+import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -16,9 +17,10 @@ from typing import Final, overload
 import orjson
 
 from toolcrib.base.cooperative import Pacer, collect_paced
+from toolcrib.model.errors import Unavailable
 from toolcrib.model.json import Json, JsonObject, dumps, is_array, is_object, loads
 from toolcrib.model.problems import Problem
-from toolcrib.model.protocol import METHOD_NOT_FOUND, Era
+from toolcrib.model.protocol import INVALID_PARAMS, METHOD_NOT_FOUND, Era
 from toolcrib.model.servers import NO_NAMES, ServerNames, ToolFilter
 from toolcrib.model.skills import SKILLS_EXTENSION, entry_fault
 from toolcrib.model.sources import ProtocolError
@@ -58,6 +60,8 @@ TEMPLATES: Final = Kind(
     "resources", "resources/templates/list", "resourceTemplates", "uriTemplate", "template of resources"
 )
 SKILLS: Final = Kind("resources", "skills/list", "skills", "uri", "skill")
+UNLISTED_SKILLS_LIMIT: Final = 100
+"""Skills that a client named and the server does not list. They are asked for one by one."""
 KINDS: Final = (TOOLS, PROMPTS, RESOURCES, TEMPLATES, SKILLS)
 
 
@@ -256,6 +260,8 @@ async def read_offer(
             continue
         reading = _Reading(kind, kind.capability in introduction.capabilities, known)
         lists[kind] = await reading.read(ask)
+        if kind is SKILLS:
+            lists[kind] += await _unlisted_skills(ask, known, lists[kind])
         problems.extend(reading.problems)
     return Offer(
         era=introduction.era,
@@ -273,12 +279,49 @@ async def read_offer(
     )
 
 
+async def with_skill(ask: AskServer, offer: Offer, uri: str) -> Offer:
+    """Return the offer with a skill that the server does not list. Raises `ProtocolError` if it has no such skill."""
+    if not _has_skills(offer.capabilities):
+        raise ProtocolError(INVALID_PARAMS, "The server has no skills.")
+    entry = await _read_skill(ask, uri)
+    if (fault := _skill_fault(entry, uri)) is not None:
+        raise Unavailable("server.reply_invalid", f"The skill {visible(uri[:200])} cannot be used: {fault}.")
+    return replace(offer, skills=(*offer.skills, entry))
+
+
+async def _unlisted_skills(ask: AskServer, known: Definitions, listed: Definitions) -> Definitions:
+    """Return the known skills that are missing in the list but that the server still has."""
+    uris = {entry["uri"] for entry in listed}
+    found: list[JsonObject] = []
+    for before in [entry for entry in known if entry["uri"] not in uris][-UNLISTED_SKILLS_LIMIT:]:
+        with contextlib.suppress(ProtocolError):
+            entry = await _read_skill(ask, before["uri"])
+            if _skill_fault(entry, before["uri"]) is None:
+                found.append(before if _text(before) == _text(entry) else entry)
+    return tuple(found)
+
+
+async def _read_skill(ask: AskServer, uri: str) -> JsonObject:
+    """Return the entry of one skill, not validated. Raises `ProtocolError` if the server has none."""
+    return _object((await ask("skills/get", {"uri": uri})).get("skill"))
+
+
+def _skill_fault(entry: JsonObject, uri: str) -> str | None:
+    if entry.get("uri") != uri or not _is_flat(entry):
+        return "the server answered with another skill, or with none"
+    return entry_fault(entry)
+
+
 def _is_offered(introduction: ServerIntroduction, kind: Kind) -> bool:
     """Return whether to request this kind. Tools always are: some servers do not announce theirs."""
     if kind is SKILLS:
-        extensions: Json = introduction.capabilities.get("extensions")
-        return is_object(extensions) and SKILLS_EXTENSION in extensions
+        return _has_skills(introduction.capabilities)
     return kind is TOOLS or kind.capability in introduction.capabilities
+
+
+def _has_skills(capabilities: JsonObject) -> bool:
+    extensions: Json = capabilities.get("extensions")
+    return is_object(extensions) and SKILLS_EXTENSION in extensions
 
 
 class _Reading:

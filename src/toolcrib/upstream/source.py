@@ -121,6 +121,9 @@ class UpstreamSource:
         """Send a content request to the server."""
         upstream = self._upstream(context)
         match method:
+            case "skills/get":
+                await self.upstream.find_skill(str(params.get("uri")))
+                return {}
             case "resources/subscribe" | "resources/unsubscribe":
                 return await self._subscribe(upstream, method, params, context)
             case "logging/setLevel":

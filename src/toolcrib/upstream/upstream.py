@@ -176,6 +176,13 @@ class Upstream:
             await self._until_listed()
         return self.offer
 
+    async def find_skill(self, uri: str) -> None:
+        """Add a skill to the offer that the server does not list. Raises `ProtocolError` if there is no such skill."""
+        await self.ensure()
+        await self.ready()
+        if self._keepalive is not None:
+            await self._keepalive.find_skill(lambda: self.offer, self._publish, uri)
+
     async def check(self) -> UpstreamStatus:
         """Connect now, or ping and re-list a connected server."""
         self._retries.reset()

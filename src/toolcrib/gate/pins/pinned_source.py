@@ -78,8 +78,8 @@ class PinnedSource:
         return self._source.prepare(tool, arguments, canonical)
 
     def holds(self, tool: str) -> bool:
-        """Return whether a tool is held back."""
-        return tool in self._held
+        """Return whether a tool, or the skill with this URI, is held back."""
+        return tool in self._held or ("skill", tool) in self._content.withheld
 
     def prompts(self) -> Sequence[ContentItem]:
         """Return the prompts with accepted texts."""

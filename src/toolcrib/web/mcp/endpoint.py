@@ -45,6 +45,7 @@ from toolcrib.web.mcp.request import LongRequests, McpRequest, ResponseWriter, r
 from toolcrib.web.mcp.resumable_streams import ResumableStreams
 from toolcrib.web.mcp.sealed_state import StateSeal
 from toolcrib.web.mcp.sessions import McpSession, McpSessions, owner_of
+from toolcrib.web.mcp.skills import Ready
 from toolcrib.web.mcp.subscriptions import Subscriptions
 from toolcrib.web.mcp.task import McpTask, UpstreamTask
 from toolcrib.web.mcp.tasks import McpTasks
@@ -75,8 +76,6 @@ Notices = Callable[[Callable[[Notice], None]], Callable[[], None]]
 """Subscribes a callback to every future notice. Returns a function that unsubscribes it."""
 Enter = Callable[[Principal], Awaitable[Principal]]
 """Loads the servers of a principal's project. Returns the principal with the resolved path."""
-Ready = Callable[[Principal, str], Awaitable[None]]
-"""Connects a server if needed. Raises `Unavailable` on failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +168,7 @@ class McpEndpoint:
         self._parking = ParkedCalls(seal, node)
         self._mcp_tasks = tasks or McpTasks(None, "")
         parts = (gate, seal, self._parking, self._subscriptions, in_session, self._announce)
-        self._methods = Methods(*parts, budgets.whole_results, self._mcp_tasks)
+        self._methods = Methods(*parts, budgets.whole_results, self._mcp_tasks, ready)
         self._running: dict[tuple[str, RequestId], ResponseWriter] = {}
         self._long_requests = LongRequests()
         self._resumable = ResumableStreams()

@@ -44,7 +44,7 @@ from toolcrib.web.mcp.argument_headers import RepeatedArgument, check_repeated, 
 from toolcrib.web.mcp.parked_calls import ParkedCalls, open_state
 from toolcrib.web.mcp.request import McpRequest
 from toolcrib.web.mcp.sealed_state import StateSeal, TooMuchState
-from toolcrib.web.mcp.skills import SkillMethods, with_uri
+from toolcrib.web.mcp.skills import Ready, SkillMethods, with_uri
 from toolcrib.web.mcp.subscriptions import WATCHED_BY_ONE, Holder, Subscriptions
 from toolcrib.web.mcp.tasks import McpTasks
 from toolcrib.web.mcp.views import Target
@@ -84,8 +84,12 @@ class Methods:
         announce: Callable[[], None] = lambda: None,
         whole_results: Sequence[str] = (),
         tasks: McpTasks | None = None,
+        ready: Ready | None = None,
     ) -> None:
-        """`announce` informs clients of changed lists. Results of `whole_results` (patterns) are never shortened."""
+        """`announce` informs clients of changed lists. Results of `whole_results` (patterns) are never shortened.
+
+        `ready` connects a server and judges what it offers.
+        """
         self._gate = gate
         self._whole_results = whole_results
         self._announce = announce
@@ -93,7 +97,7 @@ class Methods:
         self._seal = seal
         self._parking = parking
         self._subscriptions = subscriptions
-        self._skills = SkillMethods(gate)
+        self._skills = SkillMethods(gate, ready)
         self._annotated: dict[ToolRef, tuple[Tool, tuple[RepeatedArgument, ...]]] = {}
         both: dict[str, Callable[[McpRequest], Awaitable[JsonObject]]] = {
             "tools/call": self._call_tool,
@@ -268,7 +272,7 @@ class Methods:
         if uri.startswith(URI) and (kept := self._gate.results.resource(request.principal, uri)) is not None:
             private = {"ttlMs": 0, "cacheScope": "private"} if request.era == "modern" else {}
             return self._on_the_wire(request, {"contents": [kept], **private})
-        result = await self._skills.read(request, uri, partial(self._perform, request, "resources/read"))
+        result = await self._skills.read(request, uri, partial(self._perform, request))
         if result is None:
             result = await self._read_plainly(request, uri)
         if request.era == "modern" and result.get("resultType", "complete") == "complete":
@@ -291,7 +295,7 @@ class Methods:
         return self._on_the_wire(request, await self._skills.list_page(request))
 
     async def _get_skill(self, request: McpRequest) -> JsonObject:
-        return self._on_the_wire(request, await self._skills.get(request))
+        return self._on_the_wire(request, await self._skills.get(request, partial(self._perform, request)))
 
     async def _get_prompt(self, request: McpRequest) -> JsonObject:
         name = _text(request, "name")
