@@ -185,6 +185,18 @@ def test_a_programs_question_is_shown_whole_and_safe_and_answered(tmp_path: Path
         assert "revokedAt" in shell.json("tokens", "list")[0]
 
 
+def test_tables_show_relative_times_and_json_exact_ones(shell: Shell) -> None:
+    said(shell, "tokens", "create", "clock")
+    said(shell, "rules", "deny", "lab/none", "--expires", "2199-01-01T00:00:00+00:00")
+    said(shell, "backup")
+    exact = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d")
+    for command in ("audit", "tokens list", "rules list", "backup --list"):
+        table = said(shell, *command.split())
+        assert not exact.search(table)
+        assert re.search(r"(now|\d+ (s|min) ago|in \d+ d)\b", table)
+        assert exact.search(json.dumps(shell.json(*command.split())))
+
+
 def test_the_chain_is_exported_into_a_private_file_that_proves_itself(shell: Shell) -> None:
     said(shell, "tools", "call", "lab/greet", '{"name": "Ann"}')
     file = shell.folder / "chain.jsonl"

@@ -282,8 +282,8 @@ def _show(approval: "JsonObject") -> None:
         ("principal", f"{who}, through {approval['door']}"),
         ("session", approval.get("sessionId")),
         ("why", approval["why"]),
-        ("asked", approval["createdAt"]),
-        ("expires", approval["expiresAt"]),
+        ("asked", output.when(approval["createdAt"])),
+        ("expires", output.when(approval["expiresAt"])),
         ("answered", _answered_by(approval)),
     ]
     for name, value in facts:
@@ -319,7 +319,7 @@ def _show_rules(approval: "JsonObject") -> None:
 def _show_question(question: "JsonObject") -> None:
     """Print an agent's question with its choices."""
     facts = [("question", f"{question['id']} ({question['status']})"), ("session", question["sessionId"])]
-    facts.append(("asked", question["createdAt"]))
+    facts.append(("asked", output.when(question["createdAt"])))
     for name, value in facts:
         if value:
             output.line(f"{name + ':':<10} {output.one_line(value, 1000)}")
@@ -337,4 +337,4 @@ def _answered_by(approval: "JsonObject") -> str | None:
         return None
     by = f" by {approval['decidedBy']}" if "decidedBy" in approval else ""
     reason = f": {approval['reason']}" if "reason" in approval else ""
-    return f"{approval['decidedAt']}{by}{reason}"
+    return f"{output.when(approval['decidedAt'])}{by}{reason}"

@@ -237,9 +237,7 @@ def segments(ctx: typer.Context, home: HomeOption = None, as_json: JsonOption = 
     if invocation.as_json:
         output.document(found)
     elif found:
-        rows = [(str(each["first"]), str(each["last"]), each["sealedAt"], each.get("erasedAt", ""), each["file"])
-                for each in found]  # fmt: skip
-        output.table(("first", "last", "sealed", "erased", "file"), rows)
+        output.table(("first", "last", "sealed", "erased", "file"), [_segment_row(each) for each in found])
     else:
         output.note("No sealed files. All records are in the database.")
 
@@ -276,15 +274,20 @@ def erase(
         output.note("Nothing to erase.")
 
 
+def _segment_row(segment: "JsonObject") -> tuple[str, ...]:
+    times = (output.when(segment["sealedAt"]), output.when(segment.get("erasedAt")))
+    return str(segment["first"]), str(segment["last"]), *times, segment["file"]
+
+
 def _row(record: "JsonObject") -> tuple[str, ...]:
     if record["phase"] == "checkpoint":
         heads = ", ".join(str(head["id"]) for head in record["heads"])
-        return str(record["id"]), record["at"], record["phase"], "", "", heads, "", ""
+        return str(record["id"]), output.when(record["at"]), record["phase"], "", "", heads, "", ""
     principal = record["principal"]
     who = "/".join(str(principal[part]) for part in ("name", "source", "agent") if part in principal)
     return (
         str(record["id"]),
-        record["at"],
+        output.when(record["at"]),
         record["phase"],
         record["door"],
         who,

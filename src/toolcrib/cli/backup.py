@@ -40,7 +40,7 @@ def _list(invocation: Invocation, found: "list[JsonObject]") -> None:
     if invocation.as_json:
         output.document(found)
     elif found:
-        rows = [(each["at"], str(each["record"]), str(each["bytes"]), each["file"]) for each in found]
+        rows = [(output.when(each["at"]), str(each["record"]), str(each["bytes"]), each["file"]) for each in found]
         output.table(("at", "record", "bytes", "file"), rows)
     else:
         output.note("No backups found. Create one with `toolcrib backup`.")

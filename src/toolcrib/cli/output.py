@@ -17,6 +17,7 @@ import sys
 import threading
 import unicodedata
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import NoReturn, TextIO
 
 import orjson
@@ -24,6 +25,7 @@ import orjson
 from toolcrib.model.errors import ToolcribError
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.text import is_unseen, visible
+from toolcrib.model.times import relative_time
 
 _UNPLAIN = re.compile(r"[^\n\t -~]+")
 _CELL_LIMIT = 160
@@ -52,6 +54,11 @@ def one_line(text: str, limit: int = _CELL_LIMIT) -> str:
     """Return safe text on one line: whitespace collapsed, truncated with an ellipsis."""
     line = " ".join(safe(text).split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def when(moment: str | None) -> str:
+    """Return an ISO 8601 time relative to now, and nothing for none. JSON documents keep the exact time."""
+    return relative_time((datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()) if moment else ""
 
 
 def line(text: str = "") -> None:

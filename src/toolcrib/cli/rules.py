@@ -353,7 +353,7 @@ def _row(rule: "JsonObject") -> tuple[str, ...]:
         rule["pattern"],
         describe_scope(rule),
         describe_origin(rule["origin"]),
-        rule.get("expiresAt", ""),
+        output.when(rule.get("expiresAt")),
         rule.get("reason", ""),
     )
 
@@ -364,7 +364,7 @@ def _show_simulation(found: "JsonObject") -> None:
         rows = [
             (
                 str(each["auditId"]),
-                each["at"],
+                output.when(each["at"]),
                 each["ref"],
                 "/".join(each["principal"][part] for part in ("name", "source", "agent") if part in each["principal"]),
                 f"{each['before']} → {each['after']}",

@@ -93,4 +93,4 @@ def revoke(ctx: typer.Context, name: NameArgument, home: HomeOption = None, as_j
 def _row(token: "JsonObject") -> tuple[str, ...]:
     approves = ("and remembers" if token.get("mayRemember") else "once") if token["mayApprove"] else ""
     kept = (token["name"], token.get("agent", ""), token["source"], token["mode"], approves)
-    return *kept, token["createdAt"], token.get("revokedAt", "")
+    return *kept, output.when(token["createdAt"]), output.when(token.get("revokedAt"))

@@ -88,7 +88,8 @@ def _failing(server: JsonObject) -> Finding:
     error, stderr = server.get("lastError", ""), server.get("stderr", [])[-5:]
     reason = _reason(server.get("lastErrorCode", ""), error, stderr)
     message = f'Server "{name}" did not start' + (f": {reason}." if reason else ".")
-    evidence = " ".join([server["sentence"], error, *stderr]).strip()
+    repeated = "" if error in server["sentence"] else error
+    evidence = " ".join(part for part in (server["sentence"], repeated, *stderr) if part)
     return Finding("servers", "error", message, evidence[:1000], action)
 
 

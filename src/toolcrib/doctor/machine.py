@@ -62,7 +62,7 @@ def check_home(surroundings: Surroundings) -> Iterator[Finding]:
     """Check that the home is a writable directory of this user with a valid token."""
     root = surroundings.home.root
     if not os.path.lexists(root):
-        yield Finding("home", "note", f"There is no home at {root} yet.", fix="toolcrib serve")
+        yield _missing_home(root)
         return
     if not root.is_dir():
         yield Finding("home", "error", f"The home {root} is not a directory.", fix=f"mv {root} {root}.old")
@@ -77,6 +77,16 @@ def check_home(surroundings: Surroundings) -> Iterator[Finding]:
         return
     yield from _token(surroundings.home)
     yield Finding("home", "ok", f"The home is {root}.")
+
+
+def _missing_home(root: Path) -> Finding:
+    """Return a note, or an error if the home cannot be created."""
+    parent = next(each for each in root.absolute().parents if os.path.lexists(each))
+    if parent.is_dir() and os.access(parent, os.W_OK | os.X_OK):
+        return Finding("home", "note", f"There is no home at {root} yet.", fix="toolcrib serve")
+    what = "cannot be written" if parent.is_dir() else "is not a directory"
+    fix = "Choose another home with --home or TOOLCRIB_HOME."
+    return Finding("home", "error", f"The home {root} cannot be created.", f"{parent} {what}.", fix)
 
 
 def _token(home: Home) -> Iterator[Finding]:

@@ -115,6 +115,11 @@ def home_is_a_file(patient: Patient) -> None:
     patient.variables["TOOLCRIB_HOME"] = str(file)
 
 
+def home_below_a_file(patient: Patient) -> None:
+    home_is_a_file(patient)
+    patient.variables["TOOLCRIB_HOME"] += "/home"
+
+
 def damaged_token(patient: Patient) -> None:
     patient.home.token_file.write_text("short")
 
@@ -256,6 +261,7 @@ FAULTS: dict[Callable[[Patient], None], tuple[str, str, str]] = {
     misspelt_setting: ("settings", "warning", "`prot` is not a setting"),
     open_address: ("settings", "error", "0.0.0.0"),
     home_is_a_file: ("home", "error", "is not a directory"),
+    home_below_a_file: ("home", "error", "cannot be created"),
     damaged_token: ("home", "error", "contains no valid token"),
     readable_token: ("modes", "error", "Other users can access"),
     open_home: ("modes", "error", "Other users can access"),

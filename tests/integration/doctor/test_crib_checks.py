@@ -75,7 +75,9 @@ async def test_everything_that_is_wrong_in_a_crib_is_told_with_its_reason(tmp_pa
     failing = {each.message: each for each in found if each.check == "servers"}
     for name, (_, reason) in SERVERS.items():
         assert any(f'"{name}" did not start' in message and reason in message for message in failing), failing
-    assert any('"gone" did not start: command not found.' in message for message in failing), failing
+    gone = failing['Server "gone" did not start: command not found.']
+    assert gone.evidence is not None
+    assert gone.evidence.count("did not start") == 1
     assert all(each.fix for each in found)
     assert "nothing_of_this_name" in told["tools", "error"].message
     assert told["tokens", "note"].fix == "toolcrib tokens revoke connect-gemini"

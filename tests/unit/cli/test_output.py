@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from toolcrib.cli import output
 from toolcrib.cli.output import one_line, safe
 from toolcrib.model.errors import NotFound, Unavailable
+from toolcrib.model.times import relative_time
 
 HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e0fff]"
@@ -162,3 +163,11 @@ def test_states_have_a_symbol_and_a_colour_on_a_terminal_only(monkeypatch: pytes
         assert ("\x1b[32m" in text) == ("FORCE_COLOR" in variables)
         assert ("\x1b" in text) == ("FORCE_COLOR" in variables)
         assert "✓ connected  not" not in text
+
+
+@pytest.mark.parametrize(
+    ("elapsed", "words"),
+    [(0.4, "now"), (59, "59 s ago"), (3_700, "1 h ago"), (200_000, "2 d ago"), (-0.4, "now"), (-150, "in 2 min")],
+)
+def test_times_are_relative_to_now_in_both_directions(elapsed: float, words: str) -> None:
+    assert relative_time(elapsed) == words

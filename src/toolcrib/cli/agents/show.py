@@ -64,7 +64,7 @@ def show_history(found: "Json") -> None:
             output.line(f"version {version}, {kind} {at} by {author}\n")
             output.line(diff or "No changes.")
         case _:
-            rows = [(str(each["version"]), each["kind"], each["at"], each["author"]) for each in found]
+            rows = [(str(each["version"]), each["kind"], output.when(each["at"]), each["author"]) for each in found]
             output.table(("version", "what", "when", "who"), rows)
 
 

@@ -162,11 +162,12 @@ def _show_stored(found: "list[JsonObject]") -> None:
     if not found:
         output.note("No secrets are stored. Store one with `toolcrib mcp secrets set NAME`.")
         return
-    rows = [
-        (each["name"], _PLACES[each["place"]], each["project"] or "", ", ".join(each["usedBy"]), each["created"])
-        for each in found
-    ]
-    output.table(("name", "stored in", "project", "used by", "created"), rows)
+    output.table(("name", "stored in", "project", "used by", "created"), [_stored_row(each) for each in found])
+
+
+def _stored_row(secret: "JsonObject") -> tuple[str, ...]:
+    used_by, created = ", ".join(secret["usedBy"]), output.when(secret["created"])
+    return secret["name"], _PLACES[secret["place"]], secret["project"] or "", used_by, created
 
 
 def _tell_moved(invocation: Invocation, answer: "JsonObject") -> None:

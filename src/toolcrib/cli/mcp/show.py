@@ -80,7 +80,9 @@ def show_server(server: "JsonObject") -> None:
     facts += [("defined in", _source(source)) for source in server["sources"]]
     _facts(facts)
     output.line()
-    show_status(server)
+    # The next step after a setup problem is to read this very page.
+    is_here = str(server.get("action")).startswith("toolcrib mcp get ")
+    show_status({**server, "action": None} if is_here else server)
     output.line(f"\ndefinition: {output.pretty(server['definition'])}")
     if server["origins"]:
         output.line()

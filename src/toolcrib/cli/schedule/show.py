@@ -57,9 +57,9 @@ def show_schedules(found: "Sequence[JsonObject]") -> None:
 
 def _row(schedule: "JsonObject") -> tuple[str, ...]:
     following = schedule["next"]
-    upcoming = "paused" if schedule["paused"] else _time(following[0]) if following else "over"
+    upcoming = "paused" if schedule["paused"] else output.when(following[0]) if following else "over"
     last = schedule.get("lastRun")
-    ended = f"{last['state']} {_time(last['startedAt'])}" if last else "-"
+    ended = f"{last['state']} {output.when(last['startedAt'])}" if last else "-"
     return schedule["id"], schedule["name"], schedule["agentId"], schedule["words"], upcoming, ended
 
 
@@ -95,7 +95,7 @@ def show_history(runs: "Sequence[JsonObject]") -> None:
         return
     rows = [
         (
-            _time(run["dueAt"]),
+            output.when(run["dueAt"]),
             str(run["attempt"]),
             run["state"],
             f"{run['costUsd']:.4f}",
@@ -116,7 +116,7 @@ def show_run(run: "JsonObject") -> None:
 
 def _ending(run: "JsonObject") -> str:
     why = f": {run['reason']}" if run.get("reason") else ""
-    return f"{run['state']}, started {_time(run['startedAt'])}{why}"
+    return f"{run['state']}, started {output.when(run['startedAt'])}{why}"
 
 
 def _time(text: str) -> str:

@@ -32,7 +32,7 @@ def _row(session: "JsonObject") -> tuple[str, ...]:
         "kept by Claude Code" if kept else str(session["state"]),
         str(session.get("agentId") or "-"),
         str(session.get("mode") or "-"),
-        str(session["updatedAt"])[:16].replace("T", " "),
+        output.when(session["updatedAt"]),
         output.one_line(str(session.get("title") or ""), 60),
         str(session["cwd"]),
     )
@@ -55,8 +55,8 @@ def show_session(session: "JsonObject", waiting: int) -> None:
         ("started by", session.get("creator")),
         ("has read", describe_marks(session)),
         ("used", describe_cost(session)),
-        ("created", session["createdAt"]),
-        ("last used", session["updatedAt"]),
+        ("created", output.when(session["createdAt"])),
+        ("last used", output.when(session["updatedAt"])),
     ]
     for name, value in facts:
         if value:

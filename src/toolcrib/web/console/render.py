@@ -18,11 +18,11 @@ from markupsafe import Markup, escape
 from toolcrib.gate.approvals.display import show
 from toolcrib.model.json import Json
 from toolcrib.model.text import visible
+from toolcrib.model.times import relative_time
 from toolcrib.web.console import assets, markdown
 
 _MARKUP_MAKERS = ("safe", "tojson", "urlize", "xmlattr")
 """Jinja filters that mark text as safe; removed from the environment."""
-_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
 def page(template: str, values: Mapping[str, Any]) -> str:
@@ -86,7 +86,7 @@ def ago(value: datetime | str | None) -> Markup | str:
         return ""
     at = (datetime.fromisoformat(value) if isinstance(value, str) else value).astimezone(UTC)
     exact = at.isoformat(timespec="seconds")
-    words = since((datetime.now(UTC) - at).total_seconds())
+    words = relative_time(max((datetime.now(UTC) - at).total_seconds(), 0))
     return Markup('<time datetime="{}" title="{}" data-ago>{}</time>').format(exact, exact, words)
 
 
@@ -95,14 +95,6 @@ def timer(value: str) -> Markup:
     at = datetime.fromisoformat(value).astimezone(UTC)
     exact, elapsed = at.isoformat(timespec="milliseconds"), (datetime.now(UTC) - at).total_seconds()
     return Markup('<time datetime="{}" data-timer>{} s</time>').format(exact, max(int(elapsed), 0))
-
-
-def since(elapsed: float) -> str:
-    """Return elapsed seconds in the largest unit that fits."""
-    for length, unit in _UNITS:
-        if elapsed >= length:
-            return f"{int(elapsed // length)} {unit} ago"
-    return "now"
 
 
 def seconds(milliseconds: float | None) -> str:
