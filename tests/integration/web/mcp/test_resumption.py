@@ -172,7 +172,14 @@ async def test_own_stream_of_a_session_is_resumed_without_a_gap(lab: Lab, librar
     assert seen["id"] != missed["id"]
 
 
-async def test_unknown_event_id_opens_the_own_stream_from_now_on(lab: Lab, library: Library) -> None:
-    async with opened(lab) as session, session.resume("of-another-run") as stream:
-        library.buy("ulysses")
-        assert (await first(stream, 1))[0].message["method"] == "notifications/resources/list_changed"
+async def test_unknown_or_foreign_event_id_opens_the_own_stream_from_now_on(lab: Lab, library: Library) -> None:
+    async with opened(lab) as session, opened(lab) as other:
+        async with other.http.stream("GET", "/mcp", headers=other.headers) as response:
+            library.buy("ulysses")
+            foreign = (await first(events(response), 1))[0]["id"]
+        for number, event_id in enumerate(("of-another-run", foreign)):
+            async with session.resume(event_id) as stream:
+                library.buy(f"volume-{number}")
+                event = (await first(stream, 1))[0]
+            assert event.message["method"] == "notifications/resources/list_changed"
+            assert event["id"].partition("-")[0] != foreign.partition("-")[0]
