@@ -243,9 +243,13 @@ def test_page_that_attacks_its_host_reaches_nothing(
     height = page.locator("mcp-app iframe").bounding_box()
     assert height is not None
     assert height["height"] <= 910
-    # Its own calls wait for the person, once for each; none of the nested frame is heard.
+    assert tried["nested"] == "ran"
+    asked = [json.dumps(approval) for approval in page.request.get("/api/approvals").json()]
+    assert any("late" in approval for approval in asked)  # its own calls wait for the person
+    assert not any("nested" in approval for approval in asked)  # those of a frame in the page are not heard
     page.goto("/activity")
     expect(page.locator("main")).to_be_visible()
+    assert "nested" not in page.request.get("/api/audit").text()
     assert page.url.endswith("/activity")
     before = asked_approvals(page)
     page.wait_for_timeout(1_000)
