@@ -4,9 +4,10 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import httpx2
 import pytest
 
-from e2e.shell import Shell
+from e2e.shell import Serving, Shell
 from terminal import at_terminal
 
 CURSOR = '{\n  // mine\n  "mcpServers": {\n    "clock": {"command": "clock-server"}\n  }\n}\n'
@@ -145,3 +146,29 @@ async def test_a_person_at_a_terminal_is_asked_for_each_tool_and_for_its_other_s
     written = (shell.folder / ".cursor" / "mcp.json").read_text()
     assert ('"toolcrib"' in written, '"clock"' in written) == (True, True)
     assert not (shell.folder / ".gemini" / "settings.json").exists()
+
+
+def set_agent(serving: Serving, project: Shell, agent: str | None) -> None:
+    """Set the default agent of the project in this directory."""
+    token = Path(project.variables["TOOLCRIB_HOME"], "token").read_text(encoding="ascii").strip()
+    body = {"path": str(project.folder), "agentId": agent}
+    answer = httpx2.post(f"{serving.url}/api/projects", json=body, headers={"authorization": f"Bearer {token}"})
+    assert answer.status_code == 201, answer.text
+
+
+def test_an_app_in_a_projects_file_acts_as_the_projects_agent_until_undone(shell: Shell) -> None:
+    project = replace(shell, folder=shell.folder / "project")
+    file = project.folder / ".cursor" / "mcp.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(CURSOR)
+    with shell.serving() as serving:
+        set_agent(serving, project, "reviewer")
+        done = project.run("connect", "cursor", "--project", "--yes")
+        assert (done.returncode, "Connected Cursor as reviewer" in done.stdout) == (0, True), done.stderr
+        assert "connect cursor --agent reviewer --project --undo" in done.stderr
+        assert '"--agent", "reviewer"' in " ".join(file.read_text().split())
+        assert "Nothing to change" in project.run("connect", "cursor", "--project", "--yes").stderr
+        assert project.json("connect", "cursor", "--dry-run", "--yes")["agent"] is None
+        set_agent(serving, project, None)
+        assert project.json("connect", "cursor", "--project", "--undo")["exact"] is True
+        assert file.read_text() == CURSOR

@@ -145,7 +145,7 @@ class Agents:
             deps,
             crib=context.id,
             agent=self._agent,
-            default_agent=self._default_agent,
+            default_agent=gate.permissions.default_agent,
             default_cwd=context.default_cwd,
             most_at_once=context.settings.max_sessions,
             changes=gate.changes,
@@ -201,7 +201,7 @@ class Agents:
         """Return options for a loop driven by the embedding program; see `Crib.claude_options`."""
         context, gate = self._context, self._parts
         if new.agent is None:
-            new = replace(new, agent=self._default_agent(os.path.realpath(new.cwd or context.default_cwd())))
+            new = replace(new, agent=gate.permissions.default_agent(new.cwd or context.default_cwd()))
         runtime = load_claude().ClaudeRuntime(context.environment, context.home.runtimes)
         stored = gate.zoo.compiled_now(new.agent)[0] if new.agent is not None else None
         session = self.sessions.draft(new, stored.agent if stored is not None else None)
@@ -235,12 +235,6 @@ class Agents:
     async def _known_runtimes(self, cwd: str | None) -> set[str]:
         """Return the runtimes' ids of the crib's sessions, including copies that are still being written."""
         return await load_runtimes(self._context.store, cwd) | self.sessions.runtimes()
-
-    def _default_agent(self, cwd: str) -> str | None:
-        """Return the agent of the project that contains a directory, unless it was deleted."""
-        permissions = self._parts.permissions
-        agent = permissions.projects.agent(cwd)
-        return agent if agent is not None and permissions.has_agent(agent) else None
 
     async def _agent(self, agent: str) -> Agent:
         return (await self._parts.zoo.get(agent)).agent

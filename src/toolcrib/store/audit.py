@@ -11,6 +11,7 @@ from sqlalchemy import (
     Select,
     Text,
     and_,
+    case,
     cast,
     delete,
     func,
@@ -26,7 +27,7 @@ from sqlalchemy import (
 from toolcrib.model.json import dumps
 from toolcrib.store.audit_lanes import LANE_SIZE
 from toolcrib.store.engine import Store
-from toolcrib.store.schema import audit, audit_runs
+from toolcrib.store.schema import audit, audit_runs, unescape
 
 LARGEST_PAGE = 1000
 MOST_SEARCHED = 100_000
@@ -34,7 +35,11 @@ CHECKPOINT = "checkpoint"
 """The phase of records that name the newest records of all lanes. Lists omit them unless they are asked for."""
 _LARGEST_ID = 2**63 - 1
 _FAILED = '"isError":true'
-"""In the body of the outcome of a call that failed."""
+"""In the body of the outcome of a call that failed, but maybe also among its arguments."""
+_TAIL = 400
+"""Bytes at the end of a body that contain the members after the arguments, from `isError` on."""
+COUNTED = ("decision", "server", "tool", "agent", "door", "session")
+"""The columns by which `tally` counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +98,33 @@ def get(connection: Connection, number: int) -> tuple[Any, ...] | None:
 
 def count(connection: Connection, filters: Filters, lanes: Sequence[int] = ()) -> int:
     """Return the number of all matching records, whatever `limit` is."""
+    matching = (*_conditions(filters), *_in_lanes(connection, filters, lanes))
+    return connection.execute(select(func.count()).select_from(audit).where(*matching)).scalar_one()
+
+
+def _in_lanes(connection: Connection, filters: Filters, lanes: Sequence[int]) -> list[ColumnElement[bool]]:
+    """Return the conditions on the bodies of these lanes, or of the only one."""
     here = [
         and_(audit.c.id > lane * LANE_SIZE, audit.c.id < (lane + 1) * LANE_SIZE, *_words(connection, filters, lane))
         for lane in lanes
     ]
-    limits = [or_(*here)] if here else _words(connection, filters)
-    query = select(func.count()).select_from(audit).where(*_conditions(filters), *limits)
-    return connection.execute(query).scalar_one()
+    return [or_(*here)] if here else _words(connection, filters)
+
+
+def tally(
+    connection: Connection, filters: Filters, lanes: Sequence[int] = ()
+) -> tuple[list[tuple[tuple[str | None, ...], int]], int]:
+    """Return the number of matching outcomes by their `COUNTED` columns, and how many of all these calls failed."""
+    filters = replace(filters, phase="outcome", after=None)
+    matching = and_(*_conditions(filters), *_in_lanes(connection, filters, lanes))
+    grouped = _raw(*COUNTED, "count(*)").where(matching).group_by(*(audit.c[name] for name in COUNTED))
+    rows = [(tuple(_shown(value) for value in row[:-1]), int(row[-1])) for row in connection.execute(grouped)]
+    failed = select(func.sum(_has_failed(connection))).select_from(audit).where(matching)
+    return rows, connection.execute(failed).scalar() or 0
+
+
+def _shown(value: object) -> str | None:
+    return unescape(value) if isinstance(value, str) else None
 
 
 def calls_since(
@@ -134,14 +159,28 @@ def _words(connection: Connection, filters: Filters, lane: int = 0) -> list[Colu
     body = func.encode(audit.c.body, "escape") if is_postgres else cast(literal_column("body"), Text)
     ended: list[ColumnElement[bool]] = []
     if filters.failed is not None:
-        has_failed = body.contains(_FAILED, autoescape=True)
-        ended = [audit.c.phase == "outcome", has_failed if filters.failed else ~has_failed]
+        ended = [audit.c.phase == "outcome", _has_failed(connection) == int(filters.failed)]
     if not words:
         return ended
     texts = [dumps(word)[1:-1] for word in words]
     written = [_escaped(text) if is_postgres else text.decode() for text in texts]
     newest = select(func.max(audit.c.id)).where(audit.c.id < (lane + 1) * LANE_SIZE).scalar_subquery()
     return [*ended, audit.c.id > newest - MOST_SEARCHED, *(body.icontains(text, autoescape=True) for text in written)]
+
+
+def _has_failed(connection: Connection) -> ColumnElement[int]:
+    """Return 1 for outcomes whose own member `isError` is true, and 0 for others, damaged ones included.
+
+    It follows the arguments, and no member after it contains an object. SQLite parses only the likely bodies.
+    """
+    if connection.dialect.name == "postgresql":
+        tail = func.substr(audit.c.body, func.greatest(func.length(audit.c.body) - _TAIL + 1, 1))
+        own = func.encode(tail, "escape").regexp_match(_FAILED + r"[^{}]*\}$")
+        return case((own, 1), else_=0)
+    body = cast(literal_column("body"), Text)
+    is_likely = cast(func.substr(literal_column("body"), -_TAIL), Text).contains(_FAILED)
+    own = func.json_type(body, "$.isError") == "true"
+    return case((~is_likely, 0), (func.json_valid(body) == 0, 0), (own, 1), else_=0)
 
 
 def _escaped(text: bytes) -> str:

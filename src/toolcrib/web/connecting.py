@@ -20,7 +20,12 @@ async def connect_app(
     anyway: bool = False,
     dry_run: bool = False,
 ) -> JsonObject:
-    """Connect an app. A new one without `tools` gets what suits it. Raises like `Apps.connect` and `chosen_set`."""
+    """Connect an app. A new one without `tools` gets what suits it, and a project's file the project's agent.
+
+    Raises like `Apps.connect` and `chosen_set`.
+    """
+    if asked.scope == "project" and asked.agent is None and asked.cwd is not None:
+        asked = replace(asked, agent=crib.permissions.default_agent(asked.cwd))
     wanted = chosen_set(crib, chosen) if chosen else None
     done = await crib.clients.connect(_offered(crib, asked, tools), move=move, anyway=anyway, dry_run=dry_run)
     is_new = done.change.changed and not done.reasons

@@ -11,6 +11,7 @@ import pytest
 from integration.cli.conftest import Person
 from long_tests import takes_long
 from toolcrib.model.json import JsonObject
+from toolcrib.model.projects import Project
 
 pytestmark = [pytest.mark.anyio, takes_long]
 
@@ -24,6 +25,14 @@ async def test_a_prompt_is_answered_on_standard_output_and_talk_goes_elsewhere(p
         done = await person.run("chat", "--mode", "acceptEdits", "greet somebody", stdin="not read")
     assert (done.returncode, done.stdout) == (0, b"It says: Hello, Ada.\n")
     assert b'* lab/greet {"name": "Ada"}\n  ok in ' in done.stderr
+
+
+async def test_a_chat_in_a_project_is_with_the_projects_agent(person: Person) -> None:
+    async with person.crib() as holding:
+        await holding.crib.permissions.projects.save(Project(str(person.folder), agent="reviewer"))
+        assert (await person.run("chat", "hello")).returncode == 0
+        (session,) = await person.json("sessions", "list")
+    assert session["agentId"] == "reviewer"
 
 
 async def test_every_line_of_a_pipe_is_a_prompt_answered_in_one_session(person: Person) -> None:

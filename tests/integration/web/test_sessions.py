@@ -66,6 +66,16 @@ async def test_a_session_says_where_it_is_and_where_it_came_from(talk: Talk) -> 
     assert sent.json()["source"] == "web"
 
 
+async def test_a_session_without_an_agent_has_that_of_its_project(talk: Talk) -> None:
+    below = talk.cwd / "src"
+    below.mkdir()
+    await talk.ask("POST", "/api/projects", {"path": str(talk.cwd), "agentId": "reviewer"}, 201)
+    id = await talk.create(cwd=str(below))
+    assert (await talk.ask("GET", f"/api/sessions/{id}"))["agentId"] == "reviewer"
+    other = await talk.create(cwd=str(talk.cwd.parent))
+    assert (await talk.ask("GET", f"/api/sessions/{other}")).get("agentId") is None
+
+
 async def test_an_id_may_be_cut_short_while_it_means_one_session(talk: Talk) -> None:
     id = await talk.create()
     assert (await talk.ask("GET", f"/api/sessions/{id[:9]}"))["id"] == id

@@ -40,7 +40,7 @@ AgentOption = Annotated[
     typer.Option(
         "--agent",
         metavar="ID",
-        help="Connect as this agent, with its tools and prompt.",
+        help="Connect as this agent, with its tools and prompt. With --project, by default the project's agent.",
         autocompletion=names_of("agent"),
     ),
 ]
@@ -165,7 +165,7 @@ def _connect(invocation: Invocation, client: str | None, wish: _Wish, *, dry_run
 
     plans = ask_crib(invocation, look)
     if dry_run:
-        _tell(invocation, client, [_choose(plan, move) for plan in plans], is_done=False)
+        _tell(invocation, client, [_choose(plan, move) for plan in plans], wish.scope, is_done=False)
         return
     agreed: list[tuple[str, bool, _Wish]] = []
     for plan in plans:
@@ -180,7 +180,7 @@ def _connect(invocation: Invocation, client: str | None, wish: _Wish, *, dry_run
             await crib.connections.connect(name, each.body(move=moves, dry_run=False)) for name, moves, each in agreed
         ]
 
-    _tell(invocation, client, ask_crib(invocation, work) if agreed else [], is_done=True)
+    _tell(invocation, client, ask_crib(invocation, work) if agreed else [], wish.scope, is_done=True)
 
 
 async def _find_apps(crib: "ApiClient", wish: _Wish) -> "list[str]":
@@ -233,7 +233,9 @@ def _confirm(plan: "JsonObject", question: str, yes: bool) -> bool:
     return confirm(question)
 
 
-def _tell(invocation: Invocation, client: str | None, answers: "list[JsonObject]", *, is_done: bool) -> None:
+def _tell(
+    invocation: Invocation, client: str | None, answers: "list[JsonObject]", scope: str, *, is_done: bool
+) -> None:
     if invocation.as_json:
         output.document(answers[0] if client is not None else answers)
         return
@@ -241,7 +243,7 @@ def _tell(invocation: Invocation, client: str | None, answers: "list[JsonObject]
         output.note("No supported apps found on this machine.")
     for answer in answers:
         if is_done:
-            show_done(answer)
+            show_done(answer, scope)
         else:
             show_plan(answer, output.line)
     if is_done and any(answer["type"] == "http" for answer in answers):

@@ -62,7 +62,7 @@ def show_plan(plan: "JsonObject", say: "Callable[[str], None]") -> None:
         say(str(moved["change"]["diff"]))
 
 
-def show_done(done: "JsonObject") -> None:
+def show_done(done: "JsonObject", scope: str) -> None:
     """Print what connecting an app changed."""
     change, title = done["change"], done["title"]
     how = "over HTTP" if done["type"] == "http" else "over stdio"
@@ -91,6 +91,7 @@ def show_done(done: "JsonObject") -> None:
         output.note(f"{title} decides which tools run: {NO_LEVEL} {ASK_INSTEAD}")
     if change["changed"]:
         words = f"{done['client']} --agent {done['agent']}" if done["agent"] is not None else done["client"]
+        words += " --project" if scope == "project" else ""
         output.note(f"Restart {title} if it is running. Undo with `toolcrib connect {words} --undo`.")
 
 

@@ -45,6 +45,7 @@ from toolcrib.store.audit import (
     load_run,
     rename_run,
     save_run,
+    tally,
 )
 from toolcrib.store.audit_lanes import CHECKPOINT_LANE, lane_end, lane_heads, lane_of, lane_start, load_lanes, own_lane
 from toolcrib.store.batch import Fence
@@ -263,6 +264,11 @@ class Audit:
         """Return the number of matching records."""
         lanes = await self._listed_lanes(filters)
         return await self._store.read(lambda connection: count(connection, filters, lanes))
+
+    async def tally(self, filters: Filters) -> tuple[list[tuple[tuple[str | None, ...], int]], int]:
+        """Return the number of matching outcomes by their `COUNTED` columns, and how many of all these calls failed."""
+        lanes = await self._listed_lanes(filters)
+        return await self._store.read(lambda connection: tally(connection, filters, lanes))
 
     async def calls(self, days: int, *, agent: str | None = None, principal: str | None = None) -> dict[ToolRef, int]:
         """Return the number of calls by tool in the last days, of all callers or of one agent or principal."""

@@ -8,6 +8,7 @@ Must never let a read failure end in fewer restrictions than were in force.
 """
 
 import logging
+import os
 import secrets
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -241,6 +242,11 @@ class Permissions:
     def has_agent(self, agent: str) -> bool:
         """Return whether there is an agent with this id."""
         return self._of_agent(agent) is not None
+
+    def default_agent(self, cwd: str | Path) -> str | None:
+        """Return the agent of the nearest project around a directory, unless it was deleted."""
+        agent = self.projects.agent(os.path.realpath(cwd))
+        return agent if agent is not None and self.has_agent(agent) else None
 
     def list(self) -> tuple[Rule, ...]:
         """Return all rules, those of the files first, including expired ones."""

@@ -182,8 +182,11 @@ class Apps:
     async def undo(self, asked: AppConnectRequest, *, dry_run: bool = False) -> AppDisconnected:
         """Restore an app's file to its state before it was connected, and revoke the token.
 
-        If the file was changed since, only the crib's entry is removed. Raises `client.not_connected`.
+        If the file was changed since, only the crib's entry is removed. In a project's file, a request without an agent
+        means the entry without one, else the first. Raises `client.not_connected`.
         """
+        if asked.scope == "project" and asked.agent is None:
+            asked = replace(asked, agent=await self._first_agent(asked))
         context = await self._context(asked)
         token = token_name(context.row, asked.agent)
         has_token = asked.scope == "user" and self._tokens.named(token) is not None
@@ -193,6 +196,12 @@ class Apps:
         if has_token and not dry_run:
             await self._tokens.revoke(token)
         return AppDisconnected(context.row, asked.agent, change, exact, token if has_token else None)
+
+    async def _first_agent(self, asked: AppConnectRequest) -> str | None:
+        row, view = connectable(asked.client), await self._desk.view(asked.cwd)
+        place = place_for(row, view, asked.scope)
+        agents = [each.says.agent for each in await anyio.to_thread.run_sync(entries_of_crib, view, place)]
+        return None if None in agents else next(iter(agents), None)
 
     async def _context(self, asked: AppConnectRequest) -> _Context:
         row = connectable(asked.client)
@@ -221,6 +230,7 @@ class Apps:
                 tuple(self._faults(row, each, programs)),
                 each.says.url is not None or each.says.token is not None,
                 _named(each.says),
+                "project" if file.scope == "project" else "user",
             )
             for file in places_of(row, view)
             for each in entries_of_crib(view, file)

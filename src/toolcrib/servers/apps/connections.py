@@ -32,10 +32,12 @@ class AppConnection:
     stale: tuple[str, ...]
     has_token: bool = True
     tools: OfferedTools | None = None
+    scope: ConnectScope = "user"
 
     def to_json(self) -> JsonObject:
         """Return the shape for the API and the CLI."""
         shape: JsonObject = {"name": self.name, "type": self.type, "file": self.file, "line": self.line}
+        shape["scope"] = self.scope
         return shape | {"agent": self.agent, "stale": list(self.stale), "hasToken": self.has_token, "tools": self.tools}
 
 

@@ -6,7 +6,6 @@ itself; the CLI and the tests use that.
 Must never put anything on a page that is not in the value.
 """
 
-import os
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -86,7 +85,7 @@ class Console:
     @property
     def default_agent(self) -> str | None:
         """The default agent of the project around the page's directory."""
-        return self.crib.permissions.projects.agent(os.path.realpath(self.place)) if self.place is not None else None
+        return self.crib.permissions.default_agent(self.place) if self.place is not None else None
 
     async def local_principal(self, request: Request) -> Principal:
         """Return the principal, with the console's directory as its cwd."""

@@ -230,6 +230,26 @@ async def test_the_chain_goes_on_after_a_restart(database: str, head: Path) -> N
         assert (verification.ok, verification.records) == (True, 12)
 
 
+async def test_failed_calls_are_told_by_the_records_own_field(database: str, head: Path) -> None:
+    hidden = {"isError": True, "durationMs": 1, "deep": {"isError": True}, "text": 'ü "isError":true} {'}
+    writer = Principal("owner", "owner", "cli", agent="wri\\ter")
+    async with open_store(database) as store, Audit(store, head) as audit:
+        for number, (arguments, failed) in enumerate([(hidden, False), ({}, False), ({}, True), (hidden, True)]):
+            record = call(audit, number, arguments=arguments, principal=writer)
+            await record.intent()
+            await record.outcome(is_error=failed, duration_ms=1.5)
+        await call(audit, 4, arguments=hidden, verdict="deny").refused("policy.denied")
+        call(audit, 5, arguments=hidden).abandoned(2.0)
+        found = {
+            failed: {each["call"] for each in await audit.find(Filters(failed=failed))} for failed in (True, False)
+        }
+        rows, failures = await audit.tally(Filters(server="weather", after=1))
+        late = await audit.tally(Filters(since=datetime.now(UTC) + timedelta(hours=1)))
+    assert found == {True: {"call-2", "call-3", "call-4", "call-5"}, False: {"call-0", "call-1"}}
+    assert sorted((values[0], values[3], number) for values, number in rows if values[3]) == [("allow", "wri\\ter", 4)]
+    assert (sum(number for _, number in rows), failures, late) == (6, 4, ([], 0))
+
+
 async def test_without_a_record_there_is_no_call_and_the_audit_recovers(sqlite_url: str, head: Path) -> None:
     async with open_store(sqlite_url) as store, Audit(store, head) as audit:
         await make_calls(audit, 1)

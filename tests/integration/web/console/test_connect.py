@@ -44,6 +44,27 @@ async def test_a_tool_is_connected_after_a_look_and_its_file_comes_back_byte_for
         ]
 
 
+async def test_an_entry_in_a_projects_file_is_shown_and_removed_here(tmp_path: Path) -> None:
+    file = tmp_path / "project" / ".cursor" / "mcp.json"
+    file.parent.mkdir(parents=True)
+    (tmp_path / ".cursor").mkdir()
+    file.write_text(FILE, encoding="utf-8")
+    project = str(file.parent.parent)
+    async with visiting(tmp_path / "crib") as visitor:
+        await visitor.send("/access/projects", {"path": project, "agent": "reviewer"})
+        assert visitor.crib.permissions.default_agent(project) == "reviewer"
+        body = {"do": "save", "scope": "project"}
+        written = await visitor.send_json(f"/connect/cursor?cwd={project}", body)
+        (entry,) = of_cursor(written)["connections"]
+        assert (entry["agent"], entry["scope"], entry["file"]) == ("reviewer", "project", str(file))
+        page = await visitor.page("/connect", cwd=project)
+        undo = {"agent": "reviewer", "scope": "project"}
+        assert page.one("input", name="scope").attributes["value"] == "project"
+        back = await visitor.send_json(f"/connect/cursor/undo?cwd={project}", undo)
+        assert (of_cursor(back)["connections"], back["done"]["exact"]) == ([], True)
+        assert file.read_text(encoding="utf-8") == FILE
+
+
 @pytest.mark.parametrize(("client", "scheme"), [("cursor", "cursor://anysphere"), ("vscode", "vscode:mcp/install?")])
 async def test_a_link_installs_the_crib_with_a_token_of_its_own_that_ends_when_taken_back(
     tmp_path: Path, client: str, scheme: str

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from toolcrib.model.servers import ServerType
 from toolcrib.model.tokens import Level
+from toolcrib.servers.apps.connectable import ConnectScope
 from toolcrib.web.api.servers.shapes import EditShape, TransferShape
 from toolcrib.web.api.shapes import Shape
 from toolcrib.web.tool_costs import AppTools
@@ -27,6 +28,7 @@ class ConnectionShape(Shape):
     type: ServerType
     file: str
     line: int | None
+    scope: ConnectScope = Field(description="Whether the file is the user's or the project's.")
     agent: str | None = Field(description="The agent it acts as.")
     stale: list[str] = Field(description="Why it cannot reach this crib.")
     has_token: bool = Field(description="Whether it has a token of its own. Without one, the app acts as the owner.")
@@ -54,9 +56,12 @@ class ConnectRequest(Shape):
     """A request to connect an app."""
 
     agent: str | None = Field(
-        None, description="Connect as this agent, with its tools and prompt.", min_length=1, max_length=200
+        None,
+        description="Connect as this agent, with its tools and prompt. Unset in a project's file: the project's agent.",
+        min_length=1,
+        max_length=200,
     )
-    scope: Literal["user", "project"] = "user"
+    scope: ConnectScope = "user"
     stdio: bool = Field(False, description="Connect over stdio, even if the app supports HTTP.")
     move: bool = Field(False, description="Move the app's other servers to Toolcrib.")
     anyway: bool = Field(False, description="Connect even if the app was not found.")

@@ -1,7 +1,7 @@
 """Activity: the audit log. Every filtered view has a URL, and facets count the matching calls.
 
-One row is one call: its outcome or, while in flight, its intent. The total counts all matching calls. Facets count only
-the newest matching records, and the page states that.
+One row is one call: its outcome or, while in flight, its intent. The total and the facets count all matching calls,
+except for outcomes that only the newest records tell: running and damaged.
 """
 
 import csv
@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Final
+from typing import Final, TypeAlias
 from urllib.parse import urlencode
 
 from starlette.requests import Request
@@ -20,7 +20,7 @@ from starlette.routing import Route
 from toolcrib.model.errors import InvalidRequest
 from toolcrib.model.json import Json, JsonObject, dumps, is_object
 from toolcrib.model.tools import ToolRef
-from toolcrib.store.audit import Filters
+from toolcrib.store.audit import COUNTED, Filters
 from toolcrib.web.console.forms import FormFields, read_query
 from toolcrib.web.console.responses import Console, ScreenContent, back, route
 
@@ -54,6 +54,7 @@ _SHOWN: Final = 50
 _MOST_VALUES: Final = 8
 _ENDED: Final = {"error": True, "ok": False}
 """Whether calls with this outcome failed."""
+_Counts: TypeAlias = dict[str, Counter[str]]
 
 
 def routes(console: Console) -> list[Route]:
@@ -84,12 +85,13 @@ class ActivityScreen:
         if form.line("seen") == str(newest) and request.headers.get("hx-request") == "true":
             return Response(status_code=204)
         rows = calls[:_SHOWN]
+        counts, total = await self._counts(chosen, calls, is_whole=is_whole)
         value: JsonObject = {
             "calls": rows,
             "filters": chosen,
-            "facets": [_facet(name, calls, chosen) for name in FACETS],
-            "counted": len(calls),
-            "total": len(calls) if is_whole else await self._total(chosen, calls),
+            "facets": [_facet(name, counts[name], chosen) for name in FACETS],
+            "counted": len(calls) if total is None else total,
+            "total": total,
             "ranges": [_range(name, chosen) for name in RANGES],
             "exports": {form: f"/activity/export?{urlencode({**chosen, 'format': form})}" for form in ("csv", "jsonl")},
             "newest": newest,
@@ -126,12 +128,25 @@ class ActivityScreen:
             else:
                 yield b"".join(dumps(record) + b"\n" for record, _ in rows)
 
-    async def _total(self, chosen: Mapping[str, str], calls: list[JsonObject]) -> int | None:
-        """Return the number of all matching calls; None if only the newest are known."""
-        if chosen.get("error") not in (None, *_ENDED):  # known only from both records of a call
-            return None
-        running = sum(call["error"] == "running" for call in calls)
-        return running + await self._audit.count(replace(_filters(chosen, None), phase="outcome"))
+    async def _counts(
+        self, chosen: Mapping[str, str], calls: list[JsonObject], *, is_whole: bool
+    ) -> tuple[_Counts, int | None]:
+        """Return the matching calls by facet and value, and their number; None if only the newest are known."""
+        counts: _Counts = {name: Counter() for name in FACETS}
+        is_ended = chosen.get("error") in (None, *_ENDED) and chosen.get("phase") in (None, "outcome")
+        if is_whole or not is_ended:
+            _add(counts, calls)
+            return counts, len(calls) if is_whole else None
+        _add(counts, [call for call in calls if call["error"] == "running"])
+        running = counts["error"].total()
+        rows, failed = await self._audit.tally(_filters(chosen, None))
+        ended = sum(number for _, number in rows)
+        for values, number in rows:
+            row: JsonObject = dict(zip(COUNTED, values, strict=True))
+            row["tool"] = _tool(row["server"], row["tool"])
+            _add(counts, [row], number)
+        counts["error"].update({"error": failed, "ok": ended - failed})
+        return counts, running + ended
 
     async def record(self, request: Request) -> Response:
         """Show one record; the intent of a call that has ended leads to its outcome."""
@@ -254,7 +269,7 @@ def _row(record: JsonObject) -> JsonObject:
         "at": record.get("at"),
         "phase": record.get("phase"),
         "server": server,
-        "tool": f"{server}/{tool}" if server else tool,
+        "tool": _tool(server, tool),
         "agent": who.get("agent"),
         "name": who.get("name"),
         "source": who.get("source"),
@@ -277,8 +292,20 @@ def _ending(record: JsonObject) -> str:
     return "error" if record.get("isError") else "ok"
 
 
-def _facet(name: str, calls: Iterable[JsonObject], chosen: Mapping[str, str]) -> JsonObject:
-    counts = Counter(value for call in calls if (value := call[name]))
+def _tool(server: Json, tool: Json) -> Json:
+    return f"{server}/{tool}" if server else tool
+
+
+def _add(counts: _Counts, calls: Iterable[JsonObject], number: int = 1) -> None:
+    """Count calls, each this many times, by the facets that they have a value of."""
+    for call in calls:
+        for name, counter in counts.items():
+            if value := call.get(name):
+                counter[value] += number
+
+
+def _facet(name: str, counts: Counter[str], chosen: Mapping[str, str]) -> JsonObject:
+    counts = +counts
     return {
         "name": name,
         "values": [

@@ -10,6 +10,7 @@ from starlette.routing import Route
 
 from toolcrib.model.json import JsonObject
 from toolcrib.model.tokens import Level
+from toolcrib.servers.apps.connectable import ConnectScope
 from toolcrib.servers.apps.connections import AppConnectRequest
 from toolcrib.servers.apps.deep_links import LINKED
 from toolcrib.web.connecting import connect_app, disconnect_app, link_app
@@ -89,8 +90,9 @@ class ConnectScreen:
 
     def _read_request(self, request: Request, form: FormData) -> AppConnectRequest:
         agent, chosen = str(form.get("agent") or "") or None, form.get("level")
+        scope: ConnectScope = "project" if form.get("scope") == "project" else "user"
         level: Level | None = "app" if chosen == "app" else None if chosen == "keep" else "ask"
-        return AppConnectRequest(request.path_params["client"], self._console.place, agent, level=level)
+        return AppConnectRequest(request.path_params["client"], self._console.place, agent, scope, level=level)
 
     async def _record(self, kind: str, asked: AppConnectRequest, request: Request, work: Work) -> JsonObject:
         details: JsonObject = {"client": asked.client, "agent": asked.agent}
