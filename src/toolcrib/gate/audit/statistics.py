@@ -81,6 +81,11 @@ class CallFilter:
 EVERY_CALL: Final = CallFilter()
 
 
+def start_of_hour(moment: datetime) -> datetime:
+    """Return the hour that a moment is in; calls are counted by whole hours."""
+    return moment.replace(minute=0, second=0, microsecond=0)
+
+
 class CallStatistics:
     """Adds records one by one, in any order, and sums up what was added."""
 

@@ -11,9 +11,10 @@ import anyio
 from markupsafe import Markup
 
 from toolcrib.gate.audit.audit import Audit
-from toolcrib.gate.audit.statistics import CallFilter, CallStatistics, Tally
+from toolcrib.gate.audit.statistics import CallFilter, CallStatistics, Tally, start_of_hour
 from toolcrib.model.json import JsonObject
 from toolcrib.store.audit import Filters
+from toolcrib.store.audit_lanes import lane_of
 from toolcrib.web.console.plots import sparkline
 
 DAYS: Final = 31
@@ -42,7 +43,7 @@ class CallHistory:
         self.statistics = CallStatistics()
         self.is_complete = False
         self._audit = audit
-        self._newest = 0
+        self._newest: dict[int, int] = {}
         self._oldest: int | None = None
         self._lock = anyio.Lock()
 
@@ -61,18 +62,16 @@ class CallHistory:
         """Return the selected calls of the last week."""
         counted = await self.read_on()
         until = datetime.now(UTC)
-        since = until - timedelta(days=_USAGE_DAYS - 1)
+        since = start_of_hour(until).replace(hour=0) - timedelta(days=_USAGE_DAYS - 1)
         days = [float(tally.calls) for _, tally in counted.series(since, until, 24, wanted)]
         return Usage(counted.total(since, wanted), sparkline(days, f"calls in each of {_USAGE_DAYS} days"))
 
     async def _read_new(self, since: datetime) -> None:
-        known, after = self._newest, None
+        known, after = dict(self._newest), None
         while True:
             records = await self._audit.find(Filters(phase="outcome", since=since, after=after, limit=_PAGE))
-            fresh = [record for record in records if record["id"] > known]
-            for record in fresh:
-                self.statistics.add(record)
-            self._newest = max([self._newest, *(record["id"] for record in fresh)])
+            fresh = [record for record in records if record["id"] > known.get(lane_of(record["id"]), 0)]
+            self._add(fresh)
             if len(fresh) < _PAGE:
                 return
             after = fresh[-1]["id"]
@@ -81,11 +80,15 @@ class CallHistory:
         for _ in range(_READ_AT_ONCE // _PAGE):
             filters = Filters(phase="outcome", since=since, after=self._oldest, limit=_PAGE)
             records = await self._audit.find(filters)
-            for record in records:
-                self.statistics.add(record)
-            if records:
-                self._newest = max(self._newest, records[0]["id"])
+            self._add(records)
             self._oldest = records[-1]["id"] if records else self._oldest or 0
             if len(records) < _PAGE:
                 self.is_complete = True
                 return
+
+    def _add(self, records: list[JsonObject]) -> None:
+        """Count records, and remember the newest of each lane: numbers of different lanes have no order in time."""
+        for record in records:
+            self.statistics.add(record)
+            lane = lane_of(record["id"])
+            self._newest[lane] = max(self._newest.get(lane, 0), record["id"])

@@ -15,6 +15,7 @@ from toolcrib.model.principals import Principal
 from toolcrib.store.audit import Filters
 from toolcrib.store.audit_lanes import CHECKPOINT_LANE, LANE_SIZE, lane_of
 from toolcrib.store.engine import open_store
+from toolcrib.web.console.call_history import CallHistory
 
 pytestmark = pytest.mark.anyio
 
@@ -180,3 +181,12 @@ async def checkpoints_only() -> list[int]:
 
 async def left_lanes() -> list[int]:
     return [0, CHECKPOINT_LANE, 2]
+
+
+async def test_new_calls_of_every_node_are_counted_once(postgres_url: str, tmp_path: Path) -> None:
+    async with node(postgres_url, tmp_path, "a") as a, node(postgres_url, tmp_path, "b") as b:
+        history = CallHistory(a)
+        for audit, calls in ((b, 1), (a, 2), (b, 3)):
+            await write(audit, "one")
+            for _ in range(2):
+                assert (await history.read_on()).total(datetime.now(UTC)).calls == calls

@@ -1,12 +1,17 @@
 """The start page: what waits, what was called, and the filter in its address."""
 
 from collections.abc import AsyncGenerator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import anyio
+import anyio.lowlevel
 import pytest
 
 from integration.web.console.visitor import Visitor, visiting
 from toolcrib import ToolServer, tool
+from toolcrib.gate.audit.statistics import start_of_hour
+from toolcrib.store.audit import moment
 
 pytestmark = pytest.mark.anyio
 
@@ -47,6 +52,22 @@ async def test_new_calls_are_counted_once(busy: Visitor) -> None:
     await busy.crib.call("lab/count", {"to": 3}, principal=busy.crib.owner(source="cli"))
     for _ in range(2):
         assert (await busy.json("/", range="week"))["summary"]["calls"] == 4
+
+
+@pytest.mark.parametrize(("range", "hours"), [("day", 24), ("week", 24 * 7), ("month", 24 * 30)])
+async def test_calls_at_the_edges_of_a_range_are_counted_as_in_the_log(busy: Visitor, range: str, hours: int) -> None:
+    hour = start_of_hour(datetime.now(UTC))
+    first = hour - timedelta(hours=hours - 1)  # inside, even if the next hour begins meanwhile
+    moments = [hour, first, first - timedelta(hours=1, milliseconds=1), first + timedelta(hours=7)]
+    for at in moments:
+        record = {"phase": "outcome", "at": moment(at), "server": "lab", "tool": "count", "isError": False}
+        await busy.crib.audit.record(record)
+    by = busy.crib.owner(source="cli")
+    await busy.crib.changes.make("rules.add", {}, anyio.lowlevel.checkpoint, by=by, door="api")
+    shown, log = await busy.json("/", range=range), await busy.json("/activity", range=range)
+    assert shown["summary"]["calls"] == sum(each["calls"] for each in shown["series"]) == 6
+    assert (log["total"] - log["changes"], log["changes"]) == (6, 1)
+    assert "6 calls and 1 change." in (await busy.page("/activity", range=range)).text
 
 
 async def test_the_filter_is_in_the_address(busy: Visitor, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from toolcrib.gate.audit.statistics import start_of_hour
 from toolcrib.model.errors import InvalidRequest
 from toolcrib.model.json import Json, JsonObject, dumps, is_object
 from toolcrib.model.tools import ToolRef
@@ -92,6 +93,7 @@ class ActivityScreen:
             "facets": [_facet(name, counts[name], chosen) for name in FACETS],
             "counted": len(calls) if total is None else total,
             "total": total,
+            "changes": sum(number for tool, number in counts["tool"].items() if _is_change(*tool.split("/", 1))),
             "ranges": [_range(name, chosen) for name in RANGES],
             "exports": {form: f"/activity/export?{urlencode({**chosen, 'format': form})}" for form in ("csv", "jsonl")},
             "newest": newest,
@@ -228,7 +230,8 @@ def _since(chosen: Mapping[str, str]) -> datetime | None:
         raise InvalidRequest(
             "request.invalid", f"{chosen['range']!r} is not a time range.", f"Use {', '.join(RANGES)}."
         )
-    return datetime.now(UTC) - RANGES[chosen["range"]][1]
+    now = datetime.now(UTC)
+    return (now if chosen["range"] == "hour" else start_of_hour(now)) - RANGES[chosen["range"]][1]
 
 
 def _day(text: str) -> datetime:
@@ -278,7 +281,7 @@ def _row(record: JsonObject) -> JsonObject:
         "door": record.get("door"),
         "decision": record.get("decision"),
         "durationMs": record.get("durationMs"),
-        "isChange": server == "toolcrib" and "." in str(tool),
+        "isChange": _is_change(server, tool),
         "error": _ending(record),
     }
 
@@ -290,6 +293,11 @@ def _ending(record: JsonObject) -> str:
     if record.get("phase") != "outcome":
         return "running"
     return "error" if record.get("isError") else "ok"
+
+
+def _is_change(server: Json, tool: Json = None) -> bool:
+    """Return whether a record is of a change of the crib's settings instead of a call."""
+    return server == "toolcrib" and "." in str(tool)
 
 
 def _tool(server: Json, tool: Json) -> Json:

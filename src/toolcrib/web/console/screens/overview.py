@@ -1,6 +1,7 @@
 """The start page: what waits, what runs, what is wrong, and the calls of a day, week or month as plots.
 
-Calls are counted from the audit log. The filter by project, agent and app is part of the address.
+Calls are counted from the audit log, from the full hour at which the range begins; so the first bar of a plot may be
+partial, like the last. The filter by project, agent and app is part of the address.
 """
 
 from collections import defaultdict
@@ -16,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from toolcrib.base.processes.memory import measure_sessions
-from toolcrib.gate.audit.statistics import CallFilter, CallStatistics, Tally
+from toolcrib.gate.audit.statistics import CallFilter, CallStatistics, Tally, start_of_hour
 from toolcrib.gate.costs import definition_tokens
 from toolcrib.model.errors import InvalidRequest
 from toolcrib.model.json import JsonObject
@@ -83,7 +84,7 @@ class OverviewScreen:
         wanted, shown = CallFilter(**chosen), RANGES[name]
         counted = await self._console.history.read_on()
         until = datetime.now(UTC)
-        since = until - timedelta(hours=shown.hours - shown.step)
+        since = start_of_hour(until) - timedelta(hours=shown.hours)
         series = counted.series(since, until, shown.step, wanted)
         sessions = await self._console.crib.sessions.list(SessionFilter(limit=_COUNTED_SESSIONS))
         costs = _costs(sessions, [at for at, _ in series], shown.step, chosen)
