@@ -322,7 +322,7 @@ CODES: dict[str, Code] = {
     "registry.value": Code(InvalidRequest, 422, "A value for the published server is not possible.", "Correct the value."),
     "app.closed": Code(NotFound, 404, "The app of a tool is no longer open.", "Call the tool again."),
     "app.invalid": Code(InvalidRequest, 422, "The UI resource of a tool is not a page.", "Report it to the author of the server."),
-    "registry.refused": Code(InvalidRequest, 422, "The published definition would take values of yours.", "Report it to the registry; add the server by hand if you trust it."),
+    "registry.refused": Code(InvalidRequest, 422, "The published definition is invalid, or would take values of yours.", "Report it to the registry; add the server by hand if you trust it."),
     "registry.bundle": Code(InvalidRequest, 422, "The bundle of the server is damaged, too large or unsafe.", "Report it to the publisher of the server."),
     "server.cancelled": Code(Unavailable, 503, "The attempt to connect the server was cancelled.", "Check it again."),
     "server.ended": Code(Unavailable, 502, "The server exited.", "Read its standard error output."),

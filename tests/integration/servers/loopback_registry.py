@@ -66,6 +66,7 @@ class LoopbackRegistry:
     servers: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
     asked: list[str] = field(default_factory=list[str])
+    moved_to: str = ""
 
     def publish(self, name: str, *, status: str = "active", version: str = "1.0.0", **document: Any) -> None:
         """Publish a server; the version is the latest."""
@@ -114,7 +115,9 @@ def loopback_registry() -> Generator[LoopbackRegistry]:
         def do_GET(self) -> None:
             registry.asked.append(self.path)
             body = registry.answer(self.path)
-            self.send_response(200 if body is not None else 404)
+            self.send_response(302 if registry.moved_to else 200 if body is not None else 404)
+            if registry.moved_to:
+                self.send_header("location", registry.moved_to + self.path)
             self.send_header("content-length", str(len(body or b"{}")))
             self.end_headers()
             self.wfile.write(body or b"{}")

@@ -168,3 +168,59 @@ async def test_bundle_with_another_digest_is_neither_kept_nor_planned(
             await crib.registry.plan(PlanRequest("com.example/tiny"))
     assert refused.value.code == "registry.bundle"
     assert not (tmp_path / "home" / "server-bundles").exists()
+
+
+async def test_registry_cannot_redirect_to_other_services_of_this_machine(
+    tmp_path: Path, registry: LoopbackRegistry
+) -> None:
+    with loopback_registry() as other:
+        other.publish("com.example/files", packages=[NPM])
+        registry.moved_to = other.url
+        async with crib_of(tmp_path, registry.url) as crib:
+            with pytest.raises(InvalidRequest, match=f"address {other.url}.* was refused"):
+                await crib.registry.search("files")
+            with pytest.raises(InvalidRequest, match="was refused"):
+                await crib.registry.plan(PlanRequest("com.example/files"))
+    assert other.asked == []
+
+
+ODD_ENTRY: dict[str, Any] = {"server": {"name": 5, "packages": {"a": [None, 1]}}, "_meta": []}
+UNUSUAL: dict[str, Any] = {
+    "name": "com.example/odd-files",
+    "version": "1",
+    "title": "\x1b[2J",
+    "packages": [1, {"registryType": {}}],
+}
+
+
+ANSWERS: dict[str, tuple[bytes, list[str] | None]] = {
+    "deep": (b"[" * 100_000, None),
+    "no text": (b"\xff\xfe", None),
+    "list": (b"[]", []),
+    "no list": (b'{"servers": {"a": 1}}', []),
+    "odd entries": (json.dumps({"servers": [None, [], 7, ODD_ENTRY, {"server": UNUSUAL}]}).encode(), [UNUSUAL["name"]]),
+    "10 MB": (json.dumps({"servers": [{"server": UNUSUAL | {"x": "x" * 10_000_000}}]}).encode(), [UNUSUAL["name"]]),
+    "17 MB": (b'{"servers": [' + b" " * (17 * 1024 * 1024) + b"]}", None),
+    "endless": (b'{"servers": [], "metadata": {"nextCursor": "again"}}', []),
+}
+
+
+async def test_unusual_answer_of_a_registry_is_an_error_or_skipped(tmp_path: Path, registry: LoopbackRegistry) -> None:
+    async with crib_of(tmp_path, registry.url) as crib:
+        for name, (body, found) in ANSWERS.items():
+            registry.files["/v0.1/servers"] = body
+            try:
+                names = [each.name for each in await crib.registry.search("files")]
+            except Unavailable as error:
+                assert "cannot be used" in error.message
+                names = None
+            assert names == found, name
+    assert len(registry.asked) == len(ANSWERS)
+
+
+async def test_refused_package_is_not_planned(tmp_path: Path, registry: LoopbackRegistry) -> None:
+    registry.publish("com.example/sly", packages=[{**NPM, "identifier": "acme/files"}])  # npx would run a repository
+    async with crib_of(tmp_path, registry.url) as crib:
+        with pytest.raises(InvalidRequest, match="not the name of a package") as refused:
+            await crib.registry.plan(PlanRequest("com.example/sly"))
+    assert refused.value.code == "registry.refused"

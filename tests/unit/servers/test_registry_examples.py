@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from toolcrib.model.json import JsonObject
-from toolcrib.servers.registry.server_json import install_options, option_entry
+from toolcrib.servers.registry.server_json import install_options, option_entry, option_fault
 
 
 class Example(NamedTuple):
@@ -222,3 +222,44 @@ def test_bundle_is_an_option_with_its_address() -> None:
     bundle = published("mcpb", "https://example.com/editor.mcpb", fileSha256="f" * 64)
     (option,) = install_options({"packages": [bundle]})
     assert option.id == "mcpb"
+
+
+REFUSED: dict[str, tuple[JsonObject, str]] = {
+    "floating tag": (published("npm", "weather", "latest"), "not a specific version"),
+    "range": (published("npm", "weather", "^1.2.3"), "not a specific version"),
+    "range with a letter": (published("pypi", "weather", "1.x"), "not a specific version"),
+    "option of npx": (published("npm", "--registry=http://a.example", "1.0.0"), "not the name of a package"),
+    "option of docker": (published("oci", "--privileged", "1.0.0"), "not the name of a package"),
+    "address as name": (published("npm", "https://a.example/x.tgz"), "not the name of a package"),
+    "repository as name": (published("pypi", "git+https://a.example/x"), "not the name of a package"),
+    "another registry": (published("npm", "weather", "1.0.0", registryBaseUrl="https://a.example"), "a.example"),
+    "no address": (published("oci", "a/b", "1", registryBaseUrl="https://-v/"), "address of its package registry"),
+    "digest of a name": (published("npm", "weather", "1.0.0", fileSha256="0" * 64), "cannot be verified"),
+    "nameless": (published("npm", "w", "1", packageArguments=[{"type": "named", "value": "8"}]), "has no name"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_package_that_could_run_something_else_is_refused(name: str) -> None:
+    package, reason = REFUSED[name]
+    (option,) = install_options({"packages": [package]})
+    assert reason in (option_fault(option) or "")
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_documented_form_is_not_refused(name: str) -> None:
+    assert [option_fault(option) for option in install_options(EXAMPLES[name].document)].count(None) >= 1
+
+
+def test_remote_has_the_transport_of_a_remote() -> None:
+    (option,) = install_options({"remotes": [{"type": "stdio", "url": "https://a.example"}]})
+    assert "not one of a remote" in (option_fault(option) or "")
+
+
+@pytest.mark.parametrize(
+    ("name", "run"), [("acme/tool", "a.example/acme/tool:1"), ("b.example/tool", "b.example/tool:1")]
+)
+def test_image_is_taken_from_the_published_registry(name: str, run: str) -> None:
+    (option,) = install_options({"packages": [published("oci", name, "1", registryBaseUrl="https://a.example")]})
+    assert option_fault(option) is None
+    assert option_entry(option)["args"][-1] == run

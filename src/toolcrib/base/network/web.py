@@ -124,18 +124,25 @@ async def get(
     headers: Mapping[str, str] | None = None,
     *,
     seconds: float = DOCUMENT_SECONDS,
+    elsewhere: httpx2.AsyncClient | None = None,
 ) -> httpx2.Response:
-    """Get a document. Follows a few redirects, checks each one, and sends no secrets to another origin."""
+    """Get a document. Follows a few redirects, checks each one, and sends no secrets to another origin.
+
+    With `elsewhere`, a redirect to another host is requested with that client.
+    """
+    sender = client
     request = client.build_request("GET", url, headers=dict(headers or {}))
     for _ in range(MAX_REDIRECTS + 1):
         with anyio.fail_after(seconds):
-            response = await client.send(request, follow_redirects=False)
+            response = await sender.send(request, follow_redirects=False)
         following = response.next_request
         if following is None:
             return response
         if following.url.origin != request.url.origin:
             for name in [name for name in following.headers if name.lower() not in _KEPT_ACROSS_ORIGINS]:
                 del following.headers[name]
+        if elsewhere is not None and (following.url.host, following.url.port) != (request.url.host, request.url.port):
+            sender = elsewhere
         request = following
     raise httpx2.TooManyRedirects("The server redirects too often.", request=request)
 

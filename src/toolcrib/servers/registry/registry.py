@@ -22,6 +22,7 @@ from toolcrib.model.json import JsonObject, digest
 from toolcrib.model.problems import Problem
 from toolcrib.model.sandbox import Sandbox
 from toolcrib.model.servers import DefinitionSource
+from toolcrib.model.text import visible
 from toolcrib.servers.edits import Edit
 from toolcrib.servers.own_file import check_entry, check_name
 from toolcrib.servers.registry.bundles import (
@@ -33,7 +34,7 @@ from toolcrib.servers.registry.bundles import (
 )
 from toolcrib.servers.registry.published_server import NAME, PublishedServer, check_literals
 from toolcrib.servers.registry.registry_api import LATEST, RegistryReader, open_reader
-from toolcrib.servers.registry.server_json import InputValues, InstallOption, option_entry
+from toolcrib.servers.registry.server_json import InputValues, InstallOption, option_entry, option_fault
 from toolcrib.servers.sandbox import default_sandbox
 from toolcrib.servers.servers import Servers, WriteScope
 from toolcrib.servers.trust import TrustQuestion, trust_question
@@ -131,6 +132,8 @@ class Registry:
         if server.status == "deleted":
             raise InvalidRequest("registry.option", f"{server.name} was deleted from the registry.")
         option = _chosen(server, request.option)
+        if (fault := option_fault(option)) is not None:
+            raise InvalidRequest("registry.refused", f"{server.name} was refused: {visible(fault)}.")
         check_literals(option.published, option.identifier, self._deps.environment)
         texts: JsonObject = {"description": server.description, "title": server.title}
         if option.kind == "mcpb":

@@ -91,9 +91,12 @@ class HttpRegistry:
 
     async def _get(self, path: str, params: Mapping[str, str], unknown: NotFound | None = None) -> Json:
         try:
-            async with self._web.client(local_allowed=True, timeout=DOCUMENT_TIMEOUT) as client:
+            async with (
+                self._web.client(local_allowed=True, timeout=DOCUMENT_TIMEOUT) as client,
+                self._web.client(local_allowed=False, timeout=DOCUMENT_TIMEOUT) as elsewhere,
+            ):
                 url = str(httpx2.URL(f"{self._url}{path}", params=params) if params else f"{self._url}{path}")
-                response = await get(client, url, {"accept": "application/json"})
+                response = await get(client, url, {"accept": "application/json"}, elsewhere=elsewhere)
         except (httpx2.HTTPError, TimeoutError, OSError) as error:
             raise self._unusable(str(error) or type(error).__name__) from error
         if response.status_code == HTTPStatus.NOT_FOUND and unknown is not None:

@@ -18,6 +18,20 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_]+")
 _RUNNERS = frozenset({"npx", "uvx", "docker", "podman", "dnx"})
 """Programs that a publisher may choose; for others, the usual one of the package's type is used."""
 
+_IDENTIFIERS: Mapping[str, re.Pattern[str]] = {
+    "npm": re.compile(r"(?:@[A-Za-z0-9_~][\w.~-]*/)?[A-Za-z0-9_~][\w.~-]*", re.ASCII),
+    "pypi": re.compile(r"[A-Za-z0-9][\w.-]*(?:\[[\w.,-]+\])?", re.ASCII),
+    "oci": re.compile(r"[A-Za-z0-9][\w.:/@-]*", re.ASCII),
+    "docker": re.compile(r"[A-Za-z0-9][\w.:/@-]*", re.ASCII),
+    "nuget": re.compile(r"[A-Za-z0-9_][\w.-]*", re.ASCII),
+}
+"""Names of packages. Anything else could be an option of the runner, or an address from which it loads code."""
+_VERSION = re.compile(r"(?!latest$)(?!(?:.*\.)?[xX](?:\.|$))[A-Za-z0-9][\w.+!-]*", re.ASCII)
+_USUAL_DOMAINS = {"npm": "npmjs", "pypi": "pypi", "nuget": "nuget"}
+"""The domain, without its ending, of the registry that the runner of a package type uses."""
+_BASE_URL = re.compile(r"https?://([A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]+)?)(?:/|$)")
+_REMOTE_TYPES = frozenset({"streamable-http", "sse", "http", "streamable"})
+
 InputKind = Literal["argument", "variable", "header", "value"]
 InputValues = Mapping[str, Sequence[str]]
 """The user's values by input; an input that can be repeated has several."""
@@ -107,6 +121,35 @@ def option_entry(option: InstallOption, values: InputValues = NO_VALUES) -> Json
     return entry | {"type": "sse" if entry["type"] == "sse" else "http"} if "url" in entry else entry
 
 
+def option_fault(option: InstallOption) -> str | None:
+    """Return why an option must not be run, or None.
+
+    What is refused breaks the schema in a way that could run something else than what is published and reviewed.
+    """
+    published = option.published
+    if option.is_remote:
+        return (
+            None if option.transport in _REMOTE_TYPES else f"its transport {option.transport!r} is not one of a remote"
+        )
+    names = _IDENTIFIERS.get(option.kind)
+    if names is not None and names.fullmatch(option.identifier) is None:
+        return f"its identifier {option.identifier!r} is not the name of a package of the type {option.kind}"
+    if option.version and names is not None and _VERSION.fullmatch(option.version) is None:
+        return f"its version {option.version!r} is not a specific version"
+    if option.sha256 is not None and names is not None:
+        return f"it has a digest, which cannot be verified for packages of the type {option.kind}"
+    host = _base_host(published)
+    if not host and _member(published, "registryBaseUrl"):
+        return "the address of its package registry is invalid"
+    usual = _USUAL_DOMAINS.get(option.kind)
+    if host and usual is not None and host.split(".")[-2:][0] != usual:
+        return f"it is in the package registry {host}, which {option.kind} packages are not installed from"
+    listed = [*objects(_member(published, "runtimeArguments")), *objects(_member(published, "packageArguments"))]
+    if any(as_text(item.get("name")) is None for item in listed if item.get("type") == "named"):
+        return "a named argument has no name"
+    return None
+
+
 def remote_entry(remote: JsonObject, values: InputValues = NO_VALUES) -> JsonObject:
     """Return the definition of a remote, or of a package that listens on a URL."""
     url = as_text(remote.get("url"))
@@ -124,6 +167,8 @@ def package_entry(package: JsonObject, values: InputValues = NO_VALUES) -> JsonO
     if transport_url(package) is not None:
         transport = as_object(package.get("transport")) or {}
         return remote_entry({**transport, "variables": _named_in_url(package, transport)}, values)
+    if kind in ("oci", "docker") and not _has_host(identifier) and (host := _base_host(package)):
+        identifier = f"{host}/{identifier}"
     launch = _launch(kind, identifier, str(package.get("version") or ""))
     if launch is None:
         return {"registryType": kind, "identifier": identifier}
@@ -141,6 +186,18 @@ def package_entry(package: JsonObject, values: InputValues = NO_VALUES) -> JsonO
     command = hint if hint in _RUNNERS else command
     raw: JsonObject = {"command": command, "args": [*before, *runtime, *after, *own]}
     return raw | {"env": env} if env else raw
+
+
+def _base_host(package: JsonObject) -> str:
+    """Return the host of the registry that a package is in, or an empty text."""
+    found = _BASE_URL.match(as_text(_member(package, "registryBaseUrl")) or "")
+    return found[1].lower() if found is not None else ""
+
+
+def _has_host(image: str) -> bool:
+    """Return whether the name of an image begins with the host of its registry."""
+    first, slash, _ = image.partition("/")
+    return bool(slash) and ("." in first or ":" in first or first == "localhost")
 
 
 def _named_in_url(package: JsonObject, transport: JsonObject) -> JsonObject:
