@@ -12,6 +12,7 @@ import pytest
 
 from deadlines import stretched
 from e2e.shell import LIMIT, Shell
+from long_tests import takes_long
 from toolcrib.gate.audit.export import follow
 from toolcrib.model.json import JsonObject
 
@@ -195,6 +196,46 @@ def test_tables_show_relative_times_and_json_exact_ones(shell: Shell) -> None:
         assert not exact.search(table)
         assert re.search(r"(now|\d+ (s|min) ago|in \d+ d)\b", table)
         assert exact.search(json.dumps(shell.json(*command.split())))
+
+
+@takes_long
+def test_repeated_approvals_offer_a_rule_that_is_edited_and_limited(tmp_path: Path) -> None:
+    shell = Shell.at(tmp_path)
+    with shell.serving() as crib:
+        secret = said(shell, "tokens", "create", "bot", "--source", "api").strip()
+        for day in range(3):
+            call = asking(shell, crib.url, secret, {"name": f"friends of day {day}"})
+            said(shell, "approvals", "approve", pending(shell)["id"])
+            call.communicate(timeout=LIMIT)
+        call = asking(shell, crib.url, secret, {"name": "friends of day 3"})
+        question = pending(shell)
+        offered = said(shell, "approvals", "list")
+        assert "--prefix 'like the last 3 approvals': Allow calls of lab/greet where `/name` matches" in offered
+        limits = (
+            "--if",
+            "/name glob friends*",
+            "--if",
+            "/times equals 1",
+            "--next",
+            "2",
+            "--until",
+            "2099-12-31T18:00",
+        )
+        answer = ("approvals", "approve", question["id"], "--scope", "always", "--prefix", "like the last 3 approvals")
+        done = shell.run(*answer, *limits, "--yes")
+        assert (
+            'Changed: with the conditions /name glob "friends*", /times equals 1, for the next 2 calls, until 2099'
+            in done.stderr
+        )
+        assert re.search(r"if /name glob \"friends\*\", .*; ends: 2 more calls, in \d+ d", done.stdout)
+        call.communicate(timeout=LIMIT)
+        assert re.search(r"2 more calls, in \d+ d", said(shell, "rules", "list"))
+        for _ in range(2):
+            unasked = asking(shell, crib.url, secret, {"name": "friends"}).communicate(timeout=LIMIT)[0]
+            assert "Hello, friends." in unasked
+        call = asking(shell, crib.url, secret, {"name": "friends"})
+        said(shell, "approvals", "deny", pending(shell)["id"])
+        call.communicate(timeout=LIMIT)
 
 
 def test_the_chain_is_exported_into_a_private_file_that_proves_itself(shell: Shell) -> None:

@@ -313,7 +313,9 @@ def _show_rules(approval: "JsonObject") -> None:
         approve: JsonObject = proposed["approve"]
         output.line(f"--scope {scope} creates: {output.one_line(approve['sentence'], 5000)}")
         for each in approve.get("prefixes", ()):
-            output.line(f"  --prefix {output.one_line(repr(each['prefix']), 5000)}")
+            output.line(
+                f"  --prefix {output.one_line(repr(each['prefix']), 5000)}: {output.one_line(each['sentence'], 5000)}"
+            )
 
 
 def _show_question(question: "JsonObject") -> None:

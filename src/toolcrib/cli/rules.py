@@ -312,8 +312,14 @@ def parse_condition(text: str) -> "JsonObject":
 
 def describe_rule(rule: "JsonObject") -> str:
     """Return a short description of a rule."""
-    scope = describe_scope(rule)
-    return f"{rule['effect']} {rule['pattern']}" + (f" if {scope}" if scope else "")
+    scope, end = describe_scope(rule), describe_end(rule)
+    return f"{rule['effect']} {rule['pattern']}" + (f" if {scope}" if scope else "") + (f"; ends: {end}" if end else "")
+
+
+def describe_end(rule: "JsonObject") -> str:
+    """Return after how many calls and when a rule ends; empty if never."""
+    uses = [f"{rule['uses']} more {'call' if rule['uses'] == 1 else 'calls'}"] if "uses" in rule else []
+    return ", ".join([*uses, *([output.when(rule["expiresAt"])] if "expiresAt" in rule else [])])
 
 
 def describe_scope(rule: "JsonObject") -> str:
@@ -334,8 +340,6 @@ def describe_scope(rule: "JsonObject") -> str:
         parts.append(f"session {rule['session']}")
     if "definitionHash" in rule:
         parts.append(f"defined as {rule['definitionHash'][:8]}")
-    if "uses" in rule:
-        parts.append(f"{rule['uses']} more {'call' if rule['uses'] == 1 else 'calls'}")
     return ", ".join(parts)
 
 
@@ -353,7 +357,7 @@ def _row(rule: "JsonObject") -> tuple[str, ...]:
         rule["pattern"],
         describe_scope(rule),
         describe_origin(rule["origin"]),
-        output.when(rule.get("expiresAt")),
+        describe_end(rule),
         rule.get("reason", ""),
     )
 
