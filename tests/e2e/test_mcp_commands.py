@@ -356,6 +356,7 @@ def test_servers_move_between_tools_with_a_report(joined: Shell) -> None:
     assert not file.exists()
     assert joined.run("mcp", "export").returncode == 2
     assert "Unknown app 'nobody'" in joined.run("mcp", "export", "--client", "nobody").stderr
+    assert "Did you mean cursor?" in joined.run("mcp", "export", "--client", "curser").stderr
 
 
 def in_terminal(shell: Shell, answers: str, *arguments: str) -> tuple[int, str]:

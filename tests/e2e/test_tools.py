@@ -240,3 +240,21 @@ def test_unused_tools_are_hidden_after_consent_and_shown_again(shell: Shell) -> 
         assert {(rule["effect"], rule["where"]["sources"][0]) for rule in hidden} == {("deny", "ide")}
         undone = shell.json("tools", "list", "--cost", "--undo")
         assert (len(undone["rules"]), shell.json("rules", "list")) == (len(hidden), [])
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["tools", "list", "--server", "toolcrb"], "Did you mean toolcrib?"),
+        (["tools", "list", "--agent", "reviewr"], "Did you mean reviewer?"),
+        (["chat", "--agent", "reviewr", "Hello."], "Did you mean reviewer?"),
+        (["mcp", "trust", "./tolls"], "tools?"),
+    ],
+)
+def test_an_unknown_name_that_filters_a_list_is_an_error_with_a_suggestion(
+    joined: Shell, words: list[str], hint: str
+) -> None:
+    (joined.folder / "tools").mkdir(exist_ok=True)
+    done = joined.run(*words)
+    assert done.returncode == 3, done.stderr
+    assert hint in done.stderr

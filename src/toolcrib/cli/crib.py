@@ -59,10 +59,15 @@ async def ask(settings: Settings, work: Callable[[ApiClient], Awaitable[Answer]]
 
 async def _ask_once(settings: Settings, work: Callable[[ApiClient], Awaitable[Answer]]) -> Answer:
     async with reach(settings) as client, until_signalled():
-        try:
-            return await work(client)
-        except NotFound as error:
-            raise await with_suggestion(client, error) from error
+        return await _suggesting(client, work)
+
+
+async def _suggesting(client: ApiClient, work: Callable[[ApiClient], Awaitable[Answer]]) -> Answer:
+    """Run `work`; an error about an unknown name suggests similar ones."""
+    try:
+        return await work(client)
+    except NotFound as error:
+        raise await with_suggestion(client, error) from error
 
 
 async def keep_running(settings: Settings, work: Callable[[ApiClient], Awaitable[None]]) -> None:
@@ -75,7 +80,7 @@ async def keep_running(settings: Settings, work: Callable[[ApiClient], Awaitable
         begun = anyio.current_time()
         try:
             async with reach(settings, kind="chat") as client, until_signalled():
-                return await work(client)
+                return await _suggesting(client, work)
         except Unavailable as error:
             losses = 1 if anyio.current_time() - begun > _STEADY_SECONDS else losses + 1
             if not is_lost(error) or losses > MOST_LOSSES:

@@ -50,6 +50,17 @@ async def known_names(client: "ApiClient", kind: str) -> list[str]:
     return [str(row[key]) for row in await rows(client) for key in keys if row.get(key)]
 
 
+async def require_known(client: "ApiClient", kind: str, name: str | None) -> None:
+    """Raise a `NotFound` if a name that filters a list does not exist: an empty list would not explain itself."""
+    if name is None:
+        return
+    known = await known_names(client, kind)
+    if kind == "server":
+        known += {str(tool["server"]) for tool in await client.tools()}
+    if name not in known:
+        raise NotFound(f"{kind}.unknown", f'{kind.capitalize()} "{name}" not found.', _hint(similar(known, [name])))
+
+
 async def with_suggestion(client: "ApiClient", error: NotFound) -> NotFound:
     """Return the error with similar names as its hint, or the same error if there are none."""
     if error.code not in _LISTS:
@@ -58,8 +69,12 @@ async def with_suggestion(client: "ApiClient", error: NotFound) -> NotFound:
         known = await known_names(client, error.code.removesuffix(".unknown"))
     except ToolcribError:
         return error
-    found = similar(known, command_line.get())
-    return NotFound(error.code, error.message, f"Did you mean {' or '.join(found)}?") if found else error
+    hint = _hint(similar(known, command_line.get()))
+    return NotFound(error.code, error.message, hint) if hint else error
+
+
+def _hint(names: Sequence[str]) -> str | None:
+    return f"Did you mean {' or '.join(names)}?" if names else None
 
 
 def similar(known: Sequence[str], words: Iterable[str]) -> list[str]:

@@ -6,6 +6,7 @@ So is what it would misread: a text that looks like one of its variables, or a v
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 
 from toolcrib.model.errors import InvalidRequest
@@ -97,8 +98,10 @@ def client_named(name: str) -> Dialect:
     """Return the app of this name if its files can be written. Raises `config.unsupported` for others."""
     dialect = CLIENTS.get(name)
     if dialect is None or not dialect.writable:
-        known = ", ".join(sorted(client for client, row in CLIENTS.items() if row.writable))
-        raise InvalidRequest("config.unsupported", f"Unknown app {name!r}. Known apps: {known}.")
+        known = sorted(client for client, row in CLIENTS.items() if row.writable)
+        near = get_close_matches(name, known)
+        hint = f"Did you mean {' or '.join(near)}?" if near else "Choose one of the known apps."
+        raise InvalidRequest("config.unsupported", f"Unknown app {name!r}. Known apps: {', '.join(known)}.", hint)
     return dialect
 
 

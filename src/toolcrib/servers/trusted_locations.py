@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 
 from toolcrib.model.errors import NotFound
@@ -21,12 +22,22 @@ class TrustedLocation:
     view: ProjectView
 
 
+def _similar_directories(path: Path) -> str | None:
+    """Return a hint with the directories that the user may have meant."""
+    try:
+        beside = {each.name: str(each) for each in path.parent.iterdir() if each.is_dir()}
+    except OSError:
+        return None
+    found = get_close_matches(path.name, beside)
+    return f"Did you mean {' or '.join(beside[name] for name in found)}?" if found else None
+
+
 def defined_at(location: TrustedLocation, environment: Mapping[str, str]) -> tuple[ServerEntry, ...]:
     """Return every definition in a location as written there, even if another entry of it is in force."""
     view, path = location.view, location.path
     if not location.is_project and path not in {place.file for place in view.places.files}:
         message = f"{path} is neither a directory nor a config file of an app."
-        raise NotFound("server.unknown", message)
+        raise NotFound("server.unknown", message, _similar_directories(path))
 
     def stands_there(source: DefinitionSource) -> bool:
         return source.project == view.discovery.project if location.is_project else source.file == str(path)

@@ -67,6 +67,7 @@ def list_tools(
     from toolcrib.cli.arguments import check_source
     from toolcrib.cli.crib import ask
     from toolcrib.cli.loop import run
+    from toolcrib.cli.suggestions import require_known
 
     check_source(source)
     if (apply or undo) and (not cost or (apply and undo)):
@@ -82,7 +83,12 @@ def list_tools(
 
     async def work(client: "ApiClient") -> "tuple[list[JsonObject], list[JsonObject]]":
         found = await client.tools(server=server, agent=agent, source=source)
-        return found, await client.tool_problems()
+        problems = await client.tool_problems()
+        if not found:
+            output.warn_all(problems)
+            await require_known(client, "agent", agent)
+            await require_known(client, "server", server)
+        return found, problems if found else []
 
     found, problems = run(lambda: ask(invocation.settings, work))
     show_tools(found, invocation.as_json)
