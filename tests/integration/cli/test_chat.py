@@ -2,6 +2,7 @@
 
 import re
 import signal
+import sys
 from contextlib import AsyncExitStack
 
 import anyio
@@ -142,6 +143,19 @@ async def test_messages_typed_during_a_turn_wait_and_ctrl_c_ends_the_turn_only(p
         await terminal.until("(queued until")
         terminal.press("\x03")
         await terminal.until("Interrupted.")
+        await terminal.until("Fine, you said that.")
+        await left(terminal)
+
+
+async def test_ctrl_c_cancels_a_command_that_waits_and_the_chat_goes_on(person: Person) -> None:
+    async with person.crib(), person.chat() as terminal:
+        terminal.enter(f"/mcp add mute {sys.executable} -c 'input()'")
+        await terminal.until('Added "mute"')
+        terminal.enter("/mcp test mute")
+        await terminal.until("Connecting to mute…")
+        terminal.press("\x03")
+        await terminal.until("Cancelled.")
+        terminal.enter("hello")
         await terminal.until("Fine, you said that.")
         await left(terminal)
 

@@ -57,6 +57,7 @@ class LiveChat:
         self._is_interrupting = False
         self._changed = anyio.Event()
         self._following = anyio.CancelScope()
+        self._command: anyio.CancelScope | None = None
         self._enter: MemoryObjectSendStream[tuple[Ask | None, str]]
         self._tasks: TaskGroup
         self.is_deleted = self.is_interrupted = False
@@ -239,7 +240,7 @@ class LiveChat:
                     self._keys.suspend()
 
     def _interrupt(self) -> None:
-        """Handle Ctrl-C: interrupt the turn, else clear the line; the second time exit."""
+        """Handle Ctrl-C: cancel the command, else interrupt the turn, else clear the line; the second time exit."""
         now = anyio.current_time()
         again, self._pressed_at = now - self._pressed_at < TWICE, now
         if again or self._is_interrupting:
@@ -248,6 +249,8 @@ class LiveChat:
         elif self._row_for is not None and self._row_for.is_editing:
             self._row_for.is_editing = False
             self._editor.put("")
+        elif self._command is not None:
+            self._command.cancel()
         elif self.view.is_busy:
             self._is_interrupting = True
             self.tell("Interrupting. Press Ctrl-C again to quit; the session is kept.", "faint")
@@ -280,9 +283,19 @@ class LiveChat:
     async def _say(self, line: str) -> None:
         if line.startswith("/") and not line.startswith("//"):
             self.screen.show([ViewLine(""), ViewLine(f"> {line}", "strong")])
-            await run_command(self, line)
+            await self._run_cancellable(line)
         else:
             await self.client.sessions.send(self.id, line.removeprefix("/") if line.startswith("//") else line)
+
+    async def _run_cancellable(self, line: str) -> None:
+        self._command = scope = anyio.CancelScope()
+        try:
+            with scope:
+                await run_command(self, line)
+        finally:
+            self._command = None
+        if scope.cancelled_caught:
+            self.tell("Cancelled.", "faint")
 
     async def _answer_question(self, ask: Ask, line: str) -> None:
         question = ask.next_question
