@@ -4,12 +4,14 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import anyio
 import pytest
 
+from lab import Lab
 from long_tests import takes_long
 from toolcrib.agents.sessions.claude.program import find_cli
 from toolcrib.base.settings import Settings
@@ -172,3 +174,45 @@ async def test_claude_code_works_in_search_and_code_mode(
     assert offered == {f"mcp__toolcrib__{name}" for name in expected}
     (intent,) = await crib.crib.audit.find(Filters(server="toolcrib", tool="ping", phase="intent"))
     assert ("programId" in intent) == (tools == "code")
+
+
+LONG_STEPS: list[JsonObject] = [
+    {"blocks": [{"tool": "mcp__toolcrib__jobs_slow_compute", "input": {"label": "pi", "seconds": 2}}]},
+    {"blocks": [{"text": "It said: {{last_tool_result}}"}]},
+]
+
+
+@takes_long
+async def test_claude_code_without_tasks_waits_for_the_approval_and_the_result(crib: Holding, tmp_path: Path) -> None:
+    try:
+        claude = find_cli(bare_environment(tmp_path))
+    except Unavailable as error:
+        pytest.skip(error.message)
+    tests = Path(__file__).parents[2]
+    job: JsonObject = {"command": sys.executable, "args": ["-S", "-m", "upstreams.tasking"]}  # answers with a task
+    await crib.crib.servers.add("jobs", {**job, "env": {"PYTHONPATH": str(tests)}})
+    await crib.crib.clients.connect(AppConnectRequest("claude-code"), anyway=True)
+    command = [str(claude), "-p", "Compute pi.", "--permission-mode", "bypassPermissions"]
+    said: list[str] = []
+    async with Lab(Settings(home=tmp_path / "crib"), crib.info.url).http() as http:
+        assert (await http.post("/api/servers/jobs/test")).json()["state"] == "connected"
+        rule = {"effect": "ask", "pattern": "jobs/slow_compute"}
+        assert (await http.post("/api/policy/rules", json=rule)).status_code == 201
+        with ScriptedModel({"default": LONG_STEPS}) as model:
+
+            async def work() -> None:
+                said.append(await said_by(command, tmp_path, **claude_variables(model.url)))
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(work)
+                pending: list[JsonObject] = []
+                with anyio.fail_after(60):
+                    while not pending:
+                        pending = (await http.get("/api/approvals")).json()
+                (approval,) = pending
+                assert (approval["tool"], approval["status"]) == ("slow_compute", "pending")
+                answer = {"decision": "approve", "scope": "once"}
+                assert (await http.post(f"/api/approvals/{approval['id']}", json=answer)).status_code == 200
+    assert "computed pi" in said[0], said
+    (outcome,) = await crib.crib.audit.find(Filters(server="jobs", tool="slow_compute", phase="outcome"))
+    assert outcome["durationMs"] >= 2_000
