@@ -6,12 +6,12 @@ itself; the CLI and the tests use that.
 Must never put anything on a page that is not in the value.
 """
 
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
-from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
@@ -24,6 +24,7 @@ from toolcrib.model.principals import Principal
 from toolcrib.model.version import __version__
 from toolcrib.web.console.app_views import AppViews
 from toolcrib.web.console.call_history import CallHistory
+from toolcrib.web.console.project_links import keep_project, with_project
 from toolcrib.web.console.render import page
 
 PRINCIPAL: Final = "toolcrib.principal"
@@ -83,6 +84,12 @@ class Console:
         return _chosen_project.get() or self.crib.settings.default_cwd
 
     @property
+    def chosen_project(self) -> str | None:
+        """The real path of the directory that was chosen in the header; None if none was."""
+        chosen = _chosen_project.get()
+        return os.path.realpath(chosen) if chosen is not None else None
+
+    @property
     def default_agent(self) -> str | None:
         """The default agent of the project around the page's directory."""
         return self.crib.permissions.default_agent(self.place) if self.place is not None else None
@@ -108,7 +115,7 @@ class Console:
                 if request.headers.get("hx-request") == "true":
                     return self.failed(error)
                 shown = ScreenContent("", "Error", "refused.html", error_json(error), status=error.status)
-                return await self.respond(request, shown)
+                return _in_project(await self.respond(request, shown))
 
         return Route(each.path, handle, methods=list(each.methods or ("GET",)))
 
@@ -181,12 +188,13 @@ def _wants_json(request: Request) -> bool:
 
 
 def _in_project(answer: Response) -> Response:
-    """Keep the chosen project in the address that a response leads to."""
+    """Keep the chosen project in the address that a response leads to, and in the links of a page."""
     chosen, to = _chosen_project.get(), answer.headers.get("location", "")
     if chosen is not None and to.startswith("/"):
-        path, mark, fragment = to.partition("#")
-        joined = f"{path}{'&' if '?' in path else '?'}{urlencode({'cwd': str(chosen)})}"
-        answer.headers["location"] = f"{joined}{mark}{fragment}"
+        answer.headers["location"] = with_project(to, str(chosen))
+    if chosen is not None and isinstance(answer, HTMLResponse):
+        answer.body = answer.render(keep_project(bytes(answer.body).decode(), str(chosen)))
+        answer.headers["content-length"] = str(len(answer.body))
     return answer
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from integration.web.console.visitor import Visitor, visiting
 from toolcrib.agents.sessions.sessions import NewSession
+from toolcrib.model.json import JsonObject
 from toolcrib.store.audit import Filters
 from toolcrib.testing.played import PlayedRunner
 
@@ -176,6 +177,28 @@ async def test_a_form_leads_back_to_this_screen_only(visitor: Visitor) -> None:
     rule = {"line": "ask toolcrib/ping", "back": "https://elsewhere.example/access?"}
     answer = await visitor.client.post("/access/rules", data=rule, follow_redirects=False)
     assert answer.headers["location"] == "/access/rules"
+
+
+async def test_a_chosen_project_marks_what_applies_there(visitor: Visitor, tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    for project, bundles in ((here, ["researcher"]), (there, [])):
+        project.mkdir()
+        await visitor.send("/access/projects", {"path": str(project), "bundle": bundles})
+        where: JsonObject = {"projects": [str(project)]}
+        rule: JsonObject = {"effect": "ask", "pattern": f"lab/{project.name}", "where": where}
+        await visitor.crib.permissions.add(rule, by="owner")
+    await visitor.crib.permissions.add({"effect": "ask", "pattern": "lab/all"}, by="owner")
+    chosen = str(here)
+    rules = (await visitor.json("/access/rules", cwd=chosen))["rules"]
+    marks = {each["pattern"]: each["inProject"] for each in rules}
+    assert marks == {"lab/here": True, "lab/there": False, "lab/all": None}
+    assert "other project" in (await visitor.page("/access/rules", cwd=chosen)).text
+    bundles = (await visitor.json("/access/bundles", cwd=chosen))["bundles"]
+    assert [each["id"] for each in bundles if each["granted"]] == ["researcher"]
+    projects = (await visitor.json("/access/projects", cwd=chosen))["projects"]
+    assert {each["path"]: each["chosen"] for each in projects} == {chosen: True, str(there): False}
+    for page in ("/access/rules", "/access/bundles", "/access/projects"):
+        assert "this project" not in (await visitor.page(page)).text
 
 
 async def test_the_default_agent_of_a_project_is_set_here_and_used_there(visitor: Visitor, tmp_path: Path) -> None:

@@ -2,14 +2,14 @@
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import parse_qs, quote, urlsplit
 
 import anyio
 import pytest
 
 from hostile_strings import WORST, strings
 from integration.web.console.stranger import Stranger, estranged
-from integration.web.console.visitor import Element, Visitor, read
+from integration.web.console.visitor import Element, Visitor, read, visiting
 from toolcrib.agents.sessions.sessions import NewSession
 
 pytestmark = pytest.mark.anyio
@@ -82,3 +82,41 @@ async def test_a_conversation_of_nothing_else_stays_text(stuffed: Visitor, tmp_p
     said = (await stuffed.page(f"/sessions/{session.id}")).one("article", class_="user")
     assert WORST[0] in said.raw_text
     await crib.sessions.interrupt(session.id)
+
+
+RTL, EMOJI, LONG = "\u05e9\u05dc\u05d5\u05dd \u202e\u2066", "\U0001f9f0 \u00fc&cwd=#%2F?\"'>", "long" * 60
+CHOSEN = (RTL, EMOJI, LONG, WORST[5].replace("/", ""))
+OF_PROJECTS = ("/servers", "/access/projects", "/access/bundles", "/access/tokens")
+
+
+async def test_a_chosen_project_stays_in_every_link_whatever_its_name(tmp_path: Path) -> None:
+    projects = {name: tmp_path / "projects" / name for name in (*CHOSEN, *WORST) if "/" not in name}
+    async with visiting(tmp_path / "crib") as visitor:
+        for project in projects.values():
+            await anyio.Path(project).mkdir(parents=True, exist_ok=True)
+            await visitor.send("/access/projects", {"path": str(project), "agent": "reviewer"})
+        paths = [path for path in (*SCREENS, *OF_PROJECTS) if "?" not in path and "stranger" not in path]
+        for path in paths:
+            no_stranger(await visitor.page(path))
+        for number, path in enumerate(paths * 2):
+            project = str(projects[CHOSEN[number % len(CHOSEN)]])
+            page = await visitor.page(path, cwd=project)
+            no_stranger(page)
+            assert page.one("input", id="project").attributes["value"] == project
+            kept_in_links(page, project)
+            no_stranger(await visitor.page("/access/tools", project=project, cwd=project))
+        sent = {"params": {"cwd": project}, "data": {"path": project}}
+        moved = await visitor.client.post("/access/projects/remove", **sent)
+        assert parse_qs(urlsplit(str(moved.url)).query)["cwd"] == [project]
+
+
+def kept_in_links(page: Element, project: str) -> None:
+    """Every link and form leads to pages of the project, except those that choose another one."""
+    for element in page:
+        for attribute in ("href", "action", "formaction", "hx-get", "hx-post"):
+            to = urlsplit(element.attributes.get(attribute) or "")
+            chooses = element.attributes.get("aria-label", "").startswith("Choose ")
+            if to.path and not to.netloc and not to.path.startswith(("/static/", "/api/")) and not chooses:
+                assert parse_qs(to.query).get("cwd") == [project], to
+    for form in page.all("form", method="get"):
+        assert [each.attributes["value"] for each in form.all("input", name="cwd")] == [project]

@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from toolcrib.gate.policy.zones import is_inside
 from toolcrib.model.agents import slug
 from toolcrib.model.errors import InvalidRequest, NotFound
 from toolcrib.model.json import JsonObject
@@ -40,7 +41,11 @@ class GrantsScreen:
 
     async def bundles(self, request: Request) -> Response:
         """List all bundles, built-in ones first."""
-        value: JsonObject = {"bundles": [each.to_json() for each in self._permissions.bundles.list()]}
+        around = await self._around()
+        granted = {id for project in around for id in project.bundles}
+        value: JsonObject = {
+            "bundles": [each.to_json() | {"granted": each.id in granted} for each in self._permissions.bundles.list()]
+        }
         return await self._console.respond(request, ScreenContent("access", "Bundles", "access_bundles.html", value))
 
     async def create_bundle(self, request: Request) -> Response:
@@ -67,12 +72,22 @@ class GrantsScreen:
 
     async def projects(self, request: Request) -> Response:
         """List all configured projects."""
+        around = {each.path for each in await self._around()}
         value: JsonObject = {
-            "projects": [{"agentId": None, **each.to_json()} for each in await self._permissions.projects.list()],
+            "projects": [
+                {"agentId": None, **each.to_json(), "chosen": each.path in around}
+                for each in await self._permissions.projects.list()
+            ],
             "agents": [{"id": each.id, "name": each.name} for each in await self._crib.zoo.list()],
             "bundles": [{"id": each.id, "name": each.name} for each in self._permissions.bundles.list()],
         }
         return await self._console.respond(request, ScreenContent("access", "Projects", "access_projects.html", value))
+
+    async def _around(self) -> list[Project]:
+        """Return the projects that contain the chosen directory."""
+        chosen = self._console.chosen_project
+        projects = await self._permissions.projects.list() if chosen is not None else ()
+        return [each for each in projects if chosen is not None and is_inside(chosen, each.path)]
 
     async def save_project(self, request: Request) -> Response:
         """Set the agent and bundles of a project, replacing previous ones."""

@@ -11,6 +11,7 @@ from starlette.routing import Route
 from toolcrib.gate.policy.rule_look_alikes import look_alikes
 from toolcrib.gate.policy.rule_parser import MEMBERS
 from toolcrib.gate.policy.rule_presets import find_rule_preset
+from toolcrib.gate.policy.zones import is_inside
 from toolcrib.host.reach import preset_shapes
 from toolcrib.host.replay import Trial, replay
 from toolcrib.host.rule_check import find_rule_findings
@@ -112,13 +113,23 @@ class RulesScreen:
         now = datetime.now(UTC)
         twins = look_alikes(permissions.list(), self._crib.catalog.at(None).tools)
         value: JsonObject = {
-            "rules": [_shape(rule) | {"expired": _is_over(rule, now)} for rule in permissions.list()],
+            "rules": [
+                _shape(rule) | {"expired": _is_over(rule, now), "inProject": self._is_here(rule)}
+                for rule in permissions.list()
+            ],
             "problems": [each.to_json() for each in (*permissions.problems, *twins, *await self._findings())],
             "removed": None if removed is None else _members(removed),
             "presets": await preset_shapes(self._crib),
         }
         shown = ScreenContent("access", "Rules", "access_rules.html", value, also=await self._words())
         return await self._console.respond(request, shown)
+
+    def _is_here(self, rule: Rule) -> bool | None:
+        """Return whether a rule for projects applies to the chosen one; None if either is not restricted."""
+        chosen = self._console.chosen_project
+        if chosen is None or not rule.where.projects:
+            return None
+        return any(is_inside(chosen, path) for path in rule.where.projects)
 
     async def _findings(self) -> list[Problem]:
         return [Problem(each.code, each.message, each.fix) for each in await find_rule_findings(self._crib)]
