@@ -22,7 +22,7 @@ from toolcrib.gate.programs.functions import functions_of
 from toolcrib.gate.programs.interpreter import ProgramInterpreter
 from toolcrib.gate.programs.runner import ProgramRun
 from toolcrib.gate.search import search_tools
-from toolcrib.gate.search.index import IndexBuilder, ToolIndex
+from toolcrib.gate.search.index import ToolIndex, build_index
 from toolcrib.model.json import JsonObject, dumps
 from toolcrib.model.principals import Principal
 from toolcrib.model.token_estimate import estimate_bytes
@@ -79,12 +79,7 @@ def made_up(number: int) -> Tool:
 
 def index_of(tools: list[Tool]) -> ToolIndex:
     """Index tools that are sorted by server."""
-    parts = list[IndexBuilder]()
-    for _, group in groupby(tools, key=lambda each: each.ref.server):
-        parts.append(IndexBuilder())
-        for each in group:
-            parts[-1].add(each)
-    return ToolIndex([part.finish() for part in parts])
+    return ToolIndex([build_index(list(group)) for _, group in groupby(tools, key=lambda each: each.ref.server)])
 
 
 async def with_crib(

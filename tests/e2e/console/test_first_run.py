@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from e2e.shell import Shell
+from long_tests import takes_long
 
 TESTS = Path(__file__).resolve().parents[2]
 TOOLS = '''
@@ -232,3 +233,23 @@ def test_a_narrow_screen_shows_everything_without_scrolling_sideways(page: Page,
     page.goto(path)
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     assert axe(page) == []
+
+
+@takes_long
+def test_a_server_that_hangs_shows_a_timer_and_is_cancelled(page: Page, axe: Axe) -> None:
+    page.goto("/servers/new")
+    page.get_by_label("Paste a URL").fill(f"{sys.executable} -m upstreams.hangs initialize")
+    page.get_by_role("button", name="Preview", exact=True).click()
+    definition = page.get_by_label("Definition")
+    definition.fill(json.dumps(json.loads(definition.input_value()) | {"cwd": str(TESTS)}))
+    page.get_by_label("Name").fill("hung")
+    page.get_by_role("button", name="Update preview").click()
+    page.get_by_role("button", name="Save and test").click()
+    expect(page.locator("time[data-timer]")).to_have_text(re.compile(r"^[1-9]\d* s$"))
+    assert axe(page) == []
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.get_by_role("button", name="Cancel")).to_have_count(0)
+    expect(page.locator("time[data-timer]")).to_have_count(0)
+    page.goto("/servers")
+    expect(page.locator("#server-hung")).to_be_visible()
+    expect(page.locator("#server-hung time[data-timer]")).to_have_count(0)

@@ -77,30 +77,20 @@ class ServerIndex:
     exact: Mapping[str, Sequence[int]]
 
 
-class IndexBuilder:
-    """Builds the index of one server, tool by tool, so that the caller can pause."""
-
-    def __init__(self) -> None:
-        self._tools: list[Tool] = []
-        self._postings: dict[str, list[Posting]] = {}
-        self._names: list[frozenset[str]] = []
-        self._exact: dict[str, list[int]] = {}
-
-    def add(self, tool: Tool) -> None:
-        """Add a tool."""
-        number = len(self._tools)
+def build_index(tools: Sequence[Tool]) -> ServerIndex:
+    """Return the index of one server's tools."""
+    postings: dict[str, list[Posting]] = {}
+    names: list[frozenset[str]] = []
+    exact: dict[str, list[int]] = {}
+    for number, tool in enumerate(tools):
         name_words = list(split(tool.ref.tool))
         name = [stem(word) for word in name_words]
         for term, weight in _weights(tool, name):
-            self._postings.setdefault(term, []).append((number, weight))
-        self._tools.append(tool)
-        self._names.append(frozenset(name))
-        self._exact.setdefault(" ".join(name_words), []).append(number)
-        self._exact.setdefault(" ".join([*split(tool.ref.server), *name_words]), []).append(number)
-
-    def finish(self) -> ServerIndex:
-        """Return the index."""
-        return ServerIndex(tuple(self._tools), self._postings, tuple(self._names), self._exact)
+            postings.setdefault(term, []).append((number, weight))
+        names.append(frozenset(name))
+        exact.setdefault(" ".join(name_words), []).append(number)
+        exact.setdefault(" ".join([*split(tool.ref.server), *name_words]), []).append(number)
+    return ServerIndex(tuple(tools), postings, tuple(names), exact)
 
 
 def _weights(tool: Tool, name: Sequence[str]) -> Iterator[tuple[str, float]]:

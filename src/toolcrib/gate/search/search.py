@@ -1,6 +1,6 @@
 """Searching the tools that a principal sees, with indexes that are built on first use and kept.
 
-Building yields to the event loop, so a large catalog delays no other request. The index of a server is shared by all
+Indexes are built in a thread, so a large catalog delays no other request. The index of a server is shared by all
 principals that see the same tools of it, and carries over to the next snapshot if they are unchanged. With a model in
 the settings, the ranking by words is fused with one by meaning (`embeddings`).
 """
@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import anyio
+import anyio.to_thread
 
-from toolcrib.base.cooperative import Pacer
 from toolcrib.gate.search.embeddings import MOST_RANKED, StaticEmbeddings, ToolVectors, fused
-from toolcrib.gate.search.index import FoundTool, IndexBuilder, ServerIndex, ToolIndex
+from toolcrib.gate.search.index import FoundTool, ServerIndex, ToolIndex, build_index
 from toolcrib.gate.search.words import LONGEST_QUERY, query_steps
 from toolcrib.gate.view import Listing
 from toolcrib.model.tools import Tool
@@ -63,23 +63,19 @@ class ToolSearch:
         return kept
 
     async def _build(self, listing: Listing) -> _Indexed:
-        pacer = Pacer()
         by_server = groupby(listing.tools, key=lambda tool: tool.ref.server)
-        servers = [await self._server(tuple(tools), pacer) for _, tools in by_server]
+        servers = [await self._server(tuple(tools)) for _, tools in by_server]
         rows = [vectors for _, vectors in servers if vectors is not None]
         vectors = self._model.joined(rows) if self._model is not None and 0 < len(rows) == len(servers) else None
         return _Indexed(listing, ToolIndex([index for index, _ in servers]), vectors)
 
-    async def _server(self, tools: Sequence[Tool], pacer: Pacer) -> tuple[ServerIndex, Any]:
+    async def _server(self, tools: Sequence[Tool]) -> tuple[ServerIndex, Any]:
         key = tuple(map(id, tools))  # the index holds the tools, so that their ids stay unique
         kept = self._servers.get(key)
         if kept is None:
-            builder = IndexBuilder()
-            for tool in tools:
-                builder.add(tool)
-                await pacer.pause()
+            index = await anyio.to_thread.run_sync(build_index, tools)
             vectors = await self._model.vectors_of(tools) if self._model is not None else None
-            kept = self._servers[key] = builder.finish(), vectors
+            kept = self._servers[key] = index, vectors
         self._servers.move_to_end(key)
         if len(self._servers) > _SERVERS:
             self._servers.popitem(last=False)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from itertools import islice, pairwise
+from threading import Lock
 from typing import Final
 
 from snowballstemmer.english_stemmer import EnglishStemmer  # pyright: ignore[reportMissingTypeStubs]
@@ -91,10 +92,15 @@ _EXTENSIONS = {**_FORMATS, "csv": "data", "md": "markdown", "py": "python"}
 _stem: Callable[[str], str] = EnglishStemmer().stemWord  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
 
 
+_stemming = Lock()
+"""The stemmer keeps the word in itself, and indexes are built in threads."""
+
+
 @lru_cache(maxsize=50_000)
 def stem(word: str) -> str:
     """Return the stem of a word in lower case."""
-    return _stem(word)
+    with _stemming:
+        return _stem(word)
 
 
 _GENERIC_STEMS = frozenset(map(stem, _GENERIC_WORDS.split()))

@@ -13,6 +13,7 @@ Must never send to another origin than its own.
 
 import asyncio
 import contextlib
+import os
 import socket
 import ssl
 from collections import deque
@@ -166,7 +167,7 @@ class HttpClient:
         except TimeoutError:
             raise
         except OSError as error:
-            raise Unreachable(f"no connection to {url.host}:{url.port}: {_describe(error)}") from error
+            raise Unreachable(_describe(error, f"{url.host}:{url.port}")) from error
         finally:
             self._dialling -= 1
 
@@ -245,5 +246,10 @@ def _server_name(host: str) -> str:
     return host if address is None else str(address)
 
 
-def _describe(error: OSError) -> str:
-    return (error.strerror or str(error) or type(error).__name__).rstrip(".")
+def _describe(error: OSError, address: str) -> str:
+    """Return why there is no connection. asyncio's own text repeats the address as a Python value."""
+    if isinstance(error, ConnectionRefusedError):
+        return f"connection refused by {address}"
+    number = error.errno or 0
+    text = os.strerror(number) if number > 0 else error.strerror or str(error) or type(error).__name__
+    return f"no connection to {address}: {text.rstrip('.')}"

@@ -262,7 +262,7 @@ async def test_a_server_that_takes_nothing_of_a_large_request_is_given_up() -> N
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("http://127.0.0.1:1/mcp", "cannot be reached: no connection to 127.0.0.1:1"),
+        ("http://127.0.0.1:1/mcp", "cannot be reached: connection refused by 127.0.0.1:1."),
         ("http://nowhere.localhost/mcp", "cannot be reached"),
     ],
 )

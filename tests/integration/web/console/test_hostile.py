@@ -105,9 +105,10 @@ async def test_a_chosen_project_stays_in_every_link_whatever_its_name(tmp_path: 
             assert page.one("input", id="project").attributes["value"] == project
             kept_in_links(page, project)
             no_stranger(await visitor.page("/access/tools", project=project, cwd=project))
-        sent = {"params": {"cwd": project}, "data": {"path": project}}
-        moved = await visitor.client.post("/access/projects/remove", **sent)
-        assert parse_qs(urlsplit(str(moved.url)).query)["cwd"] == [project]
+        chosen = str(projects[EMOJI])
+        to = "/access/projects/remove"
+        moved = await visitor.client.post(to, params={"cwd": chosen}, data={"path": chosen})
+        assert parse_qs(urlsplit(str(moved.url)).query)["cwd"] == [chosen]
 
 
 def kept_in_links(page: Element, project: str) -> None:

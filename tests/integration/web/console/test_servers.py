@@ -1,6 +1,7 @@
 """The screens of servers: what is found, what is agreed to, what is changed and taken back."""
 
 import json
+import re
 import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -17,6 +18,8 @@ from integration.web.console.visitor import Element, Visitor, visiting
 from lab import eventually
 from toolcrib.base.processes.sandbox import sandbox_support
 from toolcrib.base.processes.trace import tracer_support
+from toolcrib.store.audit import Filters
+from toolcrib.web.console.app import console_routes
 
 pytestmark = pytest.mark.anyio
 
@@ -382,6 +385,18 @@ async def test_a_form_of_another_site_changes_nothing(furnished: Visitor) -> Non
     answer = await furnished.client.post("/servers/crafts/disable", headers={"origin": "https://evil.example"})
     assert answer.status_code == 403
     assert (await furnished.json("/servers/crafts"))["enabled"] is True
+
+
+async def test_every_form_is_refused_from_another_site(furnished: Visitor) -> None:
+    routes = [each for each in console_routes(furnished.crib, "") if "POST" in (each.methods or ())]
+    paths = {re.sub(r"\{\w+:int\}", "1", each.path) for each in routes}
+    newer = {"/access/tools", "/tools/hide", "/access/presets/{id}", "/agents/{id}/categories"}
+    assert newer - paths == set()
+    for path in sorted(re.sub(r"\{[^}]+\}", "crafts", each) for each in paths):
+        for origin in ("https://evil.example", "null"):
+            answer = await furnished.client.post(path, data={"x": "1"}, headers={"origin": origin})
+            assert answer.status_code == 403, (path, origin)
+    assert await furnished.crib.audit.find(Filters(door="console")) == []
 
 
 async def test_a_sign_in_leads_to_the_address_for_the_browser_and_ends_with_the_tools(visitor: Visitor) -> None:
