@@ -1,6 +1,7 @@
 """Access in the console: the question, the rules, and what is granted, through forms that leave records."""
 
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -206,7 +207,10 @@ async def test_the_default_agent_of_a_project_is_set_here_and_used_there(visitor
     project.mkdir()
     await visitor.send("/access/projects", {"path": str(project), "agent": "reviewer"})
     page = await visitor.page("/sessions", cwd=str(project))
-    assert "project default (reviewer)" in page.one("form", method="post", action="/sessions").text
+    assert (
+        "project default (reviewer)"
+        in page.one("form", method="post", action=f"/sessions?cwd={quote(str(project))}").text
+    )
     visitor.crib.runners.add(PlayedRunner({}))
     made = await visitor.crib.sessions.create(NewSession("web", str(project), runner="played"))
     assert (await visitor.crib.sessions.get(made.id)).agent == "reviewer"
