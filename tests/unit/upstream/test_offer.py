@@ -8,13 +8,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolcrib.model.errors import Unavailable
 from toolcrib.model.json import JsonObject
 from toolcrib.model.problems import Problem
 from toolcrib.model.servers import ToolFilter
 from toolcrib.model.sources import ProtocolError
 from toolcrib.upstream.definitions import UpstreamTool, check_tool, mcp_param_headers
 from toolcrib.upstream.handshake import ServerIntroduction
-from toolcrib.upstream.offer import PROMPTS, TOOLS, Offer, passes, read_offer, tools_of
+from toolcrib.upstream.offer import (
+    PROMPTS,
+    SKILLS,
+    TOOLS,
+    UNLISTED_SKILLS_LIMIT,
+    Offer,
+    passes,
+    read_offer,
+    tools_of,
+    with_skill,
+)
 
 ANY_JSON = st.recursive(
     st.none()
@@ -231,3 +242,44 @@ def test_a_filter_lets_through_what_is_allowed_and_not_denied() -> None:
     assert left(ToolFilter(allow=())) == []
     assert left(ToolFilter(allow=("read_*",), deny=("*_dir",))) == ["read_file"]
     assert left(ToolFilter(deny=("*_file",))) == ["read_dir"]
+
+
+SKILLED = introduction(resources={}, extensions={"io.modelcontextprotocol/skills": {}})
+
+
+def skill(name: str) -> JsonObject:
+    """A dynamic skill."""
+    fields: JsonObject = {"name": name, "description": "Text."}
+    return {"uri": f"skill://{name}/SKILL.md", "frontmatter": fields, "resources": "dynamic"}
+
+
+@pytest.mark.anyio
+async def test_unlisted_skill_stays_until_the_server_no_longer_has_it() -> None:
+    gone = ProtocolError(-32602, "No such skill")
+    server = Scripted(
+        skills=[{"skills": [skill("a")]}], skills_get=[{"skill": skill("b")}, {"skill": skill("b")}, gone]
+    )
+    listed = await read_offer(server.ask, SKILLED, None, [SKILLS])
+    known = await with_skill(server.ask, listed, "skill://b/SKILL.md")
+    again = await read_offer(server.ask, SKILLED, known, [SKILLS])
+    last = await read_offer(server.ask, SKILLED, again, [SKILLS])
+    assert [len(each.skills) for each in (listed, known, again, last)] == [1, 2, 2, 1]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "answer", [{"skill": skill("a")}, {"skill": []}, {}, {"skill": {**skill("b"), "resources": 1}}]
+)
+async def test_server_that_answers_with_another_skill_is_refused(answer: JsonObject) -> None:
+    offer = await read_offer(Scripted(skills=[{"skills": []}]).ask, SKILLED, None, [SKILLS])
+    with pytest.raises(Unavailable, match="cannot be used"):
+        await with_skill(Scripted(skills_get=[answer]).ask, offer, "skill://b/SKILL.md")
+
+
+@pytest.mark.anyio
+async def test_server_that_drops_its_list_is_asked_for_a_limited_number_of_skills() -> None:
+    many = [skill(f"s{number}") for number in range(3 * UNLISTED_SKILLS_LIMIT)]
+    server = Scripted(skills=[{"skills": many}, {"skills": []}], skills_get=[ProtocolError(-32602, "No such skill")])
+    offer = await read_offer(server.ask, SKILLED, None, [SKILLS])
+    assert (await read_offer(server.ask, SKILLED, offer, [SKILLS])).skills == ()
+    assert len(server.asked) == 2 + UNLISTED_SKILLS_LIMIT
