@@ -149,7 +149,7 @@ async def test_messages_typed_during_a_turn_wait_and_ctrl_c_ends_the_turn_only(p
 
 async def test_ctrl_c_cancels_a_command_that_waits_and_the_chat_goes_on(person: Person) -> None:
     async with person.crib(), person.chat() as terminal:
-        terminal.enter(f"/mcp add mute {sys.executable} -c 'input()'")
+        terminal.enter(f"/mcp add mute {sys.executable} -c 'import signal; signal.pause()'")
         await terminal.until('Added "mute"')
         terminal.enter("/mcp test mute")
         await terminal.until("Connecting to mute…")
