@@ -42,6 +42,8 @@ def doctor(
     findings = examine(surroundings)
     if fix:
         findings = repaired(findings)
+    if not options.as_json:
+        output.note("Starting the servers to check them. Press Ctrl-C to stop.")
     findings += _check_crib(surroundings, findings)
     if options.as_json:
         output.document({"worst": worst(findings), "findings": [each.to_json() for each in findings]})

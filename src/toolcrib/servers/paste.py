@@ -83,6 +83,8 @@ def guess_name(words: Sequence[str]) -> str:
 
 def _host_word(url: str) -> str:
     host = (urlsplit(url).hostname or "server").split(".")
+    if host[-1].isdigit():
+        return "-".join(host)  # an IP address
     usual = ("www", "mcp", "api", "com", "net", "org", "io", "dev", "app", "ai")
     return ([part for part in host if part not in usual] or host)[-1]
 

@@ -2,11 +2,13 @@
 
 import json
 import re
+import signal
 import sys
 
 import pytest
 
 from integration.cli.conftest import Person
+from long_tests import takes_long
 from terminal import at_terminal
 from toolcrib.base.settings import Environment
 
@@ -40,6 +42,20 @@ async def test_short_columns_stay_whole_where_long_ones_give_way(servers: Person
     assert "disabled" in terminal.rows.text
     assert "toolcrib" in terminal.rows.text
     assert "stdio" in terminal.rows.text
+
+
+@takes_long
+async def test_one_mute_server_is_waited_for_aloud_and_ctrl_c_exits_quietly(person: Person) -> None:
+    person.home.mkdir(mode=0o700, exist_ok=True)
+    mute = {"command": sys.executable, "args": ["-c", "import signal; signal.pause()"]}
+    (person.home / "mcp.json").write_text(json.dumps({"mcpServers": {"mute": mute}}), encoding="utf-8")
+    for command in ("mcp test mute", "mcp test", "doctor"):
+        words = [sys.executable, "-m", "toolcrib", *command.split()]
+        async with person.crib(), at_terminal(words, person.variables, person.folder) as terminal:
+            await terminal.until("Starting the servers" if command == "doctor" else "Waiting for mute (5 s)")
+            terminal.process.send_signal(signal.SIGINT)
+            assert await terminal.ended() == 130
+        assert "Traceback" not in terminal.written
 
 
 @pytest.mark.parametrize(

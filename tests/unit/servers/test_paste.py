@@ -8,6 +8,8 @@ from toolcrib.servers.paste import recognise
 
 CASES = [
     ("https://mcp.notion.com/mcp", "notion", "https://mcp.notion.com/mcp"),
+    ("http://127.0.0.1:3000/mcp", "127-0-0-1", "http://127.0.0.1:3000/mcp"),
+    ("http://localhost:3000/mcp", "localhost", "http://localhost:3000/mcp"),
     ("npx -y @modelcontextprotocol/server-github", "github", "npx"),
     ("$ uvx mcp-server-git --repository .", "git", "uvx"),
     ("docker run -i --rm ghcr.io/github/github-mcp-server", "github", "docker"),

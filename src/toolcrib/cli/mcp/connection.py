@@ -63,7 +63,7 @@ def test(ctx: typer.Context, name: AllOrName = None, home: HomeOption = None, as
 
 async def _tested(client: "ApiClient", name: str) -> "tuple[JsonObject, list[JsonObject]]":
     """Return the server after connecting it, and the findings in the tools that it offers."""
-    async with _cancelling(client, {name: name}):
+    async with _waiting_for(client, {name: name}):
         server = await client.test_server(name)
     tools = await client.tools(server=server["alias"]) if server["state"] == "connected" else []
     return server, [{"message": f"{tool['ref']}: {each['message']}"} for tool in tools for each in tool["problems"]]
@@ -85,28 +85,32 @@ async def _test_each(client: "ApiClient") -> "list[JsonObject]":
         del waiting[alias]
         output.note(f"{server['name']}: {describe_state(server)} ({anyio.current_time() - begun:.1f} s)")
 
+    async with _waiting_for(client, waiting), anyio.create_task_group() as tests:
+        for alias in list(waiting):
+            tests.start_soon(test_one, alias)
+    return await client.servers()
+
+
+@asynccontextmanager
+async def _waiting_for(client: "ApiClient", waiting: "Mapping[str, str]") -> "AsyncGenerator[None]":
+    """Report the servers that have not responded; cancel their attempts if the command is interrupted."""
+    import anyio
+
+    begun = anyio.current_time()
+
     async def tell() -> None:
         while True:
             await anyio.sleep(_TELL_SECONDS)
             seconds = anyio.current_time() - begun
             output.note(f"Waiting for {', '.join(waiting.values())} ({seconds:.0f} s). Press Ctrl-C to stop.")
 
-    async with _cancelling(client, waiting), anyio.create_task_group() as teller:
-        teller.start_soon(tell)
-        async with anyio.create_task_group() as tests:
-            for alias in list(waiting):
-                tests.start_soon(test_one, alias)
-        teller.cancel_scope.cancel()
-    return await client.servers()
-
-
-@asynccontextmanager
-async def _cancelling(client: "ApiClient", waiting: "Mapping[str, str]") -> "AsyncGenerator[None]":
-    """Cancel the attempts that are still in progress if the command is interrupted."""
-    import anyio
-
     try:
-        yield
+        async with anyio.create_task_group() as teller:
+            teller.start_soon(tell)
+            yield
+            teller.cancel_scope.cancel()
+    except ExceptionGroup as group:
+        raise group.exceptions[0] from None  # the reporting task never fails
     except anyio.get_cancelled_exc_class():
         with anyio.move_on_after(_CANCEL_SECONDS, shield=True), suppress(ToolcribError):
             for alias in list(waiting):
