@@ -258,3 +258,16 @@ def test_an_unknown_name_that_filters_a_list_is_an_error_with_a_suggestion(
     done = joined.run(*words)
     assert done.returncode == 3, done.stderr
     assert hint in done.stderr
+
+
+def test_descriptions_are_shortened_and_listed_whole_again(joined: Shell) -> None:
+    plan = joined.json("tools", "shorten")
+    first = plan["tools"][0]["ref"]
+    assert (plan["dryRun"], "listed" in joined.json("tools", "show", first)) == (True, False)
+    done = joined.run("tools", "shorten", first, "--apply")
+    assert (done.returncode, "Saves" in done.stdout, "--undo" in done.stderr) == (0, True, True)
+    assert "listed, shortened:" in joined.run("tools", "show", first).stdout
+    assert "Shortened descriptions save" in joined.run("tools", "list", "--cost").stderr
+    assert joined.json("tools", "shorten", "--undo")["whole"] == [first]
+    assert joined.run("tools", "shorten", "no/such").returncode == 3
+    assert joined.run("tools", "shorten", "--apply", "--undo").returncode == 2

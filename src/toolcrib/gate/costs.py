@@ -17,19 +17,26 @@ DAYS: Final = 30
 _ENVELOPE: Final = len('{"name":"",},')
 _WORTH_HIDING: Final = 500
 """Tokens of unused tools below which a suggestion is not worth a person's time."""
+_WORTH_SHORTENING: Final = 100
+"""The same for repeated text."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCost:
-    """The estimated tokens of one definition, and its calls in the last days."""
+    """The estimated tokens of one definition, and its calls in the last days.
+
+    `saved` are the tokens that its shortened description saves, and `shortens` those that one would save.
+    """
 
     ref: ToolRef
     tokens: int
     calls: int
+    saved: int = 0
+    shortens: int = 0
 
     def to_json(self) -> JsonObject:
         """Return the public shape."""
-        return {"ref": str(self.ref), "tokens": self.tokens, "calls": self.calls}
+        return {"ref": str(self.ref), "tokens": self.tokens, "calls": self.calls, "saved": self.saved}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +71,7 @@ class CostReport:
         return sorted(sums, key=lambda each: (-each["tokens"], each["server"]))
 
     def suggestions(self) -> list[JsonObject]:
-        """Return what would save tokens: search mode, and hiding the unused tools of a server."""
+        """Return what would save tokens: search mode, and hiding or shortening the tools of a server."""
         found: list[JsonObject] = []
         if self.tokens > self.search_above:
             saved = self.tokens - self.search_tokens
@@ -81,6 +88,19 @@ class CostReport:
                 refs = [str(each.ref) for each in unused]
                 found.append(
                     {"kind": "hide", "server": server["server"], "saves": saved, "message": message, "tools": refs}
+                )
+        return found + self._shortenings()
+
+    def _shortenings(self) -> list[JsonObject]:
+        found: list[JsonObject] = []
+        for server in self.servers():
+            longer = [each for each in self.tools if each.ref.server == server["server"] and each.shortens]
+            saved = sum(each.shortens for each in longer)
+            if saved >= _WORTH_SHORTENING:
+                message = f"Shorten the descriptions of {len(longer)} tools of {server['server']} that repeat text."
+                refs = [str(each.ref) for each in longer]
+                found.append(
+                    {"kind": "shorten", "server": server["server"], "saves": saved, "message": message, "tools": refs}
                 )
         return found
 
@@ -104,10 +124,22 @@ def costs(
     calls: Mapping[ToolRef, int],
     search_tokens: int,
     search_above: int = 10_000,
+    listed: Mapping[ToolRef, Tool] | None = None,
+    shorter: Mapping[ToolRef, Tool] | None = None,
 ) -> CostReport:
-    """Return the costs of tools that are sorted by server. `name` returns the name that clients receive."""
-    found = tuple(ToolCost(each.ref, definition_tokens(name(each.ref), each), calls.get(each.ref, 0)) for each in tools)
-    return CostReport(found, search_tokens, search_above)
+    """Return the costs of tools that are sorted by server. `name` returns the name that clients receive.
+
+    `listed` has the tools whose descriptions are shortened, and `shorter` those that can be, both in the shorter form.
+    """
+    found: list[ToolCost] = []
+    for tool in tools:
+        exposed = name(tool.ref)
+        form = (listed or {}).get(tool.ref, tool)
+        tokens = definition_tokens(exposed, form)
+        least = definition_tokens(exposed, (shorter or {}).get(tool.ref, form))
+        saved = definition_tokens(exposed, tool) - tokens
+        found.append(ToolCost(tool.ref, tokens, calls.get(tool.ref, 0), saved, max(0, tokens - least)))
+    return CostReport(tuple(found), search_tokens, search_above)
 
 
 def definition_tokens(name: str, tool: Tool) -> int:

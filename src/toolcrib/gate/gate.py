@@ -12,7 +12,7 @@ import importlib
 import itertools
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -40,6 +40,7 @@ from toolcrib.gate.programs.planned_call import ProgramCall
 from toolcrib.gate.refusals import absent_error, error_sentence
 from toolcrib.gate.results.fitting import ResultBudget
 from toolcrib.gate.results.kept import KeptResults
+from toolcrib.gate.shortened_tools import ShortenedTools
 from toolcrib.gate.skills import Skills
 from toolcrib.gate.touched_paths import HomeGuard
 from toolcrib.gate.view import Listing, PrincipalView, PrincipalViews, encode_arguments, fill_defaults
@@ -109,13 +110,15 @@ class Gate:
         absence: Absence,
         marks: ConversationMarks,
         spend: Spend,
+        shortened: ShortenedTools,
         policy: PolicyEpoch | None = None,
         search_model: Path | None = None,
     ) -> None:
         """`home` detects calls that touch the crib's home. While `stop_switch` is set, every call is refused.
 
         `absence` returns why a tool that the principal may see is missing, such as a disabled server. `marks` follows
-        what conversations have read, and `spend` counts a call against the limited rule that allowed it. `policy`
+        what conversations have read, and `spend` counts a call against the limited rule that allowed it. `shortened`
+        has the tools that clients list in a shorter form. `policy`
         notices permissions that other nodes changed; None if there are no other nodes. With
         `search_model`, the search also ranks by meaning.
         """
@@ -133,6 +136,7 @@ class Gate:
         self.marks = marks
         self._unmarking = marks.unmarking
         self._spend = spend
+        self.shortened = shortened
         self._deadlines = Deadlines()
         self._search_model = search_model
         self.results = KeptResults()
@@ -162,6 +166,10 @@ class Gate:
     def listing(self, principal: Principal) -> Listing:
         """Return the tools this principal currently sees."""
         return self._view(principal).listing
+
+    def listed(self, principal: Principal) -> Sequence[Tool]:
+        """Return the same tools as MCP clients and sessions list them: some with shortened descriptions."""
+        return self.shortened.listed(self.listing(principal).tools)
 
     def own_tools(self, principal: Principal) -> tuple[Tool, ...]:
         """Return the runtime's own tools that the session may use."""

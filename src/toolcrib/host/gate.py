@@ -23,6 +23,7 @@ from toolcrib.gate.marks import ConversationMarks
 from toolcrib.gate.policy.bundles import Bundles, Projects
 from toolcrib.gate.policy.permissions import Permissions, RuleBook, managed_file
 from toolcrib.gate.principals import NamedTokens, Principals, SessionTokens
+from toolcrib.gate.shortened_tools import ShortenedTools
 from toolcrib.gate.touched_paths import HomeGuard
 from toolcrib.host.context import CribContext
 from toolcrib.host.file_changes import FileChangeRecorder
@@ -108,6 +109,7 @@ class GateParts:
             absence=self._absence,
             marks=self.marks,
             spend=self.permissions.spend,
+            shortened=ShortenedTools(context.store, self.rules.renew),
             policy=self.policy if context.store.shared else None,
             search_model=context.settings.search_model,
         )
@@ -132,6 +134,7 @@ class GateParts:
         await self.zoo.open()
         await self.permissions.load()
         await self.marks.load()
+        await self.gate.shortened.load()
         self.tokens.watch(self.permissions.let_apps_read)
         self.tokens.listen(self._on_token_end)
         self._context.tasks.start_soon(self.permissions.follow)
@@ -153,6 +156,7 @@ class GateParts:
         await self.tokens.refresh()
         await self.zoo.refresh()
         await self.permissions.reload()
+        await self.gate.shortened.load()
 
     async def _share_change(self) -> None:
         """Store changed files for the other nodes, and have them look for the change at once."""

@@ -138,6 +138,7 @@ POLICY_TRIGGERS = (
             ("pins", "UPDATE OR DELETE"),
             ("sealed_values", "INSERT OR UPDATE OR DELETE"),
             ("stops", "INSERT OR UPDATE OR DELETE"),
+            ("shortened_tools", "INSERT OR UPDATE OR DELETE"),
             ("logins", "DELETE"),
         )
     ),

@@ -53,6 +53,7 @@ REVISIONS = (
     "0022",
     "0023",
     "0024",
+    "0025",
 )
 HEAD = REVISIONS[-1]
 
@@ -231,6 +232,15 @@ rules = Table(
 """Rules that are not in a file: those added by command, and remembered answers. `conditions`, `applies` (principals and
 tools) and `principal` are JSON in the public shape. `uses` is the number of calls that a limited rule still decides.
 """
+
+shortened_tools = Table(
+    "shortened_tools",
+    metadata,
+    Column("hash", StoredText, primary_key=True),
+    Column("server", StoredText, nullable=False),
+    Column("tool", StoredText, nullable=False),
+)
+"""Tools that are listed in a shorter form, by the hash of the definition that was shortened."""
 
 marks = Table(
     "marks",

@@ -30,7 +30,10 @@ async def tool_costs(crib: Crib, principal: Principal) -> CostReport:
     calls = await crib.audit.calls(DAYS, agent=principal.agent, principal=own)
     search_tokens = _tokens_of(search_tools.DEFINITIONS)
     name = partial(crib.gate.name, "endpoint")
-    return costs(crib.gate.listing(principal).tools, name, calls, search_tokens, crib.settings.search_above)
+    tools = crib.gate.listing(principal).tools
+    listed = {tool.ref: tool for tool in crib.gate.listed(principal)}
+    shorter = await crib.gate.shortened.shorter(tools)
+    return costs(tools, name, calls, search_tokens, crib.settings.search_above, listed, shorter)
 
 
 def best_offer(crib: Crib, client: str, agent: str | None) -> OfferedTools:
@@ -105,7 +108,8 @@ def _received(crib: Crib, scope: ToolSetScope | None, agent: str | None) -> _Rec
 
 
 def _cost(crib: Crib, tools: Sequence[Tool]) -> tuple[int, int]:
-    return len(tools), sum(definition_tokens(crib.gate.name("endpoint", tool.ref), tool) for tool in tools)
+    listed = crib.gate.shortened.listed(tools)
+    return len(tools), sum(definition_tokens(crib.gate.name("endpoint", tool.ref), tool) for tool in listed)
 
 
 def _tokens_of(definitions: Sequence[JsonObject]) -> int:

@@ -349,7 +349,7 @@ async def test_a_call_in_the_console_is_recorded_as_made_there(running: Running)
 _WITH_TESTS_OF_THEIR_OWN = (
     "/api/agents", "/api/approvals", "/api/audit/", "/api/backups", "/api/bundles", "/api/connect", "/api/nodes",
     "/api/plugins", "/api/policy", "/api/projects", "/api/registry", "/api/resume-all", "/api/schedules",
-    "/api/secrets", "/api/servers", "/api/sessions", "/api/stop-all", "/api/tokens", "/api/tools/cost/hide",
+    "/api/secrets", "/api/servers", "/api/sessions", "/api/stop-all", "/api/tokens", "/api/tools/cost/",
 )  # fmt: skip
 """Routes that need something to be asked about; the tests of each make it."""
 

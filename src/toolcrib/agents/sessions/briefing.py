@@ -73,7 +73,7 @@ class Briefing:
     def offered(self, principal: Principal, listing: ListingMode) -> tuple[Offered, ...]:
         """Return the tools that this principal sees, or those that find and call them, with the names for models."""
         offered = [Offered(tool.ref.server, tool.ref.tool, tool) for tool in code_tools.tools_of(listing)]
-        for tool in filter(is_for_models, self._gate.listing(principal).tools if listing == "all" else ()):
+        for tool in filter(is_for_models, self._gate.listed(principal) if listing == "all" else ()):
             server, name = claude_parts(tool.ref, self._gate.name("claude", tool.ref))
             offered.append(Offered(server, name, tool))
         if offered and self._gate.results.is_read_by(principal):

@@ -133,6 +133,41 @@ def show(ctx: typer.Context, tool: ToolArgument, home: HomeOption = None, as_jso
     invocation.show(found, _show_tool)
 
 
+@app.command("shorten")
+def shorten(
+    ctx: typer.Context,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAMES", help="Servers, or tools as SERVER/TOOL; all by default.", show_default=False),
+    ] = None,
+    apply: Annotated[bool, typer.Option("--apply", help="List the tools with shorter descriptions.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="List the tools whole again.")] = False,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show which descriptions repeat text, and leave it out of lists with --apply."""
+    if apply and undo:
+        raise InvalidRequest("cli.usage", "Use either --apply or --undo.")
+    invocation = begin(ctx, home, as_json)
+    body: JsonObject = {"names": names or [], "undo": undo, "dryRun": not apply and not undo}
+    done = ask_crib(invocation, lambda client: client.shorten_tools(body))
+    if invocation.as_json:
+        output.document(done)
+    elif undo:
+        output.line(f"Listed whole again: {', '.join(done['whole']) or 'none'}.")
+    elif not done["tools"]:
+        output.note("No description repeats text.")
+    else:
+        output.table(("tool", "saves", "listed as"), [_shortened_row(each) for each in done["tools"]])
+        output.line(f"{'Saves' if apply else 'Would save'} {done['saves']:,} tokens.")
+        again = "--undo` lists them whole again" if apply else "--apply` lists them like this"
+        output.note(f"`toolcrib tools shorten {again}. Calls are not affected.")
+
+
+def _shortened_row(tool: "JsonObject") -> tuple[str, ...]:
+    return tool["ref"], f"{tool['saves']:,}", tool["description"]
+
+
 @app.command("call")
 def call(
     ctx: typer.Context,
@@ -193,6 +228,8 @@ def show_costs(report: "JsonObject", server: str | None, as_json: bool) -> None:
     output.note(f"Token counts are estimates: {report['method']}. Search mode costs {report['searchTokens']:,} tokens.")
     for each in report["suggestions"]:
         output.note(f"Suggestion: {each['message']} Saves {each['saves']:,} tokens.")
+    if saved := sum(each["saved"] for each in report["tools"]):
+        output.note(f"Shortened descriptions save {saved:,} tokens. `toolcrib tools shorten --undo` lists them whole.")
 
 
 def _row(tool: "JsonObject") -> tuple[str, ...]:
@@ -206,6 +243,9 @@ def _show_tool(tool: "JsonObject") -> None:
         if value:
             output.line(f"{name + ':':<12} {output.one_line(value)}")
     output.line(f"\n{tool['description']}\n\narguments: {output.pretty(tool['inputSchema'])}")
+    if listed := tool.get("listed"):
+        schema = output.pretty(listed["inputSchema"])
+        output.line(f"\nlisted, shortened:\n{listed['description']}\n\narguments: {schema}")
     output.warn_all(tool["problems"])
 
 

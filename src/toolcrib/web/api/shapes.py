@@ -52,6 +52,13 @@ class MarksShape(Shape):
     scheduler_blocked: bool
 
 
+class ListedShape(Shape):
+    """The texts of a tool as MCP clients and sessions list them."""
+
+    description: str
+    input_schema: JsonObject
+
+
 class ToolShape(Shape):
     """One tool, as the principal sees it."""
 
@@ -67,6 +74,7 @@ class ToolShape(Shape):
     purpose: str = Field(default="", description="With `q`: the description in one line.")
     signature: str = Field(default="", description="With `q`: the arguments as a Python signature.")
     score: float = Field(default=0.0, description="With `q`: 1 is an exact name, lower is less certain.")
+    listed: ListedShape | None = Field(default=None, description="Of one tool: its shortened form, if it has one.")
 
 
 class FoundToolsShape(Shape):
@@ -82,6 +90,7 @@ class ToolCostShape(Shape):
     ref: str
     tokens: int
     calls: int
+    saved: int = Field(description="Tokens that its shortened description saves.")
 
 
 class ServerCostShape(Shape):
@@ -97,7 +106,7 @@ class ServerCostShape(Shape):
 class CostSuggestionShape(Shape):
     """A change that saves tokens."""
 
-    kind: str = Field(description="`search`: use search mode; `hide`: hide unused tools.")
+    kind: str = Field(description="`search`: use search mode; `hide`: hide unused tools; `shorten`: shorten texts.")
     saves: int = Field(description="Estimated tokens.")
     message: str
     server: str = ""

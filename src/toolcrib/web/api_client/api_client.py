@@ -106,6 +106,10 @@ class ApiClient:
         """Hide tools that were not called from an agent or a source, or show them again."""
         return await self._ask("POST", "/api/tools/cost/hide", body=body)
 
+    async def shorten_tools(self, body: JsonObject) -> JsonObject:
+        """List tools with shorter descriptions, or whole again."""
+        return await self._ask("POST", "/api/tools/cost/shorten", body=body)
+
     async def tool_problems(self) -> list[JsonObject]:
         """Return problems of servers that could not offer all their tools."""
         return await self._ask("GET", "/api/tools/problems")

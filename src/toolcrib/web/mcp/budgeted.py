@@ -109,7 +109,8 @@ class Budgeted(Searchable):
 
     def _pick(self, principal: Principal, calls: Mapping[ToolRef, int]) -> _Picked:
         listing = self._gate.listing(principal)
-        costs = {tool.ref: definition_tokens(self._gate.name("endpoint", tool.ref), tool) for tool in listing.tools}
+        listed = self._gate.listed(principal)
+        costs = {tool.ref: definition_tokens(self._gate.name("endpoint", tool.ref), tool) for tool in listed}
         left = self._tokens
         refs = set(costs)
         if sum(costs.values()) > left:

@@ -126,9 +126,8 @@ class Everything(McpView):
     def entries(self, kind: Kind, principal: Principal) -> Iterator[tuple[str, bytes]]:
         """Yield tools and prompts under their unique names, and resources by URI, each URI once."""
         if kind == "tools":
-            listing = self._gate.listing(principal)
-            apps = self._apps.of(listing)
-            for tool in listing.tools:
+            apps = self._apps.of(self._gate.listing(principal))
+            for tool in self._gate.listed(principal):
                 name = self._gate.name("endpoint", tool.ref)
                 changed = apps.definition(tool)
                 yield name, _serialize(name, tool) if changed is None else dumps({"name": name, **changed})
@@ -148,7 +147,7 @@ class Everything(McpView):
         """Return the definitions themselves."""
         if kind != "tools":
             return self._items(kind, principal)
-        tools = self._gate.listing(principal).tools
+        tools = self._gate.listed(principal)
         return (*tools, reading.READ) if self._gate.results.is_read_by(principal) else tools
 
     def variant(self, principal: Principal) -> str:
@@ -370,7 +369,7 @@ class OneServer(McpView):
 
     def _tools(self, principal: Principal) -> Iterable[Tool]:
         server = self._server(principal)
-        return (tool for tool in self._gate.listing(principal).tools if tool.ref.server == server)
+        return (tool for tool in self._gate.listed(principal) if tool.ref.server == server)
 
     def _items(self, kind: Kind, principal: Principal) -> Iterable[ContentItem]:
         server = self._server(principal)

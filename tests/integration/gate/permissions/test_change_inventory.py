@@ -127,6 +127,7 @@ STEPS: list[tuple[str, str, str, Any, str]] = [
     ("POST", "/api/policy/rules", "", RULE, "rules.add"),
     ("PATCH", "/api/policy/rules/{rule_id}", "RULE", {"reason": "No."}, "rules.change"),
     ("DELETE", "/api/policy/rules/{rule_id}", "RULE", None, "rules.remove"),
+    ("POST", "/api/tools/cost/shorten", "", {}, "tools.shorten"),
     ("POST", "/api/tools/cost/hide", "", {"source": "ide"}, "tools.hide"),
     ("PUT", "/api/policy/presets/{preset_id}", "lethal-trifecta", None, "rules.preset"),
     ("DELETE", "/api/policy/presets/{preset_id}", "lethal-trifecta", None, "rules.preset"),
@@ -285,7 +286,8 @@ CONSOLE_RECORDED = {
     "/resume-all", "/servers/-/undo", "/servers/new/save", "/servers/registry/add",
     "/servers/{alias}/{action}", "/sessions",
     "/sessions/{id}/change", "/sessions/{id}/fork", "/stop-all", "/tools/{server}/{tool:path}/accept",
-    "/tools/{server}/{tool:path}/reject", "/tools/hide", "/tools/hide/undo", "/waiting/approvals/{id}",
+    "/tools/{server}/{tool:path}/reject", "/tools/hide", "/tools/hide/undo", "/tools/shorten",
+    "/tools/shorten/undo", "/waiting/approvals/{id}",
 }  # fmt: skip
 
 

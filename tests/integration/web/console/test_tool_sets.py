@@ -9,6 +9,7 @@ from toolcrib.agents.zoo.check import parse
 from toolcrib.agents.zoo.input import AgentInput
 from toolcrib.model.json import JsonObject
 from toolcrib.model.tools import ToolRef
+from toolcrib.web.tool_costs import tool_costs
 from toolcrib.web.tool_sets import ToolSet
 
 pytestmark = pytest.mark.anyio
@@ -134,3 +135,32 @@ def test_a_pattern_over_several_servers_is_split_when_one_is_switched_off() -> N
 
 def _refs(*texts: str) -> list[ToolRef]:
     return [ToolRef(*text.split("/")) for text in texts]
+
+
+async def test_a_rule_of_one_app_lowers_the_count_of_that_app_only(tmp_path: Path) -> None:
+    async with visiting(tmp_path / "crib") as visitor:
+
+        async def counts() -> dict[str, tuple[int, int]]:
+            """The tokens of each app, on Connect and in its cost report."""
+            found: dict[str, tuple[int, int]] = {}
+            for state in (await visitor.client.get("/api/connect")).json():
+                for connection in state["connections"]:
+                    token = visitor.crib.tokens.named(connection["token"])
+                    assert token is not None
+                    report = await tool_costs(visitor.crib, token.principal)
+                    found[state["client"]] = (connection["offers"][0]["tokens"], report.tokens)
+            return found
+
+        for app in ("cursor", "windsurf"):
+            answer = await visitor.client.post(f"/api/connect/{app}", json={"anyway": True, "tools": "all"})
+            assert answer.status_code == 200, answer.text
+        before = await counts()
+        bound = visitor.crib.tokens.named(APP)
+        assert bound is not None
+        who = {"kind": "token", "source": "ide", "name": APP, "tokenId": bound.principal.token_id}
+        rule = {"effect": "deny", "pattern": "toolcrib/create_job", "principal": who}
+        assert (await visitor.client.post("/api/policy/rules", json=rule)).status_code == 201
+        after = await counts()
+        assert after["windsurf"] == before["windsurf"]
+        assert len(set(before["cursor"])) == len(set(after["cursor"])) == 1
+        assert after["cursor"] < before["cursor"]

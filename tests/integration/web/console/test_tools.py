@@ -396,3 +396,31 @@ async def test_unused_tools_are_hidden_from_apps_and_shown_again(tmp_path: Path)
         assert seen() == before
         made = await visitor.crib.audit.find(Filters(door="console", phase="outcome"))
         assert [record["tool"] for record in made] == ["tools.unhide", "tools.hide"]
+
+
+NOTE = (
+    "All times are in UTC and follow ISO 8601. Times without a zone are refused, as are dates before 1970. "
+    "Leap seconds count as the second before them."
+)
+USE = '@tool\nasync def use_{0}() -> str:\n    """Use {0}.\n\n    {1}\n    """\n    return ""\n'
+REPEATING = "from toolcrib import tool\n" + "".join(USE.format(name, NOTE) for name in "abcdef")
+
+
+async def test_repeated_text_is_shortened_and_listed_whole_again(tmp_path: Path) -> None:
+    module = tmp_path / "crib" / "tools" / "clock.py"
+    module.parent.mkdir(parents=True)
+    module.write_text(REPEATING, encoding="utf-8")
+    async with visiting(tmp_path / "crib") as visitor:
+
+        def listed() -> list[str]:
+            tools = visitor.crib.gate.listed(visitor.crib.owner(source="ide"))
+            return [tool.description for tool in tools if tool.ref.server == "clock" and "ISO 8601" in tool.description]
+
+        assert "Shorten the descriptions of 5 tools of clock" in (await visitor.page("/tools")).text
+        page = await visitor.send("/tools/shorten", {"server": "clock"})
+        assert (len(listed()), "5 tools listed with shortened descriptions" in page.text) == (1, True)
+        assert "Listed with a shortened description" in (await visitor.page("/tools/clock/use_b")).text
+        await visitor.send("/tools/shorten/undo")
+        assert len(listed()) == 6
+        made = await visitor.crib.audit.find(Filters(door="console", phase="outcome"))
+        assert [record["tool"] for record in made] == ["tools.unshorten", "tools.shorten"]

@@ -1,12 +1,16 @@
 """Search, token costs and results that fit, over REST and MCP in both eras, with a real crib."""
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import anyio
+import httpx2
 import pytest
 from mcp import Client
 from mcp.types import TextContent
 
+from deadlines import stretched
 from lab import Lab, ModeName
 from toolcrib import Crib, Settings
 from toolcrib.web.tool_costs import best_offer
@@ -180,3 +184,73 @@ async def test_agent_decides_what_its_clients_list_unless_the_address_does(lab: 
                 assert not (await client.call_tool(name, {"text": "still callable"})).is_error
         assert await listed("?tools=search") == {"find_tools", "call_tool"}
         assert (await http.patch("/api/agents/lister", json={"toolTokens": -1})).status_code == 422
+
+
+REPEATING = '''
+from typing import Annotated
+
+from toolcrib import tool
+
+Owner = Annotated[str, "The account owner of the repository. The name is not case sensitive."]
+
+
+@tool
+async def open_issue(owner: Owner, title: Annotated[str, "The title"]) -> str:
+    """Open an issue. All times are in UTC and follow ISO 8601, such as 2026-11-18."""
+    return owner
+
+
+@tool
+async def shut_issue(owner: Owner) -> str:
+    """Close an issue. All times are in UTC and follow ISO 8601, such as 2026-11-18."""
+    return owner
+'''
+NOTE = "All times are in UTC"
+
+
+@both_eras
+async def test_repeated_text_is_left_out_of_lists_until_undone_or_redefined(lab: Lab, era: ModeName) -> None:
+    async def described(path: str, name: str) -> str:
+        async with lab.client("http", era, path=path) as client:
+            (tool,) = [each for each in (await client.list_tools()).tools if each.name == name]
+            assert not (await client.call_tool(name, {"owner": "o"})).is_error
+            return f"{tool.description} {tool.input_schema['properties']['owner'].get('description')}"
+
+    lab.add_module("tracker", REPEATING)
+    async with lab.http() as http:
+        await until(lambda: known(http, "tracker/shut_issue"))
+        whole = (await http.get("/api/tools/tracker/shut_issue")).json()
+        tokens = (await http.get("/api/tools/cost")).json()["tokens"]
+        plan = (await http.post("/api/tools/cost/shorten", json={"names": ["tracker"], "dryRun": True})).json()
+        assert {each["ref"] for each in plan["tools"]} == {"tracker/open_issue", "tracker/shut_issue"}
+        assert NOTE in await described("/mcp", "tracker_shut_issue")
+        done = (await http.post("/api/tools/cost/shorten", json={"names": ["tracker"]})).json()
+        assert (done["tools"], done["saves"] > 0) == (plan["tools"], True)
+        for path, name in (("/mcp", "tracker_shut_issue"), ("/mcp/servers/tracker", "shut_issue")):
+            assert await described(path, name) == "Close an issue.\n\nSee also `open_issue`. See also `open_issue`."
+        report = (await http.get("/api/tools/cost")).json()
+        assert (tokens - report["tokens"], sum(each["saved"] for each in report["tools"])) == (done["saves"],) * 2
+        shown = (await http.get("/api/tools/tracker/shut_issue")).json()
+        assert NOTE not in shown.pop("listed")["description"]
+        assert shown == whole
+        found = (await http.get("/api/tools/search", params={"q": "tracker shut issue"})).json()["tools"][0]
+        assert (found["ref"], NOTE in found["description"]) == ("tracker/shut_issue", True)
+
+        lab.add_module("tracker", REPEATING.replace("Close an issue", "Close one issue"))
+        await until(lambda: known(http, "tracker/shut_issue", "Close one issue"))
+        assert NOTE in await described("/mcp", "tracker_shut_issue")
+        undone = (await http.post("/api/tools/cost/shorten", json={"names": ["tracker"], "undo": True})).json()
+        assert undone["whole"] == ["tracker/open_issue", "tracker/shut_issue"]
+        assert "listed" not in (await http.get("/api/tools/tracker/open_issue")).json()
+        assert (await http.post("/api/tools/cost/shorten", json={"names": ["nothing"]})).status_code == 404
+
+
+async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+    with anyio.fail_after(stretched(20)):
+        while not await holds():  # noqa: ASYNC110 the test server reports no event
+            await anyio.sleep(0.05)
+
+
+async def known(http: httpx2.AsyncClient, ref: str, text: str = "") -> bool:
+    answer = await http.get(f"/api/tools/{ref}")
+    return answer.status_code == 200 and text in answer.json()["description"]

@@ -1,4 +1,4 @@
-"""`/api/tools`: the catalog as a principal sees it, calls through the gate, and the hiding of unused tools."""
+"""`/api/tools`: the catalog as a principal sees it, calls through the gate, and changes that save tokens."""
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -26,12 +26,14 @@ from toolcrib.web.api.shapes import (
     CallRequest,
     CostShape,
     FoundToolsShape,
+    ListedShape,
     ProblemShape,
     Shape,
     ToolShape,
 )
 from toolcrib.web.tool_costs import tool_costs
 from toolcrib.web.tool_hiding import HIDDEN, HidingScope, hide, hiding_rules, show_again, unused_tools
+from toolcrib.web.tool_shortening import shortenable, shortened, shortened_form
 
 if TYPE_CHECKING:
     from toolcrib.gate.search.index import FoundTool
@@ -89,13 +91,14 @@ def routes(crib: Crib) -> Resource:
         await crib.ready(principal, server, tool)
         ref = ToolRef(server, tool)
         try:
-            return _shape(crib, principal, crib.gate.find(principal, ref))
+            return _both_shapes(crib, principal, crib.gate.find(principal, ref))
         except NotFound as error:
             raise await crib.gate.why_absent(principal, ref, error) from None
 
     _add_search(router, crib)
     _add_cost(router, crib)
     add_hiding(router, crib)
+    add_shortening(router, crib)
     _add_call(router, crib)
     return router
 
@@ -163,6 +166,12 @@ def _match(crib: Crib, principal: Principal, found: "FoundTool", form: Form = "e
     return _shape(crib, principal, tool, form) | about
 
 
+def _both_shapes(crib: Crib, principal: Principal, tool: Tool) -> JsonObject:
+    """Return a tool as defined, and as listed if that is shorter."""
+    listed = shortened_form(crib, principal, tool)
+    return _shape(crib, principal, tool) | ({"listed": listed} if listed is not None else {})
+
+
 def _shape(crib: Crib, principal: Principal, tool: Tool, form: Form = "endpoint") -> JsonObject:
     shape: JsonObject = {
         "ref": str(tool.ref),
@@ -222,3 +231,49 @@ def add_hiding(router: Resource, crib: Crib) -> None:
             made = await change.make("tools.hide", details, lambda: hide(crib, tools, scope, by=by))
             shape["rules"], patterns = [rule.id for rule in made], [rule.pattern for rule in made]
         return shape | {"patterns": patterns, "saves": sum(each.tokens for each in tools)}
+
+
+class ShortenRequest(Shape):
+    """A request to list tools with shorter descriptions."""
+
+    names: list[str] = Field([], description="Servers and tools (`server/tool`); without any, all.", max_length=10_000)
+    undo: bool = Field(False, description="List them whole again.")
+    dry_run: bool = False
+
+
+class ShortenedToolShape(ListedShape):
+    """A tool as clients list it, and the estimated tokens that this saves."""
+
+    ref: str
+    saves: int
+
+
+class ShortenedToolsShape(Shape):
+    """The tools that were shortened; with `undo`, `whole` names those that are listed whole again."""
+
+    tools: list[ShortenedToolShape]
+    whole: list[str]
+    saves: int
+    dry_run: bool
+
+
+def add_shortening(router: Resource, crib: Crib) -> None:
+    """Add the route."""
+    changes = Depends(owner_changes(crib))
+
+    @router.post("/cost/shorten", response_model=ShortenedToolsShape)
+    async def shorten_tools(change: Annotated[Changing, changes], body: ShortenRequest) -> JsonObject:
+        """List tools without text that their server's descriptions repeat, or whole again with `undo`."""
+        shape: JsonObject = {"tools": [], "whole": [], "saves": 0, "dryRun": body.dry_run}
+        if body.undo:
+            refs = shortened(crib, body.names)
+            names = [str(ref) for ref in refs]
+            if refs and not body.dry_run:
+                await change.make("tools.unshorten", {"tools": names}, lambda: crib.gate.shortened.remove(refs))
+            return shape | {"whole": names}
+        found = await shortenable(crib, body.names, change.principal.cwd)
+        names = [str(tool.ref) for tool, _ in found]
+        if found and not body.dry_run:
+            tools = [tool for tool, _ in found]
+            await change.make("tools.shorten", {"tools": names}, lambda: crib.gate.shortened.add(tools))
+        return shape | {"tools": [each for _, each in found], "saves": sum(each["saves"] for _, each in found)}

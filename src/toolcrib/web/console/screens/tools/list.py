@@ -20,6 +20,7 @@ from toolcrib.web.console.paging import list_page
 from toolcrib.web.console.responses import Console, ScreenContent, back, route
 from toolcrib.web.tool_costs import tool_costs
 from toolcrib.web.tool_hiding import HidingScope, hide, hiding_rules, show_again, unused_tools
+from toolcrib.web.tool_shortening import shortenable, shortened
 
 ToolKind = Literal["reads", "writes", "destroys"]
 KINDS: Final[dict[str, tuple[str, str]]] = {
@@ -60,6 +61,8 @@ def routes(console: Console) -> list[Route]:
         route("/tools", screen.show),
         route("/tools/hide", screen.hide, "POST"),
         route("/tools/hide/undo", screen.show_hidden, "POST"),
+        route("/tools/shorten", screen.shorten, "POST"),
+        route("/tools/shorten/undo", screen.list_whole, "POST"),
         route("/tools/{server}/{tool:path}/accept", screen.accept, "POST"),
         route("/tools/{server}/{tool:path}/reject", screen.reject, "POST"),
     ]
@@ -98,6 +101,7 @@ class ToolsScreen:
             "servers": _server_facets(found, asked),
             "cost": (await tool_costs(self._console.crib, replace(principal, source="ide"))).to_json(),
             "hidden": len(hiding_rules(self._console.crib, HidingScope())),
+            "shortened": len(shortened(self._console.crib)),
             "hasHints": any(tool.kind == "upstream" and tool.annotations for tool in everything),
             "missing": [problem.to_json() for problem in await self._console.crib.upstreams.unknown(place)],
         }
@@ -125,6 +129,27 @@ class ToolsScreen:
             details = {**scope.to_json(), "patterns": [rule.pattern for rule in rules]}
             work = partial(show_again, crib, rules)
             await crib.changes.make("tools.unhide", details, work, by=person, door="console")
+        return back("/tools")
+
+    async def shorten(self, request: Request) -> Response:
+        """List the tools of a server without text that their descriptions repeat."""
+        server = str((await request.form()).get("server", ""))
+        crib, person = self._console.crib, self._console.principal(request)
+        found = await shortenable(crib, [server], (await self._console.local_principal(request)).cwd)
+        if found:
+            tools = [tool for tool, _ in found]
+            work = partial(crib.gate.shortened.add, tools)
+            details: JsonObject = {"tools": [str(tool.ref) for tool in tools]}
+            await crib.changes.make("tools.shorten", details, work, by=person, door="console")
+        return back("/tools")
+
+    async def list_whole(self, request: Request) -> Response:
+        """List all shortened tools whole again."""
+        crib, person = self._console.crib, self._console.principal(request)
+        if refs := shortened(crib):
+            work = partial(crib.gate.shortened.remove, refs)
+            details: JsonObject = {"tools": [str(ref) for ref in refs]}
+            await crib.changes.make("tools.unshorten", details, work, by=person, door="console")
         return back("/tools")
 
     async def accept(self, request: Request) -> Response:

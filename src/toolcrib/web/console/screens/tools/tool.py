@@ -36,6 +36,7 @@ from toolcrib.web.console.screens.tools.list import (
     tool_address,
     unaccepted_hash,
 )
+from toolcrib.web.tool_shortening import shortened_form
 
 _ROOT: Final = ""
 """Path of the form's root, which holds the JSON in JSON mode."""
@@ -143,6 +144,7 @@ class ToolScreen:
         principal = await self._console.local_principal(request)
         result = done["result"]
         value = _shape(self._console, tool) | done
+        value["listed"] = shortened_form(self._console.crib, principal, tool)
         value |= {"arguments": arguments, "mode": mode, "wrong": wrong or {}, "changes": changes}
         value |= {
             "commands": self._commands(tool.ref, arguments),
