@@ -107,6 +107,7 @@ class Console:
 
         async def handle(request: Request) -> Response:
             try:
+                request.state.last_event = self.crib.feed.last  # what happens from here on may be missing on the page
                 _chosen_project.set(self._chosen(request))
                 return _in_project(await handler(request))
             except ToolcribError as error:
@@ -136,10 +137,10 @@ class Console:
         values = {**shown.value, **(shown.also or {}), "request_path": request.url.path, "query": request.query_params}
         if shown.part is not None and request.headers.get("hx-request") == "true":
             return HTMLResponse(page(shown.part, values), shown.status)
-        frame = await self._frame(shown)
+        frame = await self._frame(request, shown)
         return HTMLResponse(page(shown.template, {**values, "frame": frame}), shown.status)
 
-    async def _frame(self, shown: ScreenContent) -> JsonObject:
+    async def _frame(self, request: Request, shown: ScreenContent) -> JsonObject:
         projects = [project.path for project in await self.crib.permissions.projects.list()]
         chosen = _chosen_project.get()
         return {
@@ -152,7 +153,7 @@ class Console:
             "foot": FOOT,
             "version": __version__,
             "waiting": await self.waiting(),
-            "last_event": self.crib.feed.last,
+            "last_event": request.state.last_event,
             "notice": self.crib.notice,
             "stopped": self.stopped,
         }

@@ -8,6 +8,7 @@ import pytest
 
 from integration.web.console.visitor import Visitor
 from toolcrib.gate.gate import CallOutcome
+from toolcrib.model.approvals import Approval, ApprovalStatus
 from toolcrib.model.json import JsonObject
 from toolcrib.model.tools import ToolRef
 from toolcrib.store.audit import Filters
@@ -118,3 +119,18 @@ async def test_card_shows_the_exact_rule_before_it_is_agreed_to(visitor: Visitor
     (rule,) = visitor.crib.permissions.list()
     assert rule.principal is not None
     assert (rule.principal.agent, rule.principal.source) == ("builder", "api")
+
+
+async def test_page_follows_the_events_since_before_it_read_its_content(
+    visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crib, find, before = visitor.crib, visitor.crib.approvals.find, visitor.crib.feed.last
+
+    async def find_and_change(status: ApprovalStatus | None = None) -> list[Approval]:
+        found = await find(status=status)
+        crib.feed.publish("config_changed", {})
+        return found
+
+    monkeypatch.setattr(crib.approvals, "find", find_and_change)
+    page = await visitor.page("/waiting")
+    assert (page.one("body").attributes["data-after"], crib.feed.last > before) == (str(before), True)
