@@ -77,6 +77,13 @@ async def test_a_check_in_progress_has_a_timer_and_is_cancelled_without_the_othe
     await furnished.send("/rows/stuck/cancel")  # nothing is left to cancel
 
 
+async def test_address_of_a_forms_answer_can_be_reloaded(furnished: Visitor) -> None:
+    await furnished.crib.servers.add("mine", upstream("upstreams.shifts"))
+    for action in ("sandbox", "edit", "test"):
+        answer = await furnished.client.get(f"/servers/mine/{action}", headers={"accept": "text/html"})
+        assert (answer.status_code, answer.url.path) == (200, "/servers/mine/setup")
+
+
 async def test_servers_of_another_project_are_shown_where_the_address_names_it(tmp_path: Path) -> None:
     project = tmp_path / "project"
     project.mkdir()

@@ -66,7 +66,7 @@ class ServersScreen:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._links = console.crib.upstreams
+        self._upstreams = console.crib.upstreams
 
     async def show(self, request: Request) -> Response:
         """Show the list."""
@@ -76,12 +76,12 @@ class ServersScreen:
         """Trust the definitions that were displayed, then connect all servers; rows update meanwhile."""
         form = await request.form()
         shown = {str(digest) for digest in form.getlist("digest")}
-        for status in await self._links.list(self._console.place):
+        for status in await self._upstreams.list(self._console.place):
             entry = status.entry
             if status.state == "untrusted" and entry.digest in shown:
                 await trust(self._console, request, entry.alias, entry.digest)
         with anyio.move_on_after(PATIENCE):  # slower servers fill in their rows when they respond
-            await self._links.check_all(self._console.place)
+            await self._upstreams.check_all(self._console.place)
         return await self._console.respond(request, await self.content())
 
     async def act(self, request: Request) -> Response:
@@ -92,9 +92,9 @@ class ServersScreen:
         try:
             if action == "test":
                 with anyio.move_on_after(PATIENCE):
-                    await self._links.test(alias, place)
+                    await self._upstreams.test(alias, place)
             elif action == "cancel":
-                await self._links.cancel(alias, place)
+                await self._upstreams.cancel(alias, place)
             elif action == "enable":
                 await self._console.crib.servers.switch(alias, enabled=True, cwd=place)
         except ToolcribError as error:
@@ -104,7 +104,7 @@ class ServersScreen:
     async def content(self, failure: JsonObject | None = None) -> ScreenContent:
         """Return the list, those that need attention first."""
         found = await self._console.crib.servers.list(self._console.place)
-        statuses = [self._links.status(entry) for entry in found.servers]
+        statuses = [self._upstreams.status(entry) for entry in found.servers]
         rows = [row(status) for status in statuses]
         groups = [{"title": title, "rows": [each for each in rows if each["group"] == key]} for key, title in GROUPS]
         files = {source.file for status in statuses for source in status.entry.sources}

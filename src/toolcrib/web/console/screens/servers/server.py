@@ -63,7 +63,7 @@ class ServerScreen:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._servers = console.crib.servers
-        self._links = console.crib.upstreams
+        self._upstreams = console.crib.upstreams
         self._acts: dict[str, Callable[[Request, str], Awaitable[Response]]] = {
             "test": self._test, "cancel": self._cancel, "reload": self._reload, "enable": self._enable,
             "disable": self._disable,
@@ -78,6 +78,8 @@ class ServerScreen:
         found = (await self._servers.list(self._console.place)).find(alias)
         if found is not None and alias != found.alias and alias in found.same_as:
             return back(_address(found.alias, tab))
+        if tab in self._acts and tab != "auth":  # that is a tab, too
+            return back(_address(alias, "setup"))  # the address of a form's answer, opened or reloaded
         return await self.page(request, alias, tab)
 
     async def act(self, request: Request) -> Response:
@@ -112,7 +114,7 @@ class ServerScreen:
         )
 
     def _shape(self, details: Details) -> JsonObject:
-        status = self._links.status(details.server)
+        status = self._upstreams.status(details.server)
         shape = details.to_json() | status.to_json()
         known = {key: shape.get(key) for key in _OPTIONAL} | {"stderr": shape.get("stderr", [])}
         return shape | known | {
@@ -140,7 +142,7 @@ class ServerScreen:
         return {"written": written, "profiles": PROFILE_LABELS}
 
     async def _log(self, request: Request, details: Details) -> JsonObject:
-        protocol_log = [each.to_json() for each in self._links.protocol_log(details.server)]
+        protocol_log = [each.to_json() for each in self._upstreams.protocol_log(details.server)]
         return {"protocolLog": [each | {"at": _moment(each["at"])} for each in protocol_log]}
 
     async def _uses(self, request: Request, details: Details) -> JsonObject:
@@ -150,20 +152,20 @@ class ServerScreen:
         return {"users": _users(records), "calls": records[:20], "rules": [rule.to_json() for rule in rules]}
 
     async def _auth(self, request: Request, details: Details) -> JsonObject:
-        status = await self._links.await_sign_in(details.server.alias, 0.0, self._console.place)
+        status = await self._upstreams.await_sign_in(details.server.alias, 0.0, self._console.place)
         return {"signIn": {"error": None} | status.to_json()}
 
     async def _cancel(self, request: Request, alias: str) -> Response:
-        await self._links.cancel(alias, self._console.place)
+        await self._upstreams.cancel(alias, self._console.place)
         return await self.page(request, alias, "tools")
 
     async def _test(self, request: Request, alias: str) -> Response:
         with anyio.move_on_after(PATIENCE):
-            await self._links.test(alias, self._console.place)
+            await self._upstreams.test(alias, self._console.place)
         return back(_address(alias, "tools"))
 
     async def _reload(self, request: Request, alias: str) -> Response:
-        await self._links.reload(alias, self._console.place)
+        await self._upstreams.reload(alias, self._console.place)
         return back(_address(alias, "tools"))
 
     async def _enable(self, request: Request, alias: str) -> Response:
@@ -199,18 +201,18 @@ class ServerScreen:
 
     async def _sign_in(self, request: Request, alias: str) -> Response:
         form = await request.form()
-        await self._links.sign_in(alias, self._console.place, again="again" in form)
+        await self._upstreams.sign_in(alias, self._console.place, again="again" in form)
         return back(_address(alias, "auth"))
 
     async def _answer(self, request: Request, alias: str) -> Response:
         """Complete a sign-in with the address that a browser on another computer ended at."""
         form = await request.form()
-        await self._links.answer(alias, str(form.get("address", "")).strip(), self._console.place)
-        await self._links.await_sign_in(alias, 25.0, self._console.place)
+        await self._upstreams.answer(alias, str(form.get("address", "")).strip(), self._console.place)
+        await self._upstreams.await_sign_in(alias, 25.0, self._console.place)
         return back(_address(alias, "auth"))
 
     async def _sign_out(self, request: Request, alias: str) -> Response:
-        await self._links.sign_out(alias, self._console.place)
+        await self._upstreams.sign_out(alias, self._console.place)
         return back(_address(alias, "tools"))
 
     async def _edit(self, request: Request, alias: str) -> Response:
@@ -263,7 +265,7 @@ class ServerScreen:
         """Return the saved change after testing the server."""
         try:
             with anyio.move_on_after(PATIENCE):
-                await self._links.test(alias, self._console.place)
+                await self._upstreams.test(alias, self._console.place)
         except ToolcribError as error:
             return done.to_json() | {"untried": error.message}
         return done.to_json()
