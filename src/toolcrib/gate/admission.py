@@ -54,7 +54,7 @@ class ApprovalPending(Exception):
 class GateCall:
     """A call in progress. `record` describes the call as requested and, after an approval, as approved.
 
-    `prepare` replaces the `prepare` of the tool's source.
+    `prepare` replaces the `prepare` of the tool's source. `epoch` is that of the permissions it was decided by.
     """
 
     ref: ToolRef
@@ -69,6 +69,7 @@ class GateCall:
     program: ProgramCall | None = None
     arguments: bytes = b"{}"
     is_approved: bool = False
+    epoch: int = 0
 
 
 class Admission:

@@ -295,6 +295,7 @@ class Gate:
         """
         if self._is_stopping:
             raise Unavailable("crib.stopping", "The crib is stopping and accepts no new calls.")
+        epoch = self._policy.loaded if self._policy is not None else 0
         encoded, view = encode_arguments(arguments), self._view(principal)
         ref = view.canonical(ref)
         decision = view.decision_on(ref, arguments, encoded)
@@ -310,7 +311,7 @@ class Gate:
         call = GateCall(ref, door, CallContext(principal, call_id, progress, client, trace), record, session)
         call.prepare, call.handle = session and session.prepare, handle
         call.budget, call.program, call.arguments = budget, program, encoded
-        call.is_approved = decision.spends is not None
+        call.is_approved, call.epoch = decision.spends is not None, epoch
         try:
             tool, run = await self._admit(call, view, decision, arguments, encoded)
         except InvalidRequest as error:
@@ -391,6 +392,7 @@ class Gate:
         Raises `NotFound` for a server that does not exist for the principal or offers no content, `ProtocolError` for
         an error answer of the server, and `Unavailable` if it cannot be reached or the request cannot be recorded.
         """
+        epoch = self._policy.loaded if self._policy is not None else 0
         view = await self._view_with(principal, server)
         server = view.snapshot.server(server)
         source = view.snapshot.sources.get(server)
@@ -419,7 +421,7 @@ class Gate:
         mark = partial(self._mark, principal, Tool(ref, "", {}, source.kind), await record.intent())
         started = time.perf_counter_ns()
         try:
-            if self._policy is not None and self._policy.is_outdated:
+            if self._policy is not None and self._policy.is_outdated(epoch):
                 await see_again(self._policy, self._view, principal, server)
             self._refuse_if_stopped()
             result = await self._with_deadline(ref, ask, context)
@@ -458,7 +460,7 @@ class Gate:
         if tool.kind == "builtin":  # these change the crib itself; the changes are recorded under their caller
             run = run_as_actor(run, call.context.principal, call.door)
         audit_id = await record.intent()
-        if self._policy is not None and self._policy.is_outdated:
+        if self._policy is not None and self._policy.is_outdated(call.epoch):
             await decide_again(self._policy, self._view, tool, call)
         if call.prepare is not None:  # the runtime delivers the result
             await self._mark(context.principal, tool, audit_id)

@@ -38,16 +38,19 @@ class PolicyEpoch:
     ) -> None:
         self._store = store
         self._membership = membership
-        self._loaded = 0
+        self.loaded = 0
+        """The epoch that this node has loaded. A decision is as old as the value before it was made."""
         self._lock = anyio.Lock()
         self._due = anyio.Event()
         self._reloads: list[Callable[[], Awaitable[None]]] = []
         self.revoked = revoked
 
-    @property
-    def is_outdated(self) -> bool:
-        """Whether the last stored intent saw changes that this node has not loaded, or its lease has ended."""
-        return self._store.policy_epoch > self._loaded or self._membership.lost
+    def is_outdated(self, epoch: int) -> bool:
+        """Return whether the last stored intent saw changes after this epoch, or the lease has ended.
+
+        The caller passes the epoch of its decision: this node may have loaded a newer one since.
+        """
+        return self._store.policy_epoch > epoch or self._membership.lost
 
     def on_change(self, reload: Callable[[], Awaitable[None]], *, first: bool = False) -> None:
         """Call this to load the permissions again after a change on any node; with `first`, before all others."""
@@ -67,14 +70,14 @@ class PolicyEpoch:
             return False
         if self._membership.lost:
             raise Unavailable("node.lost", "This node lost its lease, so it makes no calls.")
-        before = self._loaded
+        before = self.loaded
         async with self._lock:
             epoch = await load_policy_epoch(self._store)
-            if epoch > self._loaded:
+            if epoch > self.loaded:
                 for reload in self._reloads:
                     await reload()
-                self._loaded = epoch
-            return self._loaded != before
+                self.loaded = epoch
+            return self.loaded != before
 
     async def follow(self) -> None:
         """Poll for changes until cancelled."""

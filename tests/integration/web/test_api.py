@@ -350,6 +350,7 @@ _WITH_TESTS_OF_THEIR_OWN = (
     "/api/agents", "/api/approvals", "/api/audit/", "/api/backups", "/api/bundles", "/api/connect", "/api/nodes",
     "/api/plugins", "/api/policy", "/api/projects", "/api/registry", "/api/resume-all", "/api/schedules",
     "/api/secrets", "/api/servers", "/api/sessions", "/api/stop-all", "/api/tokens", "/api/tools/cost/",
+    "/api/tools/search",
 )  # fmt: skip
 """Routes that need something to be asked about; the tests of each make it."""
 
