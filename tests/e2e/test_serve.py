@@ -266,7 +266,7 @@ def test_a_terminal_is_shown_a_table_that_obeys_only_us(shell: Shell) -> None:
 def on_terminal(shell: Shell, *arguments: str) -> str:
     """What a command writes if standard output is a terminal."""
     parent, child = pty.openpty()
-    variables = {**shell.variables, "TERM": "xterm-256color", "COLUMNS": "100"}
+    variables = {"TERM": "xterm-256color", "COLUMNS": "100", **shell.variables}
     with subprocess.Popen(
         shell.command(*arguments), cwd=shell.folder, env=variables, stdin=child, stdout=child, stderr=subprocess.PIPE
     ) as process:
