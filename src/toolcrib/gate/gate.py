@@ -251,6 +251,11 @@ class Gate:
         if self._stop_switch.state is not None:
             raise stopped(self._stop_switch.state)
 
+    @property
+    def _epoch(self) -> int:
+        """The epoch of the permissions in force, for a decision that is made now."""
+        return self._policy.loaded if self._policy is not None else 0
+
     async def look_again(self) -> bool:
         """Load the permissions that other nodes changed, before something is refused. Returns whether there are any."""
         return self._policy is not None and await self._policy.refresh()
@@ -295,8 +300,7 @@ class Gate:
         """
         if self._is_stopping:
             raise Unavailable("crib.stopping", "The crib is stopping and accepts no new calls.")
-        epoch = self._policy.loaded if self._policy is not None else 0
-        encoded, view = encode_arguments(arguments), self._view(principal)
+        epoch, encoded, view = self._epoch, encode_arguments(arguments), self._view(principal)
         ref = view.canonical(ref)
         decision = view.decision_on(ref, arguments, encoded)
         if decision.verdict != "allow" or decision.spends or (decision.needs_arguments and self.marks.are_shared):
@@ -392,8 +396,7 @@ class Gate:
         Raises `NotFound` for a server that does not exist for the principal or offers no content, `ProtocolError` for
         an error answer of the server, and `Unavailable` if it cannot be reached or the request cannot be recorded.
         """
-        epoch = self._policy.loaded if self._policy is not None else 0
-        view = await self._view_with(principal, server)
+        epoch, view = self._epoch, await self._view_with(principal, server)
         server = view.snapshot.server(server)
         source = view.snapshot.sources.get(server)
         decision = view.whole_server(server)
