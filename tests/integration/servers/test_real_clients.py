@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -11,13 +10,14 @@ from pathlib import Path
 import anyio
 import pytest
 
+from integration.servers.coding_apps import QUIET_OPENCODE, said_by
 from lab import Lab
 from long_tests import takes_long
 from toolcrib.agents.sessions.claude.program import find_cli
 from toolcrib.base.settings import Settings
 from toolcrib.model.errors import Unavailable
 from toolcrib.model.json import JsonObject
-from toolcrib.servers.apps.connections import AppConnectRequest, OfferedTools
+from toolcrib.servers.apps.connections import AppConnectRequest
 from toolcrib.store.audit import Filters
 from toolcrib.testing.environments import bare_environment
 from toolcrib.testing.scripted_model.server import ScriptedModel
@@ -41,16 +41,6 @@ async def crib(tmp_path: Path) -> AsyncGenerator[Holding]:
     environment = bare_environment(tmp_path)
     async with hold(Settings(home=tmp_path / "crib"), kind="serve", port=0, environment=environment) as holding:
         yield holding
-
-
-async def said_by(command: list[str], folder: Path, **variables: str) -> str:
-    """What a tool says, in an environment with this HOME."""
-    environment = {**bare_environment(folder), **variables}
-    with anyio.fail_after(60):
-        done = await anyio.run_process(
-            command, cwd=folder, env=environment, check=False, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
-        )
-    return done.stdout.decode("utf-8", "replace")
 
 
 async def test_claude_code_finds_the_crib_connected_also_as_an_agent(crib: Holding, tmp_path: Path) -> None:
@@ -91,8 +81,7 @@ async def test_a_tool_says_itself_that_the_crib_is_there(
         settings.write_text('{"security": {"folderTrust": {"enabled": false}}}', encoding="utf-8")
     await crib.crib.clients.connect(AppConnectRequest(client), anyway=True)
     words, wanted = CLIENTS[client]
-    quiet = {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}
-    said = await said_by([str(client_programs / client), *words], tmp_path, **quiet)
+    said = await said_by([str(client_programs / client), *words], tmp_path, **QUIET_OPENCODE)
     assert wanted in said, said
 
 
@@ -129,9 +118,8 @@ async def test_an_app_lists_the_servers_that_were_exported_to_its_file(
         "DISABLE_AUTOUPDATER": "1",
         "DISABLE_TELEMETRY": "1",
         "IS_SANDBOX": "1",
-        "OPENCODE_DISABLE_AUTOUPDATE": "1",
-        "OPENCODE_DISABLE_MODELS_FETCH": "1",
         "PATH": path,
+        **QUIET_OPENCODE,
     }
     if program is None:
         command = str(find_cli(bare_environment(tmp_path)))
@@ -140,40 +128,6 @@ async def test_an_app_lists_the_servers_that_were_exported_to_its_file(
         command = str(request.getfixturevalue(programs) / program)
     said = await said_by([command, *arguments], tmp_path, **quiet)
     assert "program" in said and "address" in said, said
-
-
-SEARCH_STEPS: list[JsonObject] = [
-    {"blocks": [{"tool": "mcp__toolcrib__find_tools", "input": {"query": "is the crib alive"}}]},
-    {"blocks": [{"tool": "mcp__toolcrib__call_tool", "input": {"ref": "toolcrib/ping", "arguments": {}}}]},
-    {"blocks": [{"text": "It said: {{last_tool_result}}"}]},
-]
-CODE_STEPS: list[JsonObject] = [
-    {"blocks": [{"tool": "mcp__toolcrib__find_tools", "input": {"query": "is the crib alive"}}]},
-    {"blocks": [{"tool": "mcp__toolcrib__describe_tools", "input": {"tools": ["toolcrib/ping"]}}]},
-    {"blocks": [{"tool": "mcp__toolcrib__run_code", "input": {"code": "(await toolcrib_ping())['status']"}}]},
-    {"blocks": [{"text": "It said: {{last_tool_result}}"}]},
-]
-
-
-@takes_long
-@pytest.mark.parametrize(("tools", "steps"), [("search", SEARCH_STEPS), ("code", CODE_STEPS)])
-async def test_claude_code_works_in_search_and_code_mode(
-    crib: Holding, tmp_path: Path, tools: OfferedTools, steps: list[JsonObject]
-) -> None:
-    try:
-        claude = find_cli(bare_environment(tmp_path))
-    except Unavailable as error:
-        pytest.skip(error.message)
-    await crib.crib.clients.connect(AppConnectRequest("claude-code", tools=tools), anyway=True)
-    command = [str(claude), "-p", "Is the crib alive?", "--permission-mode", "bypassPermissions"]
-    with ScriptedModel({"default": steps}) as model:
-        said = await said_by(command, tmp_path, **claude_variables(model.url))
-        offered = {tool for request in model.requests for tool in request.tools if tool.startswith("mcp__toolcrib__")}
-    assert "pong" in said, said
-    expected = {"find_tools", "call_tool"} if tools == "search" else {"find_tools", "describe_tools", "run_code"}
-    assert offered == {f"mcp__toolcrib__{name}" for name in expected}
-    (intent,) = await crib.crib.audit.find(Filters(server="toolcrib", tool="ping", phase="intent"))
-    assert ("programId" in intent) == (tools == "code")
 
 
 LONG_STEPS: list[JsonObject] = [

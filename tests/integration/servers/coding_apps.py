@@ -1,0 +1,81 @@
+"""Coding apps of others as clients of a crib, each with its own HOME and on the scripted model. Not a test itself."""
+
+import json
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import anyio
+
+from toolcrib.agents.sessions.claude.program import find_cli
+from toolcrib.model.json import JsonObject
+from toolcrib.testing.environments import bare_environment
+from toolcrib.testing.scripted_model.server import ScriptedModel
+from toolcrib.testing.scripted_model.variables import claude_variables
+
+NOWHERE = "http://127.0.0.1:9"
+LOOPBACK_ONLY = {"HTTPS_PROXY": NOWHERE, "HTTP_PROXY": NOWHERE, "NO_PROXY": "127.0.0.1,localhost"}
+"""Variables with which a program reaches no other machine, as far as it respects them."""
+QUIET_OPENCODE = {
+    "OPENCODE_DISABLE_AUTOUPDATE": "1",
+    "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
+    "OPENCODE_DISABLE_MODELS_FETCH": "1",
+}
+
+
+async def said_by(command: list[str], folder: Path, **variables: str) -> str:
+    """What an app says, in an environment with this HOME."""
+    environment = {**bare_environment(folder), **variables}
+    with anyio.fail_after(60):
+        done = await anyio.run_process(
+            command, cwd=folder, env=environment, check=False, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
+        )
+    return done.stdout.decode("utf-8", "replace")
+
+
+@dataclass(frozen=True)
+class CodingApp:
+    """An app whose model is the scripted one. `prefix` is what it puts before the names of the crib's tools."""
+
+    name: str
+    prefix: str
+    command: list[str]
+    folder: Path
+    model: ScriptedModel
+    variables: dict[str, str] = field(default_factory=dict[str, str])
+
+    async def work(self, *calls: tuple[str, JsonObject]) -> str:
+        """Let the model make these calls of the crib's tools, and return what the app says."""
+        steps: list[JsonObject] = [{"blocks": [{"tool": f"{self.prefix}{name}", "input": it}]} for name, it in calls]
+        self.model.scripts["work"] = [*steps, {"blocks": [{"text": "It said: {{last_tool_result}}"}]}]
+        return await said_by([*self.command, "Do it. [[script:work]]"], self.folder, **self.variables)
+
+    def offered(self) -> set[str]:
+        """The crib's tools that the model was offered."""
+        names = {tool for request in self.model.requests for tool in request.tools}
+        return {name.removeprefix(self.prefix) for name in names if name.startswith(self.prefix)}
+
+    def results(self) -> list[str]:
+        """The results of the calls, in order, as the model received them."""
+        return [
+            json.dumps(block["content"], ensure_ascii=False)
+            for message in self.model.bodies[-1]["messages"]
+            for block in message["content"]
+            if isinstance(block, dict) and block["type"] == "tool_result"
+        ]
+
+
+def claude_code(folder: Path, model: ScriptedModel) -> CodingApp:
+    """Claude Code. Raises `Unavailable` if it is not installed."""
+    command = [str(find_cli(bare_environment(folder))), "--permission-mode", "bypassPermissions", "-p"]
+    return CodingApp("claude-code", "mcp__toolcrib__", command, folder, model, claude_variables(model.url))
+
+
+def opencode(folder: Path, model: ScriptedModel, programs: Path) -> CodingApp:
+    """opencode with Anthropic's API at the address of the scripted model."""
+    provider: JsonObject = {"options": {"baseURL": f"{model.url}/v1", "apiKey": "scripted"}, "models": {"scripted": {}}}
+    settings = folder / ".config" / "opencode" / "opencode.json"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(json.dumps({"provider": {"anthropic": provider}}), encoding="utf-8")
+    command = [str(programs / "opencode"), "run", "--model", "anthropic/scripted"]
+    return CodingApp("opencode", "toolcrib_", command, folder, model, {**LOOPBACK_ONLY, **QUIET_OPENCODE})
