@@ -1,4 +1,4 @@
-"""Real coding apps as clients in search mode and in code mode: few tools, and each call audited under the app's token."""
+"""Real coding apps as clients in search mode and in code mode: few tools, and calls audited under the app's token."""
 
 from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
