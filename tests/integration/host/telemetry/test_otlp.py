@@ -4,9 +4,11 @@ import asyncio
 import json
 import logging
 import sys
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from types import FrameType
 
 import pytest
 from httpx2 import AsyncClient
@@ -127,6 +129,42 @@ async def test_without_telemetry_the_callers_trace_still_reaches_the_server(tmp_
         assert seen["structuredContent"]["_meta"]["traceparent"] == CALLER["traceparent"]
         seen = await call_mcp(client, "modern_who", {})
         assert "traceparent" not in seen["structuredContent"]["_meta"]
+
+
+@contextmanager
+def entered_modules() -> Generator[set[str]]:
+    """Collect the modules whose functions are called, in every thread."""
+    seen: set[str] = set()
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        if event == "call":
+            seen.add(str(frame.f_globals.get("__name__")))
+
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        yield seen
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)  # pyright: ignore[reportArgumentType] None removes it
+
+
+def of_telemetry(modules: set[str]) -> set[str]:
+    return {each for each in modules if each.startswith(("toolcrib.host.telemetry", "opentelemetry"))}
+
+
+@pytest.mark.parametrize("is_on", [False, True])
+async def test_call_runs_code_of_telemetry_only_when_it_is_on(tmp_path: Path, is_on: bool) -> None:
+    """The extra is installed here, so only the setting makes the difference."""
+    async with receiver() as collector, crib(tmp_path, collector if is_on else None, {"modern": STDIO}) as opened:
+        client = opened[1]
+        await client.post("/api/servers/modern/test")
+        for tool in ("modern_who", "toolcrib_ping"):
+            await call_mcp(client, tool, dict(CALLER))  # the first call imports and connects
+            with entered_modules() as entered:
+                assert not (await call_mcp(client, tool, dict(CALLER))).get("isError")
+            assert {"toolcrib.gate.gate", "toolcrib.gate.counters"} <= entered
+            assert bool(of_telemetry(entered)) == is_on, of_telemetry(entered)
 
 
 async def test_logs_are_sent_masked_and_failed_exports_are_repeated(tmp_path: Path) -> None:
