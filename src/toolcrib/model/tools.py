@@ -168,6 +168,15 @@ class CallResult:
         return cls.text(text, is_error=True)
 
     @classmethod
+    def for_undeclared(cls, definition: JsonObject, arguments: JsonObject) -> "CallResult | None":
+        """Return an error result if a definition declares no such argument. A misspelt one must not be ignored."""
+        declared: JsonObject = definition["inputSchema"]["properties"]
+        unknown = [name for name in arguments if name not in declared]
+        if not unknown:
+            return None
+        return cls.error(f"{', '.join(unknown)[:200]}: unknown argument. Use {', '.join(declared)}.")
+
+    @classmethod
     def of_wire(cls, wire: Mapping[str, Json]) -> "CallResult":
         """Parse a result from a server (`CallToolResult` of either era)."""
         extra = dict(wire)

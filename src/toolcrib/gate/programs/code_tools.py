@@ -30,49 +30,49 @@ INSTRUCTIONS = (
     "reaches you."
 )
 
-DEFINITIONS: tuple[JsonObject, ...] = (
-    FIND_DEFINITION,
-    {
-        "name": DESCRIBE,
-        "description": "Return tools as typed asynchronous Python functions with documentation.",
-        "inputSchema": {
-            "type": "object",
-            "properties": {
-                "tools": {
-                    "type": "array",
-                    "items": {"type": "string"},
-                    "maxItems": MOST_DESCRIBED,
-                    "description": f"The `function` or `ref` of each tool, as `{FIND}` names it.",
-                }
-            },
-            "required": ["tools"],
-            "additionalProperties": False,
+DESCRIBE_DEFINITION: JsonObject = {
+    "name": DESCRIBE,
+    "description": "Return tools as typed asynchronous Python functions with documentation.",
+    "inputSchema": {
+        "type": "object",
+        "properties": {
+            "tools": {
+                "type": "array",
+                "items": {"type": "string"},
+                "maxItems": MOST_DESCRIBED,
+                "description": f"The `function` or `ref` of each tool, as `{FIND}` names it.",
+            }
         },
-        "annotations": {"readOnlyHint": True, "openWorldHint": False},
+        "required": ["tools"],
+        "additionalProperties": False,
     },
-    {
-        "name": RUN,
-        "description": "Run a Python program in a sandbox. Every tool is an asynchronous function with keyword "
-        "arguments, such as `await github_create_issue(title='…')`; `asyncio.gather` runs calls at the same time. A "
-        "call returns structured content, parsed JSON or text; a failed call raises an exception. There are no files, "
-        "no network and no imports beyond the standard library. Print what you need, or end with an expression: both "
-        "are returned. Calls that read run at once. Calls that need approval are collected and approved as one set, "
-        "with exactly these arguments, and the program then runs again from its start.",
-        "inputSchema": {
-            "type": "object",
-            "properties": {
-                "code": {"type": "string", "maxLength": LONGEST_CODE, "description": "The program."},
-                "dry_run": {
-                    "type": "boolean",
-                    "default": False,
-                    "description": "Only make calls that read, and return the calls that would be made.",
-                },
+    "annotations": {"readOnlyHint": True, "openWorldHint": False},
+}
+
+RUN_DEFINITION: JsonObject = {
+    "name": RUN,
+    "description": "Run a Python program in a sandbox. Every tool is an asynchronous function with keyword "
+    "arguments, such as `await github_create_issue(title='…')`; `asyncio.gather` runs calls at the same time. A "
+    "call returns structured content, parsed JSON or text; a failed call raises an exception. There are no files, "
+    "no network and no imports beyond the standard library. Print what you need, or end with an expression: both "
+    "are returned. Calls that read run at once. Calls that need approval are collected and approved as one set, "
+    "with exactly these arguments, and the program then runs again from its start.",
+    "inputSchema": {
+        "type": "object",
+        "properties": {
+            "code": {"type": "string", "maxLength": LONGEST_CODE, "description": "The program."},
+            "dry_run": {
+                "type": "boolean",
+                "default": False,
+                "description": "Only make calls that read, and return the calls that would be made.",
             },
-            "required": ["code"],
-            "additionalProperties": False,
         },
+        "required": ["code"],
+        "additionalProperties": False,
     },
-)
+}
+
+DEFINITIONS: tuple[JsonObject, ...] = (FIND_DEFINITION, DESCRIBE_DEFINITION, RUN_DEFINITION)
 
 
 def _tool(definition: JsonObject) -> Tool:
@@ -124,6 +124,8 @@ def instructions_of(mode: ListingMode) -> str:
 
 def read_program(arguments: JsonObject) -> ProgramRequest | CallResult:
     """Return the program to run, or an error result if the arguments are invalid."""
+    if (undeclared := CallResult.for_undeclared(RUN_DEFINITION, arguments)) is not None:
+        return undeclared
     code: Json = arguments.get("code")
     dry_run: Json = arguments.get("dry_run", False)
     if not isinstance(code, str) or not code.strip() or len(code) > LONGEST_CODE:
@@ -135,6 +137,8 @@ def read_program(arguments: JsonObject) -> ProgramRequest | CallResult:
 
 def described(arguments: JsonObject, functions: Mapping[str, Tool]) -> CallResult:
     """Return the stubs of tools, by function name or ref. Unknown names are listed."""
+    if (undeclared := CallResult.for_undeclared(DESCRIBE_DEFINITION, arguments)) is not None:
+        return undeclared
     asked: Json = arguments.get("tools")
     if not is_array(asked) or not 1 <= len(asked) <= MOST_DESCRIBED or not all(isinstance(name, str) for name in asked):
         return CallResult.error(f"tools: a list of 1 to {MOST_DESCRIBED} names is needed.")

@@ -65,6 +65,8 @@ async def read_on(results: KeptResults, principal: Principal, arguments: JsonObj
 
 def read_kept(kept: KeptResult, arguments: JsonObject) -> CallResult:
     """Return a part of a kept result, or an error result if it is not described well."""
+    if (undeclared := CallResult.for_undeclared(DEFINITION, arguments)) is not None:
+        return undeclared
     asked = [key for key in ("lines", "grep", "path", "page") if key in arguments]
     if len(asked) > 1:
         return CallResult.error(f"Use one of lines, grep, path and page, not {' and '.join(asked)}.")
@@ -92,6 +94,8 @@ def _lines(text: str, asked: str) -> CallResult:
         return CallResult.error(f"lines: a range such as 20-60 is needed; there are {len(lines):,} lines.")
     first = int(match[1])
     last = int(match[3]) if match[3] else len(lines) if match[2] else first
+    if last < first:
+        return CallResult.error(f"lines: {first}-{last} ends before it begins.")
     return _numbered(list(enumerate(lines, start=1))[first - 1 : last])
 
 

@@ -57,6 +57,8 @@ DEFINITIONS: tuple[JsonObject, ...] = (FIND_DEFINITION, CALL_DEFINITION)
 
 def read_query(arguments: JsonObject) -> tuple[str, int] | CallResult:
     """Return the query and the limit, or an error result if they are invalid."""
+    if (undeclared := CallResult.for_undeclared(FIND_DEFINITION, arguments)) is not None:
+        return undeclared
     query: Json = arguments.get("query")
     limit: Json = arguments.get("limit", DEFAULT_LIMIT)
     if not isinstance(query, str) or not query.strip():
@@ -110,6 +112,8 @@ def miss(query: str, servers: Collection[str]) -> str:
 
 def parse_call(arguments: JsonObject) -> tuple[ToolRef, JsonObject] | CallResult:
     """Return the tool to call and its arguments, or an error result if they are invalid."""
+    if (undeclared := CallResult.for_undeclared(CALL_DEFINITION, arguments)) is not None:
+        return undeclared
     text: Json = arguments.get("ref")
     inner: Json = arguments.get("arguments", {})
     if not isinstance(text, str):

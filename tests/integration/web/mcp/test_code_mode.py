@@ -166,10 +166,18 @@ async def test_dry_run_shows_the_calls_and_makes_none_that_change(lab: Lab) -> N
         await ask_for(http, "lab/shout")
         result = await run(client, "await lab_shout(text='a')\nawait lab_count_to(end=2)", dry_run=True)
         assert text_of(result).splitlines() == [
-            "Dry run: 2 calls would be made, 1 of them need approval.",
+            "Dry run. Calls that would be made: 2, of which 1 need approval.",
             'lab/shout {"text":"a"}',
             'lab/count_to {"end":2}',
         ]
+        assert await calls_of(http, "shout") == []
+
+
+async def test_misspelt_dry_run_runs_nothing(lab: Lab) -> None:
+    async with lab.http() as http, lab.client("http", MODERN, path=CODE) as client:
+        result = await run(client, "await lab_shout(text='a')", dryRun=True)
+        assert result.is_error
+        assert text_of(result) == "dryRun: unknown argument. Use code, dry_run."
         assert await calls_of(http, "shout") == []
 
 

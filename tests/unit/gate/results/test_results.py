@@ -151,6 +151,7 @@ def test_json_is_read_by_path(path: str, expected: str) -> None:
     [
         {"page": 0}, {"page": True}, {"page": 99}, {"lines": "x"}, {"lines": "0"}, {"lines": "9999"},
         {"grep": "(?=a)b"}, {"grep": "("}, {"path": "a"}, {"lines": 3}, {"lines": "1", "grep": "a"},
+        {"lines": "5-1"}, {"json": "a"},
     ],
 )  # fmt: skip
 def test_request_that_cannot_be_read_is_an_error_result(arguments: JsonObject) -> None:

@@ -5,13 +5,14 @@ from time import process_time
 import anyio
 import pytest
 
+from toolcrib.gate.search import search_tools
 from toolcrib.gate.search.index import FoundTool
 from toolcrib.gate.search.search import ToolSearch
 from toolcrib.gate.search.words import MOST_STEPS, query_steps, split, stem
 from toolcrib.gate.signatures import signature, stub
 from toolcrib.gate.view import Listing
 from toolcrib.model.json import JsonObject
-from toolcrib.model.tools import Tool, ToolRef
+from toolcrib.model.tools import CallResult, Tool, ToolRef
 from unit.gate.search.sentences import common_tools, sentences
 
 pytestmark = pytest.mark.anyio
@@ -214,3 +215,12 @@ def test_stub_contains_the_whole_description_and_each_argument() -> None:
     assert text.startswith("async def s_t(*, path: str, ")
     assert "size: How many." in text
     assert text.count('"""') == 2
+
+
+def test_misspelt_arguments_of_search_tools_are_refused() -> None:
+    for answer in (
+        search_tools.read_query({"query": "a", "limits": 1}),
+        search_tools.parse_call({"ref": "a/b", "args": {}}),
+    ):
+        assert isinstance(answer, CallResult)
+        assert answer.is_error
