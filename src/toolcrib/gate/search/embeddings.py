@@ -11,11 +11,9 @@ import importlib
 import importlib.util
 import logging
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, Final
-
-import anyio
-import anyio.to_thread
 
 from toolcrib.gate.search.index import FoundTool
 from toolcrib.gate.search.words import LONGEST_QUERY, split
@@ -67,12 +65,15 @@ class StaticEmbeddings:
         self._numpy: Any = None
         self._is_usable = True
 
-    async def vectors_of(self, tools: Sequence[Tool]) -> Any | None:
-        """Return the vectors of tools as rows, or None if the model cannot be used; the reason is logged once."""
+    def vectors_of(self, servers: Sequence[Sequence[Tool]]) -> list[Any] | None:
+        """Return the vectors of each server's tools as rows, or None if the model cannot be used.
+
+        The reason is logged once. Runs in a thread.
+        """
         if not self._is_usable:
             return None
         try:
-            return await anyio.to_thread.run_sync(self._encode_tools, tools)
+            return self._encode_servers(servers)
         except Exception as error:  # noqa: BLE001 boundary: a damaged model must not end the search
             self._is_usable = False
             logger.warning("Search ranks by words only: the model in search_model cannot be used: %s", error)
@@ -91,13 +92,15 @@ class StaticEmbeddings:
         """Return the cosine of each row with a text."""
         return self._numpy.einsum("ij,j->i", rows, self.encode([text])[0])  # a product would start threads, and spin
 
-    def _encode_tools(self, tools: Sequence[Tool]) -> Any:
+    def _encode_servers(self, servers: Sequence[Sequence[Tool]]) -> list[Any]:
         if self._model is None:
             self._load()
-        texts = [_text(tool) for tool in tools]
-        return self._numpy.concatenate(
-            [self.encode(texts[at : at + _BATCH]) for at in range(0, max(1, len(texts)), _BATCH)]
-        )
+        texts = [_text(tool) for tools in servers for tool in tools]
+        batches = [self.encode(texts[at : at + _BATCH]) for at in range(0, len(texts), _BATCH)]
+        ends = list(accumulate(map(len, servers)))
+        rows: Any = self._numpy.concatenate(batches) if batches else []
+        # Copies, because a part would keep the vectors of all servers in memory.
+        return [rows[start:end].copy() for start, end in pairwise([0, *ends])]
 
     def _load(self) -> None:
         if reason := unusable(self._directory):  # model2vec would try to download what is not there

@@ -15,11 +15,13 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from heapq import heapify, heappop, heapreplace
 from math import log
+from operator import mul
 from typing import Final, NamedTuple
 
 from toolcrib.gate.search.synonyms import RELATED
-from toolcrib.gate.search.words import LONGEST_QUERY, compounds, query_steps, split, stem, terms
+from toolcrib.gate.search.words import LONGEST_QUERY, compounds, name_terms, query_steps, split, stem, terms
 from toolcrib.model.json import Json, is_object
 from toolcrib.model.tools import Tool
 
@@ -109,13 +111,13 @@ def _weights(tool: Tool, name: Sequence[str]) -> Iterator[tuple[str, float]]:
 def _fields(tool: Tool, name: Sequence[str]) -> Iterator[tuple[float, float, Sequence[str]]]:
     """Yield the fields of a tool: the weight of a word, its share of the length, and the words."""
     yield _NAME, 0.0, name
-    yield _SERVER, 0.0, terms(tool.ref.server)
+    yield _SERVER, 0.0, name_terms(tool.ref.server)
     if tool.title:
         yield _TITLE, 0.0, terms(tool.title)
     yield _DESCRIPTION, 1.0, terms(tool.description[:_LONGEST_DESCRIPTION])
     properties: Json = tool.input_schema.get("properties")
     for argument, schema in properties.items() if is_object(properties) else ():
-        yield _ARGUMENT, 0.5, terms(argument)
+        yield _ARGUMENT, 0.5, name_terms(argument)
         text: Json = schema.get("description") if is_object(schema) else None
         if isinstance(text, str):
             yield _ARGUMENT_TEXT, 0.3, terms(text[:_LONGEST_ARGUMENT_TEXT])
@@ -135,10 +137,10 @@ class ToolIndex:
         self._located: dict[str, Mapping[int, float]] = {}
         self._groups: dict[str, Mapping[str, float]] = {}
 
-    def search(self, query: str, limit: int) -> list[FoundTool]:
-        """Return the best tools, best first, ties sorted by identity."""
+    def search(self, query: str, limit: int, steps: Sequence[Mapping[str, float]] | None = None) -> list[FoundTool]:
+        """Return the best tools, best first, ties sorted by identity. `steps` are those of the query, if known."""
         query = query[:LONGEST_QUERY]
-        steps = query_steps(query)
+        steps = query_steps(query) if steps is None else steps
         weights: dict[str, float] = {}
         for step in steps:
             for term, weight in step.items():
@@ -225,25 +227,35 @@ class ToolIndex:
         return {number: score * self._named(number, step) for number, score in scores.items()}
 
     def _choose(
-        self, scores: dict[int, float], shares: Sequence[Mapping[int, float]], limit: int
+        self, scores: Mapping[int, float], shares: Sequence[Mapping[int, float]], limit: int
     ) -> list[tuple[float, int]]:
         """Return the best candidates in order. A step counts less the better the tools before serve it."""
         best = [max(share.values(), default=1.0) for share in shares]
         open_ = [_STEP] * len(shares)
+        equal: dict[tuple[float, ...], list[int]] = {}
+        for number, score in scores.items():
+            equal.setdefault((score, *(share.get(number, 0.0) for share in shares)), []).append(number)
+        for numbers in equal.values():
+            numbers.sort(key=lambda at: self._tools[at].ref, reverse=True)
+        heap = [(-_value(key, open_), self._tools[numbers[-1]].ref, key) for key, numbers in equal.items()]
+        heapify(heap)
         chosen: list[tuple[float, int]] = []
-        while scores and len(chosen) < limit:
-            values = dict(scores)
-            for weight, share in zip(open_, shares, strict=True):
-                for number, score in share.items():
-                    if number in values:
-                        values[number] += weight * score
-            number = min(values, key=lambda at: (-values[at], self._tools[at].ref))
-            if chosen and values[number] < _CUT_OFF * chosen[0][0]:
+        while heap and len(chosen) < limit:
+            negative, ref, key = heap[0]
+            value = _value(key, open_)
+            if value < -negative:  # values only fall while tools are chosen, so only the first one must be current
+                heapreplace(heap, (-value, ref, key))
+                continue
+            if chosen and value < _CUT_OFF * chosen[0][0]:
                 break
-            chosen.append((values[number], number))
-            del scores[number]
+            number = equal[key].pop()
+            chosen.append((value, number))
             for at, share in enumerate(shares):
                 open_[at] *= 1 - share.get(number, 0.0) / best[at]
+            if equal[key]:
+                heapreplace(heap, (-value, self._tools[equal[key][-1]].ref, key))
+            else:
+                heappop(heap)
         return chosen
 
     def _weighted(self, weights: Mapping[str, float]) -> Iterator[tuple[str, dict[str, float]]]:
@@ -324,6 +336,12 @@ class ToolIndex:
             for key in _edges(word):
                 found.setdefault(key, []).append(word)
         return found
+
+
+def _value(key: Sequence[float], open_: Sequence[float]) -> float:
+    """Return the score of a tool with its share of each step, as far as the step is open."""
+    score, *shares = key
+    return score + sum(map(mul, open_, shares))
 
 
 def _edges(word: str) -> tuple[str, str]:

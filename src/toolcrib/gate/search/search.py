@@ -6,7 +6,7 @@ the settings, the ranking by words is fused with one by meaning (`embeddings`).
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -33,6 +33,17 @@ class _Indexed(NamedTuple):
     vectors: ToolVectors | None
 
 
+class _IndexedServer(NamedTuple):
+    """The index of one server's tools, and their vectors if there is a model."""
+
+    words: ServerIndex
+    vectors: Any
+
+
+_ServerKey = tuple[int, ...]
+"""The ids of a server's tools."""
+
+
 class ToolSearch:
     """Searches listings. With `model`, also by meaning."""
 
@@ -40,16 +51,17 @@ class ToolSearch:
         self._model = model
         self._building = anyio.Lock()
         self._listings: OrderedDict[int, _Indexed] = OrderedDict()
-        self._servers: OrderedDict[tuple[int, ...], tuple[ServerIndex, Any]] = OrderedDict()
+        self._servers: OrderedDict[_ServerKey, _IndexedServer] = OrderedDict()
 
     async def find(self, listing: Listing, query: str, limit: int) -> list[FoundTool]:
         """Return the best tools of a listing, best first. Empty if nothing matches."""
         indexed = await self._index(listing)
         if indexed.vectors is None:
             return indexed.words.search(query, limit)
-        words = indexed.words.search(query, max(limit, MOST_RANKED))
+        steps = query_steps(query[:LONGEST_QUERY])
+        words = indexed.words.search(query, max(limit, MOST_RANKED), steps)
         nearest = [listing.tools[number] for number in indexed.vectors.nearest(query)]
-        return fused(words, nearest, len(query_steps(query[:LONGEST_QUERY])), limit)
+        return fused(words, nearest, len(steps), limit)
 
     async def _index(self, listing: Listing) -> _Indexed:
         kept = self._listings.get(id(listing))
@@ -63,23 +75,25 @@ class ToolSearch:
         return kept
 
     async def _build(self, listing: Listing) -> _Indexed:
-        by_server = groupby(listing.tools, key=lambda tool: tool.ref.server)
-        servers = [await self._server(tuple(tools)) for _, tools in by_server]
-        rows = [vectors for _, vectors in servers if vectors is not None]
-        vectors = self._model.joined(rows) if self._model is not None and 0 < len(rows) == len(servers) else None
-        return _Indexed(listing, ToolIndex([index for index, _ in servers]), vectors)
-
-    async def _server(self, tools: Sequence[Tool]) -> tuple[ServerIndex, Any]:
-        key = tuple(map(id, tools))  # the index holds the tools, so that their ids stay unique
-        kept = self._servers.get(key)
-        if kept is None:
-            index = await anyio.to_thread.run_sync(build_index, tools)
-            vectors = await self._model.vectors_of(tools) if self._model is not None else None
-            kept = self._servers[key] = index, vectors
-        self._servers.move_to_end(key)
-        if len(self._servers) > _SERVERS:
+        parts = [tuple(tools) for _, tools in groupby(listing.tools, key=lambda tool: tool.ref.server)]
+        keys = [tuple(map(id, tools)) for tools in parts]  # an index holds its tools, so that their ids stay unique
+        missing = {key: tools for key, tools in zip(keys, parts, strict=True) if key not in self._servers}
+        self._servers |= await anyio.to_thread.run_sync(self._index_servers, missing)
+        servers = [self._servers[key] for key in keys]
+        for key in keys:
+            self._servers.move_to_end(key)
+        while len(self._servers) > _SERVERS:
             self._servers.popitem(last=False)
-        return kept
+        rows = [server.vectors for server in servers if server.vectors is not None]
+        vectors = self._model.joined(rows) if self._model is not None and 0 < len(rows) == len(servers) else None
+        return _Indexed(listing, ToolIndex([server.words for server in servers]), vectors)
+
+    def _index_servers(self, servers: Mapping[_ServerKey, Sequence[Tool]]) -> dict[_ServerKey, _IndexedServer]:
+        """Return the indexes of servers. Runs in a thread."""
+        vectors = self._model.vectors_of(list(servers.values())) if self._model is not None else None
+        rows = vectors if vectors is not None else [None] * len(servers)
+        indexes = [_IndexedServer(build_index(tools), own) for tools, own in zip(servers.values(), rows, strict=True)]
+        return dict(zip(servers, indexes, strict=True))
 
 
 def open_search(model: Path | None) -> ToolSearch:

@@ -99,6 +99,8 @@ _stemming = Lock()
 @lru_cache(maxsize=50_000)
 def stem(word: str) -> str:
     """Return the stem of a word in lower case."""
+    if word.isdigit():
+        return word
     with _stemming:
         return _stem(word)
 
@@ -123,6 +125,12 @@ def split(text: str) -> Iterator[str]:
 def terms(text: str) -> list[str]:
     """Return the stems of all words of a text that are not stop words."""
     return [stem(word) for word in split(text) if word not in STOP_WORDS]
+
+
+@lru_cache(maxsize=20_000)
+def name_terms(name: str) -> tuple[str, ...]:
+    """Return the stems of a short text that many tools share, such as the name of a server or an argument."""
+    return tuple(terms(name))
 
 
 def query_steps(query: str) -> list[dict[str, float]]:
