@@ -16,6 +16,7 @@ from toolcrib.cli.completion import names_of
 from toolcrib.cli.mcp.change import ask_crib
 from toolcrib.cli.options import CommandGroup, HomeOption, JsonOption, begin, common
 from toolcrib.model.errors import ConfigError, InvalidRequest, Unavailable
+from toolcrib.model.times import duration
 
 if TYPE_CHECKING:
     from toolcrib.model.json import JsonObject
@@ -302,5 +303,5 @@ def _outcome(record: "JsonObject") -> str:
         return ""
     if record.get("outcome") == "unknown":
         return "unknown"
-    took = f" in {record['durationMs']} ms" if "durationMs" in record else ""
+    took = f" in {duration(record['durationMs'])}" if "durationMs" in record else ""
     return ("failed" if record.get("isError") else "ok") + took

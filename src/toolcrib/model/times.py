@@ -1,4 +1,4 @@
-"""Times as people read them: relative to now, in the largest unit that fits."""
+"""Times and durations as people read them, in the unit that fits."""
 
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
@@ -10,3 +10,12 @@ def relative_time(elapsed: float) -> str:
             distance = f"{int(abs(elapsed) // length)} {unit}"
             return f"{distance} ago" if elapsed > 0 else f"in {distance}"
     return "now"
+
+
+def duration(milliseconds: float) -> str:
+    """Return a duration, such as `0.4 ms`, `12 ms` or `1.5 s`. A short one is never shown as none at all."""
+    if 0 < milliseconds < 0.1:
+        return "< 0.1 ms"
+    if 0 < milliseconds < 9.95:
+        return f"{milliseconds:.1f} ms"
+    return f"{milliseconds:.0f} ms" if milliseconds < 1_000 else f"{milliseconds / 1_000:.1f} s"

@@ -16,6 +16,7 @@ from toolcrib.cli.tools.commands import describe_part
 from toolcrib.gate.approvals.display import show
 from toolcrib.gate.policy.coding_tools import QUESTION
 from toolcrib.model.json import JsonObject
+from toolcrib.model.times import duration
 
 Tone = Literal["plain", "faint", "strong", "emphasis", "code"]
 """The style of a line; carries no information that the words do not."""
@@ -266,9 +267,7 @@ def describe_verdict(event: JsonObject) -> str:
 
 def describe_duration(milliseconds: object) -> str:
     """Return a duration; empty if there is none."""
-    if not isinstance(milliseconds, int | float):
-        return ""
-    return f"{milliseconds:.0f} ms" if milliseconds < 1000 else f"{milliseconds / 1000:.1f} s"
+    return duration(milliseconds) if isinstance(milliseconds, int | float) else ""
 
 
 def _describe(result: JsonObject) -> str:

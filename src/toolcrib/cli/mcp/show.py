@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolcrib.cli import output
+from toolcrib.model.times import duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +48,7 @@ def show_status(server: "JsonObject") -> None:
     for line in server.get("stderr", ())[-_STDERR_LINES:]:
         output.line(f"  stderr: {output.one_line(line, 1000)}")
     if server["state"] == "connected":
-        latency = f", latency {server['latencyMs']:.0f} ms" if "latencyMs" in server else ""
+        latency = f", latency {duration(server['latencyMs'])}" if "latencyMs" in server else ""
         output.line(f"  {server['tools']} tools{latency}")
     elif server.get("action"):
         output.line(f"  next: {server['action']}")

@@ -14,6 +14,7 @@ from typing import Final, Literal
 from toolcrib.cli.mcp.show import describe_problem, describe_state, question_lines
 from toolcrib.cli.output import one_line, safe, width
 from toolcrib.model.json import JsonObject
+from toolcrib.model.times import duration
 
 Do = Literal[
     "test", "test_all", "reload", "reload_all", "switch", "trust", "sign_in", "sign_out", "remove", "add", "leave",
@@ -159,7 +160,7 @@ def _describe(server: JsonObject) -> list[str]:
     if server.get("lastError") and str(server["lastError"]) not in lines[0]:
         lines.append(f"last error: {server['lastError']}")
     lines += [f"stderr: {line}" for line in server.get("stderr", ())[-5:]]
-    latency = f", latency {server['latencyMs']:.0f} ms" if "latencyMs" in server else ""
+    latency = f", latency {duration(server['latencyMs'])}" if "latencyMs" in server else ""
     lines.append(f"{server['tools']} tools{latency}")
     lines += [f"defined in: {each['client']}, {each['scope']}, {each['file']}" for each in server["sources"]]
     if (question := server.get("question")) is not None:

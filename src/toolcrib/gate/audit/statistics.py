@@ -16,6 +16,8 @@ HOUR: Final = 3_600
 _GROWTH: Final = math.log(1.125)
 _SMALLEST: Final = 0.01
 """Durations below this many milliseconds share one class."""
+_UNKNOWN: Final = ""
+"""Stands for all tools that do not exist: callers choose these names, so they are not counted one by one."""
 
 
 class CallKey(NamedTuple):
@@ -103,11 +105,13 @@ class CallStatistics:
             hour = int(datetime.fromisoformat(at).timestamp()) // HOUR
         except ValueError:
             return
-        tally = self._hours.setdefault(hour, {}).setdefault(_key(f"{server}/{tool}", record), Tally())
+        was_refused = "refused" in record
+        name = _UNKNOWN if was_refused and record.get("definitionHash") is None else f"{server}/{tool}"
+        tally = self._hours.setdefault(hour, {}).setdefault(_key(name, record), Tally())
         tally.calls += 1
         tally.errors += record.get("isError") is True
         duration = record.get("durationMs")
-        if isinstance(duration, int | float):
+        if isinstance(duration, int | float) and not was_refused:  # a refused call did not run
             tally.durations[_position(duration)] += 1
 
     def forget(self, before: datetime) -> None:
@@ -135,8 +139,8 @@ class CallStatistics:
         return total
 
     def by_tool(self, since: datetime, wanted: CallFilter = EVERY_CALL) -> list[tuple[str, Tally]]:
-        """Return tools with their tallies, the most called first."""
-        return self._group(since, wanted, "tool")
+        """Return tools that exist with their tallies, the most called first."""
+        return [group for group in self._group(since, wanted, "tool") if group[0] != _UNKNOWN]
 
     def by_caller(self, since: datetime, wanted: CallFilter = EVERY_CALL) -> list[tuple[str, Tally]]:
         """Return agents, and apps without an agent, with their tallies, the busiest first."""

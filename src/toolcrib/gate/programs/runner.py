@@ -217,7 +217,9 @@ class ProgramRun:
         lines = [f"{call.tool.ref} {call.encoded.decode()}" for call in done.collected]
         needed = sum(call.needs_approval for call in done.collected)
         heading = f"Dry run. Calls that would be made: {len(lines)}, of which {needed} need approval."
-        return _result("\n".join([heading, *lines]), self._shape(done) | {"planned": [call.to_json() for call in done.collected]})
+        return _result(
+            "\n".join([heading, *lines]), self._shape(done) | {"planned": [call.to_json() for call in done.collected]}
+        )
 
     def _refused(self, done: _Pass, error: Denied) -> CallResult:
         planned = [call.to_json() for call in done.collected]

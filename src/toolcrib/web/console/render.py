@@ -18,7 +18,7 @@ from markupsafe import Markup, escape
 from toolcrib.gate.approvals.display import show
 from toolcrib.model.json import Json
 from toolcrib.model.text import visible
-from toolcrib.model.times import relative_time
+from toolcrib.model.times import duration, relative_time
 from toolcrib.web.console import assets, markdown
 
 _MARKUP_MAKERS = ("safe", "tojson", "urlize", "xmlattr")
@@ -98,10 +98,8 @@ def timer(value: str) -> Markup:
 
 
 def seconds(milliseconds: float | None) -> str:
-    """Return a duration for display."""
-    if milliseconds is None:
-        return ""
-    return f"{milliseconds:.0f} ms" if milliseconds < 1_000 else f"{milliseconds / 1_000:.1f} s"
+    """Return a duration for display; empty if there is none."""
+    return "" if milliseconds is None else duration(milliseconds)
 
 
 def pretty(value: Json) -> str:

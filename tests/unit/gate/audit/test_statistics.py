@@ -75,3 +75,16 @@ def test_a_quantile_is_within_a_class_of_the_exact_one(durations: list[float], s
 
 def test_without_calls_there_is_no_quantile() -> None:
     assert Tally().quantile(0.5) is None
+
+
+def test_names_of_tools_that_do_not_exist_are_counted_as_one() -> None:
+    names = [f"lab/made-up-{number}" for number in range(3)]
+    statistics = counted(record(), *(record(tool=name, refused="tool.unknown", durationMs=0.0) for name in names))
+    assert [name for name, _ in statistics.by_tool(START)] == ["lab/echo"]
+    assert statistics.total(START).calls == 4
+
+
+def test_refused_calls_do_not_make_the_others_look_faster() -> None:
+    refused = record(refused="policy.denied", definitionHash="a", durationMs=0.0)
+    found = counted(record(durationMs=100.0), refused, refused).total(START).quantile(0.5)
+    assert found is not None and found > 80

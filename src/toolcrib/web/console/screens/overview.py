@@ -22,6 +22,7 @@ from toolcrib.gate.costs import definition_tokens
 from toolcrib.model.errors import InvalidRequest
 from toolcrib.model.json import JsonObject
 from toolcrib.model.sessions import Session
+from toolcrib.model.tools import ToolRef
 from toolcrib.store.sessions import SessionFilter
 from toolcrib.web.console import plots
 from toolcrib.web.console.forms import read_query
@@ -101,12 +102,18 @@ class OverviewScreen:
                 {"at": at.isoformat(), **tally.to_json(), "costUsd": cost}
                 for (at, tally), cost in zip(series, costs, strict=True)
             ],
-            "topTools": [_named(each) for each in counted.by_tool(since, wanted)[:_TOP]],
+            "topTools": [self._tool(each) for each in counted.by_tool(since, wanted)[:_TOP]],
             "topCallers": [_named(each) for each in counted.by_caller(since, wanted)[:_TOP]],
             "apps": await self._apps(),
         }
         value["saved"] = await self._saved(len(value["apps"]))
         return value, {"plots": _plots(value["series"]), "states": STATES, "again": _url({"range": name, **chosen})}
+
+    def _tool(self, group: tuple[str, Tally]) -> JsonObject:
+        """Return a tool with its tally, and whether it has a page: reads of resources and removed tools have none."""
+        gate, ref = self._console.crib.gate, ToolRef.parse(group[0])
+        has_page = ref is not None and gate.find_visible(self._console.crib.owner(source="web"), ref)[0] is not None
+        return {**_named(group), "hasPage": has_page}
 
     async def _apps(self) -> list[JsonObject]:
         """Return the connected apps with what each would receive if it lists all tools."""
