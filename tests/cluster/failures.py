@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psycopg.conninfo
 
+import toolcrib
 from cluster.load import Load
 from cluster.nodes import Cluster, ClusterNode, wait_for
 from e2e.shell import Shell
@@ -19,6 +20,8 @@ from toolcrib.store.engine import open_store
 from toolcrib.testing.history import HistoryFinding, check_history
 
 TESTS = Path(__file__).parents[1]
+PATHS = ":".join(map(str, (TESTS, TESTS.parent, Path(toolcrib.__file__).parents[1])))
+"""Where nodes import from: the tests, and the same source tree as the tests."""
 CLIENTS = 20
 """Clients that go on during every failure."""
 COUNTER = '''
@@ -59,9 +62,7 @@ class PlayedCluster(Cluster):
         (tools / "counter.py").write_text(COUNTER.format(calls=str(self.folder / "calls")), encoding="utf-8")
         agents = shell.folder / "agents"
         agents.mkdir(exist_ok=True)
-        given = shell.having(
-            AGENTS=str(agents), PYTHONPATH=f"{TESTS}:{TESTS.parent}", TOOLCRIB_HOME=str(shell.home), **(variables or {})
-        )
+        given = shell.having(AGENTS=str(agents), PYTHONPATH=PATHS, TOOLCRIB_HOME=str(shell.home), **(variables or {}))
         program = [*within, sys.executable, str(TESTS / "cluster" / "played_node.py")]
         database = (variables or {}).get("DATABASE", self.database)
         process = subprocess.Popen(

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 import httpx2
 
 from cluster.mcp_clients import call_tool, message
-from cluster.nodes import WAIT_SECONDS, Cluster, ClusterNode
+from cluster.nodes import WAIT_SECONDS, Cluster, ClusterNode, wait_for
 from deadlines import stretched
 from http_clients import PLAIN
 from long_tests import takes_long
@@ -19,9 +19,9 @@ STREAM = "application/json, text/event-stream"
 ELICITATION: JsonObject = {"elicitation": {}}
 
 
-def create_token(node: ClusterNode) -> str:
+def create_token(node: ClusterNode, name: str = "ide") -> str:
     """The secret of a token that may approve its own calls."""
-    made = node.request("POST", "/api/tokens", {"name": "ide", "mode": "default", "mayApprove": True})
+    made = node.request("POST", "/api/tokens", {"name": name, "mode": "default", "mayApprove": True})
     assert made.status_code == 201, made.text
     return made.json()["secret"]
 
@@ -113,6 +113,60 @@ def test_legacy_session_works_on_every_node_until_its_client_ends_it(cluster: Cl
     assert ended.status_code in (200, 204), ended.text
     for node in (first, second):
         assert client.post(node, {"id": 4, "method": "tools/list"}).status_code == 404
+
+
+def test_stream_that_another_node_forwards_ends_with_its_client(pair: tuple[ClusterNode, ClusterNode]) -> None:
+    first, second = pair
+    client = Legacy(first, create_token(first, "leaving"))
+    with client.stream(second, "GET"):
+        pass
+    headers = {**client.headers, "authorization": f"Bearer {client.secret}"}
+
+    def reopens() -> bool:
+        with (
+            httpx2.Client(base_url=second.url, verify=PLAIN, timeout=stretched(WAIT_SECONDS)) as http,
+            http.stream("GET", "/mcp", headers=headers) as response,
+        ):
+            assert response.status_code in (200, 409), "409 until the first stream has ended"
+            return response.status_code == 200
+
+    wait_for(reopens)
+
+
+def test_change_that_is_taken_back_reaches_a_client_that_listed_elsewhere(
+    pair: tuple[ClusterNode, ClusterNode],
+) -> None:
+    first, second = pair
+    client = Legacy(first, create_token(first, "listing"))
+    body: JsonObject = {"effect": "deny", "pattern": "toolcrib/ping"}
+    with client.stream(first, "GET") as messages:
+
+        def await_announcement() -> None:
+            while messages.get(timeout=stretched(WAIT_SECONDS))["method"] != "notifications/tools/list_changed":
+                pass
+
+        rule = second.request("POST", "/api/policy/rules", body).json()["id"]
+        await_announcement()
+        while not messages.empty():
+            messages.get()
+        # Within half a second, so that the first node compares the lists after both changes.
+        assert second.request("DELETE", f"/api/policy/rules/{rule}").status_code == 200
+        assert "toolcrib_ping" in client.post(second, {"id": 2, "method": "tools/list"}).text
+        rule = second.request("POST", "/api/policy/rules", body).json()["id"]
+        try:
+            await_announcement()
+        finally:
+            second.request("DELETE", f"/api/policy/rules/{rule}")
+
+
+def test_list_is_as_new_as_the_request_on_every_node(pair: tuple[ClusterNode, ClusterNode]) -> None:
+    first, second = pair
+    client = Legacy(first, create_token(first, "reading"))
+    for changed, other in ((first, second), (second, first)) * 5:
+        rule = changed.request("POST", "/api/policy/rules", {"effect": "deny", "pattern": "toolcrib/ping"}).json()["id"]
+        assert "toolcrib_ping" not in client.post(other, {"id": 2, "method": "tools/list"}).text
+        assert changed.request("DELETE", f"/api/policy/rules/{rule}").status_code == 200
+        assert "toolcrib_ping" in client.post(other, {"id": 2, "method": "tools/list"}).text
 
 
 @takes_long

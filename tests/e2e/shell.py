@@ -96,7 +96,8 @@ class Shell:
         (folder / "home" / "tools").mkdir(parents=True)
         (folder / "home" / "tools" / "lab.py").write_text(TOOLS, encoding="utf-8")
         variables = {"HOME": str(folder), "PATH": "/usr/bin:/bin", "TOOLCRIB_HOME": str(folder / "home")}
-        return cls(folder, {**variables, **NO_KEYRING, "TOOLCRIB_PORT": "0", "PYTHONWARNINGS": "error"})
+        kept = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}  # the tree under test
+        return cls(folder, {**kept, **variables, **NO_KEYRING, "TOOLCRIB_PORT": "0", "PYTHONWARNINGS": "error"})
 
     @property
     def home(self) -> Path:

@@ -43,6 +43,7 @@ class PolicyEpoch:
         self._lock = anyio.Lock()
         self._due = anyio.Event()
         self._reloads: list[Callable[[], Awaitable[None]]] = []
+        self._skip_listeners: list[Callable[[], None]] = []
         self.revoked = revoked
 
     def is_outdated(self, epoch: int) -> bool:
@@ -55,6 +56,10 @@ class PolicyEpoch:
     def on_change(self, reload: Callable[[], Awaitable[None]], *, first: bool = False) -> None:
         """Call this to load the permissions again after a change on any node; with `first`, before all others."""
         self._reloads.insert(0 if first else len(self._reloads), reload)
+
+    def on_skipped(self, listener: Callable[[], None]) -> None:
+        """Call this after several changes were loaded at once: this node did not see the states between them."""
+        self._skip_listeners.append(listener)
 
     def on_signal(self, topic: str) -> None:
         """Look for changes at once if another node reports one."""
@@ -76,7 +81,9 @@ class PolicyEpoch:
             if epoch > self.loaded:
                 for reload in self._reloads:
                     await reload()
-                self.loaded = epoch
+                skipped, self.loaded = epoch - self.loaded > 1, epoch
+                for listener in self._skip_listeners if skipped else ():
+                    listener()
             return self.loaded != before
 
     async def follow(self) -> None:

@@ -9,10 +9,11 @@ Must never forward a request that was forwarded.
 import hashlib
 from typing import Final
 
+import anyio
 from starlette.types import Message, Receive, Scope, Send
 
 from toolcrib.gate.principals import Credential, NamedTokens, Principals
-from toolcrib.model.errors import Denied, Unauthenticated
+from toolcrib.model.errors import Denied, Unauthenticated, Unavailable
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Principal
 from toolcrib.nodes.cluster_secret import SIGNATURE_HEADER
@@ -96,8 +97,20 @@ class NodeProxy:
         """Return the other live nodes, or none for a request that one of them forwarded."""
         return [] if FORWARDED in scope else await self._client.others()
 
-    async def forward(self, node: str, scope: Scope, body: bytes, send: Send) -> None:
-        """Forward a request. Raises `node.unreachable` if the node does not respond."""
+    async def forward(self, node: str, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
+        """Forward a request whose body was read, until its client disconnects. Raises `node.unreachable`."""
+        failure: Unavailable | None = None
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_end_on_disconnect, receive, tasks.cancel_scope)
+            try:
+                await self._pass_on(node, scope, body, send)
+            except Unavailable as error:  # raised outside, because a task group would wrap it
+                failure = error
+            tasks.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+
+    async def _pass_on(self, node: str, scope: Scope, body: bytes, send: Send) -> None:
         names = dict(scope["headers"])
         headers = {name.decode(): names[name].decode("latin-1") for name in _PASSED_ON if name in names}
         async with self._client.stream(
@@ -108,6 +121,13 @@ class NodeProxy:
             async for piece in response.aiter_raw():
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
             await send({"type": "http.response.body", "body": b""})
+
+
+async def _end_on_disconnect(receive: Receive, scope: anyio.CancelScope) -> None:
+    """Cancel a request when its client disconnects, which the other node then notices too."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    scope.cancel()
 
 
 def node_tag(node: str) -> str:

@@ -105,6 +105,7 @@ async def hold(
         shared = crib.store if crib.store.shared and crib.cluster_secret is not None else None
         logins = Logins(address, file=crib.home.browser_sessions, key=key, store=shared)
         crib.policy.on_change(logins.look_at_all)
+        crib.policy.on_skipped(mcp.list_changes.distrust)
         app = create_app(crib, mcp, logins, address=address, stopping=stopping)
         grace = COMMAND_GRACE if kind == "command" else GRACE
         hurry = await stack.enter_async_context(serving(app, listener, limits, grace=grace))

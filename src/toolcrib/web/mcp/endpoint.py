@@ -26,7 +26,6 @@ from toolcrib.agents.zoo.zoo import Zoo
 from toolcrib.base.feed import Feed
 from toolcrib.gate.gate import Gate
 from toolcrib.model.errors import Denied, InvalidRequest, NotFound, Unavailable
-from toolcrib.model.events import Event
 from toolcrib.model.json import Json, JsonObject, dumps
 from toolcrib.model.jsonrpc import Message, RequestId, RpcError, check_modern, era_of, read_message
 from toolcrib.model.principals import Principal
@@ -36,6 +35,7 @@ from toolcrib.web import problems
 from toolcrib.web.limits import CREDENTIAL, ENDED, WHOLE
 from toolcrib.web.mcp.budgeted import Budgeted, ContextBudgets
 from toolcrib.web.mcp.ended_sessions import EndedSessions
+from toolcrib.web.mcp.list_changes import ListChanges
 from toolcrib.web.mcp.methods import InSession, Methods
 from toolcrib.web.mcp.node_routing import NodeRouting
 from toolcrib.web.mcp.pages import LISTED, Pages
@@ -59,7 +59,6 @@ logger = logging.getLogger(__name__)
 
 BUDGETS_KEPT = 64
 """Views with different budgets that are kept."""
-ANNOUNCE_EVERY = 0.5
 """Seconds between two announcements of a changed list, which batches bursts of changes."""
 NOTICES_WAITING = 1_000
 """Limit of queued server notifications. More are dropped, because they only prompt clients to refresh."""
@@ -160,6 +159,7 @@ class McpEndpoint:
         self._subscriptions = Subscriptions()
         seal = StateSeal(key or secrets.token_bytes(32))
         self._routing = routing
+        self.list_changes = ListChanges(shared=routing is not None)
         node, self._tag = (routing.node, routing.tag) if routing is not None else (None, "")
         self._sessions = McpSessions(seal, EndedSessions(ended_file), node=node)
         self._stopping = stopping
@@ -167,13 +167,12 @@ class McpEndpoint:
         self._watched: set[str] = set()
         self._parking = ParkedCalls(seal, node)
         self._mcp_tasks = tasks or McpTasks(None, "")
-        parts = (gate, seal, self._parking, self._subscriptions, in_session, self._announce)
+        parts = (gate, seal, self._parking, self._subscriptions, in_session, self.list_changes.note)
         self._methods = Methods(*parts, budgets.whole_results, self._mcp_tasks, ready)
         self._running: dict[tuple[str, RequestId], ResponseWriter] = {}
         self._long_requests = LongRequests()
         self._resumable = ResumableStreams()
         self._sdk: SdkEndpoint | None = None
-        self._changed = anyio.Event()
         self._notices_in, self._notices_out = anyio.create_memory_object_stream[Notice](NOTICES_WAITING)
         self._stack = AsyncExitStack()
         self._tasks: TaskGroup
@@ -183,7 +182,7 @@ class McpEndpoint:
         self._stack.callback(self._notices_out.close)
         self._tasks = await self._stack.enter_async_context(anyio.create_task_group())
         self._stack.callback(self._tasks.cancel_scope.cancel)
-        self._stack.callback(self._feed.listen(self._notice))
+        self._stack.callback(self._feed.listen(self.list_changes.on_event))
         if self._notices is not None:
             self._stack.callback(self._notices(self._queue_notice))
             self._tasks.start_soon(self._forward_notices)
@@ -258,7 +257,9 @@ class McpEndpoint:
             return True
         if self._routing is None:
             return False
-        return await self._routing.route(http.scope, http.session_id, message, body, http.send, self._running)
+        return await self._routing.route(
+            http.scope, http.receive, http.send, http.session_id, message, body, self._running
+        )
 
     async def _everything(self, asked: Asked, principal: Principal, *, as_agent: bool = False) -> McpView:
         """Return the view of everything in the mode and within the budget that the client asked for."""
@@ -336,7 +337,10 @@ class McpEndpoint:
         if era == "modern":
             check_modern(message, headers)
         if listed:
+            await self._look_again()
             page = self._pages.page(mcp_view, listed, principal, era, message.params.get("cursor"))
+            if self._sdk is not None:
+                self._sdk.served(principal, mcp_view, listed)
             await response.finish(b'{"jsonrpc":"2.0","id":' + dumps(message.id) + b',"result":' + page + b"}")
         else:
             request = McpRequest(principal, mcp_view, era, message, headers, response, session, http.result_tokens)
@@ -417,7 +421,7 @@ class McpEndpoint:
         if self._stopping is not None and resumed is None:  # the stream of a call in flight can still be resumed
             self._stopping.check()
         routing = self._routing if resumed is None else None
-        if routing is not None and await routing.route_stream(http.scope, http.session_id, http.send):
+        if routing is not None and await routing.route_stream(http.scope, http.receive, http.send, http.session_id):
             return
         if http.session_id and await self._is_open(http):
             session = self._sessions.get(http.session_id)
@@ -433,9 +437,8 @@ class McpEndpoint:
 
     def _reopened(self, http: HttpRequest, session: McpSession) -> HttpRequest:
         """Return a request for the session's own stream, from now on unless its missed messages are known."""
-        if session.is_restored:
-            session.is_restored = False
-            http = replace(http, send=self._renewing(session.id, http.send))
+        is_restored, session.is_restored = session.is_restored, False
+        http = replace(http, send=self._catching_up(session.id, http.send, is_restored=is_restored))
         if http.last_event_id and (self._sdk is None or not self._sdk.can_resume(session.id, http.last_event_id)):
             headers = [header for header in http.scope["headers"] if header[0] != LAST_EVENT_ID]
             http = replace(http, scope={**http.scope, "headers": headers})
@@ -503,15 +506,15 @@ class McpEndpoint:
         self._resumable.end_session(session_id)
         self._ended(session_id)
 
-    def _renewing(self, session_id: str, send: Send) -> Send:
-        """Return a `send` that announces changed lists once the client's stream is open."""
+    def _catching_up(self, session_id: str, send: Send, *, is_restored: bool) -> Send:
+        """Return a `send` that announces missed changes once the client's stream is open."""
 
-        async def renewing(event: AsgiMessage) -> None:
+        async def catching_up(event: AsgiMessage) -> None:
             await send(event)
             if event.get("status") == HTTPStatus.OK and self._sdk is not None:
-                self._tasks.start_soon(self._sdk.renew, session_id)
+                self._tasks.start_soon(partial(self._sdk.stream_opened, session_id, is_restored=is_restored))
 
-        return renewing
+        return catching_up
 
     async def _load_sdk(self) -> "SdkEndpoint":
         async with self._loading:
@@ -527,19 +530,12 @@ class McpEndpoint:
     async def _run_sdk(self, sdk: "SdkEndpoint", *, task_status: TaskStatus[None]) -> None:
         async with sdk.running():
             task_status.started()
-            while True:
-                await self._changed.wait()
-                self._changed = anyio.Event()
-                await sdk.announce()
-                await anyio.sleep(ANNOUNCE_EVERY)
+            await self.list_changes.follow(sdk.announce)
 
-    def _notice(self, event: Event) -> None:
-        if event.kind == "catalog_changed":
-            self._announce()
-
-    def _announce(self) -> None:
-        """Have clients informed of lists that changed for them."""
-        self._changed.set()
+    async def _look_again(self) -> None:
+        """Load what other nodes changed before lists are served: the node of the client's stream may be ahead."""
+        with suppress(Unavailable):  # calls are refused without the database; the lists are those of before
+            await self._gate.look_again()
 
     def _queue_notice(self, notice: Notice) -> None:
         try:

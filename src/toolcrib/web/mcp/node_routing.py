@@ -12,8 +12,9 @@ import logging
 from collections.abc import Container
 from typing import Final
 
+import anyio
 from starlette.types import Message as AsgiMessage
-from starlette.types import Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from toolcrib.model.errors import Unavailable
 from toolcrib.model.json import Json
@@ -39,10 +40,11 @@ class NodeRouting:
     async def route(
         self,
         scope: Scope,
+        receive: Receive,
+        send: Send,
         session_id: str,
         message: Message,
         body: bytes,
-        send: Send,
         running: Container[tuple[str, Json]],
     ) -> bool:
         """Forward a message that another node handles; return False if this one does.
@@ -51,14 +53,14 @@ class NodeRouting:
         """
         node = await self._node_for(scope, session_id, message)
         if node is not None:
-            await self._proxy.forward(node, scope, body, send)
+            await self._proxy.forward(node, scope, body, receive, send)
         elif message.method == _CANCELLED and session_id:
             call = message.params.get("requestId")
             if not isinstance(call, str | int) or (session_id, call) not in running:
                 await self._tell_others(scope, body)
         return node is not None
 
-    async def route_stream(self, scope: Scope, session_id: str, send: Send) -> bool:
+    async def route_stream(self, scope: Scope, receive: Receive, send: Send, session_id: str) -> bool:
         """Forward the request for a session's stream to its node, and the end of a session to all nodes.
 
         Returns False if this node handles the request too.
@@ -68,7 +70,7 @@ class NodeRouting:
             return False
         node = await self._node_for(scope, session_id)
         if node is not None:
-            await self._proxy.forward(node, scope, b"", send)
+            await self._proxy.forward(node, scope, b"", receive, send)
         return node is not None
 
     async def _node_for(self, scope: Scope, session_id: str, message: Message | None = None) -> str | None:
@@ -99,7 +101,7 @@ class NodeRouting:
 
         for node in await self._proxy.others(scope):
             try:
-                await self._proxy.forward(node, scope, body, ignore)
+                await self._proxy.forward(node, scope, body, anyio.sleep_forever, ignore)
             except Unavailable as error:
                 logger.info("Could not notify %s: %s", node, error)
 

@@ -10,7 +10,7 @@ official client in both eras verify them.
 
 import itertools
 import logging
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -41,17 +41,26 @@ from toolcrib.model.protocol import META, SERVER_INFO_KEY, TASKS_EXTENSION
 from toolcrib.model.sources import ContentMethod, Notice, ProtocolError
 from toolcrib.web.mcp.sdk_sessions import LegacySessions, stay_open
 from toolcrib.web.mcp.subscriptions import WATCHED_BY_ONE, Holder, Subscriptions
-from toolcrib.web.mcp.views import SERVER_INFO, McpView
+from toolcrib.web.mcp.views import SERVER_INFO, Kind, McpView
 
 logger = logging.getLogger(__name__)
 SEND_TIMEOUT = 5.0
 
 _FACE = "toolcrib.mcp_view"
+_OPENING = "toolcrib.mcp_session"
+"""Scope key of the id of the session that a request opens."""
 _CHANGES: dict[str, ServerEvent] = {
     "tools": ToolsListChanged(),
     "prompts": PromptsListChanged(),
     "resources": ResourcesListChanged(),
 }
+_LISTS: Mapping[str, tuple[Kind, ...]] = {
+    "tools": ("tools",),
+    "prompts": ("prompts",),
+    "resources": ("resources", "resourceTemplates"),
+}
+_KEPT = frozenset({*(f"notifications/{kind}/list_changed" for kind in _CHANGES), "notifications/resources/updated"})
+"""Notifications that a session gets later if its stream is not open."""
 
 
 class _Audience:
@@ -61,6 +70,8 @@ class _Audience:
         self.principal = principal
         self.mcp_view = mcp_view
         self.seen = self.look()
+        self.served_other: set[str] = set()
+        """Lists that were served with other content than `seen`, which may since have returned to it."""
         self.connections: dict[str, Connection] = {}
         self.streams = 0
         self.bus = InMemorySubscriptionBus()
@@ -68,12 +79,11 @@ class _Audience:
 
     def look(self) -> dict[str, tuple[Sequence[object], ...]]:
         """Return what the view shows now."""
-        fingerprint = self.mcp_view.fingerprint
-        return {
-            "tools": (fingerprint("tools", self.principal),),
-            "prompts": (fingerprint("prompts", self.principal),),
-            "resources": (fingerprint("resources", self.principal), fingerprint("resourceTemplates", self.principal)),
-        }
+        return {announced: self.look_at(announced) for announced in _CHANGES}
+
+    def look_at(self, announced: str) -> tuple[Sequence[object], ...]:
+        """Return what the view shows now in the lists that are announced under this name."""
+        return tuple(self.mcp_view.fingerprint(kind, self.principal) for kind in _LISTS[announced])
 
 
 class SdkEndpoint:
@@ -86,6 +96,7 @@ class SdkEndpoint:
         self._subscriptions = subscriptions
         self._audiences: dict[tuple[Principal, str], _Audience] = {}
         self._listening: dict[Holder, _Audience] = {}
+        self._missed: dict[str, dict[tuple[str, str], JsonObject | None]] = {}
         self._streams = (str(number) for number in itertools.count(1))
         self._server: Server[Any] = Server(
             SERVER_INFO["name"],
@@ -123,13 +134,15 @@ class SdkEndpoint:
         owner: str,
     ) -> None:
         """Answer an `initialize` request and open a session with this id."""
-        await self._manager.open(session_id, _from(scope, principal, mcp_view, owner), receive, send)
+        given = _from(scope, principal, mcp_view, owner)
+        await self._manager.open(session_id, {**given, _OPENING: session_id}, receive, send)
 
     async def restore(
         self, session_id: str, hello: JsonObject, scope: Scope, principal: Principal, mcp_view: McpView, owner: str
     ) -> bool:
         """Restore a session of an earlier run. Return whether that succeeded."""
-        return await self._manager.restore(session_id, hello, _from(scope, principal, mcp_view, owner))
+        given = _from(scope, principal, mcp_view, owner)
+        return await self._manager.restore(session_id, hello, {**given, _OPENING: session_id})
 
     async def discard(self, session_id: str) -> None:
         """End a session. Idempotent."""
@@ -155,17 +168,28 @@ class SdkEndpoint:
         """Return whether the session's own stream can be resumed after this event."""
         return self._manager.can_resume(session_id, event_id)
 
-    async def renew(self, session_id: str) -> None:
-        """Notify a session that every list may have changed."""
-        for kind in _CHANGES:
-            await self._tell_session(session_id, f"notifications/{kind}/list_changed", None)
+    async def stream_opened(self, session_id: str, *, is_restored: bool) -> None:
+        """Send what a session missed before its stream was open. To a restored one, every list may have changed."""
+        missed = self._missed.pop(session_id, {})
+        if is_restored:
+            missed |= {(f"notifications/{kind}/list_changed", ""): None for kind in _CHANGES}
+        for (method, _), params in missed.items():
+            await self._tell_session(session_id, method, params)
 
-    async def announce(self) -> None:
-        """Notify every client whose lists have changed."""
+    def served(self, principal: Principal, mcp_view: McpView, kind: Kind) -> None:
+        """Note that a client was served a list now. If it changes back at once, that is a change for this client."""
+        audience = self._audiences.get((principal, mcp_view.key))
+        announced = "resources" if kind == "resourceTemplates" else kind
+        if audience is not None and audience.look_at(announced) != audience.seen[announced]:
+            audience.served_other.add(announced)
+
+    async def announce(self, to_all: bool) -> None:
+        """Notify every client whose lists have changed, or all clients."""
         for key, audience in list(self._audiences.items()):
             seen, audience.seen = audience.seen, audience.look()
+            served, audience.served_other = audience.served_other, set()
             for kind in _CHANGES:
-                if seen[kind] != audience.seen[kind]:
+                if to_all or kind in served or seen[kind] != audience.seen[kind]:
                     await self._announce_list(audience, kind)
             if not audience.connections and not audience.streams:
                 del self._audiences[key]
@@ -204,9 +228,13 @@ class SdkEndpoint:
                 return
 
     async def _tell(self, audience: _Audience, session_id: str, method: str, params: JsonObject | None) -> None:
-        """Send a notification on the session's own stream."""
+        """Send a notification on the session's own stream. Changes are kept until that is open."""
         connection = audience.connections.get(session_id)
-        if connection is not None and self.is_open(session_id):
+        if connection is None or not self.is_open(session_id):
+            return
+        if not self._manager.has_stream(session_id) and method in _KEPT:
+            self._missed.setdefault(session_id, {})[method, str((params or {}).get("uri", ""))] = params
+        else:
             with anyio.move_on_after(SEND_TIMEOUT):
                 await connection.notify(method, params)
 
@@ -214,6 +242,7 @@ class SdkEndpoint:
         """Drop everything that is kept for an ended session."""
         for audience in self._audiences.values():
             audience.connections.pop(session_id, None)
+        self._missed.pop(session_id, None)
         self._subscriptions.forget(Holder(session_id))
         self._ended(session_id)
 
@@ -226,16 +255,14 @@ class SdkEndpoint:
     async def _speak_for_face(self, ctx: ServerRequestContext[Any, Any], call_next: Any) -> Any:
         """Middleware: insert the view's introduction into the handshake, and register new sessions."""
         result = await call_next(ctx)
-        if ctx.request is None:
+        if ctx.request is None or ctx.method not in ("initialize", "server/discover") or not is_object(result):
             return result
         principal, mcp_view = _caller_of(ctx)
-        if ctx.method == "notifications/initialized":
-            session_id = ctx.request.headers.get("mcp-session-id", "")
+        session_id = ctx.request.scope.get(_OPENING)
+        if session_id is not None:  # before the client can list anything, so that it misses no change
             # The connection sends any notification; the SDK's session drops those it does not know.
             self._audience(principal, mcp_view).connections[session_id] = ctx.session._connection  # pyright: ignore[reportPrivateUsage]
-        elif ctx.method in ("initialize", "server/discover") and is_object(result):
-            return await _with_introduction(result, ctx.method, principal, mcp_view)
-        return result
+        return await _with_introduction(result, ctx.method, principal, mcp_view)
 
     async def _listen(
         self, ctx: ServerRequestContext[Any, Any], params: types.SubscriptionsListenRequestParams

@@ -15,7 +15,13 @@ from typing import Any
 import anyio
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, authorization_context
 from mcp.server.lowlevel.server import Server
-from mcp.server.streamable_http import EventCallback, EventMessage, EventStore, StreamableHTTPServerTransport
+from mcp.server.streamable_http import (
+    GET_STREAM_KEY,
+    EventCallback,
+    EventMessage,
+    EventStore,
+    StreamableHTTPServerTransport,
+)
 from mcp.server.streamable_http_manager import DEFAULT_SESSION_IDLE_TIMEOUT, StreamableHTTPSessionManager
 from mcp.types import JSONRPCMessage
 from starlette.types import Message, Receive, Scope, Send
@@ -120,6 +126,11 @@ class LegacySessions(StreamableHTTPSessionManager):
         """Return whether this session is open."""
         transport = self._server_instances.get(session_id)
         return transport is not None and not transport.is_terminated
+
+    def has_stream(self, session_id: str) -> bool:
+        """Return whether the session's own stream is open."""
+        transport = self._server_instances.get(session_id)
+        return transport is not None and GET_STREAM_KEY in transport._request_streams  # pyright: ignore[reportPrivateUsage]
 
     def is_busy(self, session_id: str) -> bool:
         """Return whether a request or stream of this session is open."""

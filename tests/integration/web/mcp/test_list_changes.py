@@ -1,0 +1,105 @@
+"""Announcements of changed lists on the stream of a legacy session: none is lost, whenever the change happens."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import httpx2
+import pytest
+
+from integration.web.mcp.test_sessions import asking, begin, say
+from lab import Lab, make_lab
+from toolcrib.web.run import hold
+
+pytestmark = pytest.mark.anyio
+
+CHANGED = "notifications/tools/list_changed"
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    return make_lab(tmp_path)
+
+
+@asynccontextmanager
+async def serving(lab: Lab) -> AsyncGenerator[httpx2.AsyncClient]:
+    async with hold(lab.settings, kind="serve") as holding, asking(holding, lab.token) as client:
+        yield client
+
+
+async def deny(client: httpx2.AsyncClient) -> str:
+    """Hide a tool; return the rule."""
+    made = await client.post("/api/policy/rules", json={"effect": "deny", "pattern": "lab/echo"})
+    return str(made.json()["id"])
+
+
+async def allow(client: httpx2.AsyncClient, rule: str) -> None:
+    """Remove the rule."""
+    assert (await client.delete(f"/api/policy/rules/{rule}")).status_code == 200
+
+
+async def lists_echo(client: httpx2.AsyncClient, session: str) -> bool:
+    """Whether the tool is listed."""
+    return "lab_echo" in (await say(client, "tools/list", session=session)).text
+
+
+async def hear(stream: httpx2.Response) -> None:
+    """Wait for the announcement."""
+    assert stream.status_code == 200
+    with anyio.fail_after(20):
+        async for line in stream.aiter_lines():
+            if CHANGED in line:
+                return
+    pytest.fail("the stream ended")
+
+
+async def test_change_before_the_stream_is_opened_is_announced_on_it(lab: Lab) -> None:
+    async with serving(lab) as client:
+        session = await begin(client)
+        assert await lists_echo(client, session)
+        await deny(client)
+        async with client.stream("GET", "/mcp", headers={"mcp-session-id": session}) as stream:
+            await hear(stream)
+
+
+async def test_change_while_the_stream_is_closed_is_announced_on_the_next_one(lab: Lab) -> None:
+    async with serving(lab) as client:
+        session = await begin(client)
+        headers = {"mcp-session-id": session}
+        async with client.stream("GET", "/mcp", headers=headers) as stream:
+            rule = await deny(client)
+            await hear(stream)
+        await allow(client, rule)
+        with anyio.fail_after(20):
+            while (status := await _hear_on_new_stream(client, headers)) == 409:  # the crib has to notice the end first
+                pass
+        assert status == 200
+
+
+async def _hear_on_new_stream(client: httpx2.AsyncClient, headers: dict[str, str]) -> int:
+    async with client.stream("GET", "/mcp", headers=headers) as stream:
+        if stream.status_code == 200:
+            await hear(stream)
+        return stream.status_code
+
+
+async def test_change_that_is_taken_back_is_announced_to_a_client_that_listed_in_between(lab: Lab) -> None:
+    async with serving(lab) as client:
+        session = await begin(client)
+        async with client.stream("GET", "/mcp", headers={"mcp-session-id": session}) as stream:
+            lines = stream.aiter_lines()
+
+            async def heard() -> None:
+                with anyio.fail_after(20):
+                    async for line in lines:
+                        if CHANGED in line:
+                            return
+
+            rule = await deny(client)
+            await heard()
+            # Announcements are half a second apart, so the crib compares the lists after both changes.
+            await allow(client, rule)
+            assert await lists_echo(client, session)
+            await deny(client)
+            await heard()
