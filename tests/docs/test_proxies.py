@@ -328,7 +328,14 @@ def test_stream_behind_the_proxy_announces_every_change_on_any_node(lan: Lan, na
             while not announced.empty():
                 announced.get()
 
-        threading.Thread(target=lambda: client.run(follow), daemon=True).start()
+        def close() -> None:
+            authorization = f"Bearer {lan.mcp_token}"
+            client.request("DELETE", "/mcp", authorization=authorization, **session)
+            following.join(stretched(WAIT_SECONDS))
+            assert not following.is_alive(), "the end of the session ends its stream"
+
+        following = threading.Thread(target=lambda: client.run(follow), daemon=True)
+        following.start()
         await_announcement()  # it is open
         for node in lan.nodes:
             body: JsonObject = {"effect": "deny", "pattern": "counter/slow"}
@@ -340,6 +347,7 @@ def test_stream_behind_the_proxy_announces_every_change_on_any_node(lan: Lan, na
                 assert node.request("DELETE", f"/api/policy/rules/{rule}").status_code == 200
             await_announcement()
             assert "counter_slow" in client.post({"id": 2, "method": "tools/list"}, **session).text
+        close()
 
 
 @takes_long

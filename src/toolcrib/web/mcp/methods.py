@@ -345,8 +345,15 @@ class Methods:
             raise _no_resource(request.era, uri)
         if self._subscriptions.count(Holder(request.session.id)) >= WATCHED_BY_ONE:
             raise RpcError(INTERNAL_ERROR, f"A session may subscribe to at most {WATCHED_BY_ONE} resources.")
-        await self._ask_server(request, server, "resources/subscribe", {})
-        self._subscriptions.add(server, uri, Holder(request.session.id))
+        holder = Holder(request.session.id)
+        # Before the server is asked: it may report an update before its answer is handled here.
+        is_new = self._subscriptions.add(server, uri, holder)
+        try:
+            await self._ask_server(request, server, "resources/subscribe", {})
+        except BaseException:
+            if is_new:
+                self._subscriptions.drop(server, uri, holder)
+            raise
         return {}
 
     async def _unsubscribe(self, request: McpRequest) -> JsonObject:

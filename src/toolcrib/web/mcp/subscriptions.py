@@ -25,12 +25,14 @@ class Subscriptions:
         self._holders: dict[tuple[str, str], set[Holder]] = {}
         self._counts: dict[Holder, int] = {}
 
-    def add(self, server: str, uri: str, holder: Holder) -> None:
-        """Subscribe a holder to this URI."""
+    def add(self, server: str, uri: str, holder: Holder) -> bool:
+        """Subscribe a holder to this URI. Return whether it was not subscribed yet."""
         holders = self._holders.setdefault((server, uri), set())
-        if holder not in holders:
-            holders.add(holder)
-            self._counts[holder] = self._counts.get(holder, 0) + 1
+        if holder in holders:
+            return False
+        holders.add(holder)
+        self._counts[holder] = self._counts.get(holder, 0) + 1
+        return True
 
     def drop(self, server: str, uri: str, holder: Holder) -> bool:
         """Unsubscribe a holder. Return whether it was the last one of its name."""

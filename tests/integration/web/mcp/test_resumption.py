@@ -9,9 +9,10 @@ import anyio
 import httpx2
 import pytest
 
-from integration.web.mcp.library import Library
+from integration.web.mcp.library import ROOM, Library
 from lab import Lab
 from toolcrib.model.json import JsonObject
+from toolcrib.model.sources import CallContext, ContentMethod
 from toolcrib.web.mcp import resumable_streams
 
 pytestmark = pytest.mark.anyio
@@ -183,3 +184,22 @@ async def test_unknown_or_foreign_event_id_opens_the_own_stream_from_now_on(lab:
                 event = (await first(stream, 1))[0]
             assert event.message["method"] == "notifications/resources/list_changed"
             assert event["id"].partition("-")[0] != foreign.partition("-")[0]
+
+
+async def test_update_that_a_server_reports_before_it_confirms_a_subscription_arrives(
+    lab: Lab, library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = library.request
+
+    async def report_first(method: ContentMethod, params: JsonObject, context: CallContext) -> JsonObject:
+        if method == "resources/subscribe":
+            library.say("resources/updated", {"uri": ROOM})
+            await anyio.wait_all_tasks_blocked()
+        return await answer(method, params, context)
+
+    monkeypatch.setattr(library, "request", report_first)
+    async with opened(lab) as session, session.http.stream("GET", "/mcp", headers=session.headers) as response:
+        body = {"jsonrpc": "2.0", "id": 2, "method": "resources/subscribe", "params": {"uri": ROOM}}
+        assert (await session.http.post("/mcp", json=body, headers=session.headers)).status_code == 200
+        (event,) = await first(events(response), 1)
+        assert event.message["method"] == "notifications/resources/updated"
