@@ -97,11 +97,12 @@ class NodeProxy:
         """Return the other live nodes, or none for a request that one of them forwarded."""
         return [] if FORWARDED in scope else await self._client.others()
 
-    async def forward(self, node: str, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
+    async def forward(self, node: str, scope: Scope, body: bytes, receive: Receive | None, send: Send) -> None:
         """Forward a request whose body was read, until its client disconnects. Raises `node.unreachable`."""
         failure: Unavailable | None = None
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_end_on_disconnect, receive, tasks.cancel_scope)
+            if receive is not None:
+                tasks.start_soon(_end_on_disconnect, receive, tasks.cancel_scope)
             try:
                 await self._pass_on(node, scope, body, send)
             except Unavailable as error:  # raised outside, because a task group would wrap it

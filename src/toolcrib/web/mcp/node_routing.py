@@ -12,7 +12,6 @@ import logging
 from collections.abc import Container
 from typing import Final
 
-import anyio
 from starlette.types import Message as AsgiMessage
 from starlette.types import Receive, Scope, Send
 
@@ -101,7 +100,7 @@ class NodeRouting:
 
         for node in await self._proxy.others(scope):
             try:
-                await self._proxy.forward(node, scope, body, anyio.sleep_forever, ignore)
+                await self._proxy.forward(node, scope, body, None, ignore)
             except Unavailable as error:
                 logger.info("Could not notify %s: %s", node, error)
 
