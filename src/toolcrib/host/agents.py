@@ -16,7 +16,7 @@ import anyio
 import anyio.to_thread
 
 from toolcrib.agents.credits import Credits
-from toolcrib.agents.notify.approval_notices import ApprovalNotices
+from toolcrib.agents.notify.approval_notices import ApprovalNotices, LinkNotices, SendNotice
 from toolcrib.agents.notify.notifier import Notifier
 from toolcrib.agents.schedules.readiness import ReadinessCheck
 from toolcrib.agents.schedules.runs import Runs
@@ -39,6 +39,7 @@ from toolcrib.base.masking.text import mask_text
 from toolcrib.gate.approvals.approvals import WAIT
 from toolcrib.host.context import CribContext
 from toolcrib.host.gate import GateParts
+from toolcrib.host.push import push_notices
 from toolcrib.host.session_replays import SessionReplays
 from toolcrib.host.takeover import WorkTransfer
 from toolcrib.host.upstreams import Upstreams
@@ -80,6 +81,7 @@ class Agents:
         self.questions = Questions(gate.principals.may_answer, self._shared_questions(context))
         self.credits = Credits(store)
         self.notifier = Notifier(store, context.feed, upstreams.web, context.environment, settings.webhook_secret)
+        self.push = push_notices(context, upstreams.web)
         budgets = SessionBudgets(settings.result_tokens, settings.whole_results)
         self._briefing = Briefing(gate.gate, gate.zoo, upstreams.placed)
         gate.gate.results.are_read_in_sessions = budgets.tokens > 0
@@ -166,11 +168,11 @@ class Agents:
             await self._takeover.open(stack)
         self._context.tasks.start_soon(self.notifier.follow)
         settings = self._context.settings
+        senders: list[SendNotice] = [self.push.send]
         if settings.approval_address is not None:
-            notices = ApprovalNotices(
-                self._context.feed, self.notifier, self._approval_link, settings.approval_reminder
-            )
-            self._context.tasks.start_soon(notices.follow)
+            senders.append(LinkNotices(self.notifier, self._approval_link).send)
+        notices = ApprovalNotices(self._context.feed, senders, settings.approval_reminder)
+        self._context.tasks.start_soon(notices.follow)
         self._parts.tokens.listen(self._on_token_end)
         stack.callback(self._context.feed.listen(self._on_event))
         stack.callback(self._context.signals.listen(self._on_signal))

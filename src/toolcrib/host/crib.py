@@ -279,7 +279,7 @@ class Crib:
         self._agents = agents
         self.runners, self.transcripts = agents.runners, agents.transcripts
         self.sessions, self.schedules, self.work = agents.sessions, agents.schedules, agents.work
-        self.recordings, self.replays = agents.recordings, agents.replays
+        self.recordings, self.replays, self.push = agents.recordings, agents.replays, agents.push
         return agents
 
     async def _on_shared_files(self, files: SharedFiles) -> None:

@@ -356,6 +356,7 @@ CODES: dict[str, Code] = {
     "notify.invalid": Code(InvalidRequest, 422, "The notification or its channel is invalid.", "Fix what the message names."),
     "notify.unknown": Code(NotFound, 404, "Notification channel not found.", "List channels with `crib_configure_notifications`."),
     "notify.failed": Code(Unavailable, 502, "The notification could not be delivered.", "Read the reason; the notification is also in the console."),
+    "notify.no_push": Code(Conflict, 409, "Push messages are not available on this crib.", "Start every node with the same `--node-secret-file`."),
     "notify.refused": Code(Denied, 403, "A person denied the new notification channel.", "Continue without it."),
     "crew.no_agent": Code(InvalidRequest, 422, "The tool can only be called by an agent.", "Call it as an agent: in its session, at its MCP address or with its token."),
     "crew.no_session": Code(InvalidRequest, 422, "The tool can only be called in a session.", "Call it in a session."),

@@ -100,7 +100,7 @@ def _actor(scope: Scope, principal: Principal) -> Actor:
 
 def create_routes(crib: Crib, logins: Logins, throttle: Throttle, *, address: str) -> Doors:
     """Return all routes except the MCP endpoint. Must be served behind the guard."""
-    login = LoginPage(logins, throttle, crib.principals)
+    login = LoginPage(logins, throttle, crib.principals, crib.push.remove_of_login)
     return Doors(
         {
             "/healthz": lambda: _plain(Route("/healthz", _health)),

@@ -42,7 +42,7 @@ from toolcrib.model.protocol import ACTING_AS
 from toolcrib.web import problems
 from toolcrib.web.console.refusal import STYLE_HASH, continue_page
 from toolcrib.web.forwarded import SIGNATURE, CheckedBody, ForwardedRequests
-from toolcrib.web.limits import BY_OWNER, CONNECTION, CREDENTIAL, ENDED, PRINCIPAL, Throttle
+from toolcrib.web.limits import BROWSER, BY_OWNER, CONNECTION, CREDENTIAL, ENDED, PRINCIPAL, Throttle
 from toolcrib.web.login import Logins
 from toolcrib.web.problems import SAFE_HEADERS, Header
 from toolcrib.web.stopping import Stopping
@@ -273,6 +273,7 @@ class RequestGuard:
             if found is not None:
                 self._check_proof(scope["method"], headers)
                 _claim(scope, OWNER_KEY)
+                scope[BROWSER] = self._logins.browser(found[0])
                 if scope["path"] != SIGN_OUT_PATH:  # its answer must reach the browser
                     scope[ENDED] = found[1]
                 return self._as_web

@@ -19,6 +19,8 @@ BY_OWNER = "toolcrib.by_owner"
 """Scope key that is set if the owner acts as a named token."""
 CREDENTIAL = "toolcrib.credential"
 """Scope key: the key of the request's credential, stable across restarts of the crib."""
+BROWSER = "toolcrib.browser"
+"""Scope key: the id of the sign-in of a browser. Absent if the request has a token instead."""
 CONNECTION = "toolcrib.connection"
 """State key in the scope: the connection of the request, which the guard claims for its principal."""
 

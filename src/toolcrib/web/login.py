@@ -17,7 +17,7 @@ import logging
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Set
 from pathlib import Path
 
 import anyio
@@ -150,6 +150,10 @@ class Logins:
             if name == self.cookie:
                 yield value
 
+    def browser(self, cookie: str) -> str:
+        """Return the id of the sign-in of a cookie. It cannot be used to sign in."""
+        return self._digest(f"browser {cookie}")[:32]
+
     def session_of(self, header: bytes) -> tuple[str, anyio.Event] | None:
         """Return the first valid cookie of a `Cookie` header, and the event that is set when its session ends."""
         for value in self._values(header):
@@ -188,7 +192,15 @@ class Logins:
 class LoginPage:
     """`/login`: exchanges a link (GET) or the owner's token (POST) for the cookie, then redirects to the console."""
 
-    def __init__(self, logins: Logins, throttle: Throttle, principals: Principals) -> None:
+    def __init__(
+        self,
+        logins: Logins,
+        throttle: Throttle,
+        principals: Principals,
+        on_sign_out: Callable[[str], Awaitable[None]] | None = None,
+    ) -> None:
+        """`on_sign_out` is called with the id of the sign-in that ended."""
+        self._on_sign_out = on_sign_out
         self._logins = logins
         self._throttle = throttle
         self._principals = principals
@@ -222,9 +234,18 @@ class LoginPage:
         found = self._logins.session_of(request.headers.get("cookie", "").encode("latin-1"))
         if found is not None:
             await self._logins.end(found[0])
+            await self._forget(self._logins.browser(found[0]))
         response = HTMLResponse(sign_in_page("You are signed out."))
         response.delete_cookie(self._logins.cookie, httponly=True, samesite="strict", path="/")
         return response
+
+    async def _forget(self, browser: str) -> None:
+        """Remove what belongs to a browser that signed out. A failure does not keep it signed in."""
+        try:
+            if self._on_sign_out is not None:
+                await self._on_sign_out(browser)
+        except ToolcribError as error:
+            logger.warning("The push subscription of a browser that signed out is still stored: %s", error)
 
     async def _refuse(self, request: Request, error: ToolcribError, target: str) -> Response:
         if await self._throttle.failed(request.client.host if request.client else ""):

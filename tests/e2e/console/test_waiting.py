@@ -1,5 +1,6 @@
 """Judging a call in a real browser: nothing is out of sight, and hidden parts are opened before it is approved."""
 
+import json
 import threading
 from collections.abc import Callable, Generator
 from typing import Any
@@ -8,6 +9,7 @@ import httpx2
 import pytest
 from playwright.sync_api import Page, expect
 
+from e2e.console.conftest import Complaints
 from e2e.shell import Serving, Shell
 from toolcrib.model.json import JsonObject
 
@@ -115,8 +117,9 @@ document.hasFocus = () => false;
 
 
 def test_allowed_notification_names_the_call_that_waits(
-    page: Page, call: Callable[[JsonObject], threading.Thread]
+    page: Page, call: Callable[[JsonObject], threading.Thread], complaints: Complaints
 ) -> None:
+    complaints.expect("does not support the Push API in incognito mode")  # so the open tab shows it
     page.add_init_script(NOTIFICATIONS)
     page.goto("/waiting")
     button = page.get_by_role("button", name="Enable notifications")
@@ -126,3 +129,56 @@ def test_allowed_notification_names_the_call_that_waits(
     expect(page.locator("body")).to_have_attribute("data-shown", "Approval needed: lab/greet")
     page.locator("form.ask").get_by_role("button", name="Deny").click()
     expect(page.locator("#waiting")).to_contain_text("Nothing is waiting for you.")
+
+
+PUSHES = """
+Object.defineProperty(Notification, "permission", {value: "default", writable: true});
+Notification.requestPermission = async () => (Notification.permission = "granted");
+window.kept = null;
+PushManager.prototype.getSubscription = async () => window.kept;
+PushManager.prototype.subscribe = async ({applicationServerKey}) => {
+  const shape = {endpoint: "https://push.example/capability", keys: {
+    p256dh: "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4",
+    auth: "BTBZMqHH6r4Tts7J_aSIgg"}};
+  if (atob(applicationServerKey.replaceAll("-", "+").replaceAll("_", "/")).length !== 65) throw new Error("no key");
+  return (window.kept = {toJSON: () => shape});
+};
+"""
+
+
+def test_browser_subscribes_to_push_and_is_removed_in_the_settings(page: Page) -> None:
+    page.add_init_script(PUSHES)
+    page.goto("/waiting")
+    button = page.get_by_role("button", name="Enable notifications")
+    with page.expect_response(lambda answer: answer.url.endswith("/notifications")) as answered:
+        button.click()
+    assert answered.value.status == 201
+    expect(button).to_be_hidden()
+    assert page.evaluate("navigator.serviceWorker.ready.then(({active, scope}) => new URL(scope).pathname)") == "/"
+    page.goto("/settings")
+    expect(page.get_by_role("region", name="Push notifications")).to_contain_text("push.example")
+    page.get_by_role("button", name="Remove").click()
+    expect(page.get_by_role("heading", name="All settings")).to_be_visible()
+    expect(page.get_by_role("region", name="Push notifications")).to_have_count(0)
+
+
+def test_service_worker_shows_a_pushed_message(page: Page) -> None:
+    page.context.grant_permissions(["notifications"])
+    page.goto("/waiting")
+    page.evaluate("navigator.serviceWorker.register('/service-worker.js').then(() => navigator.serviceWorker.ready)")
+    devtools: Any = page.context.new_cdp_session(page)
+    found: list[JsonObject] = []
+    devtools.on("ServiceWorker.workerRegistrationUpdated", lambda told: found.extend(told["registrations"]))
+    devtools.send("ServiceWorker.enable")
+    while not found:
+        page.evaluate("new Promise(requestAnimationFrame)")  # events of the devtools arrive meanwhile
+    message = {"title": "Approval needed", "body": "lab/greet", "tag": "a1", "url": "/waiting#ask-a1"}
+    origin = page.evaluate("location.origin")
+    push = {"origin": origin, "registrationId": found[0]["registrationId"], "data": json.dumps(message)}
+    devtools.send("ServiceWorker.deliverPushMessage", push)
+    shown = (
+        "async () => (await (await navigator.serviceWorker.ready).getNotifications()).map((n) => [n.body, n.data.url])"
+    )
+    while (notifications := page.evaluate(shown)) == []:
+        page.evaluate("new Promise(requestAnimationFrame)")
+    assert notifications == [["lab/greet", "/waiting#ask-a1"]]

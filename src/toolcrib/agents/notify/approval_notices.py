@@ -1,12 +1,12 @@
-"""Notices about pending approvals, with the link that answers them: one when the approval opens, one reminder later.
+"""Notices about pending approvals: one when the approval opens, one reminder later.
 
-An approval that is not answered after the reminder expires, which denies the call. Notices go to the channels only: the
-console shows approvals itself, and a link must never be published on the feed. They do not contain the arguments, which
-the channel's service could read; the page of the link shows them.
+An approval that is not answered after the reminder expires, which denies the call. Notices go to channels, with the
+link that answers the approval, and to subscribed browsers (`push_notices`). A link must never be published on the feed.
+Notices do not contain the arguments, which the channel's service could read; the page of the link shows them.
 """
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -27,6 +27,8 @@ _LONGEST_REASON = 500
 
 MakeLink: TypeAlias = Callable[[str], Awaitable[str]]
 """Returns the link for the approval with this id. Raises a `ToolcribError` if it is no longer pending."""
+SendNotice: TypeAlias = Callable[[JsonObject, bool], Awaitable[None]]
+"""Sends a notice about an approval: the data of its event, and whether this is the reminder."""
 
 logger = logging.getLogger(__name__)
 
@@ -39,8 +41,7 @@ class ApprovalNotices:
     """
 
     feed: Feed
-    notifier: Notifier
-    link: MakeLink
+    senders: Sequence[SendNotice]
     reminder: float
 
     async def follow(self) -> None:
@@ -65,20 +66,40 @@ class ApprovalNotices:
         id: str = asked["approvalId"]
         try:
             with pending[id]:
-                await self._send(asked, "Approval needed", "approval_required")
+                await self._send(asked, is_reminder=False)
                 if self.reminder:
                     await anyio.sleep(self.reminder)
-                    await self._send(asked, "Approval still needed", "approval_reminder")
-        except ToolcribError as error:
-            logger.warning("Could not send a notice about approval %s: %s", id, error)
+                    await self._send(asked, is_reminder=True)
         finally:
             pending.pop(id, None)
 
-    async def _send(self, asked: JsonObject, title: str, event: str) -> None:
+    async def _send(self, asked: JsonObject, *, is_reminder: bool) -> None:
+        async def one(send: SendNotice) -> None:
+            try:
+                await send(asked, is_reminder)
+            except ToolcribError as error:
+                logger.warning("Could not send a notice about approval %s: %s", asked["approvalId"], error)
+
+        async with anyio.create_task_group() as tasks:
+            for send in self.senders:
+                tasks.start_soon(one, send)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkNotices:
+    """Sends notices with the link to the channels."""
+
+    notifier: Notifier
+    link: MakeLink
+
+    async def send(self, asked: JsonObject, is_reminder: bool) -> None:
+        """Send a notice about an approval. Raises a `ToolcribError` if it is no longer pending."""
+        title = "Approval still needed" if is_reminder else "Approval needed"
         link = await self.link(asked["approvalId"])
         call = f"{asked['server']}/{asked['tool']}"
         reason = str(asked["reason"])[:_LONGEST_REASON]
         message = f"{call}: {reason}\nExpires {asked['expiresAt']}, then the call is denied.\n{link}"
         notice = OwnerNotice(message, title, "warning", session=asked.get("sessionId"))
         more: JsonObject = {name: asked[name] for name in ("approvalId", "server", "tool", "expiresAt")}
+        event = "approval_reminder" if is_reminder else "approval_required"
         await self.notifier.send(notice, {"event": event, "link": link, **more})

@@ -10,6 +10,7 @@ from toolcrib.web.console.screens import (
     apps,
     connect,
     find,
+    notifications,
     overview,
     schedules,
     sessions,
@@ -39,6 +40,7 @@ SCREENS = (
     sessions,
     apps,
     waiting,
+    notifications,
     find,
     agents,
     access,
@@ -55,5 +57,9 @@ def console_routes(crib: Crib, address: str) -> list[Route]:
     """Return the routes of all pages, fragments and static files."""
     console = Console(crib, address)
     pages = [console.caught(each) for screen in SCREENS for each in screen.routes(console)]
-    files = [route(assets.MANIFEST, assets.serve_manifest), route(f"{assets.PREFIX}{{name}}", assets.serve)]
+    files = [
+        route(assets.MANIFEST, assets.serve_manifest),
+        route(assets.SERVICE_WORKER, assets.serve_service_worker),
+        route(f"{assets.PREFIX}{{name}}", assets.serve),
+    ]
     return [*pages, *files]

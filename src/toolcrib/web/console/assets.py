@@ -20,6 +20,8 @@ from toolcrib.model.json import JsonObject
 PREFIX = "/static/"
 MANIFEST = f"{PREFIX}manifest.webmanifest"
 """The URL of the manifest with which browsers install the console as an app."""
+SERVICE_WORKER = "/service-worker.js"
+"""The URL of the service worker. It is at the root, because a service worker acts for pages below its own path."""
 _FOLDER = Path(__file__).parent / "static"
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _FOR_GOOD = "public, max-age=31536000, immutable"
@@ -76,6 +78,12 @@ async def serve_manifest(_: Request) -> Response:
         "icons": [icon],
     }
     return JSONResponse(shape, media_type="application/manifest+json")
+
+
+async def serve_service_worker(_: Request) -> Response:
+    """Serve the service worker, which browsers compare with the one they have."""
+    asset = assets()["service-worker.js"]
+    return Response(asset.body, media_type=asset.media_type, headers={"cache-control": "no-cache"})
 
 
 @cache

@@ -256,6 +256,10 @@ CONSOLE_UNRECORDED = {
     "/agents/{id}/brain/{entry}/pin",
     "/apps/{id}/requests",
     "/calls/{number}/stop",
+    "/notifications",
+    "/notifications/key",
+    "/notifications/renew",
+    "/notifications/{id}/remove",
     "/servers/check",
     "/servers/new",
     "/servers/registry",
@@ -267,7 +271,7 @@ CONSOLE_UNRECORDED = {
     "/tools/{server}/{tool:path}/call",
     "/waiting/questions/{id}",
 }
-"""Memory, talk, looks and calls, as above."""
+"""Memory, talk, looks and calls, as above, and notices to the owner's own browsers."""
 CONSOLE_RECORDED = {
     "/approve/{token}",
     "/secrets/move",

@@ -7,6 +7,7 @@ from starlette.routing import Route
 
 from toolcrib.agents.sessions.programs import Programs
 from toolcrib.base.settings import Environment, read_settings
+from toolcrib.model.errors import ConfigError
 from toolcrib.model.json import JsonObject
 from toolcrib.model.problems import Problem
 from toolcrib.model.version import __version__
@@ -37,10 +38,18 @@ class SettingsScreen:
             "version": __version__,
             "startedAt": crib.started_at.isoformat(timespec="seconds"),
             "address": self._console.address,
+            "browsers": await self._browsers(),
             "problems": [problem.to_json() for problem in problems],
         }
         shown = ScreenContent("settings", "Settings", "settings.html", value, "parts/settings_body.html")
         return await self._console.respond(request, shown)
+
+    async def _browsers(self) -> list[JsonObject]:
+        """Return the browsers that get push messages; none while the key of the stored rows cannot be read."""
+        try:
+            return [each.to_json() for each in await self._crib.push.list()]
+        except ConfigError:
+            return []
 
     def _in_file(self) -> tuple[Problem, ...]:
         """Return the problems in `toolcrib.toml` as it is now."""

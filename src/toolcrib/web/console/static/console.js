@@ -26,12 +26,50 @@ follow("/api/events", Number(document.body.dataset.after), (event) => {
   if (event.kind === "approval_required") notify(event);
 });
 
-// System notifications about approvals, once the user has allowed them. All tabs use one tag, so there is one of each.
+// System notifications about approvals, once the user has allowed them: pushed by the crib, also while the console is
+// closed, or shown by open tabs where the browser has no push service. All tabs use one tag, so there is one of each.
 const allow = document.querySelector("[data-notify]");
-if (allow) allow.hidden = !("Notification" in window) || Notification.permission !== "default";
-allow?.addEventListener("click", async () => { allow.hidden = await Notification.requestPermission() !== "default"; });
+let pushed = false;
+async function send(path, shape) {
+  const answer = await fetch(path, {method: "POST", body: JSON.stringify(shape), headers: {"content-type": "application/json", accept: "application/json"}});
+  if (!answer.ok) throw Object.assign(new Error((await answer.json()).message ?? answer.status), {status: answer.status});
+  return answer.json();
+}
+const base64 = (bytes) => btoa(String.fromCharCode(...new Uint8Array(bytes))).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
+async function subscribe() {
+  const [{key}] = await Promise.all([send("/notifications/key", {}), navigator.serviceWorker.register("/service-worker.js")]);
+  const {pushManager} = await navigator.serviceWorker.ready;
+  let subscription = await pushManager.getSubscription();
+  if (subscription && base64(subscription.options.applicationServerKey) !== key) { await subscription.unsubscribe(); subscription = null; }
+  subscription ??= await pushManager.subscribe({userVisibleOnly: true, applicationServerKey: key});
+  await send("/notifications", subscription.toJSON());
+  pushed = true;
+}
+async function renewed() {
+  const subscription = await (await navigator.serviceWorker?.getRegistration("/"))?.pushManager?.getSubscription();
+  if (!subscription) return false;
+  try { await send("/notifications/renew", subscription.toJSON()); } catch (error) {
+    if (error.status === 404) await subscription.unsubscribe(); // removed in the console, or signed out since
+    return error.status !== 404;
+  }
+  return true;
+}
+async function offer() {
+  if (!("Notification" in window) || Notification.permission === "denied") return;
+  pushed = Notification.permission === "granted" && await renewed();
+  allow.hidden = pushed || (Notification.permission === "granted" && localStorage.pushless === "1");
+}
+if (allow) offer();
+allow?.addEventListener("click", async () => {
+  if (await Notification.requestPermission() !== "granted") { allow.hidden = Notification.permission === "denied"; return; }
+  try { await subscribe(); delete localStorage.pushless; } catch (error) {
+    localStorage.pushless = "1";
+    say(`Notifications appear while the console is open. Push is not available: ${error.message}`);
+  }
+  allow.hidden = true;
+});
 function notify({approvalId, server, tool}) {
-  if (!("Notification" in window) || Notification.permission !== "granted" || document.hasFocus()) return;
+  if (pushed || !("Notification" in window) || Notification.permission !== "granted" || document.hasFocus()) return;
   const shown = new Notification("Approval needed", {body: `${server}/${tool}`, tag: approvalId});
   shown.onclick = () => { window.focus(); location.assign("/waiting"); };
 }
