@@ -170,12 +170,16 @@ class Agents:
         settings = self._context.settings
         senders: list[SendNotice] = [self.push.send]
         if settings.approval_address is not None:
-            senders.append(LinkNotices(self.notifier, self._approval_link).send)
-        notices = ApprovalNotices(self._context.feed, senders, settings.approval_reminder)
+            senders.append(LinkNotices(self.notifier, self._approval_link, self._masked).send)
+        notices = ApprovalNotices(senders, settings.approval_reminder)
+        self._parts.approvals.listen(notices.hear)
         self._context.tasks.start_soon(notices.follow)
         self._parts.tokens.listen(self._on_token_end)
         stack.callback(self._context.feed.listen(self._on_event))
         stack.callback(self._context.signals.listen(self._on_signal))
+
+    def _masked(self, text: str) -> str:
+        return mask_text(text, self._context.secrets.mask)
 
     async def _approval_link(self, id: str) -> str:
         return self._parts.approval_links.url(await self._parts.approvals.get(id))

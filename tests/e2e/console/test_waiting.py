@@ -168,7 +168,11 @@ def test_service_worker_shows_a_pushed_message(page: Page) -> None:
     page.evaluate("navigator.serviceWorker.register('/service-worker.js').then(() => navigator.serviceWorker.ready)")
     devtools: Any = page.context.new_cdp_session(page)
     found: list[JsonObject] = []
-    devtools.on("ServiceWorker.workerRegistrationUpdated", lambda told: found.extend(told["registrations"]))
+
+    def hear(told: JsonObject) -> None:
+        found.extend(told["registrations"])
+
+    devtools.on("ServiceWorker.workerRegistrationUpdated", hear)
     devtools.send("ServiceWorker.enable")
     while not found:
         page.evaluate("new Promise(requestAnimationFrame)")  # events of the devtools arrive meanwhile

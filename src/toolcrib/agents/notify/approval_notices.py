@@ -14,9 +14,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from toolcrib.agents.notify.notifier import Notifier
-from toolcrib.base.feed import Feed
 from toolcrib.model.errors import ToolcribError
-from toolcrib.model.events import Event
 from toolcrib.model.json import JsonObject
 from toolcrib.model.notices import OwnerNotice
 
@@ -33,42 +31,42 @@ SendNotice: TypeAlias = Callable[[JsonObject, bool], Awaitable[None]]
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
 class ApprovalNotices:
-    """Sends notices about approvals. Run `follow` for as long as the feed is open.
+    """Sends notices about the approvals that this crib opens. `hear` is called with their events while `follow` runs.
 
     `reminder` is the number of seconds until the second notice; 0 means none.
     """
 
-    feed: Feed
-    senders: Sequence[SendNotice]
-    reminder: float
+    def __init__(self, senders: Sequence[SendNotice], reminder: float) -> None:
+        self._senders = senders
+        self._reminder = reminder
+        self._pending: dict[str, anyio.CancelScope] = {}
+        self._tasks: TaskGroup | None = None
 
     async def follow(self) -> None:
-        """Send notices about the approvals that this crib opens, until cancelled."""
-        pending: dict[str, anyio.CancelScope] = {}
-        async with anyio.create_task_group() as tasks:
-            stop = self.feed.listen(lambda event: self._hear(event, pending, tasks))
+        """Send notices until cancelled."""
+        async with anyio.create_task_group() as self._tasks:
             try:
                 await anyio.sleep_forever()
             finally:
-                stop()
+                self._tasks = None
 
-    def _hear(self, event: Event, pending: dict[str, anyio.CancelScope], tasks: TaskGroup) -> None:
-        id = str(event.data.get("approvalId", ""))
-        if event.kind == "approval_required" and len(pending) < MOST_AT_ONCE:
-            pending[id] = anyio.CancelScope()
-            tasks.start_soon(self._notify, event.data, pending)
-        elif event.kind == "approval_resolved" and id in pending:
-            pending[id].cancel()
+    def hear(self, kind: str, data: JsonObject) -> None:
+        """Send a notice about an approval that opens, and no more about one that is resolved."""
+        id = str(data.get("approvalId", ""))
+        if kind == "approval_required" and self._tasks is not None and len(self._pending) < MOST_AT_ONCE:
+            self._pending[id] = anyio.CancelScope()
+            self._tasks.start_soon(self._notify, data, self._pending)
+        elif kind == "approval_resolved" and id in self._pending:
+            self._pending[id].cancel()
 
     async def _notify(self, asked: JsonObject, pending: dict[str, anyio.CancelScope]) -> None:
         id: str = asked["approvalId"]
         try:
             with pending[id]:
                 await self._send(asked, is_reminder=False)
-                if self.reminder:
-                    await anyio.sleep(self.reminder)
+                if self._reminder:
+                    await anyio.sleep(self._reminder)
                     await self._send(asked, is_reminder=True)
         finally:
             pending.pop(id, None)
@@ -79,9 +77,11 @@ class ApprovalNotices:
                 await send(asked, is_reminder)
             except ToolcribError as error:
                 logger.warning("Could not send a notice about approval %s: %s", asked["approvalId"], error)
+            except Exception:  # boundary: a defect in a notice must not end the crib
+                logger.exception("Could not send a notice about approval %s.", asked["approvalId"])
 
         async with anyio.create_task_group() as tasks:
-            for send in self.senders:
+            for send in self._senders:
                 tasks.start_soon(one, send)
 
 
@@ -91,13 +91,15 @@ class LinkNotices:
 
     notifier: Notifier
     link: MakeLink
+    mask: Callable[[str], str]
+    """Masks the secrets in the reason."""
 
     async def send(self, asked: JsonObject, is_reminder: bool) -> None:
         """Send a notice about an approval. Raises a `ToolcribError` if it is no longer pending."""
         title = "Approval still needed" if is_reminder else "Approval needed"
         link = await self.link(asked["approvalId"])
         call = f"{asked['server']}/{asked['tool']}"
-        reason = str(asked["reason"])[:_LONGEST_REASON]
+        reason = self.mask(str(asked["reason"]))[:_LONGEST_REASON]
         message = f"{call}: {reason}\nExpires {asked['expiresAt']}, then the call is denied.\n{link}"
         notice = OwnerNotice(message, title, "warning", session=asked.get("sessionId"))
         more: JsonObject = {name: asked[name] for name in ("approvalId", "server", "tool", "expiresAt")}
