@@ -55,6 +55,15 @@ def test_old_records_are_sealed_and_the_chain_stays_whole(shell: Shell) -> None:
     assert (found.pop("."), set(found.values())) == (0o700, {0o600})
 
 
+def test_table_names_the_entry_point_via_and_json_keeps_door(shell: Shell) -> None:
+    assert shell.run("tools", "call", "lab/greet", '{"name": "Ada"}').returncode == 0
+    table = shell.run("audit", "--via", "cli", "--phase", "outcome").stdout.splitlines()
+    assert table[0].split()[:5] == ["ID", "AT", "PHASE", "VIA", "PRINCIPAL"]
+    assert len(table) == 2
+    records = shell.json("audit", "--door", "cli", "--phase", "outcome")
+    assert [record["door"] for record in records] == ["cli"]
+
+
 def test_a_changed_segment_is_found(shell: Shell) -> None:
     [sealed] = shell.json("audit", "seal", "--older-than", "0")
     file = shell.home / "audit" / sealed["file"]

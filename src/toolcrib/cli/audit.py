@@ -40,7 +40,7 @@ SessionOption = Annotated[
     str | None,
     typer.Option("--session", metavar="ID", help="Only calls in this session.", autocompletion=names_of("session")),
 ]
-_SHOWN = ("id", "at", "phase", "door", "principal", "tool", "decision", "outcome")
+_SHOWN = ("id", "at", "phase", "via", "principal", "tool", "decision", "outcome")
 
 
 @app.callback()
@@ -51,7 +51,10 @@ def find(
     agent: AgentOption = None,
     principal: Annotated[str | None, typer.Option("--principal", metavar="P", help="Only by this principal.")] = None,
     session: SessionOption = None,
-    door: Annotated[str | None, typer.Option("--door", metavar="D", help="Only through this entry point.")] = None,
+    door: Annotated[
+        str | None,
+        typer.Option("--via", "--door", metavar="V", help="Only through this entry point: mcp, cli, console …"),
+    ] = None,
     phase: Annotated[
         str | None, typer.Option("--phase", metavar="P", help="Only intent, outcome or checkpoint.")
     ] = None,

@@ -441,3 +441,50 @@ async def test_published_server_is_found_reviewed_and_added_with_its_values(tmp_
             assert "already exists" in again.text
             answer = await visitor.client.get("/api/registry", params={"q": "tiny"})
             assert [each["name"] for each in answer.json()] == ["com.example/tiny"]
+
+
+async def test_server_added_from_a_project_is_written_to_its_file(visitor: Visitor, tmp_path: Path) -> None:
+    project = tmp_path / "garden"
+    project.mkdir()
+    here = f"?cwd={quote(str(project))}"
+    await visitor.send("/access/projects", {"path": str(project)})
+    projects = await visitor.page("/access/projects")
+    link = projects.one("a", aria_label=f"Add a server to {project}").attributes["href"]
+    page = await visitor.page(link)
+    assert "selected" in page.one("option", value="project").attributes
+    snippet = json.dumps({"mcpServers": {"crafts": upstream("upstreams.crafts", "plain")}})
+    card = (await visitor.send(f"/servers/new{here}", {"text": snippet, "scope": "project"})).one(
+        "form", action=f"/servers/new/save{here}"
+    )
+    assert str(project / ".toolcrib" / "mcp.json") in card.text
+    fields = {"name": "crafts", "scope": "project", "definition": card.one("textarea", name="definition").raw_text}
+    saved = await visitor.send(f"/servers/new/save{here}", fields | {"do": "save"})
+    assert saved.one(class_="head").one(class_="chip").text == "Connected"
+    written = json.loads((project / ".toolcrib" / "mcp.json").read_text(encoding="utf-8"))
+    assert list(written["mcpServers"]) == ["crafts"]
+    assert not (tmp_path / "home" / "mcp.json").exists()
+    assert (await visitor.page(f"/servers{here}")).all("a", href=f"/servers/new?scope=project&cwd={project}")
+    assert [each.name for each in (await visitor.crib.servers.list()).servers] == []
+
+
+async def test_server_is_copied_to_a_projects_file_after_a_preview(furnished: Visitor, tmp_path: Path) -> None:
+    project = tmp_path / "garden"
+    project.mkdir()
+    here = f"?cwd={quote(str(project))}"
+    assert "Copy to a project" not in (await furnished.page("/servers/quits/setup")).text
+    assert "Copy to a project" in (await furnished.page(f"/servers/quits/setup{here}")).text
+    shown = await furnished.send(f"/servers/quits/copy{here}", {"client": "claude-code", "do": "look"})
+    assert '"quits"' in shown.one(class_="diff").text
+    assert not (project / ".mcp.json").exists()
+    saved = await furnished.send(f"/servers/quits/copy{here}", {"client": "claude-code", "do": "save"})
+    assert "Saved." in saved.one("section", role="status").text
+    written = json.loads((project / ".mcp.json").read_text(encoding="utf-8"))
+    assert list(written["mcpServers"]) == ["quits"]
+    await furnished.send(f"/servers/-/undo{here}", {})
+    assert not (project / ".mcp.json").exists()
+
+
+async def test_copying_to_a_project_refuses_files_of_other_apps(furnished: Visitor, tmp_path: Path) -> None:
+    address = f"/servers/quits/copy?cwd={quote(str(tmp_path))}"
+    answer = await furnished.client.post(address, data={"client": "claude-settings", "do": "save"})
+    assert answer.status_code == 422

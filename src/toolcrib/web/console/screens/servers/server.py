@@ -42,6 +42,13 @@ PROFILE_LABELS: Final = (
     ("project", "Project: the project and the network"),
     ("strict", "Strict: read the project only, no network"),
 )
+PROJECT_FILES: Final = {
+    "toolcrib": "Toolcrib (.toolcrib/mcp.json)",
+    "claude-code": "Claude Code (.mcp.json)",
+    "cursor": "Cursor (.cursor/mcp.json)",
+    "vscode": "VS Code (.vscode/mcp.json)",
+}
+"""The apps whose project files the console writes, with their labels."""
 _CALLS: Final = 200
 """Calls searched for the callers of a server."""
 
@@ -69,7 +76,7 @@ class ServerScreen:
             "disable": self._disable,
             "remove": self._remove, "trust": self._trust, "untrust": self._untrust, "auth": self._sign_in,
             "answer": self._answer, "unauth": self._sign_out, "edit": self._edit, "take": self._take,
-            "sandbox": self._sandbox,
+            "sandbox": self._sandbox, "copy": self._copy,
         }  # fmt: skip
 
     async def show(self, request: Request) -> Response:
@@ -139,7 +146,11 @@ class ServerScreen:
 
     async def _setup(self, request: Request, details: Details) -> JsonObject:
         written = orjson.dumps(details.server.definition, option=orjson.OPT_INDENT_2).decode()
-        return {"written": written, "profiles": PROFILE_LABELS}
+        place = self._console.place
+        return {
+            "written": written, "profiles": PROFILE_LABELS,
+            "project": str(place) if place is not None else None, "projectFiles": PROJECT_FILES,
+        }  # fmt: skip
 
     async def _log(self, request: Request, details: Details) -> JsonObject:
         protocol_log = [each.to_json() for each in self._upstreams.protocol_log(details.server)]
@@ -260,6 +271,19 @@ class ServerScreen:
             reason = skipped[0].reason if skipped else "there is nothing to import"
             raise InvalidRequest("server.not_exportable", f'Server "{alias}" cannot be imported: {reason}.')
         return await self.page(request, alias, "setup", change=done.edit.to_json() | {"takes": not saves})
+
+    async def _copy(self, request: Request, alias: str) -> Response:
+        """Preview or write a copy of the server in a file of the page's project."""
+        form = await request.form()
+        client, saves = str(form.get("client", "")), form.get("do") == "save"
+        if client not in PROJECT_FILES:
+            raise InvalidRequest("request.invalid", f"The console cannot write project files of {client!r}.")
+        done = await self._servers.export_to(client, [alias], self._console.place, scope="project", dry_run=not saves)
+        skipped = [moved for moved in done.moved if moved.reason is not None]
+        if done.edit is None or skipped:
+            reason = skipped[0].reason if skipped else "there is nothing to copy"
+            raise InvalidRequest("server.not_exportable", f'Server "{alias}" cannot be copied: {reason}.')
+        return await self.page(request, alias, "setup", change=done.edit.to_json() | {"copies": client})
 
     async def _test_change(self, alias: str, done: Edit) -> JsonObject:
         """Return the saved change after testing the server."""
