@@ -40,6 +40,10 @@ SessionOption = Annotated[
     str | None,
     typer.Option("--session", metavar="ID", help="Only calls in this session.", autocompletion=names_of("session")),
 ]
+ViaOption = Annotated[
+    str | None,
+    typer.Option("--via", "--door", metavar="V", help="Only through this entry point, such as mcp, cli or console."),
+]
 _SHOWN = ("id", "at", "phase", "via", "principal", "tool", "decision", "outcome")
 
 
@@ -51,10 +55,7 @@ def find(
     agent: AgentOption = None,
     principal: Annotated[str | None, typer.Option("--principal", metavar="P", help="Only by this principal.")] = None,
     session: SessionOption = None,
-    door: Annotated[
-        str | None,
-        typer.Option("--via", "--door", metavar="V", help="Only through this entry point: mcp, cli, console …"),
-    ] = None,
+    door: ViaOption = None,
     phase: Annotated[
         str | None, typer.Option("--phase", metavar="P", help="Only intent, outcome or checkpoint.")
     ] = None,
