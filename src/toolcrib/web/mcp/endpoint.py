@@ -59,7 +59,6 @@ logger = logging.getLogger(__name__)
 
 BUDGETS_KEPT = 64
 """Views with different budgets that are kept."""
-"""Seconds between two announcements of a changed list, which batches bursts of changes."""
 NOTICES_WAITING = 1_000
 """Limit of queued server notifications. More are dropped, because they only prompt clients to refresh."""
 

@@ -12,6 +12,7 @@ import anyio
 from toolcrib.model.events import Event
 
 ANNOUNCE_EVERY: Final = 0.5
+"""Seconds between two announcements of a changed list, which batches bursts of changes."""
 
 
 class ListChanges:
