@@ -15,6 +15,8 @@ from itertools import islice
 from typing import NamedTuple
 from urllib.parse import unquote
 
+from toolcrib.gate.pins.lint_signs import linear
+
 _BLOB = re.compile(r"[A-Za-z0-9+/_-]{16,8192}={0,2}")
 _HEX = re.compile(r"(?:0x)?(?:[0-9a-fA-F]{2}){8,4096}")
 _DATA = re.compile(r"[0-9+=]|[A-Z][a-z]?[A-Z]")
@@ -23,6 +25,8 @@ _PERCENT = re.compile(r"%[0-9a-fA-F]{2}")
 _ENTITY = re.compile(r"&(?:\#\d{2,6}|\#[xX][0-9a-fA-F]{2,6}|[a-zA-Z]{2,8});")
 _ESCAPE = re.compile(r"\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4})")
 _HEX_PAIRS = re.compile(r"\b(?:[0-9a-fA-F]{2}[ :,-]){8,512}[0-9a-fA-F]{2}\b")
+_may_be_data = linear(r"[A-Za-z0-9+/_-]{16}|(?:[0-9a-fA-F]{2}[ :,-]){8}")
+"""Returns whether a text may contain `_BLOB` or `_HEX_PAIRS`, at little cost."""
 _TAGS = re.compile("[\U000e0020-\U000e007e]{2,}")
 _SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]{4,}")
 _NOT_HEX = re.compile(r"[^0-9a-fA-F]")
@@ -45,6 +49,8 @@ def may_hide_message(text: str) -> bool:
     """Return whether a text contains something that may be encoded text."""
     if "%" in text or "&" in text or "\\" in text or not text.isascii():
         return True
+    if not _may_be_data(text):
+        return False
     return any(_DATA.search(match[0]) for match in _BLOB.finditer(text)) or _HEX_PAIRS.search(text) is not None
 
 
