@@ -4,6 +4,7 @@ from starlette.routing import Route
 
 from toolcrib.host import Crib
 from toolcrib.web.console import assets
+from toolcrib.web.console.form_routes import find_pages
 from toolcrib.web.console.responses import Console, route
 from toolcrib.web.console.screens import (
     activity,
@@ -57,6 +58,7 @@ def console_routes(crib: Crib, address: str) -> list[Route]:
     """Return the routes of all pages, fragments and static files."""
     console = Console(crib, address)
     pages = [console.caught(each) for screen in SCREENS for each in screen.routes(console)]
+    console.forms = find_pages(pages)
     files = [
         route(assets.MANIFEST, assets.serve_manifest),
         route(assets.SERVICE_WORKER, assets.serve_service_worker),

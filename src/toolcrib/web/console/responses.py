@@ -7,7 +7,7 @@ Must never put anything on a page that is not in the value.
 """
 
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,12 +18,13 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from toolcrib.host import Crib
-from toolcrib.model.errors import InvalidRequest, ToolcribError
+from toolcrib.model.errors import InvalidRequest, NotFound, ToolcribError
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.principals import Principal
 from toolcrib.model.version import __version__
 from toolcrib.web.console.app_views import AppViews
 from toolcrib.web.console.call_history import CallHistory
+from toolcrib.web.console.form_routes import FormRoute, page_above
 from toolcrib.web.console.project_links import keep_project, with_project
 from toolcrib.web.console.render import page
 
@@ -73,6 +74,7 @@ class Console:
         self.address = address
         self.history = CallHistory(crib.audit)
         self.apps = AppViews(crib)
+        self.forms: Sequence[FormRoute] = ()
 
     def principal(self, request: Request) -> Principal:
         """Return the principal that the guard authenticated."""
@@ -115,10 +117,18 @@ class Console:
                     raise
                 if request.headers.get("hx-request") == "true":
                     return self.failed(error)
+                if (above := self._page_above(request, error)) is not None:
+                    return _in_project(back(above))
                 shown = ScreenContent("", "Error", "refused.html", error_json(error), status=error.status)
                 return _in_project(await self.respond(request, shown))
 
-        return Route(each.path, handle, methods=list(each.methods or ("GET",)))
+        kind = FormRoute if each.methods == {"POST"} else Route
+        return kind(each.path, handle, methods=list(each.methods or ("GET",)))
+
+    def _page_above(self, request: Request, error: ToolcribError) -> str | None:
+        """Return the page to open instead of one that is missing, if the address is that of a form."""
+        is_missing = request.method == "GET" and isinstance(error, NotFound)
+        return page_above(self.forms, request.url.path) if is_missing else None
 
     def _chosen(self, request: Request) -> Path | None:
         """Return the directory that the address names. Only the owner may choose one."""
