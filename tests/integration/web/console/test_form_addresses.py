@@ -17,7 +17,7 @@ def _filled(path: str) -> str:
 
 
 def _is_page(routes: list[Route], path: str) -> bool:
-    scope = {"type": "http", "method": "GET", "path": path, "headers": []}
+    scope: dict[str, object] = {"type": "http", "method": "GET", "path": path, "headers": []}
     return any(each.matches(scope)[0] is Match.FULL for each in routes)
 
 
